@@ -1,6 +1,7 @@
 """Completes the cases of a suite: what is expected of each, who its user is, which recording answers it."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b, file_digest
@@ -26,13 +27,15 @@ from ci_evals.suite.rendering import Templates, variables
 from ci_evals.templating import describe_error
 
 MAX_COMBINATIONS = 1000
+_MAX_ALIKE = 5  # lines of a file that are told one by one of the same mistake
 _NOTHING_DECIDES = "all graders have weight 0, so any answer would pass: give one a weight, or a `metric` to count for"
 
 
 class CaseReader:
     """Reads every case of a suite.
 
-    Afterwards `tags` has the tags of all cases, and `knows_tags` is True if there can be no others.
+    Afterwards `tags` has the tags of all cases, and `knows_tags` is True if there can be no others; `knows_expect` is
+    True if the suite's own expectations are right.
 
     Args:
         folder: where relative paths start.
@@ -69,7 +72,8 @@ class CaseReader:
         self._expects_nothing = not defaults.value
         before = len(problems)
         self._defaults = self._read_defaults(defaults)
-        self._defaults_at = defaults if len(problems) == before else None
+        self._defaults_at = defaults
+        self.knows_expect = len(problems) == before
         self._expected: dict[str, tuple[Expectation, ...]] = {}
         self._recordings: dict[Path, str] = {}
         self._places: dict[str, str] = {}
@@ -102,6 +106,7 @@ class CaseReader:
                 self.knows_tags = False
                 break
         self.knows_tags &= len(self.problems) == seen
+        self.problems[before:] = _merge_lines(self.problems[before:])
         for (path, message), (first, *others) in self._misfits.items():
             text = f"the suite's {path} does not fit this case{and_more(len(others))}: {message}"
             self.problems.append(first.problem(text))
@@ -146,7 +151,7 @@ class CaseReader:
         threshold = threshold if case.threshold is None else case.threshold
         before = len(self.problems)
         expect = self._expectations(case, found)
-        if threshold is None and expect and self._defaults_at and len(self.problems) == before and not _decide(expect):
+        if threshold is None and expect and self.knows_expect and len(self.problems) == before and not _decide(expect):
             own = case.expect or any(turn.expect for turn in case.turns)
             weightless = (written if own else self._defaults_at).problem(_NOTHING_DECIDES)
             self.problems += [weightless] if weightless not in self.problems else []
@@ -290,6 +295,20 @@ class CaseReader:
             problems.append(template.problem(self._lacks.setdefault((template.place, str(error)), lack)))
             return None
         return read_expectation(template.having(value), problems, self.folder)
+
+
+def _merge_lines(problems: list[Problem]) -> list[Problem]:
+    """Return problems with one for those that many lines of a file have in common, as by a mistake in a `map`."""
+    alike = Counter(problem._replace(line=None) for problem in problems)
+    merged: dict[Problem, Problem] = {}
+    for problem in problems:
+        mistake = problem._replace(line=None)
+        if (lines := alike[mistake]) <= _MAX_ALIKE:
+            merged[problem] = problem
+        else:
+            text = f"{problem.message} (and {lines - 1:,} more lines)"
+            merged.setdefault(mistake, problem._replace(message=text))
+    return list(merged.values())
 
 
 def _decide(expectations: Collection[Expectation]) -> bool:

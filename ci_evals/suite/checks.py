@@ -31,7 +31,7 @@ def gate_problems(
     """Find bars that could never be missed: for a tag, provider, label or metric that does not exist."""
     if try_check(Bool, gate["per_variant"]) and gate["min_pass_rate"].value is None:
         yield gate["per_variant"].problem("needs `min_pass_rate`, the bar to hold them to")
-    if reader.knows_tags:  # else not all cases are known
+    if reader.knows_tags and reader.knows_expect:  # else not all graders are known
         yield from _metric_problems(gate["metrics"], cases)
     if providers.knows_names:
         yield from _bar_problems("provider", gate["providers"], providers.names)
@@ -63,7 +63,7 @@ def _metric_problems(bars: Written, cases: Sequence[Case]) -> Iterator[Problem]:
                 text = f"{name!r} is a metric of `classify` and the `metric` of another grader: give that another name"
                 yield bars[name].problem(text)._replace(path=bars.path)
         elif metric is None:
-            close = closest(name, named)
+            close = closest(name, (*named, *WHOLE))
             hint = f", did you mean {close!r}?" if close else f" of a grader ({', '.join(sorted(named)) or 'none'})"
             known = f"{', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
             text = f"{name!r} is no `metric`{hint}" + ("" if close else f" or of `classify`: {known}")

@@ -71,7 +71,8 @@ def find_cases(written: Written, files: FileValues, problems: list[Problem]) -> 
             else:
                 yield from _check_case(entry, problems)
     else:
-        problems.append(written.problem("expected a list of cases, or `file:` with a path or glob"))
+        example = f": write `{{file: {written.value}}}`" if isinstance(written.value, str) else ""
+        problems.append(written.problem(f"expected a list of cases, or `file:` with a path or glob{example}"))
 
 
 def _check_case(written: Written, problems: list[Problem], *, is_data: bool = False) -> Iterator[CaseEntry]:

@@ -18,6 +18,12 @@ def keys_of(cls: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(cls) if not field.metadata.get("found"))
 
 
+def required_keys(cls: type[Any]) -> set[str]:
+    """Return the keys that must be written for a type."""
+    without = (each for each in dataclasses.fields(cls) if each.default is each.default_factory is dataclasses.MISSING)
+    return {each.name for each in without} & set(keys_of(cls))
+
+
 def class_at(kind: Any, loc: Loc) -> type | None:
     """Return the dataclass that a location inside a value of a type leads to, if it is one."""
     kinds = list(_options(kind))

@@ -1,6 +1,7 @@
 """Checks what is written against the types of options, and says of every problem where it is and what to try."""
 
 import dataclasses
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +15,7 @@ from ci_evals.format import closest, number_of
 from ci_evals.model.case import Case
 from ci_evals.model.fields import Interpolated, resolve
 from ci_evals.suite.elsewhere import spelling_here
-from ci_evals.suite.keys import Loc, class_at, keys_of, places_of
+from ci_evals.suite.keys import Loc, class_at, keys_of, places_of, required_keys
 from ci_evals.suite.yaml import Lines
 
 T = TypeVar("T")
@@ -169,11 +170,14 @@ def check(
     """
     before, value = len(problems), written.value
     checks: TypeAdapter[T] = adapter(cast("Any", kind))
+    renamed: set[str] = set()
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
         keys = keys_of(kind)
         strangers = [key for key in value if key not in keys and key not in unread]
+        absent = required_keys(kind) - value.keys()
         for key in strangers[:MAX_STRANGERS]:
-            text = unknown("key", str(key), keys, places_of(str(key), written.path, kind))
+            text = _unknown_key(str(key), written.path, kind, absent if len(strangers) == 1 else ())
+            renamed |= {each for each in absent if _suggests(text, each)}
             problems.append(Problem(written.file, written[key].line, written.path, text))
         if further := strangers[MAX_STRANGERS:]:
             text = f"{number_of(len(further), 'more unknown key')}, from {str(further[0])!r} on"
@@ -182,8 +186,22 @@ def check(
     try:
         checked = checks.validate_python(value)
     except ValidationError as error:
-        problems += _problems(kind, written, value, error.errors(include_url=False))
+        errors = error.errors(include_url=False)
+        told = [each for each in errors if each["type"] != "missing" or each["loc"][0] not in renamed]
+        problems += _problems(kind, written, value, told)
     return checked if len(problems) == before else None
+
+
+def _unknown_key(key: str, path: str, cls: type, absent: Collection[str]) -> str:
+    """Say what is meant by a key that a type does not have: the one that is `absent`, if nothing else is likelier."""
+    places = places_of(key, path, cls)
+    if len(absent) == 1 and not places and not closest(key, keys_of(cls)):
+        places = [repr(*absent)]
+    return unknown("key", key, keys_of(cls), places)
+
+
+def _suggests(text: str, key: str) -> bool:
+    return repr(key) in text.partition(", ")[2] or f"`{key}:" in text
 
 
 def try_check(kind: type[T], written: Written) -> T | None:
@@ -323,4 +341,5 @@ def _advice(expected: str, value: Any) -> str:
         return f': put quotes round it, as in "{_describe(value)}"'
     if expected.endswith("<= 1") and isinstance(value, int | float) and 1 < value <= 100:
         return f": {value:g} % is written {value / 100:g}"
-    return ""
+    share = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value) if "number" in expected and isinstance(value, str) else None
+    return f": {value} is written {float(share[1]) / 100:g}" if share else ""

@@ -12,6 +12,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import price_problem
 from ci_evals.providers.python import Function, Python
 from ci_evals.suite.environment import Interpolation
+from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, check, is_object, resolve_texts, unknown
 from ci_evals.suite.sweeps import Sweeps
 
@@ -107,6 +108,9 @@ class ProviderReader:
         kind = written.value.get("type") if isinstance(written.value, Mapping) else None
         if kind is None:
             expected = f"expected a mapping with a `type`: {', '.join(PROVIDERS)}"
+            name, _, model = written.value.partition(":") if isinstance(written.value, str) else ("", "", "")
+            if name in PROVIDERS and model and "model" in keys_of(PROVIDERS[name]):
+                expected = f"expected a mapping: write `{{type: {name}, model: {model}}}`"
             if written.in_code and not isinstance(written.value, Mapping):
                 expected = f"{_EXPECTED}, got {written.value!r:.80}"
             self.problems.append(written.problem(expected))

@@ -316,3 +316,41 @@ async def test_a_prompt_with_the_input_of_a_case_that_has_none_is_told(tmp_path:
         "cases[0].expect[0]: 'input' is undefined; known: question",
         "case 'a': the prompt 'prompt 1' does not fit this case: 'input' is undefined; known: question",
     ]
+
+
+async def test_a_key_under_another_name_is_one_problem(tmp_path: Path) -> None:
+    case = {"id": "a", "input": "q", "expect": [{"trajectory": {"steps": ["search"]}}]}
+    (tmp_path / "evals.yaml").write_text(
+        json.dumps({"providers": [{"type": "http", "endpoint": "x"}], "samples": [case]})
+    )
+    assert (await ci_evals(tmp_path, "validate")).err.splitlines()[:-2] == [
+        "evals.yaml:1: unknown key 'samples', which is called 'cases' here (`ci-evals import` translates whole suites)",
+        "evals.yaml:1: providers[0]: unknown key 'endpoint', did you mean 'url'?",
+    ]
+    assert await problems(tmp_path, case) == [
+        "cases[0].expect[0].trajectory: unknown key 'steps', did you mean 'calls'?"
+    ]
+
+
+async def test_a_mistake_in_a_map_is_one_problem_however_many_rows_there_are(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("Text,Label\n" + "".join(f"ticket {n},refund\n" for n in range(200)))
+    columns = {"input": "Text", "expect": [{"classify": {"label": "{{ row.Label }}", "lables": ["refund"]}}]}
+    write_suite(tmp_path, {"file": "data.csv", "map": columns})
+    assert (await ci_evals(tmp_path, "validate")).err.splitlines() == [
+        "data.csv:2: expect[0].classify: unknown key 'lables', did you mean 'labels'? (and 199 more lines)",
+        "",
+        "1 problem, nothing was run.",
+    ]
+
+
+async def test_usual_slips_are_told_with_what_to_write(tmp_path: Path) -> None:
+    gate = {"min_pass_rate": "90%", "metrics": {"acuracy": 0.8}}
+    suite = {"providers": ["openai:gpt-4o"], "cases": "data.csv", "gate": gate}
+    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
+    assert (await ci_evals(tmp_path, "validate")).err.splitlines()[:-2] == [
+        "evals.yaml:1: gate.min_pass_rate: expected a number, got '90%': 90% is written 0.9",
+        "evals.yaml:1: providers[0]: expected a mapping: write `{type: openai, model: gpt-4o}`",
+        "evals.yaml:1: cases: expected a list of cases, or `file:` with a path or glob: write `{file: data.csv}`",
+    ]
+    case = {**ONE_CASE, "expect": [{"classify": {"label": "a"}}]}
+    assert "'acuracy' is no `metric`, did you mean 'accuracy'?" in "".join(await problems(tmp_path, case, gate=gate))

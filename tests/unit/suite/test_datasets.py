@@ -180,7 +180,8 @@ def test_a_case_file_that_holds_no_list_is_a_problem(project: Project, text: str
 @pytest.mark.parametrize("cases", ["cases.yaml", 5, None, True])
 def test_cases_must_be_a_list_or_a_file(project: Project, cases: object) -> None:
     project.suite(cases=cases)
-    assert project.problems() == ["evals.yaml:1: cases: expected a list of cases, or `file:` with a path or glob"]
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: cases: expected a list of cases, or `file:` with a path or glob")
 
 
 def test_a_misspelt_way_to_name_cases_is_told_with_all_that_there_are(project: Project) -> None:
@@ -199,7 +200,6 @@ def test_every_problem_of_a_row_has_its_line(project: Project) -> None:
         ["c.jsonl:2", "vars"],
         ["c.jsonl:2", "messages[0]"],
         ["c.jsonl:2", "messages[0]"],
-        ["c.jsonl:2", "expect[0].contains"],
         ["c.jsonl:2", "expect[0].contains"],
         ["c.jsonl:2", "expect[1]"],
     ]

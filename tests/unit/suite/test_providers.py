@@ -23,7 +23,6 @@ def test_a_nameless_broken_provider_is_told_when_it_may_be_the_selected_one(proj
     assert project.problems(providers=("python:agent:answer",)) == [
         "evals.yaml:1: --providers: unknown provider 'python:agent:answer', known: a, b, python",
         "evals.yaml:1: providers[2]: unknown key 'targte', did you mean 'target'?",
-        "evals.yaml:1: providers[2]: the key 'target' is missing",
     ]
     assert len(project.load(providers=("a",)).providers) == 1
 
