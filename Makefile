@@ -131,5 +131,5 @@ $(AGENTS): $(DEV)
 
 $(RAY): $(DEV)
 	@echo 'Installing Ray ...'
-	@$(PIP) install --editable '.[ray]'
+	@$(PIP) install --editable '.[ray]' --group ray
 	@touch $@

@@ -30,7 +30,16 @@ from ray.exceptions import (
 from ci_evals.engine import worker
 from ci_evals.engine.executors import LOCAL, discount
 from ci_evals.engine.worker import MAX_BYTES, Outcome, Site
-from ci_evals.errors import ConfigError, ErrorKind, GradingError, Place, Problem, ProviderError, StorageError
+from ci_evals.errors import (
+    ConfigError,
+    ErrorKind,
+    GradingError,
+    Place,
+    Problem,
+    ProviderError,
+    StorageError,
+    describe_exception,
+)
 from ci_evals.format import one_line
 from ci_evals.model.case import Answer, Finding, Grader, Request
 from ci_evals.model.response import Response
@@ -99,18 +108,22 @@ async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncI
 
     holding = asyncio.ensure_future(call_in_thread(hold))
     waiting = asyncio.ensure_future(connected.wait())
+    is_open = False
     try:
         async with asyncio.timeout(_CONNECT_S):
             await asyncio.wait([holding, waiting], return_when=asyncio.FIRST_COMPLETED)
         if holding.done():
             holding.result()
+        is_open = True
     except (ConnectionError, TimeoutError) as error:
         text = one_line(str(error), 200) or "no answer in time"
         raise _problem(place, f"no Ray cluster could be reached at {address} ({text}): {start}") from error
-    except (ValueError, RuntimeError, ImportError, RayError) as error:  # of the runtime environment, or the versions
-        raise _problem(place, f"the cluster at {address} cannot be used: {one_line(str(error), 500)}") from error
+    except Exception as error:
+        raise _problem(place, f"the cluster at {address} cannot be used: {describe_exception(error):.500}") from error
     finally:
         waiting.cancel()
+        if not is_open:
+            over.set()  # should it still succeed
     try:
         yield
     finally:
@@ -171,6 +184,7 @@ class RayExecutor:
         # A worker that dies is the code's own doing, and is not started again; for a node that dies, see `call`.
         self._remote = partial(ray.remote, max_retries=0, **limits)
         self._answer, self._grade = self._remote()(worker.answer), self._remote()(worker.grade)
+        self._graders: dict[int, tuple[Grader, bytes]] = {}  # pickled once: workers know them by their bytes
 
     async def check(self, portable: Checked, place: Place, *, is_own: bool) -> None:
         """See that there is room on the cluster, and that providers and graders can be opened there.
@@ -208,8 +222,10 @@ class RayExecutor:
                 places.append(where)
             except ConfigError as error:
                 problems += [problem.seen_from(where) for problem in error.problems]
-        remote = partial(self._remote()(worker.check).remote, self._site, providers, graders)
-        found = pickle.loads(await self._result(remote()))
+        try:
+            found = await self._run(self._remote()(worker.check), providers, graders)
+        except ProviderError as error:
+            raise _problem(place, f"the suite's code cannot be loaded there: {error.message}") from error
         for where, of_one in zip(places, found, strict=True):
             problems += [problem.seen_from(where) for problem in of_one]
         if problems:
@@ -226,7 +242,7 @@ class RayExecutor:
                     raise _problem(place, f"no node has room for a run, which takes {wanted}: the nodes have {has}")
             return waiting.result()
         except RuntimeEnvSetupError as error:
-            raise _problem(place, f"runtime_env could not be set up: {one_line(str(error), 1000)}") from error
+            raise _problem(place, f"runtime_env could not be set up on a node: {_last_line(error)}") from error
         except RayError as error:
             raise _problem(place, f"the cluster runs no task: {one_line(str(error), 500)}") from error
         finally:
@@ -249,8 +265,9 @@ class RayExecutor:
         if not getattr(grader, "portable", False):
             return await LOCAL.grade(grader, answer)
         sent = replace(answer, request=self._sent(answer.request))
+        _, pickled = self._graders.get(id(grader)) or self._graders.setdefault(id(grader), (grader, _dump(grader)))
         try:
-            outcome = await self.call(self._grade, _dump(grader), cloudpickle.dumps(sent))
+            outcome = await self.call(self._grade, pickled, cloudpickle.dumps(sent))
         except ProviderError as error:
             raise GradingError(error.message, crashed=error.kind == "crash") from error
         if outcome.error is not None:
@@ -294,15 +311,18 @@ class RayExecutor:
             size = f"{len(given) / 1024**2:,.0f} MB, more than the {MAX_BYTES // 1024**2} MB that a worker is sent"
             raise ProviderError("environment", f"what is asked takes {size}")
         start = time.perf_counter()
+        outcome: Outcome = await self._run(remote, called, given)
+        discount(time.perf_counter() - start - outcome.duration_s)
+        return outcome
+
+    async def _run(self, remote: Any, *arguments: Any) -> Any:
         for _ in range(_MOST_LOST):
             try:
-                outcome: Outcome = pickle.loads(await self._result(remote.remote(self._site, called, given)))
+                return pickle.loads(await self._result(remote.remote(self._site, *arguments)))
             except (NodeDiedError, ObjectLostError):
                 continue
             except RayError as error:
                 raise ProviderError(*_describe_loss(error)) from error
-            discount(time.perf_counter() - start - outcome.duration_s)
-            return outcome
         raise ProviderError("environment", f"{_MOST_LOST} nodes of the cluster died one after the other")
 
     async def _result(self, reference: Any) -> Any:
@@ -329,6 +349,11 @@ class _RemoteProvider:
 
     async def answer(self, request: Request) -> Response:
         return await self._executor.answer(self._options, request)
+
+
+def _last_line(error: Exception) -> str:
+    """Return the end of a traceback that Ray gives as text."""
+    return one_line((str(error).strip().splitlines() or [""])[-1], 500)
 
 
 def _amounts(options: ExecutorOptions) -> Mapping[str, float]:

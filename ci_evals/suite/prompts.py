@@ -20,6 +20,7 @@ from ci_evals.suite.yaml import read_text
 from ci_evals.templating import describe_error
 
 _ANY_LINE = "…"
+_LONGEST_PATH = 200  # bytes; no file system takes a name of more than 255
 
 
 def read_prompts(
@@ -78,7 +79,8 @@ def _read_prompt(written: Written, problems: list[Problem], folder: Path, defaul
 
 def _find_path(value: Any, folder: Path) -> str | None:
     """Return the path of a file that stands where a template is expected; None if it is no such path."""
-    may_be = isinstance(value, str) and "{" not in value and "\n" not in value and len(value) < 200
+    may_be = isinstance(value, str) and "{" not in value and "\n" not in value
+    may_be = may_be and len(value.encode(errors="surrogatepass")) < _LONGEST_PATH
     return file_url(value) or (value if may_be and (folder / value).is_file() else None)
 
 

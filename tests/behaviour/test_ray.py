@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import psutil
 import pytest
@@ -340,6 +341,50 @@ async def test_variables_reach_the_code_and_no_log_of_ray(cluster: Any, tmp_path
     of_ray = files_below(Path(cluster.head_node.get_session_dir_path()))
     assert len(of_ray) > 10
     assert [name for name, content in of_ray.items() if SECRET.encode() in content] == []
+
+
+def write_wheel(folder: Path, module: str, source: str) -> str:
+    """Write a wheel of one module, and return its file name."""
+    info = f"{module}-1.0.dist-info"
+    files = {
+        f"{module}.py": source,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    name = f"{module}-1.0-py3-none-any.whl"
+    record = "".join(f"{file},,\n" for file in (*files, f"{info}/RECORD"))
+    with ZipFile(folder / name, "w") as wheel:
+        for file, text in {**files, f"{info}/RECORD": record}.items():
+            wheel.writestr(file, text)
+    return name
+
+
+@pytest.fixture
+def one_node() -> Iterator[Any]:
+    """A cluster of one node: several on one machine would install requirements into the same folder at once."""
+    from ray.cluster_utils import Cluster
+
+    os.environ.update(QUIET)
+    node = {"num_cpus": 1, "object_store_memory": 80 * MB, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    yield cluster
+    cluster.shutdown()
+
+
+async def test_requirements_beside_the_suite_are_installed_on_the_nodes(one_node: Any, tmp_path: Path) -> None:
+    agent = """
+        def answer(question):
+            import seats_of_today  # which is not installed here
+            return str(seats_of_today.COUNT)
+    """
+    wheel = write_wheel(tmp_path, "seats_of_today", "COUNT = 12\n")
+    (tmp_path / "requirements.txt").write_text(f"${{RAY_RUNTIME_ENV_CREATE_WORKING_DIR}}/{wheel}\n")
+    cases = [{"id": "a", "input": "a", "expect": [{"equals": "12"}]}]
+    write_project(tmp_path, one_node.address, agent=agent, cases=cases)
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 0, ended.err
+    write_project(tmp_path, one_node.address, agent=agent, cases=cases, executor={"runtime_env": {"pip": []}})
+    assert (await ci_evals(tmp_path, "run", "--out", "out")).code == 1
 
 
 def no_cluster(ended: Finished, address: str) -> None:

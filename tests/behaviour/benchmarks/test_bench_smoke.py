@@ -126,3 +126,14 @@ def test_the_benchmark_prints_a_row_for_every_figure() -> None:
     ):
         assert what in measured
     assert all(row.count("|") == 6 for row in rows)
+
+
+@pytest.mark.slow  # three clusters
+@pytest.mark.timeout(600)
+def test_the_benchmark_of_scale_prints_its_tables() -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` installs it")
+    command = [sys.executable, "-m", "benchmarks.scale", "--smoke"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for row in ("| one machine |", "| Ray, one node |", "| Ray, 2 nodes |", "| 2 shards |"):
+        assert row in done.stdout

@@ -21,6 +21,11 @@ def test_prompts_come_as_text_from_files_or_as_turns(project: Project) -> None:
     assert [str(variant) for variant in suite.columns][:2] == ["echo · prompt 1", "echo · polite"]
 
 
+def test_a_long_prompt_without_variables_is_no_path(project: Project) -> None:
+    project.suite(prompts=["モンティ・ホール" * 20])
+    assert project.load().prompts[0].turns == (("user", "モンティ・ホール" * 20),)
+
+
 @pytest.mark.parametrize("prompts", [None, []])
 def test_no_prompts_send_the_input_as_it_is(project: Project, prompts: object) -> None:
     project.suite(prompts=prompts)
