@@ -352,7 +352,7 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
         rate, bar = percent(worst.rate, worst.bar), percent(worst.bar, worst.bar)
         if verdict.status == "borderline":
             text = (f"{scope_subject(worst, report)}{rate} is below {bar}, but could be luck",)
-        elif worst.bar >= 1 and failed:
+        elif failed and worst.kind != "metric":
             text = _counted(summary, failed, "failed")
     clause = scope_clause(report)
     return text if not clause or verdict.reason in text else (clause, *text)

@@ -305,6 +305,15 @@ def test_the_headline_names_the_cases_that_decided() -> None:
     assert headline_of(summarize(both, None)) == "1 case failed: a on 2 variants"
 
 
+def test_the_headline_of_a_missed_bar_names_the_cases_that_failed() -> None:
+    cells = {"fine": "PPPPP", "shaky": "PPPFF", "lost": "FFFFF"}
+    first = summarize(report_of(cells), Gate(min_pass_rate=0.95))
+    assert headline_of(first) == "2 cases failed: lost, shaky"
+    assert findings(first).evidence == "pass rate 53.3 % is below the bar of 95 % (95 % sure: at most 75.6 %)"
+    again = compared(cells, cells, Gate(min_pass_rate=0.95))
+    assert headline_of(again) == "2 cases failed: lost, shaky"
+
+
 def test_a_headline_names_no_more_cases_than_two_lines_of_a_phone_hold() -> None:
     long = {f"a rather long name of case {number}": "F" for number in range(4)}
     first, second = list(long)[:2]
