@@ -135,8 +135,7 @@ def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = 
     names = sorted(known)
     shown = ", ".join(names[:MAX_KNOWN]) + (", …" if len(names) > MAX_KNOWN else "")
     hint = f", did you mean {' or '.join(meant)}?" if meant else f", known: {shown or 'none'}"
-    if here := spelling_here(noun, name, known):
-        hint = f"{here} (`ci-evals import` translates whole suites)" if noun != "provider type" else here
+    hint = spelling_here(noun, name, known) or hint
     return f"unknown {noun} {name!r}{hint}"
 
 

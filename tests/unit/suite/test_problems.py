@@ -174,7 +174,7 @@ NOT_ANY = ", which is `not_contains_any: {value: […], ignore_case: true}` here
 def test_names_of_other_tools_are_translated_where_they_may_stand(
     noun: str, name: str, known: list[str], here: str
 ) -> None:
-    said = f"unknown {noun} {name!r}{here} (`ci-evals import` translates whole suites)"
+    said = f"unknown {noun} {name!r}{here}"
     assert unknown(noun, name, known) == said
     if here.startswith(","):
         assert unknown(noun, name, ["other"]) == f"unknown {noun} {name!r}, known: other"
