@@ -69,6 +69,7 @@ def decode(text: str, environ: Mapping[str, str] | None = None) -> tuple[Outer |
         ("inner: 5", "inner: expected a mapping with keys such as x, y, got 5"),
         ("inner: {}", "inner: the key 'x' is missing"),
         ("inner: {x: 1, z: 2}", "inner: unknown key 'z', known: x, y"),
+        ("inner: {X: 1}", "inner: unknown key 'X', did you mean 'x'?"),
         ("many: {x: 1}", "many: expected a list, got a mapping: write `- ` before each item, or put [ ] round them"),
         ("many: [{x: 1}, {x: a}]", "many[1].x: expected a whole number, got 'a'"),
         ("table: {k: 5}", 'table.k: expected text or a mapping, got 5: put quotes round it, as in "5"'),
