@@ -89,7 +89,7 @@ class SimulatedUser(Options):
 class Quarantine(Options):
     """A case that is known not to work: it runs and is shown, and blocks nothing."""
 
-    reason: Annotated[NonEmpty, Field(description="Why it is known not to work, or where that is being mended.")]
+    reason: Annotated[NonEmpty, Field(description="Why it is known not to work, or where the fix is tracked.")]
     until: Annotated[Day, Field(description="The last day; afterwards it still blocks nothing, and a warning says so.")]
 
 

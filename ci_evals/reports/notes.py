@@ -215,7 +215,7 @@ def facts(summary: Summary) -> Iterator[str]:
     yield outcome(report)
     if comparison and len(comparison.variants) == 1:
         (variant,) = comparison.variants
-        yield f"{comparison.baseline.called} {percent(variant.base_rate, variant.head_rate)}"
+        yield f"{comparison.baseline.called.removeprefix('the ')} {percent(variant.base_rate, variant.head_rate)}"
     if report.confirmation is not None:
         yield f"{number_of(report.confirmation.total, 'repeat')} to be sure"
     if report.spent.total_usd is not None:

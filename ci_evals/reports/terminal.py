@@ -405,7 +405,7 @@ def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
     if found.expected:
         yield _dim(found.expected)
     if hint := found.summary.verdict.hint:
-        yield Text(one_line(hint, SENTENCE_CHARACTERS))
+        yield Text(one_line(hint[:1].upper() + hint[1:], SENTENCE_CHARACTERS))
     yield _BLANK
     yield _verdict(found, " · ".join((one_line(found.headline[0], 100).removesuffix(":"), *found.facts)))
 

@@ -177,7 +177,7 @@ def test_long_lists_end_with_what_was_left_out() -> None:
 def test_the_verdict_comes_first_and_last() -> None:
     first, *_, hint, _, last = text_of(summary_of({"capital": "PF"}), 120).rstrip().split("\n")
     assert first == "✗ FAIL  1 case failed: capital"
-    assert hint.startswith("to let some runs fail")
+    assert hint.startswith("To let some runs fail")
     assert last == "✗ FAIL  1 case failed · 1 of 2 runs passed (50 %), 1 failed · $0.0020 · 12.5 s"
 
 
