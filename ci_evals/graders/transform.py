@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateSyntaxError
+from jinja2 import TemplateSyntaxError, UndefinedError
+from jinja2.meta import find_undeclared_variables
 from jinja2.runtime import Undefined
 from jinja2.sandbox import SandboxedEnvironment
 from pydantic_core import from_json
@@ -17,8 +18,11 @@ from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.json import find_all, is_singular, path_problems, strip_fence
 from ci_evals.model.case import Answer
-from ci_evals.templating import TooSlowError, is_template, template_sandbox
+from ci_evals.templating import TooSlowError, describe_error, is_template, template_sandbox
 from ci_evals.user_code import call, has_second_parameter, load, load_target, missing_target, target_parts
+
+_NAMES = ("output", "input", "vars", "metadata")
+"""What expressions know."""
 
 
 class NothingThereError(Exception):
@@ -35,10 +39,11 @@ def transform_problem(source: str, folder: Path) -> str | None:
         return f"write the expression without braces, as in `output | trim`: got {quote(source)}"
     try:
         _compile(source)
+        unknown = sorted(find_undeclared_variables(_environment().parse(f"{{{{ {source} }}}}")) - set(_NAMES))
     except TemplateSyntaxError as error:
         usual = "expected JSONPath (`$.answer`), `module:function` or a Jinja2 expression (`output | trim`)"
         return f"{usual}, got {quote(source)}: {one_line(str(error))}"
-    return None
+    return describe_error(UndefinedError(f"{unknown[0]!r} is undefined"), _NAMES) if unknown else None
 
 
 def prepare_transform(source: str) -> None:
@@ -103,12 +108,7 @@ async def _call(target: str, answer: Answer) -> Any:
 
 def _evaluate(expression: str, answer: Answer) -> Any:
     request, response = answer.request, answer.response
-    names = {
-        "output": answer.output,
-        "input": request.input,
-        "vars": request.case.vars,
-        "metadata": response.metadata,
-    }
+    names = dict(zip(_NAMES, (answer.output, request.input, request.case.vars, response.metadata), strict=True))
     try:
         value = _compile(expression)(names)
         if isinstance(value, Undefined):

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 from annotated_types import Ge, Le, MaxLen
 from pydantic import Field, GetPydanticSchema, Strict
@@ -88,6 +88,8 @@ class SimulatedUser(Options):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine(Options):
     """A case that is known not to work: it runs and is shown, and blocks nothing."""
+
+    example: ClassVar[str] = "{reason: known since Monday, until: 2026-12-31}"
 
     reason: Annotated[NonEmpty, Field(description="Why it is known not to work, or where the fix is tracked.")]
     until: Annotated[Day, Field(description="The last day; afterwards it still blocks nothing, and a warning says so.")]

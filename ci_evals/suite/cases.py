@@ -35,7 +35,7 @@ class CaseReader:
     """Reads every case of a suite.
 
     Afterwards `tags` has the tags of all cases, and `knows_tags` is True if there can be no others; `knows_expect` is
-    True if the suite's own expectations are right.
+    True if the suite's own expectations are right, and `knows_graders` if those of all cases are, too.
 
     Args:
         folder: where relative paths start.
@@ -73,7 +73,7 @@ class CaseReader:
         before = len(problems)
         self._defaults = self._read_defaults(defaults)
         self._defaults_at = defaults
-        self.knows_expect = len(problems) == before
+        self.knows_expect = self.knows_graders = len(problems) == before
         self._expected: dict[str, tuple[Expectation, ...]] = {}
         self._recordings: dict[Path, str] = {}
         self._places: dict[str, str] = {}
@@ -151,6 +151,7 @@ class CaseReader:
         threshold = threshold if case.threshold is None else case.threshold
         before = len(self.problems)
         expect = self._expectations(case, found)
+        self.knows_graders &= len(self.problems) == before
         if threshold is None and expect and self.knows_expect and len(self.problems) == before and not _decide(expect):
             own = case.expect or any(turn.expect for turn in case.turns)
             weightless = (written if own else self._defaults_at).problem(_NOTHING_DECIDES)

@@ -12,7 +12,7 @@ from ci_evals.graders.scoring import leaves, nested
 from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.fields import Bool
 from ci_evals.model.response import Detail
-from ci_evals.model.rules import BY_LABEL, WHOLE, Budget, read_metric
+from ci_evals.model.rules import BY_LABEL, USUAL_TASK, WHOLE, Budget, read_metric
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import has_price
 from ci_evals.suite.cases import CaseReader
@@ -31,7 +31,7 @@ def gate_problems(
     """Find bars that could never be missed: for a tag, provider, label or metric that does not exist."""
     if try_check(Bool, gate["per_variant"]) and gate["min_pass_rate"].value is None:
         yield gate["per_variant"].problem("needs `min_pass_rate`, the bar to hold them to")
-    if reader.knows_tags and reader.knows_expect:  # else not all graders are known
+    if reader.knows_tags and reader.knows_graders:  # else not all graders are known
         yield from _metric_problems(gate["metrics"], cases)
     if providers.knows_names:
         yield from _bar_problems("provider", gate["providers"], providers.names)
@@ -67,6 +67,10 @@ def _metric_problems(bars: Written, cases: Sequence[Case]) -> Iterator[Problem]:
             hint = f", did you mean {close!r}?" if close else f" of a grader ({', '.join(sorted(named)) or 'none'})"
             known = f"{', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
             text = f"{name!r} is no `metric`{hint}" + ("" if close else f" or of `classify`: {known}")
+            yield bars[name].problem(text)._replace(path=bars.path)
+        elif metric.task not in tasks:
+            task = "" if metric.task == USUAL_TASK else f" with the task {metric.task!r}"
+            text = f"{name!r} is a metric of `classify`, and no case expects one{task}"
             yield bars[name].problem(text)._replace(path=bars.path)
         elif metric.label is not None and metric.label not in labels.get(metric.task, (metric.label,)):
             yield bars[name].problem(unknown("label", metric.label, labels[metric.task]))

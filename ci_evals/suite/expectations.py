@@ -139,6 +139,11 @@ def _with_files(cls: type[GraderOptions], written: Written, problems: list[Probl
 
 
 def _read_options(cls: type[GraderOptions], written: Written, problems: list[Problem]) -> GraderOptions | None:
+    if issubclass(cls, Composite) and isinstance(written.value, Mapping) and "of" not in written.value:
+        graders = [name for name in written.value if _find_grader(name)]
+        if graders:
+            problems.append(written.problem(f"expected a list of graders: write `- ` before {' and '.join(graders)}"))
+            return None
     if _is_long_form(cls, written.value) or (isinstance(written.value, Mapping) and not _takes_mapping(cls)):
         return check(cls, written, problems)
     found: list[Problem] = []

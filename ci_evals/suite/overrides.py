@@ -8,8 +8,10 @@ from pathlib import Path
 
 from ci_evals.errors import UsageError
 from ci_evals.format import number_of
+from ci_evals.graders.classify import Classify
+from ci_evals.graders.scoring import nested
 from ci_evals.model.case import Case
-from ci_evals.model.rules import ConfirmRuns
+from ci_evals.model.rules import ConfirmRuns, read_metric
 from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite, Reuse
@@ -76,8 +78,27 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
         )
     selection = suite.selection
     if len(cases) < len(suite.cases):
+        if gate is not None and gate.metrics:
+            measured = {name: bar for name, bar in gate.metrics.items() if _is_measured(name, cases)}
+            gate = replace(gate, metrics=measured)
         selection = f"{len(cases):,} of {number_of(len(suite.cases), 'case')}"
     return replace(suite, providers=providers, cases=cases, gate=gate, selection=selection)
+
+
+def _is_measured(name: str, cases: Iterable[Case]) -> bool:
+    """Return True if a grader of these cases counts for a metric, or expects the label that it is of."""
+    metric = read_metric(name)
+    graders = (each for case in cases for each in nested(case.expect))
+    return any(
+        each.metric == name
+        or (
+            metric is not None
+            and isinstance(each.grader, Classify)
+            and each.grader.task == metric.task
+            and metric.label in (None, each.grader.label)
+        )
+        for each in graders
+    )
 
 
 def check_selection(suites: Sequence[CheckedSuite], overrides: Overrides) -> None:

@@ -135,8 +135,7 @@ def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = 
     names = sorted(known)
     shown = ", ".join(names[:MAX_KNOWN]) + (", …" if len(names) > MAX_KNOWN else "")
     hint = f", did you mean {' or '.join(meant)}?" if meant else f", known: {shown or 'none'}"
-    if here := spelling_here(noun, name, known):
-        hint = f"{here} (`ci-evals import` translates whole suites)" if noun != "provider type" else here
+    hint = spelling_here(noun, name, known) or hint
     return f"unknown {noun} {name!r}{hint}"
 
 
@@ -255,6 +254,7 @@ def _locate(value: Any, loc: Loc) -> tuple[Loc, Any]:
 def _problems(kind: Any, written: Written, value: Any, errors: Sequence[ErrorDetails]) -> Iterator[Problem]:
     """Yield one problem for each place, and none for what holds a wrong part."""
     by_place: dict[Loc, list[ErrorDetails]] = {}
+    renamed: dict[Loc, list[str]] = {}
     for error in sorted(errors, key=lambda each: each["type"] == "missing"):
         loc, _ = _locate(value, error["loc"])
         if error["type"] == "missing":
@@ -267,11 +267,14 @@ def _problems(kind: Any, written: Written, value: Any, errors: Sequence[ErrorDet
         place = outer[loc[-1]] if loc else written
         holds_problem = any(other[: len(loc)] == loc != other for other in by_place)
         if found[0]["type"] == "missing":
+            if any(_suggests(text, str(loc[-1])) for text in renamed.get(loc[:-1], ())):
+                continue
             yield outer.problem(f"the key {loc[-1]!r} is missing")
         elif found[0]["type"] == "unexpected_keyword_argument":
             cls = class_at(kind, loc[:-1])
             keys, key = keys_of(cls) if cls else (), str(loc[-1])
             text = unknown("key", key, keys, places_of(key, outer.path, cls) if cls else ())
+            renamed.setdefault(loc[:-1], []).append(text)
             yield place.problem(text)._replace(path=outer.path)
         elif not (holds_problem and all(error["type"] in (*_KINDS, "too_short", "too_long") for error in found)):
             yield place.problem(_message(kind, loc, _locate(value, loc)[1], found))

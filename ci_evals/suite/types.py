@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import MinLen
 from pydantic import Field
@@ -102,6 +102,8 @@ class TaskFolders(Options):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse(Options):
     """Answers of earlier runs are taken where nothing that they depend on has changed."""
+
+    example: ClassVar[str] = "{max_age_days: 7}"
 
     max_age_days: Annotated[Above0, Field(description="Older answers are not taken.")] = 7.0
 

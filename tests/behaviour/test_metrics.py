@@ -40,7 +40,7 @@ async def run(folder: Path, gate: dict[str, Any], **settings: Any) -> tuple[Suit
         ({"recall.b": 0.99}, "fail", "metric recall.b: 75 % is below the bar of 99 % (95 % sure: at most "),
         ({"recall.a": 1.0}, "pass", "metric recall.a: 100 % meets the bar of 100 %"),
         ({"recall.b": 1.0}, "fail", "metric recall.b: 75 % is below the bar of 100 %"),
-        ({"topic/recall.c": 0.5}, "error", "metric topic/recall.c"),
+        ({"roc_auc.a": 0.5}, "error", "metric roc_auc.a"),
     ],
 )
 async def test_a_metric_is_held_to_its_bar(tmp_path: Path, bars: dict[str, float], status: str, reason: str) -> None:
@@ -149,6 +149,7 @@ def test_a_new_name_is_no_new_question(tmp_path: Path) -> None:
         ({"ton": 0.5}, "'ton' is no `metric`, did you mean 'tone'?"),
         ({"speed": 0.5}, "'speed' is no `metric` of a grader (accuracy, tone) or of `classify`: accuracy, macro_f1"),
         ({"accuracy": 0.5}, "'accuracy' is a metric of `classify` and the `metric` of another grader"),
+        ({"language/accuracy": 0.5}, "'language/accuracy' is a metric of `classify`, and no case expects one with"),
     ],
 )
 def test_a_bar_on_a_metric_that_is_none_or_two_is_refused(tmp_path: Path, bars: dict[str, float], problem: str) -> None:

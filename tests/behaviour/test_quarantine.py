@@ -160,7 +160,7 @@ def test_a_failing_test_of_pytest_is_expected(tmp_path: Path) -> None:
         ({"reason": "x", "until": "soon"}, "until: expected a date such as 2026-12-31, got 'soon'"),
         ({"reason": "x"}, "the key 'until' is missing"),
         ({"reason": "", "until": "2099-12-31"}, "reason: expected text of length >= 1"),
-        (True, "expected a mapping with keys such as reason, until, got true"),
+        (True, "expected a mapping, as in `quarantine: {reason: known since Monday, until: 2026-12-31}`, got true"),
     ],
 )
 async def test_a_quarantine_says_why_and_until_when(tmp_path: Path, wrong: Any, problem: str) -> None:

@@ -151,6 +151,24 @@ async def test_a_case_that_was_not_selected_is_not_removed(tmp_path: Path) -> No
     assert [cell["kind"] for cell in json.loads(compared.out)["cells"]] == ["unchanged", "unchanged"]
 
 
+async def test_bars_of_metrics_that_no_selected_case_counts_for_are_left_out(tmp_path: Path) -> None:
+    cases = [
+        {**ONE_CASE, "id": "tone", "expect": [{"contains": {"value": "goodbye", "metric": "tone"}}]},
+        {**ONE_CASE, "id": "label", "expect": [{"classify": "hello"}]},
+        {**ONE_CASE, "id": "plain", "expect": [{"equals": "goodbye"}]},
+    ]
+    write_suite(tmp_path, cases, gate={"metrics": {"tone": 0, "recall.hello": 1, "recall.goodbye": 1}})
+
+    async def judged(case: str) -> list[str]:
+        await run(tmp_path, "--case", case)
+        verdict = report_in(tmp_path / "ci-evals-results")["verdict"]
+        return [verdict["status"], *(scope["name"] for scope in verdict["scopes"] if scope["kind"] == "metric")]
+
+    assert await judged("tone") == ["pass", "tone"]
+    assert await judged("label") == ["pass", "recall.hello"]
+    assert await judged("plain") == ["fail"], "without a bar, every run must pass"
+
+
 async def test_of_several_suites_those_with_a_selected_case_are_run(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_suite(

@@ -324,7 +324,7 @@ async def test_a_key_under_another_name_is_one_problem(tmp_path: Path) -> None:
         json.dumps({"providers": [{"type": "http", "endpoint": "x"}], "samples": [case]})
     )
     assert (await ci_evals(tmp_path, "validate")).err.splitlines()[:-2] == [
-        "evals.yaml:1: unknown key 'samples', which is called 'cases' here (`ci-evals import` translates whole suites)",
+        "evals.yaml:1: unknown key 'samples', which is called 'cases' here",
         "evals.yaml:1: providers[0]: unknown key 'endpoint', did you mean 'url'?",
     ]
     assert await problems(tmp_path, case) == [

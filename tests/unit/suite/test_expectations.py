@@ -217,9 +217,17 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
             "expect[0].contains.transform: expected JSONPath (`$.answer`), ",
         ),
         ("[contains: {value: x, transform: '{{ output }}'}]", "expect[0].contains.transform: write the expression wi"),
+        (
+            "[contains: {value: x, transform: outptu | trim}]",
+            "expect[0].contains.transform: 'outptu' is undefined, did you mean 'output'?",
+        ),
         ("[cost: {value: 1, transform: $.x}]", "expect[0].cost.transform: this grader reads no text of the answer"),
         ("[any_of: []]", "expect[0].any_of: expected at least 1 entry, got 0"),
         ("[any_of: contains]", "expect[0].any_of: expected a list"),
+        (
+            "[any_of: {contains: x, regex: y}]",
+            "expect[0].any_of: expected a list of graders: write `- ` before contains and regex",
+        ),
         ("[any_of: {threshold: 0.5}]", "expect[0].any_of: the key 'of' is missing"),
         ("[all_of: [contains: x, contians: y]]", "expect[0].all_of[1]: unknown grader 'contians', did you mean"),
         ("[all_of: {of: [any_of: [latency: 0]]}]", "expect[0].all_of.of[0].any_of[0].latency: expected a number > 0"),

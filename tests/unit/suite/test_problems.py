@@ -69,6 +69,7 @@ def decode(text: str, environ: Mapping[str, str] | None = None) -> tuple[Outer |
         ("inner: 5", "inner: expected a mapping with keys such as x, y, got 5"),
         ("inner: {}", "inner: the key 'x' is missing"),
         ("inner: {x: 1, z: 2}", "inner: unknown key 'z', known: x, y"),
+        ("inner: {X: 1}", "inner: unknown key 'X', did you mean 'x'?"),
         ("many: {x: 1}", "many: expected a list, got a mapping: write `- ` before each item, or put [ ] round them"),
         ("many: [{x: 1}, {x: a}]", "many[1].x: expected a whole number, got 'a'"),
         ("table: {k: 5}", 'table.k: expected text or a mapping, got 5: put quotes round it, as in "5"'),
@@ -173,7 +174,7 @@ NOT_ANY = ", which is `not_contains_any: {value: […], ignore_case: true}` here
 def test_names_of_other_tools_are_translated_where_they_may_stand(
     noun: str, name: str, known: list[str], here: str
 ) -> None:
-    said = f"unknown {noun} {name!r}{here} (`ci-evals import` translates whole suites)"
+    said = f"unknown {noun} {name!r}{here}"
     assert unknown(noun, name, known) == said
     if here.startswith(","):
         assert unknown(noun, name, ["other"]) == f"unknown {noun} {name!r}, known: other"

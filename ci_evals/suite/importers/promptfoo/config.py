@@ -60,10 +60,15 @@ _PATH = re.compile(r"[\w./*-]+\.(txt|md|json|ya?ml|j2|csv|[cm]?js|ts|py)(:[\w.]+
 def recognize(source: Source) -> bool:
     """Return True for a config of promptfoo."""
     value = source.written.value
-    if not isinstance(value, dict) or "cases" in value:
+    if not isinstance(value, dict) or "cases" in value or _has_typed_provider(value.get("providers")):
         return False
     asks = {"providers", "targets", "prompts"} & value.keys()
     return bool(asks) and (len(asks) > 1 or bool({"tests", "scenarios", "defaultTest", "redteam"} & value.keys()))
+
+
+def _has_typed_provider(providers: object) -> bool:
+    """Return True if a provider has a `type`, as in our own suites: promptfoo's have an `id`."""
+    return isinstance(providers, list) and any(isinstance(each, dict) and "type" in each for each in providers)
 
 
 def convert(source: Source) -> Draft:
