@@ -54,6 +54,22 @@ def missing(program: str) -> str:
     return f"{program} does not answer: {ended.stderr.decode().strip()}" if ended.returncode else ""
 
 
+def why_no_container_runs(engine: Engine) -> str:
+    """Return why an engine that answers starts no container, such as a network that isn't set up; empty if it does."""
+    ended = subprocess.run(
+        [engine.program, "run", "--rm", engine.image, "sh", "-c", ":"], capture_output=True, check=False
+    )
+    return f"{engine.program} runs no container: {ended.stderr.decode().strip()}" if ended.returncode else ""
+
+
+def skip_without(program: str, reason: str) -> None:
+    """Skip the test for a reason that an engine can't be used; fail it where the engine must be there."""
+    if reason and program in os.environ.get("ENGINES", "").split():
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+
+
 def files_of_the_image() -> bytes:
     """Return a few programs of this machine with their libraries, as an archive: no registry is needed."""
     places = {f"bin/{name}": Path(str(shutil.which(name))) for name in PROGRAMS}
@@ -73,15 +89,13 @@ def files_of_the_image() -> bytes:
 
 @pytest.fixture(params=["docker", "podman"])
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    if reason := missing(request.param):
-        if request.param in os.environ.get("ENGINES", "").split():
-            pytest.fail(reason)
-        pytest.skip(reason)
+    skip_without(request.param, missing(request.param))
     made = Engine(request.param, f"ci-evals-test:{uuid4().hex}")
     made(
         "import", "--change", "ENV PATH=/bin", "--change", "WORKDIR /work", "-", made.image, stdin=files_of_the_image()
     )
     try:
+        skip_without(request.param, why_no_container_runs(made))
         yield made
     finally:
         made("rmi", "--force", made.image)
