@@ -14,7 +14,7 @@ from ci_evals.gate.baseline import head_cells
 from ci_evals.gate.compare import compare
 from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Quarantine, Variant
-from ci_evals.model.response import Message
+from ci_evals.model.response import Message, Response, Usage
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import terminal
@@ -100,6 +100,18 @@ def rates_of(text: str) -> dict[str, str]:
 def test_best_and_worst_are_marked_without_color() -> None:
     text = text_of(summary_of({"capital": ["PPP", "PFF"]}, variants=(Variant("good"), Variant("bad"))))
     assert {name: rate[-1] for name, rate in rates_of(text).items()} == {"good": "▲", "bad": "▼"}
+
+
+def test_tokens_that_no_answer_tells_are_unknown_and_not_the_fewest() -> None:
+    def edit(result: Result) -> Result:
+        usage = {"none": None, "few": Usage(3, 2), "many": Usage(30, 20)}[result.provider]
+        return replace(result, response=replace(result.response or Response(), usage=usage))
+
+    variants = [Variant(each) for each in ("none", "few", "many")]
+    text = text_of(summary_of({"capital": ["P", "P", "P"]}, variants=variants, edit=edit), 200)
+    assert re.search(r"^none .* \$0\.0010 +— ", text, re.MULTILINE)
+    assert re.search(r"^few .* \$0\.0010 +5 ▲", text, re.MULTILINE)
+    assert re.search(r"^many .* \$0\.0010 +50 ▼", text, re.MULTILINE)
 
 
 def test_variants_that_tie_are_marked_alike_however_many_they_are() -> None:
