@@ -236,7 +236,7 @@ class RunGroup:
             latency,
             f"first token {first_token}" if first_token else "",
             cost,
-            f"{tokens} tokens" if tokens else "",
+            f"{tokens} {'token' if tokens == '1' else 'tokens'}" if tokens else "",
             f"{attempts} attempts" if attempts != "1" else "",
         )
         recorded = "reused" if self.first.reused else "recorded" if self.first.recorded else ""
@@ -284,7 +284,7 @@ def _shown_steps(response: Response) -> list[ShownStep]:
     for step in steps[:_MAX_STEPS]:
         taken = step.duration_s or 0.0
         facts = [seconds(step.duration_s)] if step.duration_s is not None else []
-        facts += [f"{step.usage.total_tokens:,} tokens"] if step.usage else []
+        facts += [number_of(step.usage.total_tokens, "token")] if step.usage else []
         shown.append(
             ShownStep(
                 step=step,

@@ -238,6 +238,14 @@ async def test_nothing_is_wider_than_the_window(
         assert not await tab.evaluate(unseen)
 
 
+async def test_columns_of_many_variants_are_told_apart(tab: Tab, page: Callable[[Summary], str]) -> None:
+    await tab.resize(1200, 900)
+    await tab.open(page(pages.many_variants()))
+    cut = "[...document.querySelectorAll('.columns span')].filter((each) => each.scrollHeight > each.clientHeight)"
+    assert await tab.evaluate("document.querySelectorAll('.columns bdi').length") == 40
+    assert await tab.evaluate(f"{cut}.length") == 0
+
+
 async def test_paper_has_no_tools_and_all_that_is_unfolded(tab: Tab, page: Callable[[Summary], str]) -> None:
     await tab.open(page(pages.support_bot()))
     await tab.prefer(media="print")
