@@ -9,7 +9,7 @@ from factories import STARTED_AT, baseline_of, grade_of, many, report_of, with_o
 from ci_evals.gate.compare import NoComparison
 from ci_evals.github.comment_body import Section, SectionId, Stamp, compose
 from ci_evals.model.case import Variant
-from ci_evals.model.response import Response, ToolCall
+from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports.markdown import Links, comment_document
@@ -167,6 +167,7 @@ def _refund(result: Result) -> Result:
     reason = "expected refund(currency='EUR'), the closest was refund(currency='USD'): currency differs"
     return replace(
         result,
+        messages=(Message("user", "My flight was cancelled. Please refund the 100 EUR that I paid."),),
         response=Response(output="I have refunded 100 USD to your card.\nAnything else?", tool_calls=(call,)),
         grades=(grade_of(grader="tool_call", passed=False, reason=reason),),
     )
