@@ -371,8 +371,9 @@ def coverage_sentence(
         return "judged by other graders" if cell.regraded else _WHY_NOT_COMPARED.get(cell.kind, cell.kind)
 
     why = ", ".join(f"{count:,} {word}" for word, count in Counter(map(why_not, missing)).most_common())
-    cases = f"{len(missing):,} of {number_of(of, 'case')} of {comparison.baseline.called}"
-    return f"{cases} {'was' if len(missing) == 1 else 'were'} not compared: {why}"
+    cells = number_of(of, "cell" if comparison.several_variants else "case")
+    were = "was" if len(missing) == 1 else "were"
+    return f"{len(missing):,} of {cells} of {comparison.baseline.called} {were} not compared: {why}"
 
 
 def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[CellReport]) -> str:

@@ -1,4 +1,4 @@
-"""What report.html shows beside the findings: each case with its cells and runs, and what they can be filtered by."""
+"""The contents of report.html beside the findings: each case with its cells, their runs, and the filters."""
 
 import csv
 import json
@@ -191,7 +191,7 @@ class RunGroup:
 
     @property
     def metadata(self) -> list[str]:
-        """What else all of them tell alike."""
+        """Return the other facts that all of them share."""
         told = common_metadata(result.response.metadata if result.response else {} for result in self.results)
         return metadata_lines(told)
 
@@ -259,7 +259,7 @@ def _usage(result: Result) -> Any:
 
 
 def _look(result: Result) -> Hashable:
-    """What tells runs apart."""
+    """Return the parts that tell runs apart."""
     scores = tuple(grade.score for grade in every_grade(result.grades))
     error = reasons_of(result) if result.error is not None else ()
     context = context_key(passages_of(result))
@@ -395,7 +395,7 @@ class ShownCell:
 
     @property
     def outcome(self) -> CellOutcome:
-        """What became of the cell; one that regressed has failed, whatever its bar."""
+        """The outcome of the cell; one that regressed has failed, whatever its bar."""
         regressed = self.cell.found is not None and self.cell.found.kind == "regressed"
         return "failed" if regressed else self.cell.outcome
 
@@ -419,7 +419,7 @@ class ShownCell:
 
 @dataclass(frozen=True, slots=True)
 class CellDetail:
-    """What unfolds of a cell.
+    """The details that unfold below a cell.
 
     Attributes:
         asked: what was sent, the prompt rendered.
@@ -470,7 +470,7 @@ class PageRow:
 
     @property
     def outcome(self) -> CellOutcome:
-        """What became of the worst cell."""
+        """The outcome of the worst cell."""
         return next(shown.outcome for shown in self.cells if shown.cell is self.worst)
 
     @property
