@@ -77,8 +77,8 @@ def init(folder: Path) -> None:
         _say(f"before you push, make these secrets of the repository:\n  {', '.join(keys)}")
     if ACTION in _read(workflow):
         _say(
-            f"before you push, put the repository and a commit of ci-evals into {workflow.as_posix()}\n"
-            f"in the place of this, which GitHub cannot find:\n  {ACTION}"
+            f"before you push, replace this placeholder in {workflow.as_posix()}\n"
+            f"with the repository of ci-evals and a commit of it:\n  {ACTION}"
         )
 
 

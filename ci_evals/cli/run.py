@@ -439,7 +439,7 @@ def merge_command(
     *,
     run_missing: bool,
 ) -> int:
-    """Put the results of shards together, and judge them.
+    """Merge the results of shards, and judge them.
 
     The verdict is the exit code. DIR is a shard's results folder. The suite, --runs and --providers must be those of
     the shards. What comes out is what one unsharded run would have written.

@@ -157,7 +157,7 @@ def mock_server(config: Path | None, host: str, port: int) -> None:
 @options.out
 @options.console
 def grade(traces: tuple[Path, ...], config: Path | None, match: str | None, out: Path | None, console: Console) -> int:
-    """Grade traces that are there, without running anything.
+    """Grade recorded traces without running anything.
 
     The verdict is the exit code. TRACES are files, or folders of files: OTLP JSON of OpenTelemetry (one document, or
     one per line), or a run JSON of ag2. A trace belongs to the case whose id it has as `ci_evals.case.id`,
@@ -191,7 +191,7 @@ def grade(traces: tuple[Path, ...], config: Path | None, match: str | None, out:
 
 @click.group()
 def judge() -> None:
-    """Measure models that judge."""
+    """Measure how well a model judges."""
 
 
 @judge.command("check", context_settings=options.SETTINGS)

@@ -1,4 +1,4 @@
-"""Where the team's own code runs: the seam, and this process as the usual place."""
+"""Executors of the team's own code: the Protocol, and this process as the usual one."""
 
 import os
 import time

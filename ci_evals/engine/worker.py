@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What all calls of an invocation share.
+    """The settings that all calls of an invocation share.
 
     Args:
         shipped: the folder that was shipped to the workers, where it was.
@@ -50,7 +50,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a call: a value or an error, how long it took, and the files that it left, by relative path."""
+    """The result of a call: a value or an error, its duration, and the files that it left, by relative path."""
 
     value: Response | Finding | None = None
     error: ProviderError | GradingError | None = None

@@ -371,8 +371,9 @@ def coverage_sentence(
         return "judged by other graders" if cell.regraded else _WHY_NOT_COMPARED.get(cell.kind, cell.kind)
 
     why = ", ".join(f"{count:,} {word}" for word, count in Counter(map(why_not, missing)).most_common())
-    cases = f"{len(missing):,} of {number_of(of, 'case')} of {comparison.baseline.called}"
-    return f"{cases} {'was' if len(missing) == 1 else 'were'} not compared: {why}"
+    cells = number_of(of, "cell" if comparison.several_variants else "case")
+    were = "was" if len(missing) == 1 else "were"
+    return f"{len(missing):,} of {cells} of {comparison.baseline.called} {were} not compared: {why}"
 
 
 def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[CellReport]) -> str:
@@ -400,12 +401,12 @@ def quarantine_clause(report: SuiteReport) -> str:
 
 
 def quarantine_sentence(ended: Sequence[Case]) -> str:
-    """`the quarantine of refund ended on 2026-11-01: mend the case, remove it, or set another date`."""
+    """`the quarantine of refund ended on 2026-11-01: fix the case, remove it, or set another date`."""
     dates = sorted({str(case.quarantine.until) for case in ended if case.quarantine})
     names = ", ".join(name_of(case.id) for case in ended[:MAX_QUARANTINED])
     more = f" and {len(ended) - MAX_QUARANTINED:,} more" if len(ended) > MAX_QUARANTINED else ""
     when = f"on {dates[0]}" if len(dates) == 1 else f"between {dates[0]} and {dates[-1]}"
-    return f"the quarantine of {names}{more} ended {when}: mend the case, remove it, or set another date"
+    return f"the quarantine of {names}{more} ended {when}: fix the case, remove it, or set another date"
 
 
 def scope_label(scope: ScopeVerdict, report: SuiteReport) -> str:
@@ -514,8 +515,8 @@ def scope_clause(report: SuiteReport) -> str:
 # Runs without an answer.
 
 HOW_TO_GO_ON = (
-    "once the cause is mended, run with --resume, or in GitHub Actions re-run the job:"
-    " only runs without a grade are made again"
+    "once the cause is fixed, run with --resume, or re-run the job in GitHub Actions:"
+    " only runs without a grade are repeated"
 )
 _MOST_READ = 1000  # runs: what is common shows in fewer
 _LONGEST = 120

@@ -343,10 +343,12 @@ def outputs(summary: Summary, out: Path) -> dict[str, str]:
     """Return what later steps may use. What is not known is empty."""
     report = summary.report
     path = out / REPORT
+    compared = summary.compared
+    regressed = {cell.case for cell in compared.cells if cell.kind == "regressed"} if compared else ()
     return {
         "verdict": summary.verdict.status,
         "pass-rate": "" if report.pass_rate is None else f"{report.pass_rate:.4f}",
-        "regressions": str(summary.compared.counts.get("regressed", 0)) if summary.compared else "",
+        "regressions": str(len(regressed)) if compared else "",
         "cost-usd": "" if (cost_usd := report.spent.total_usd) is None else f"{cost_usd:.6f}",
         "report-path": str(path if path.is_file() else out),
     }

@@ -48,7 +48,7 @@ def average_precision(statements: Sequence[Statement]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a judge lists instead of giving a verdict, and the score of that.
+    """A list that a judge makes instead of giving a verdict, and its score.
 
     Attributes:
         finding: the sentence on how many hold: `the context supports {}`, filled with `1 of 2 statements`.

@@ -91,7 +91,7 @@ class Quarantine(Options):
 
     example: ClassVar[str] = "{reason: known since Monday, until: 2026-12-31}"
 
-    reason: Annotated[NonEmpty, Field(description="Why it is known not to work, or where that is being mended.")]
+    reason: Annotated[NonEmpty, Field(description="Why it is known not to work, or where the fix is tracked.")]
     until: Annotated[Day, Field(description="The last day; afterwards it still blocks nothing, and a warning says so.")]
 
 

@@ -161,7 +161,7 @@ class ProviderOptions(Options):
 
     @property
     def tells(self) -> Sequence[Detail]:
-        """What its answers may tell beside themselves."""
+        """The facts that its answers may carry beside the output."""
         return ("cost", "steps", "context", "first_token")
 
     @property

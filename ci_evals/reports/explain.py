@@ -380,7 +380,7 @@ def _runs_line(runs: Sequence[RunEntry]) -> str:
         span((run.latency_s for run in runs), seconds),
         f"first token {first_token}" if first_token else "",
         span((run.cost_usd for run in runs if run.cost_usd is not None), usd),
-        f"{tokens} tokens" if tokens else "",
+        f"{tokens} {'token' if tokens == '1' else 'tokens'}" if tokens else "",
         one_line(runs[0].model, 80) if runs[0].model else "",
         f"finish reason {one_line(runs[0].finish_reason, 80)}" if runs[0].finish_reason else "",
         ("confirm run" if len(runs) == 1 else "confirm runs") if runs[0].confirming else "",

@@ -540,7 +540,7 @@ def _error_groups(summary: Summary) -> Iterator[Group]:
         if group.kind == "not_recorded"
         for case in group.cases
     )
-    title, count = "Not checked, for want of a recorded answer", len(unrecorded)
+    title, count = "Not checked: no recorded answer", len(unrecorded)
     yield Group("unrecorded", title, "unchecked case", count, count, unrecorded[:MAX_ENTRIES], folded=True)
 
 

@@ -53,9 +53,10 @@ def notes(report: SuiteReport) -> Iterator[Note]:
             yield Note("Torn", f"the last line of {journal} was cut off in the middle, and its run does not count")
     yield from _recorded_runs(report)
     if (judging := report.judging).calls:
-        tokens, cost = judging.input_tokens + judging.output_tokens, usd(judging.cost_usd, "cost unknown")
+        count, cost = judging.input_tokens + judging.output_tokens, usd(judging.cost_usd, "cost unknown")
+        tokens = number_of(count, "token") if count else "tokens unknown"
         of = f" for {judging.priced:,} of them" if judging.priced and judging.unpriced else ""
-        yield Note("Judged", f"{number_of(judging.calls, 'call')} of judges, {number_of(tokens, 'token')}, {cost}{of}")
+        yield Note("Judged", f"{number_of(judging.calls, 'call')} of judges, {tokens}, {cost}{of}")
     purposes = zip(report.spent, ("planned runs", "confirm runs", "judges"), strict=True)
     parts = [f"{usd(cost)} for {purpose}" for cost, purpose in purposes if cost]
     if len(parts) > 1:
@@ -84,12 +85,12 @@ def _quarantined_cases(report: SuiteReport) -> Iterator[Note]:
 
 
 def _recorded_runs(report: SuiteReport) -> Iterator[Note]:
-    of = number_of(report.total, "run")
+    of, were = number_of(report.total, "run"), "was" if report.total == 1 else "were"
     if report.reused:
         why = "unchanged since an earlier run; graded again"
-        yield Note("Reused", f"{report.reused:,} of {of} were not made again: {why}")
+        yield Note("Reused", f"{report.reused:,} of {of} {were} not made again: {why}")
     if recorded := report.recorded - report.reused:
-        yield Note("Recorded", f"{recorded:,} of {of} were recorded, no provider was called for them")
+        yield Note("Recorded", f"{recorded:,} of {of} {were} recorded, no provider was called for them")
 
 
 def _resumed_runs(found: Resumption, total: int) -> str:
@@ -215,7 +216,7 @@ def facts(summary: Summary) -> Iterator[str]:
     yield outcome(report)
     if comparison and len(comparison.variants) == 1:
         (variant,) = comparison.variants
-        yield f"{comparison.baseline.called} {percent(variant.base_rate, variant.head_rate)}"
+        yield f"{comparison.baseline.called.removeprefix('the ')} {percent(variant.base_rate, variant.head_rate)}"
     if report.confirmation is not None:
         yield f"{number_of(report.confirmation.total, 'repeat')} to be sure"
     if report.spent.total_usd is not None:

@@ -1,4 +1,4 @@
-"""What report.html shows beside the findings: each case with its cells and runs, and what they can be filtered by."""
+"""The contents of report.html beside the findings: each case with its cells, their runs, and the filters."""
 
 import csv
 import json
@@ -191,7 +191,7 @@ class RunGroup:
 
     @property
     def metadata(self) -> list[str]:
-        """What else all of them tell alike."""
+        """Return the other facts that all of them share."""
         told = common_metadata(result.response.metadata if result.response else {} for result in self.results)
         return metadata_lines(told)
 
@@ -236,7 +236,7 @@ class RunGroup:
             latency,
             f"first token {first_token}" if first_token else "",
             cost,
-            f"{tokens} tokens" if tokens else "",
+            f"{tokens} {'token' if tokens == '1' else 'tokens'}" if tokens else "",
             f"{attempts} attempts" if attempts != "1" else "",
         )
         recorded = "reused" if self.first.reused else "recorded" if self.first.recorded else ""
@@ -259,7 +259,7 @@ def _usage(result: Result) -> Any:
 
 
 def _look(result: Result) -> Hashable:
-    """What tells runs apart."""
+    """Return the parts that tell runs apart."""
     scores = tuple(grade.score for grade in every_grade(result.grades))
     error = reasons_of(result) if result.error is not None else ()
     context = context_key(passages_of(result))
@@ -284,7 +284,7 @@ def _shown_steps(response: Response) -> list[ShownStep]:
     for step in steps[:_MAX_STEPS]:
         taken = step.duration_s or 0.0
         facts = [seconds(step.duration_s)] if step.duration_s is not None else []
-        facts += [f"{step.usage.total_tokens:,} tokens"] if step.usage else []
+        facts += [number_of(step.usage.total_tokens, "token")] if step.usage else []
         shown.append(
             ShownStep(
                 step=step,
@@ -395,7 +395,7 @@ class ShownCell:
 
     @property
     def outcome(self) -> CellOutcome:
-        """What became of the cell; one that regressed has failed, whatever its bar."""
+        """The outcome of the cell; one that regressed has failed, whatever its bar."""
         regressed = self.cell.found is not None and self.cell.found.kind == "regressed"
         return "failed" if regressed else self.cell.outcome
 
@@ -419,7 +419,7 @@ class ShownCell:
 
 @dataclass(frozen=True, slots=True)
 class CellDetail:
-    """What unfolds of a cell.
+    """The details that unfold below a cell.
 
     Attributes:
         asked: what was sent, the prompt rendered.
@@ -470,7 +470,7 @@ class PageRow:
 
     @property
     def outcome(self) -> CellOutcome:
-        """What became of the worst cell."""
+        """The outcome of the worst cell."""
         return next(shown.outcome for shown in self.cells if shown.cell is self.worst)
 
     @property

@@ -235,9 +235,10 @@ def _columns(found: Findings) -> Iterator[Column]:
     yield Column("cost", _marked([each.cost_text for each in variants], costs), 3)
     if base and any(change.cost for change in changes):
         yield Column("per run", _marked([change.cost for change in changes]), 9)
-    counts = [each.figures.input_tokens + each.figures.output_tokens for each in variants]
+    counts = [(each.figures.input_tokens + each.figures.output_tokens) or None for each in variants]  # none told is 0
     if any(counts):
-        yield Column("tokens", _marked([f"{count:,}" for count in counts], counts if same_work else ()), 10)
+        texts = [f"{count:,}" if count else UNKNOWN for count in counts]
+        yield Column("tokens", _marked(texts, counts if same_work else ()), 10)
     for title, rank, latencies in (
         ("p50", 4, [each.figures.latency_p50_s for each in variants]),
         ("p95", 7, [each.figures.latency_p95_s for each in variants]),
@@ -405,7 +406,7 @@ def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
     if found.expected:
         yield _dim(found.expected)
     if hint := found.summary.verdict.hint:
-        yield Text(one_line(hint, SENTENCE_CHARACTERS))
+        yield Text(one_line(hint[:1].upper() + hint[1:], SENTENCE_CHARACTERS))
     yield _BLANK
     yield _verdict(found, " · ".join((one_line(found.headline[0], 100).removesuffix(":"), *found.facts)))
 

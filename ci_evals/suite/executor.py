@@ -1,4 +1,4 @@
-"""Where the team's own code runs, as a suite says it."""
+"""The `executor` of a suite: the place where the team's own code runs."""
 
 import re
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def _check_runtime_env(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorOptions(Options):
-    """Where providers and graders of the team's own run: on this machine, or as tasks of a Ray cluster.
+    """The place where the team's own providers and graders run: this machine, or a Ray cluster.
 
     `executor: ray` and `executor: ray://head:10001` are short for a mapping.
     """

@@ -184,7 +184,7 @@ async def test_a_forks_comment_is_made_from_its_data_and_not_from_its_markdown(
     assert "Owned" not in comment.body
     section = sections(comment)["flight agent"]
     assert (section.stamp.run_id, section.stamp.sha, section.id.part) == (run.id, HEAD, "ci-evals-results")
-    assert "Not checked, for want of a recorded answer (2)" in section.text
+    assert "Not checked: no recorded answer (2)" in section.text
     assert list(sections(comment)) == ["flight agent"]
     assert ended.code == 1
     assert ended.err.startswith("warning: artifact 'ci-evals-broken' was left out: report.json is not a complete")

@@ -46,8 +46,8 @@ async def test_what_it_writes_runs_at_once(tmp_path: Path) -> None:
         "written: .github/workflows/evals.yml",
         "next:",
         "  ci-evals run",
-        "before you push, put the repository and a commit of ci-evals into .github/workflows/evals.yml",
-        "in the place of this, which GitHub cannot find:",
+        "before you push, replace this placeholder in .github/workflows/evals.yml",
+        "with the repository of ci-evals and a commit of it:",
         f"  {ACTION}",
     ]
     push, steps = job_of(tmp_path)

@@ -238,6 +238,28 @@ async def test_nothing_is_wider_than_the_window(
         assert not await tab.evaluate(unseen)
 
 
+async def test_no_line_of_the_headline_begins_with_a_comma(tab: Tab, page: Callable[[Summary], str]) -> None:
+    await tab.open(page(summarize(report_of({"refund-full": "F", "lost-package": "F", "opening-hours": "F"}), None)))
+    torn = """[...document.querySelectorAll("h1 bdi")].slice(0, -1).filter((name) => {
+        const comma = document.createRange();
+        comma.setStart(name.nextSibling, 0);
+        comma.setEnd(name.nextSibling, 1);
+        return comma.getBoundingClientRect().top !== name.getBoundingClientRect().top;
+    }).length"""
+    assert await tab.evaluate("document.querySelectorAll('h1 bdi').length") == 3
+    for width in range(360, 760, 20):
+        await tab.resize(width, 900)
+        assert await tab.evaluate(torn) == 0, width
+
+
+async def test_columns_of_many_variants_are_told_apart(tab: Tab, page: Callable[[Summary], str]) -> None:
+    await tab.resize(1200, 900)
+    await tab.open(page(pages.many_variants()))
+    cut = "[...document.querySelectorAll('.columns span')].filter((each) => each.scrollHeight > each.clientHeight)"
+    assert await tab.evaluate("document.querySelectorAll('.columns bdi').length") == 40
+    assert await tab.evaluate(f"{cut}.length") == 0
+
+
 async def test_paper_has_no_tools_and_all_that_is_unfolded(tab: Tab, page: Callable[[Summary], str]) -> None:
     await tab.open(page(pages.support_bot()))
     await tab.prefer(media="print")

@@ -77,7 +77,7 @@ async def test_after_the_last_day_a_warning_says_so_and_never_blocks(tmp_path: P
     ended = await ci_evals(tmp_path, "run", "--quiet")
     assert ended.code == 0
     verdict = report_in(tmp_path / "ci-evals-results")["verdict"]
-    why = "the quarantine of broken ended on 2001-01-31: mend the case, remove it, or set another date"
+    why = "the quarantine of broken ended on 2001-01-31: fix the case, remove it, or set another date"
     assert (verdict["status"], verdict["reason"], verdict["warning"]) == ("borderline", why, True)
     write_suite(tmp_path, [{**ONE_CASE, "expect": [{"equals": "x"}]}, *quarantined(ENDED)[1:]])
     assert (await ci_evals(tmp_path, "run", "--quiet")).code == 1, "what else fails is red"

@@ -87,7 +87,7 @@ async def test_what_is_asked_otherwise_is_not_recorded_and_errored_with_the_reas
     suite(tmp_path, [case(0, input="other"), *(case(n) for n in range(1, 5)), case(5)], url, on_error=on_error, rpm=1)
     found = await run(tmp_path, "--replay", "first", "--replay-only")
     assert found.code == 0, found.err
-    assert "Not checked, for want of a recorded answer (2)" in found.out
+    assert "Not checked: no recorded answer (2)" in found.out
     assert "Recorded: 4 of 6 runs were recorded" in found.out
     errors = {each["case"]: each["error"] for each in report_in(tmp_path / "out")["results"] if "error" in each}
     reason = {"kind": "not_recorded", "message": "not in the recording: what is asked is new or has changed"}

@@ -55,6 +55,13 @@ async def test_only_what_changed_is_asked_again_and_the_rest_is_marked_everywher
     assert report["verdict"]["reason"] == "6 of 6 runs passed"
 
 
+async def test_a_single_run_is_told_as_one(tmp_path: Path) -> None:
+    async with chatting(ChatServer()) as server:
+        write_suite(tmp_path, [case("a")], providers=[chat(server.url)])
+        await run(tmp_path)
+        assert "Reused: 1 of 1 run was not made again: " in (await run(tmp_path, "--reuse")).out
+
+
 async def test_without_it_everything_is_asked_again_whatever_the_suite_says_of_it(tmp_path: Path) -> None:
     async with chatting(ChatServer()) as server:
         write_suite(tmp_path, [case("a")], providers=[chat(server.url)], reuse={})

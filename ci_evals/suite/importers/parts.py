@@ -1,4 +1,4 @@
-"""What several formats have in common: inputs that are texts or chats, and what all cases share."""
+"""Parts that several formats have in common: inputs that are texts or chats, and settings that all cases share."""
 
 import json
 from collections import Counter

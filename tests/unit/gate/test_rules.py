@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from factories import STARTED_AT, Outcome, baseline_of, many, report_of
+from factories import AGENT, STARTED_AT, Outcome, baseline_of, many, report_of
 from sides import base_of, compared, head_of
 
 from ci_evals.gate.baseline import UNMEASURED, Baseline, PerRun, ReportRef, TrendPoint, TrendVariant, head_cells
@@ -235,6 +235,14 @@ def test_the_headline_says_how_many_cases_of_the_base_were_not_compared(changed:
             in summarize(report, None, base).verdict.reason
         )
         assert summarize(report, Gate(require_baseline=True), base).verdict.status == "error"
+
+
+def test_with_several_variants_cells_are_counted_that_were_not_compared() -> None:
+    variants = (AGENT, Variant("other"))
+    base = baseline_of(report_of(many((10, "PPP")), variants=variants, started_at=STARTED_AT - 60))
+    asks = {f"case {number}": "another question" for number in range(1, 6)}
+    reason = summarize(report_of(many((10, "PPP")), variants=variants, asks=asks), None, base).verdict.reason
+    assert "10 of 20 cells of main were not compared: 10 edited" in reason
 
 
 def test_cases_of_other_graders_are_said_to_be_judged_by_them() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from factories import Outcome, report_of
+from factories import AGENT, STARTED_AT, Outcome, baseline_of, many, report_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +20,7 @@ from ci_evals.github.job import (
     annotations,
     append_summary,
     command,
+    outputs,
     write_outputs,
 )
 from ci_evals.model.case import Variant
@@ -224,3 +225,11 @@ def test_runs_that_were_given_up_have_no_remark_of_their_own() -> None:
 
     (outage,) = annotations(summarize(report_of(dict.fromkeys("abc", "E"), edit=edit), None))
     assert outage.message == "3 cases without a graded run\napi.example answered 401: bad key"
+
+
+def test_a_case_that_regressed_on_several_variants_is_one_regression() -> None:
+    variants = (AGENT, Variant("other"))
+    base = baseline_of(report_of(many((4, "P" * 12)), variants=variants, started_at=STARTED_AT - 60))
+    summary = summarize(report_of(many((3, "P" * 12), (1, "F" * 12)), variants=variants), None, base)
+    assert summary.compared
+    assert (summary.compared.counts["regressed"], outputs(summary, Path())["regressions"]) == (2, "1")

@@ -136,7 +136,7 @@ def test_a_crash_shows_what_it_left_behind() -> None:
 
     text = text_of(summary_of({"capital": "F"}, edit=crash))
     assert "</b>: ValueError: no such flight</summary>" in text
-    assert "It left behind:\n````text\nTraceback\n```\nValueError\n````\n\n</details>\n" in text
+    assert "Error output:\n````text\nTraceback\n```\nValueError\n````\n\n</details>\n" in text
 
 
 def test_the_hint_can_be_copied_from_the_raw_text() -> None:

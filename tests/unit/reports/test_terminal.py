@@ -14,7 +14,7 @@ from ci_evals.gate.baseline import head_cells
 from ci_evals.gate.compare import compare
 from ci_evals.gate.verdict import decide
 from ci_evals.model.case import Quarantine, Variant
-from ci_evals.model.response import Message
+from ci_evals.model.response import Message, Response, Usage
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import terminal
@@ -102,6 +102,18 @@ def test_best_and_worst_are_marked_without_color() -> None:
     assert {name: rate[-1] for name, rate in rates_of(text).items()} == {"good": "▲", "bad": "▼"}
 
 
+def test_tokens_that_no_answer_tells_are_unknown_and_not_the_fewest() -> None:
+    def edit(result: Result) -> Result:
+        usage = {"none": None, "few": Usage(3, 2), "many": Usage(30, 20)}[result.provider]
+        return replace(result, response=replace(result.response or Response(), usage=usage))
+
+    variants = [Variant(each) for each in ("none", "few", "many")]
+    text = text_of(summary_of({"capital": ["P", "P", "P"]}, variants=variants, edit=edit), 200)
+    assert re.search(r"^none .* \$0\.0010 +— ", text, re.MULTILINE)
+    assert re.search(r"^few .* \$0\.0010 +5 ▲", text, re.MULTILINE)
+    assert re.search(r"^many .* \$0\.0010 +50 ▼", text, re.MULTILINE)
+
+
 def test_variants_that_tie_are_marked_alike_however_many_they_are() -> None:
     outcomes = ["PPP", "PPF", "FFF", "FFE", "FFF"]
     text = text_of(summary_of({"capital": outcomes}, variants=[Variant(name) for name in "abcde"]), 200)
@@ -177,7 +189,7 @@ def test_long_lists_end_with_what_was_left_out() -> None:
 def test_the_verdict_comes_first_and_last() -> None:
     first, *_, hint, _, last = text_of(summary_of({"capital": "PF"}), 120).rstrip().split("\n")
     assert first == "✗ FAIL  1 case failed: capital"
-    assert hint.startswith("to let some runs fail")
+    assert hint.startswith("To let some runs fail")
     assert last == "✗ FAIL  1 case failed · 1 of 2 runs passed (50 %), 1 failed · $0.0020 · 12.5 s"
 
 
