@@ -73,9 +73,14 @@ class StoppableRun:
                 self._runner.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of some work, which must return one also where a signal cancels it."""
+        """Return the result of some work; the process ends where a signal cancels it before there is one."""
         with self._around():
-            return self._runner.run(self._signals.cancel(work))
+            try:
+                return self._runner.run(self._signals.cancel(work))
+            except asyncio.CancelledError:
+                if self._signals.received is not None:
+                    _exit_at_once(self._signals.received)
+                raise
 
 
 def run_until_signal(work: Coroutine[Any, Any, T]) -> T:

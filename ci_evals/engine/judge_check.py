@@ -85,7 +85,7 @@ def read_labelled_answers(path: Path) -> list[LabelledAnswer]:
         UsageError: a line is not a labelled answer, or there is none.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8").split("\n")  # only these end a line: JSON may have U+2028 in a text
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
     answers = []

@@ -86,16 +86,7 @@ async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncI
     if ray.is_initialized():
         raise _problem(place, "this process is connected to a Ray cluster already: call `ray.shutdown()` first")
     start = "start one with `ray start --head`, or leave `address` out for one on this machine"
-    if ":" in address:
-        try:
-            host, _, port = check_address(address).removeprefix("ray://").rpartition(":")
-            async with asyncio.timeout(_REACH_S):  # Ray itself would try for minutes
-                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-            writer.close()
-        except ValueError as error:
-            raise _problem(place, f"RAY_ADDRESS: {error}") from None
-        except OSError:
-            raise _problem(place, f"no Ray cluster answers at {address}: {start}") from None
+    await _check_reachable(address, place, start)
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     environment = runtime_env(suite, is_own=address == "local")
     loop, connected, over = asyncio.get_running_loop(), asyncio.Event(), Event()
@@ -115,6 +106,10 @@ async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncI
         if holding.done():
             holding.result()
         is_open = True
+    except asyncio.CancelledError:
+        over.set()
+        await asyncio.wait([holding], timeout=_CONNECT_S)  # else what Ray has started by now would outlive this process
+        raise
     except (ConnectionError, TimeoutError) as error:
         text = one_line(str(error), 200) or "no answer in time"
         raise _problem(place, f"no Ray cluster could be reached at {address} ({text}): {start}") from error
@@ -129,6 +124,20 @@ async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncI
     finally:
         over.set()
         await holding
+
+
+async def _check_reachable(address: str, place: Place, start: str) -> None:
+    if ":" not in address:
+        return
+    try:
+        host, _, port = check_address(address).removeprefix("ray://").rpartition(":")
+        async with asyncio.timeout(_REACH_S):  # Ray itself would try for minutes
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        writer.close()
+    except ValueError as error:
+        raise _problem(place, f"RAY_ADDRESS: {error}") from None
+    except OSError:
+        raise _problem(place, f"no Ray cluster answers at {address}: {start}") from None
 
 
 def _problem(place: Place, text: str) -> ConfigError:

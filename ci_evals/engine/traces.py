@@ -101,7 +101,7 @@ def _documents(file: Path) -> Iterator[Any]:
     else:
         yield whole
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # only these end a line: JSON may have U+2028 in a text
         if line.strip():
             try:
                 yield json.loads(line)

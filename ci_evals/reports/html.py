@@ -1,5 +1,6 @@
 """report.html: one file to open in a browser, in which nothing from elsewhere is loaded or run."""
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -269,6 +270,11 @@ def _marked(sentence: Sentence) -> Markup:
     )
 
 
+def _keep_names(sentence: Markup) -> Markup:
+    """Wrap each name with the mark after it, so that no line begins with a comma."""
+    return Markup(re.sub(r"<bdi>[^<]*</bdi>[,;]?", r'<span class="name">\g<0></span>', str(sentence)))  # noqa: S704  escaped
+
+
 def _heading(entry: Entry) -> Markup:
     """Render the reason that several cells share."""
     return _marked((*entry.subject, ": ", *entry.finding))
@@ -286,6 +292,7 @@ def _environment() -> Environment:
         "headline": VERDICTS.__getitem__,
         "mark": _MARKS.__getitem__,
         "marked": _marked,
+        "keep_names": _keep_names,
         "heading": _heading,
         "name": lambda text: one_line(str(text), _NAME_CHARACTERS),
         "sentence": lambda text: keep_units(one_line(str(text), _REASON_CHARACTERS)),

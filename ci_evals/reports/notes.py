@@ -85,12 +85,16 @@ def _quarantined_cases(report: SuiteReport) -> Iterator[Note]:
 
 
 def _recorded_runs(report: SuiteReport) -> Iterator[Note]:
-    of, were = number_of(report.total, "run"), "was" if report.total == 1 else "were"
+    of = number_of(report.total, "run")
     if report.reused:
         why = "unchanged since an earlier run; graded again"
-        yield Note("Reused", f"{report.reused:,} of {of} {were} not made again: {why}")
+        yield Note("Reused", f"{report.reused:,} of {of} {_was(report.reused)} not made again: {why}")
     if recorded := report.recorded - report.reused:
-        yield Note("Recorded", f"{recorded:,} of {of} {were} recorded, no provider was called for them")
+        yield Note("Recorded", f"{recorded:,} of {of} {_was(recorded)} recorded, no provider was called for them")
+
+
+def _was(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def _resumed_runs(found: Resumption, total: int) -> str:

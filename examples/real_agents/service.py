@@ -1,4 +1,4 @@
-"""An agent that is an HTTP service on loopback: python3 service.py PORT. Port 0 takes a free one, and says which."""
+"""An agent that is an HTTP service on loopback: python3 service.py PORT."""
 
 import json
 import sys
@@ -8,7 +8,11 @@ PRICES = {"Paris": 120, "Oslo": 90}
 
 
 class Seller(BaseHTTPRequestHandler):
-    """Answers POST /ask."""
+    """Answers POST /ask, and GET /health."""
+
+    def do_GET(self) -> None:
+        self.send_response(204)
+        self.end_headers()
 
     def do_POST(self) -> None:
         wish = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["wish"]
@@ -26,6 +30,4 @@ class Seller(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Seller)
-    print(f"http://127.0.0.1:{server.server_port}", flush=True)
-    server.serve_forever()
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Seller).serve_forever()

@@ -174,6 +174,49 @@ async def test_no_key_is_copied(tmp_path: Path, name: str) -> None:
     assert "sk-of-the-shop-123" not in "".join(everything)
 
 
+async def test_keys_in_headers_and_in_what_is_not_imported_are_not_copied(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("""\
+env: {OPENAI_API_KEY: not-to-be-copied-1, REGION: north}
+prompts: ['{{q}}']
+providers:
+  - {id: 'openai:gpt-4o', config: {headers: {Authorization: Bearer sk-not-to-be-copied-2}}}
+  - {id: https, config: {url: 'http://shop.example/', headers: {X-Api-Key: not-to-be-copied-3, X-Id: '{{env.ID}}'}}}
+  - {id: 'tool:of-nobody', config: {token: not-to-be-copied-4, max_tokens: 9}}
+tests:
+  - {vars: {q: hi}, assert: [{type: contains, value: hi}]}
+""")
+    ended = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
+    text = (tmp_path / "evals.yaml").read_text()
+    assert "not-to-be-copied" not in text + ended.err
+    assert 'headers: {Authorization: "${AUTHORIZATION}"}' in text
+    assert 'headers: {X-Api-Key: "${X_API_KEY}", X-Id: "${ID}"}' in text
+    assert "put it into the variable AUTHORIZATION" in ended.err
+    assert "max_tokens: 9" in text
+
+
+async def test_keys_that_hold_anchors_are_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("""\
+x-polite: &polite {type: contains, value: please}
+.short: &short {type: latency, threshold: 2000}
+prompts: ['{{q}}']
+providers: [echo]
+tests:
+  - {vars: {q: please}, assert: [*polite, *short]}
+""")
+    ended = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
+    assert not_imported(ended) == []
+    assert "- contains: please\n" in (tmp_path / "evals.yaml").read_text()
+
+
+async def test_a_line_of_jsonl_may_have_separators_of_unicode(tmp_path: Path) -> None:
+    row = {"input": "one\u2028two\x85three", "target": "2"}
+    (tmp_path / "samples.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\r\n", "utf-8", newline="")
+    ended = await ci_evals(tmp_path, "import", "samples.jsonl", "--to", "evals.yaml")
+    assert ended.code == 0, ended.err
+    made = parse((tmp_path / "evals.yaml").read_text("utf-8"), "evals.yaml", [])[0]
+    assert made["cases"][0]["input"] == row["input"]
+
+
 async def test_a_suite_that_would_lose_checks_is_not_run_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "promptfooconfig.yaml").write_text(
         "prompts: ['{{ q }}']\nproviders: [echo]\noutputPath: x.json\ntests:\n  - vars: {q: hi}\n    assert:\n"

@@ -238,6 +238,20 @@ async def test_nothing_is_wider_than_the_window(
         assert not await tab.evaluate(unseen)
 
 
+async def test_no_line_of_the_headline_begins_with_a_comma(tab: Tab, page: Callable[[Summary], str]) -> None:
+    await tab.open(page(summarize(report_of({"refund-full": "F", "lost-package": "F", "opening-hours": "F"}), None)))
+    torn = """[...document.querySelectorAll("h1 bdi")].slice(0, -1).filter((name) => {
+        const comma = document.createRange();
+        comma.setStart(name.nextSibling, 0);
+        comma.setEnd(name.nextSibling, 1);
+        return comma.getBoundingClientRect().top !== name.getBoundingClientRect().top;
+    }).length"""
+    assert await tab.evaluate("document.querySelectorAll('h1 bdi').length") == 3
+    for width in range(360, 760, 20):
+        await tab.resize(width, 900)
+        assert await tab.evaluate(torn) == 0, width
+
+
 async def test_columns_of_many_variants_are_told_apart(tab: Tab, page: Callable[[Summary], str]) -> None:
     await tab.resize(1200, 900)
     await tab.open(page(pages.many_variants()))

@@ -183,7 +183,7 @@ async def test_a_changed_grader_can_be_tried_on_a_stopped_run_that_is_gone_on_wi
         found = await run(tmp_path, "--resume", "--replay", "out")
     assert set(server.asked.values()) == {1}
     assert "Resumed: 2 of 4 runs kept, 1 changed one run anew, 1 new one" in found.out
-    assert "Recorded: 1 of 4 runs were recorded" in found.out
+    assert "Recorded: 1 of 4 runs was recorded" in found.out
 
 
 async def test_recorded_answers_cost_nothing_of_the_budget(tmp_path: Path) -> None:

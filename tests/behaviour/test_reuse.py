@@ -60,6 +60,8 @@ async def test_a_single_run_is_told_as_one(tmp_path: Path) -> None:
         write_suite(tmp_path, [case("a")], providers=[chat(server.url)])
         await run(tmp_path)
         assert "Reused: 1 of 1 run was not made again: " in (await run(tmp_path, "--reuse")).out
+        write_suite(tmp_path, [case("a"), case("b")], providers=[chat(server.url)])
+        assert "Reused: 1 of 2 runs was not made again: " in (await run(tmp_path, "--reuse")).out
 
 
 async def test_without_it_everything_is_asked_again_whatever_the_suite_says_of_it(tmp_path: Path) -> None:

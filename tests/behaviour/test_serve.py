@@ -189,14 +189,18 @@ async def test_a_service_that_dies_fails_the_runs_after_it_with_its_last_words(t
     assert living(tmp_path) == []
 
 
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-async def test_a_signal_leaves_nothing_of_a_service(which: signal.Signals, tmp_path: Path, port: int) -> None:
+@pytest.mark.parametrize(("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+async def test_a_signal_leaves_nothing_of_a_service(
+    which: signal.Signals, code: int, tmp_path: Path, port: int
+) -> None:
     write_suite(tmp_path, CASES, providers=[service(tmp_path, port, "stuck")])
     process = await start(tmp_path, "run")
     await until((tmp_path / "stuck").exists)
     assert len(living(tmp_path)) == 2
     process.send_signal(which)
-    await finished(process)
+    ended = await finished(process)
+    assert ended.code == code
+    assert "Traceback" not in ended.err
     await until(lambda: not living(tmp_path))
 
 

@@ -151,7 +151,8 @@ async def test_one_page_leads_to_those_of_all(tmp_path: Path) -> None:
     assert (ended.code, "open: ci-evals-results/report.html" in ended.err) == (2, True)
     results = tmp_path / "ci-evals-results"
     page = (results / "report.html").read_text("utf-8")
-    assert "1 of 3 suites failed: <bdi>b</bdi>; 1 suite not run: <bdi>d</bdi></h1>" in page
+    named = '<span class="name"><bdi>b</bdi>;</span> 1 suite not run: <span class="name"><bdi>d</bdi></span></h1>'
+    assert f"1 of 3 suites failed: {named}" in page
     assert re.findall("<h2 .*<bdi>(.*)</bdi></h2>", page) == ["b", "a &lt;b&gt;", "c", "d"], "the worst first"
     assert "RuntimeError: &lt;b&gt;no" in page
     links = re.findall('href="([^"]*)"', page)

@@ -181,8 +181,8 @@ def _may_fork(environ: Mapping[str, str]) -> bool:
     return prefork.SUPPORTED and (read - {"PYTHON"} <= {"PYTHONUTF8"} and environ.get("PYTHONUTF8") != "0")
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool], within_s: float = 30) -> None:
     """Wait for what files and processes have come to; they tell nobody about their changes."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110  nothing to await
             await asyncio.sleep(0.01)

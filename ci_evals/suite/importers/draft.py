@@ -1,14 +1,18 @@
 """A suite on its way from another tool's format: values with comments among them, and what could not be translated."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ci_evals.redaction import Redactor
 from ci_evals.suite.importers.writing import YamlComment, write_value
 from ci_evals.suite.problems import Written
 from ci_evals.suite.yaml import Lines
 
 T = TypeVar("T")
+
+_KEY_NAME = re.compile(r"(api[-_]?key|token|secret|password|authorization)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +98,24 @@ class Draft:
 
 def original(value: Any) -> str:
     """Return a value as it may have been written, for a comment; API keys stay out."""
-    return write_value(_without_keys(value))
+    return Redactor(()).clean_text(write_value(_without_keys(value)))
+
+
+def is_key(name: str, text: str) -> bool:
+    """Return True for a setting that is an API key itself, and no reference to one."""
+    return Redactor(()).clean_text(text) != text or (bool(_KEY_NAME.search(name)) and "{" not in text)
 
 
 def _without_keys(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: "…" if key == "apiKey" else _without_keys(item) for key, item in value.items()}
+        return {key: _without_key(str(key), item) for key, item in value.items()}
     return [_without_keys(item) for item in value] if isinstance(value, list) else value
+
+
+def _without_key(name: str, value: Any) -> Any:
+    if name == "env" and isinstance(value, Mapping):
+        return dict.fromkeys(value, "…")
+    return "…" if isinstance(value, str) and is_key(name, value) else _without_keys(value)
 
 
 def seconds(milliseconds: float) -> float:

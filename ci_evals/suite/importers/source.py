@@ -112,7 +112,7 @@ def last_line(lines: Lines) -> int:
 
 def _jsonl(text: str, shown: str) -> tuple[list[Any], Lines]:
     rows, numbers = [], []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # only these end a line: JSON may have U+2028 in a text
         if line.strip():
             try:
                 rows.append(from_json(line))

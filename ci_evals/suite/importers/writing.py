@@ -1,6 +1,7 @@
 """Writes a draft as YAML that a person might have written: short forms on one line, blocks for long texts, comments."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -149,7 +150,13 @@ def _scalar(value: Any, *, in_flow: bool = False) -> str:
     if written in (f"{value}\n", f"{value}\n...\n"):
         return value
     is_literal = value.isprintable() and "'" not in value and ('"' in value or "\\" in value)
-    return f"'{value}'" if is_literal else json.dumps(value, ensure_ascii=False)
+    return f"'{value}'" if is_literal else _quoted(value)
+
+
+def _quoted(text: str) -> str:
+    """Return a text in double quotes; what YAML would read as the end of a line, or not at all, is escaped."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
 def _is_block(text: Any) -> bool:

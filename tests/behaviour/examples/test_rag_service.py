@@ -9,13 +9,6 @@ import pytest
 from example_runs import EXAMPLES, Ran, run_command
 
 
-@pytest.fixture
-def port() -> str:
-    """A port of loopback where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
-
-
 def run(folder: Path, port: str, example: Path = EXAMPLES / "rag_service") -> Ran:
     return run_command(folder, "run", "-c", str(example / "evals.yaml"), environ={"PORT": port})
 

@@ -127,6 +127,8 @@ class _Converter:
                         **dict.fromkeys(comments),
                         name: [*inside, *value] if isinstance(inside, list) else value,
                     }
+            elif key.startswith(("x-", ".", "_")):  # by custom they hold what anchors share
+                found[key] = dict.fromkeys(comments)
             elif key not in ("defaultTest", "$schema"):
                 lost = self.draft.lose(root[key], key, _SETTINGS.get(key, _NOTHING_LIKE_IT), weakens=False)
                 found[key] = dict.fromkeys((*comments, lost))

@@ -11,7 +11,7 @@ from jinja2 import TemplateError
 from jinja2.meta import find_undeclared_variables
 
 from ci_evals.errors import ConfigError
-from ci_evals.suite.importers.draft import UntranslatableError
+from ci_evals.suite.importers.draft import UntranslatableError, is_key
 from ci_evals.suite.importers.promptfoo.agents import Agents
 from ci_evals.suite.importers.promptfoo.templates import quote_dumped
 from ci_evals.suite.importers.source import Source
@@ -173,7 +173,7 @@ def _target(id_: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
         return _compatible(model, config, made, base_url, variable)
     if kind in ("http", "https"):
         made.lost += [(f"config.{key}", _NOTHING_LIKE_IT) for key in config if key not in _OF_A_SERVICE]
-        return _service(id_ if rest else "", config)
+        return _service(id_ if rest else "", config, made)
     if kind in _APIS:
         return _APIS[kind](rest, config, made)
     raise UntranslatableError(_REASONS.get(kind, _reason_of(id_)))
@@ -290,7 +290,7 @@ def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict
         if key != f"${{{variable}}}":
             options["api_key"] = key
     if isinstance(headers := config.get("headers"), Mapping):
-        options["headers"] = {name: _reference(str(value)) for name, value in headers.items()}
+        options["headers"] = {name: _header(name, _reference(str(value)), made) for name, value in headers.items()}
     if organization := config.get("organization"):
         options.setdefault("headers", {})["OpenAI-Organization"] = _reference(str(organization))
     costs = [config.get("inputCost", config.get("cost")), config.get("outputCost", config.get("cost"))]
@@ -321,6 +321,17 @@ def _key(config: Mapping[str, Any], variable: str, made: Made) -> str:
         return given
     if given:
         made.lost.append(("config.apiKey", f"a key does not belong in the file: put it into the variable {variable}"))
+    return f"${{{variable}}}"
+
+
+def _header(name: str, value: str, made: Made) -> str:
+    """Return the value of a header, or a reference to a variable in place of a key that stands in the file."""
+    if not is_key(name, value):
+        return value
+    variable = re.sub(r"\W", "_", name).upper()
+    made.lost.append(
+        (f"config.headers.{name}", f"a key does not belong in the file: put it into the variable {variable}")
+    )
     return f"${{{variable}}}"
 
 
@@ -357,7 +368,7 @@ _OF_A_SERVICE = frozenset(
 _NOTHING_LIKE_IT = "there is nothing like it"
 
 
-def _service(url: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def _service(url: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     """Return an HTTP service."""
     for key in ("request", "transformRequest", "sessionParser", "signatureAuth", "auth"):
         if config.get(key):
@@ -373,7 +384,7 @@ def _service(url: str, config: Mapping[str, Any]) -> dict[str, Any]:
     given = config.get("headers") or {}
     headers = {name: _request_template(str(value)) for name, value in given.items() if name.lower() != "content-type"}
     if headers:
-        options["headers"] = headers
+        options["headers"] = {name: _header(name, value, made) for name, value in headers.items()}
     if body is not None:
         options["body"] = _request_templates(body)
     transform = config.get("transformResponse") or config.get("responseParser") or config.get("transform")
