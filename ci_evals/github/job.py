@@ -20,7 +20,16 @@ from ci_evals.github.baseline import PATIENCE_S, changed_files
 from ci_evals.github.comment import Mode, post_comment, post_progress, post_text, write_comment
 from ci_evals.github.context import RESULTS, Context, in_actions, read_context
 from ci_evals.redaction import Redactor, listen, mask_commands
-from ci_evals.reports.cells import JudgedCell, changes, common_error, failed_runs, finding_of, reasons_of, results_of
+from ci_evals.reports.cells import (
+    JudgedCell,
+    address_of,
+    changes,
+    common_error,
+    failed_runs,
+    finding_of,
+    reasons_of,
+    results_of,
+)
 from ci_evals.reports.markdown import problems_text, suites_text, summary_document, unchanged_text
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.summary import Summary
@@ -458,8 +467,10 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
     def annotation(level: Level, word: str, cell: JudgedCell, finding: str, more: str = "") -> Annotation:
         case, number = cell.case, cell.cell
         results = failed_runs(report, number, 1) or results_of(report, number, "errored", 1)
-        on = f" on {cell.variant}" if len(report.plan.variants) > 1 else ""
-        message = "\n".join((finding, *(reasons_of(results[0])[:1] if results else ())))
+        variant = cell.variant if len(report.plan.variants) > 1 else None
+        on = f" on {variant}" if variant else ""
+        page = () if more else (f"report.html#{address_of(case.id, variant)}",)
+        message = "\n".join((finding, *(reasons_of(results[0])[:1] if results else ()), *page))
         file = None if Path(case.file).is_absolute() else case.file
         return Annotation(level, message, file, case.line, f"{word}: {case.id}{on}{more}")
 

@@ -199,7 +199,7 @@ def test_an_outage_is_one_remark_on_its_first_case() -> None:
     assert (wrong.title, wrong.line) == ("Failing: wrong", 10)
     text = "3 cases without a graded run\nnot reached after 1 s"
     assert outage == Annotation("warning", text, "evals.yaml", 20, "No verdict: a and 2 more")
-    text = "all 2 runs errored\nno such model"
+    text = "all 2 runs errored\nno such model\nreport.html#case=odd"
     assert odd == Annotation("warning", text, "evals.yaml", 40, "No verdict: odd")
 
 
