@@ -199,7 +199,6 @@ def test_every_problem_of_a_row_has_its_line(project: Project) -> None:
         ["c.jsonl:2", "unknown key 'inputt', did you mean 'input'?"],
         ["c.jsonl:2", "vars"],
         ["c.jsonl:2", "messages[0]"],
-        ["c.jsonl:2", "messages[0]"],
         ["c.jsonl:2", "expect[0].contains"],
         ["c.jsonl:2", "expect[1]"],
     ]
