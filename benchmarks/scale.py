@@ -148,8 +148,9 @@ def cluster(nodes: int) -> Iterator[None]:
     head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
     started = Cluster(initialize_head=True, head_node_args=head)
     try:
-        for _ in range(nodes):
-            started.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+        for number in range(nodes):
+            own = f"runtime_resources_{number}"  # nodes of one machine would unpack the suite over one another
+            started.add_node(num_cpus=1, object_store_memory=STORE_BYTES, runtime_env_dir_name=own)
         os.environ["RAY_ADDRESS"] = started.address
         yield
     finally:

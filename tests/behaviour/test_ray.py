@@ -40,10 +40,15 @@ def cluster() -> Iterator[Any]:
     os.environ.update(QUIET)
     store = {"object_store_memory": 80 * MB, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "ray_client_server_port": 23791, **store})
-    for _ in range(2):
-        cluster.add_node(num_cpus=2, object_store_memory=80 * MB)
+    for name in ("first", "second"):
+        add_node(cluster, name)
     yield cluster
     cluster.shutdown()
+
+
+def add_node(cluster: Any, name: str) -> Any:
+    """Add a node with room for two runs; it unpacks suites in a folder of its own, as on a machine of its own."""
+    return cluster.add_node(num_cpus=2, object_store_memory=80 * MB, runtime_env_dir_name=f"runtime_resources_{name}")
 
 
 AGENT = """
@@ -175,7 +180,7 @@ async def test_runs_of_a_node_that_dies_are_made_again_and_counted_once(cluster:
     marks = tmp_path / "marks"
     marks.mkdir()
     cases = [{"id": f"case-{number}", "input": f"q{number}"} for number in range(8)]
-    doomed = cluster.add_node(num_cpus=2, object_store_memory=80 * MB)
+    doomed = add_node(cluster, "doomed")
     agent = WAITING_AGENT.format(here=marks)
     write_project(tmp_path, cluster.address, agent=agent, cases=cases, timeout_s=200, expect=[{"contains": "q"}])
     process = await start(tmp_path, "run", "--out", "out")
