@@ -31,14 +31,7 @@ def compile_code(source: str) -> Callable[..., Any]:
     Raises:
         SyntaxError: it is no such code, or uses a name that nothing has.
     """
-    try:
-        body: list[ast.stmt] = [ast.Return(ast.parse(f"({source}\n)", mode="eval").body)]
-    except SyntaxError:
-        body = ast.parse(textwrap.dedent(source)).body
-        if not any(isinstance(node, ast.Return) for node in _own_nodes(body)):
-            body += _return_of(body)
-            if not isinstance(body[-1], ast.Return):
-                raise SyntaxError("nothing is returned", (None, len(source.splitlines()), None, None)) from None
+    body = _parse(source)
     is_async = any(isinstance(node, ast.Await) for node in _own_nodes(body))
     function = f"{'async ' * is_async}def judge({', '.join(_PARAMETERS)}): pass"
     module = ast.parse(function)
@@ -65,6 +58,21 @@ def compile_code(source: str) -> Callable[..., Any]:
             return _fail_or_raise(error, output, source)
 
     return judged_soon if is_async else judged
+
+
+def _parse(source: str) -> list[ast.stmt]:
+    """Return the body of the function that code is."""
+    try:
+        return [ast.Return(ast.parse(f"({source}\n)", mode="eval").body)]
+    except ValueError as error:  # half of a surrogate pair; before Python 3.11.4 also a null byte
+        raise SyntaxError(str(error)) from None
+    except SyntaxError:
+        body = ast.parse(textwrap.dedent(source)).body
+    if not any(isinstance(node, ast.Return) for node in _own_nodes(body)):
+        body += _return_of(body)
+        if not isinstance(body[-1], ast.Return):
+            raise SyntaxError("nothing is returned", (None, len(source.splitlines()), None, None))
+    return body
 
 
 def _own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:

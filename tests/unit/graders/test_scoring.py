@@ -212,6 +212,7 @@ def test_no_answer_makes_a_grader_crash(
 
 @pytest.mark.filterwarnings("ignore")  # re warns of patterns that will mean something else one day
 @given(text=any_text | st.text("$.[]?@*'()=<>,:|&!1a ") | st.text("()[]{}*+?|\\^$aA1,<>!=:-"))
+@example(text="\ud800")
 @example(text="[0-\x1f")
 def test_no_pattern_or_path_makes_its_check_crash(text: str) -> None:
     for grader in (Regex(pattern=text), JsonPath(path=text), PythonGrader(target=text)):
