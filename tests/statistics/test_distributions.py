@@ -63,4 +63,5 @@ def test_binomial_tails_are_values_of_the_cdf() -> None:
 def test_students_quantile_is_that_of_scipy(q: float, degrees: float) -> None:
     from scipy.special import stdtrit  # slow to import, and only an oracle
 
-    assert t_quantile(q, degrees) == pytest.approx(stdtrit(degrees, q), rel=1e-6, abs=1e-6)
+    # beside the median, where no bound is taken, differences of shares cancel
+    assert t_quantile(q, degrees) == pytest.approx(stdtrit(degrees, q), rel=1e-6, abs=1e-5)
