@@ -1,4 +1,6 @@
-"""Measures ci-evals beside the bare loops, on the same server and in turns, and prints the table of ratios."""
+"""Measures ci-evals beside the bare loops, on the same server and in turns, and prints the table of
+ratios.
+"""
 
 import argparse
 import os
@@ -46,9 +48,19 @@ SMOKE = Sizes(
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", dest="sizes", action="store_const", const=QUICK, help="fewer rounds, smaller loads")
-    size.add_argument("--smoke", dest="sizes", action="store_const", const=SMOKE, help="only shows that it works")
-    parser.add_argument("rows", nargs="*", help=f"what to measure, of {', '.join(ROWS)}; default: everything")
+    size.add_argument(
+        "--quick",
+        dest="sizes",
+        action="store_const",
+        const=QUICK,
+        help="fewer rounds, smaller loads",
+    )
+    size.add_argument(
+        "--smoke", dest="sizes", action="store_const", const=SMOKE, help="only shows that it works"
+    )
+    parser.add_argument(
+        "rows", nargs="*", help=f"what to measure, of {', '.join(ROWS)}; default: everything"
+    )
     options = parser.parse_args(arguments)
     if unknown := set(options.rows) - set(ROWS):
         parser.error(f"unknown rows: {', '.join(sorted(unknown))}")
@@ -75,7 +87,9 @@ def warm_up(bench: Bench) -> None:
 def machine() -> str:
     version = spend([PYTHON, "-m", "ci_evals", "--version"]).stdout.strip()
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    return f"{version} on {python}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
+    return (
+        f"{version} on {python}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
+    )
 
 
 EXTRAS = ("opentelemetry",)
@@ -87,7 +101,9 @@ def without_extras(folder: Path) -> dict[str, str]:
     hidden.mkdir()
     for name in EXTRAS:
         (hidden / f"{name}.py").write_text(f"raise ModuleNotFoundError(name={name!r})\n")
-    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(hidden), os.environ.get("PYTHONPATH"))))}
+    return {
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(hidden), os.environ.get("PYTHONPATH"))))
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The least that must be done to call a Python function: a bare loop. Its function is also what ci-evals calls."""
+"""The least that must be done to call a Python function: a bare loop. Its function is also what
+ci-evals calls.
+"""
 
 import argparse
 import asyncio

@@ -1,4 +1,6 @@
-"""Compares so many cells with their pooled history, as a pull request does, and prints what that costs in seconds."""
+"""Compares so many cells with their pooled history, as a pull request does, and prints what that
+costs in seconds.
+"""
 
 import gc
 import random
@@ -6,7 +8,15 @@ import sys
 import time
 from functools import cache
 
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, PerRun, ReportRef
+from ci_evals.gate.baseline import (
+    BaseCell,
+    Baseline,
+    Evidence,
+    HeadCell,
+    History,
+    PerRun,
+    ReportRef,
+)
 from ci_evals.gate.compare import compare
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
@@ -28,9 +38,13 @@ def main(cells: int) -> None:
         rate = rng.random() if kind < FLAKY else 1.0
         key = (f"case {number}", "agent", None)
         evidence = tuple(Evidence(ref.id, drawn(rng, rate), RUNS) for ref in refs)
-        base[key] = BaseCell(f"{number:016x}", history(evidence), {refs[0].id: per_run(rng, evidence[0].passed)})
+        base[key] = BaseCell(
+            f"{number:016x}", history(evidence), {refs[0].id: per_run(rng, evidence[0].passed)}
+        )
         passed = 0 if FLAKY <= kind < FLAKY + BROKEN else drawn(rng, rate)
-        head.append(HeadCell(key, f"{number:016x}", Tally(passed, RUNS), per_run=per_run(rng, passed)))
+        head.append(
+            HeadCell(key, f"{number:016x}", Tally(passed, RUNS), per_run=per_run(rng, passed))
+        )
     baseline = Baseline(suite="benchmark", reports=refs, cells=base)
     gc.collect()
     gc.freeze()  # as the command does when it starts

@@ -1,4 +1,6 @@
-"""A measured figure with its bounds, and how two things are compared on a machine whose speed drifts."""
+"""A measured figure with its bounds, and how two things are compared on a machine whose speed
+drifts.
+"""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -8,7 +10,9 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 class Figure(NamedTuple):
-    """One row of the table. Less is better; `reach` and `aim` are upper bounds in the unit of `measured`."""
+    """One row of the table. Less is better; `reach` and `aim` are upper bounds in the unit of
+    `measured`.
+    """
 
     what: str
     reach: float
@@ -25,8 +29,12 @@ class Figure(NamedTuple):
 
     def __str__(self) -> str:
         digits = {TIMES: 2, "%": 1}.get(self.unit, 0)
-        reach, aim, measured = (f"{value:.{digits}f} {self.unit}" for value in (self.reach, self.aim, self.measured))
-        return f"| {self.what} | ≤ {reach} | ≤ {aim} | {measured} ({self.detail}) | {self.verdict} |"
+        reach, aim, measured = (
+            f"{value:.{digits}f} {self.unit}" for value in (self.reach, self.aim, self.measured)
+        )
+        return (
+            f"| {self.what} | ≤ {reach} | ≤ {aim} | {measured} ({self.detail}) | {self.verdict} |"
+        )
 
 
 HEAD = "| what | reach | aim | measured | |\n|---|---|---|---|---|"
@@ -40,7 +48,9 @@ class Pair(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The median of the rounds' ratios: the two sides of a round were measured at the same machine speed."""
+        """The median of the rounds' ratios: the two sides of a round were measured at the same
+        machine speed.
+        """
         return median(ours / limit for ours, limit in zip(self.ours, self.limit, strict=True))
 
     @property
@@ -49,7 +59,9 @@ class Pair(NamedTuple):
         return median(ours - limit for ours, limit in zip(self.ours, self.limit, strict=True))
 
     def told(self, name: str, per_second: float, unit: str) -> str:
-        """Both medians in words; `name` is what ci-evals is held against, `per_second` how many units make a second."""
+        """Both medians in words; `name` is what ci-evals is held against, `per_second` how many
+        units make a second.
+        """
         ours, limit = (f"{median(side) * per_second:,.0f} {unit}" for side in self)
         return f"{ours}; {name} {limit}"
 

@@ -1,4 +1,6 @@
-"""Shows where ci-evals spends its time on the `openai` workload: the 30 functions with the most time of their own."""
+"""Shows where ci-evals spends its time on the `openai` workload: the 30 functions with the most
+time of their own.
+"""
 
 import argparse
 import pstats
@@ -13,12 +15,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--sort", default="tottime", help="as pstats names it: tottime, cumulative, ncalls")
+    parser.add_argument(
+        "--sort", default="tottime", help="as pstats names it: tottime, cumulative, ncalls"
+    )
     options = parser.parse_args()
 
     load = Load(options.cases, options.runs)
     leave_the_servers_core()
-    with serving(f"--answer-bytes={load.answer_bytes}") as server, tempfile.TemporaryDirectory() as folder:
+    with (
+        serving(f"--answer-bytes={load.answer_bytes}") as server,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         suite = write_suite(Path(folder), load, openai(server))
         profile = suite.with_name("profile")
         python, *arguments = run_command(suite, new_out(suite))

@@ -1,4 +1,6 @@
-"""Draws the pictures of docs/statistics.md, from the functions that decide and that `ci-evals power` uses."""
+"""Draws the pictures of docs/statistics.md, from the functions that decide and that `ci-evals
+power` uses.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +31,9 @@ def write_pictures(folder: Path) -> None:
     draw_strips(folder / "a-name.svg", "Three failures are a suspicion, not a name", name_strips())
     draw_strips(folder / "a-re-run.svg", "A re-run goes on with what was graded", re_run_strips())
     draw_strips(
-        folder / "an-outage.svg", "An outage strikes one round, a change the same cases in every round", outages()
+        folder / "an-outage.svg",
+        "An outage strikes one round, a change the same cases in every round",
+        outages(),
     )
     drops = [point / 4 for point in range(81)]
     seen = {
@@ -42,12 +46,22 @@ def write_pictures(folder: Path) -> None:
     axes = ("drop of the pass rate, in points", "chance of red, in %")
     draw(folder / "chance-of-red.svg", title, axes, seen, (20, 100))
     smallest = {
-        f"{cases} cases": [(runs, 100 * (planned_drop(Plan(cases, runs, 0.9), 30) or 1)) for runs in range(2, 13)]
+        f"{cases} cases": [
+            (runs, 100 * (planned_drop(Plan(cases, runs, 0.9), 30) or 1)) for runs in range(2, 13)
+        ]
         for cases in (20, 40, 100, 300)
     }
     title = "The smallest drop that is detected, with a chance of 80 %"
-    draw(folder / "what-runs-buy.svg", title, ("runs of each case", "drop, in points"), smallest, (12, 24))
-    draw_rules(folder / "three-rules.svg", read_rules((DOCS / "statistics.md").read_text(encoding="utf-8")))
+    draw(
+        folder / "what-runs-buy.svg",
+        title,
+        ("runs of each case", "drop, in points"),
+        smallest,
+        (12, 24),
+    )
+    draw_rules(
+        folder / "three-rules.svg", read_rules((DOCS / "statistics.md").read_text(encoding="utf-8"))
+    )
 
 
 SITUATIONS = (
@@ -60,7 +74,9 @@ SITUATIONS = (
 
 
 def read_rules(page: str) -> dict[str, list[float]]:
-    """Return what the table that `make simulate` printed says of each rule: the share that is wrong, in per cent."""
+    """Return what the table that `make simulate` printed says of each rule: the share that is
+    wrong, in per cent.
+    """
     table = re.search(r"^\| rule \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
     assert table, "docs/statistics.md has no table of rules"
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
@@ -86,16 +102,24 @@ def draw_rules(path: Path, rules: Mapping[str, Sequence[float]]) -> None:
         start = left + place * group
         for number, (color, shares) in enumerate(zip(COLORS, rules.values(), strict=False)):
             tall, x = shares[place] * 1.6, start + 18 + number * 54
-            parts.append(f'<rect x="{x}" y="{foot - tall:.1f}" width="46" height="{tall:.1f}" fill="{color}"/>')
+            parts.append(
+                f'<rect x="{x}" y="{foot - tall:.1f}" width="46" height="{tall:.1f}" fill="{color}"/>'
+            )
             y = foot - tall - 6
-            parts.append(f'<text x="{x + 23}" y="{y:.1f}" text-anchor="middle">{shares[place]:g} %</text>')
+            parts.append(
+                f'<text x="{x + 23}" y="{y:.1f}" text-anchor="middle">{shares[place]:g} %</text>'
+            )
         for row, line in enumerate(lines):
-            parts.append(f'<text x="{start + 95}" y="{foot + 22 + 18 * row}" text-anchor="middle">{line}</text>')
+            parts.append(
+                f'<text x="{start + 95}" y="{foot + 22 + 18 * row}" text-anchor="middle">{line}</text>'
+            )
     path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
 
 
 class Strip(NamedTuple):
-    """A row of runs: `+` passed, `-` failed, `?` errored; in brackets if they are kept from before."""
+    """A row of runs: `+` passed, `-` failed, `?` errored; in brackets if they are kept from
+    before.
+    """
 
     label: str
     marks: str
@@ -124,19 +148,32 @@ def name_strips() -> Iterator[Strip]:
 
 def re_run_strips() -> Iterator[Strip]:
     yield Strip("first attempt", "++-+?+-++?+-", "3 of 10 failed, 2 errored: no verdict")
-    yield Strip("second attempt", "(++-+)+(+-++)-(+-)", "runs the 2 that errored; 4 of 12 failed: red")
+    yield Strip(
+        "second attempt", "(++-+)+(+-++)-(+-)", "runs the 2 that errored; 4 of 12 failed: red"
+    )
     yield Strip("third attempt", "(++-+++-++-+-)", "nothing is left to run: red, as it was")
 
 
 def outages() -> Iterator[Strip]:
     cases = 20
     out = ["+" * 7 + "-" + "+" * 12, "-" * cases, "+" * cases]
-    changed = ["+" * 5 + "--" + "+" * 13, "+" * 5 + "--" + "+" * 9 + "-+++", "+" * 5 + "--" + "+" * 13]
+    changed = [
+        "+" * 5 + "--" + "+" * 13,
+        "+" * 5 + "--" + "+" * 9 + "-+++",
+        "+" * 5 + "--" + "+" * 13,
+    ]
     for title, rounds in (("outage", out), ("change", changed)):
-        by_case = [{run: marks[case] == "+" for run, marks in enumerate(rounds, 1)} for case in range(cases)]
+        by_case = [
+            {run: marks[case] == "+" for run, marks in enumerate(rounds, 1)}
+            for case in range(cases)
+        ]
         lost = worst_round(by_case)
         for run, marks in enumerate(rounds, 1):
-            remark = "set aside: no verdict, and --resume makes it again" if lost and lost.run == run else ""
+            remark = (
+                "set aside: no verdict, and --resume makes it again"
+                if lost and lost.run == run
+                else ""
+            )
             if title == "change" and run == 2:
                 remark = "two cases look worse: run them again"
             yield Strip(f"{title}: run {run} of {cases} cases", marks, remark)
@@ -144,7 +181,9 @@ def outages() -> Iterator[Strip]:
 
 
 def draw_strips(path: Path, title: str, strips: Iterator[Strip]) -> None:
-    """Write rows of runs: a dot for a pass, a cross for a failure, a ring for an error; what is kept is paler."""
+    """Write rows of runs: a dot for a pass, a cross for a failure, a ring for an error; what is
+    kept is paler.
+    """
     rows = list(strips)
     places = list(accumulate((16 if row == GAP else 30 for row in rows), initial=60))
     height, left, step = places[-1], 190, 13
@@ -179,8 +218,16 @@ class Scale(NamedTuple):
         return LEFT + x / self.ends[0] * self.wide, TOP + (1 - y / self.ends[1]) * self.high
 
 
-def draw(path: Path, title: str, axes: tuple[str, str], lines: Mapping[str, Line], ends: tuple[float, float]) -> None:
-    """Write a chart whose axes start at 0 and reach to `ends`; each line has its name at its end."""
+def draw(
+    path: Path,
+    title: str,
+    axes: tuple[str, str],
+    lines: Mapping[str, Line],
+    ends: tuple[float, float],
+) -> None:
+    """Write a chart whose axes start at 0 and reach to `ends`; each line has its name at its
+    end.
+    """
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">',
         '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',

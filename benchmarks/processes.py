@@ -36,17 +36,23 @@ class UnexpectedExitError(Exception):
     """A measured process failed, so that its figures say nothing."""
 
 
-def spend(command: Sequence[str], env: Mapping[str, str] | None = None, *, exit_code: int = 0) -> Spent:
+def spend(
+    command: Sequence[str], env: Mapping[str, str] | None = None, *, exit_code: int = 0
+) -> Spent:
     """Run a command in the project's folder.
 
-    The peak memory of a process starts at that of its parent, so this one should stay small: import nothing big.
+    The peak memory of a process starts at that of its parent, so this one should stay small: import
+    nothing big.
 
     Args:
         command: the program and its arguments.
         env: what to add to the environment.
-        exit_code: the only exit code under which the figures count; any other raises `UnexpectedExitError`.
+        exit_code: the only exit code under which the figures count; any other raises
+            `UnexpectedExitError`.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in DROPPED} | dict(env or {})
+    environment = {name: value for name, value in os.environ.items() if name not in DROPPED} | dict(
+        env or {}
+    )
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         started = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, stderr=err, cwd=ROOT, env=environment)
@@ -58,7 +64,9 @@ def spend(command: Sequence[str], env: Mapping[str, str] | None = None, *, exit_
         stdout, stderr = out.read().decode(errors="replace"), err.read().decode(errors="replace")
     if process.returncode != exit_code:
         told = (stdout + stderr)[-2000:]
-        raise UnexpectedExitError(f"{shlex.join(command)}: exit code {process.returncode}, not {exit_code}\n{told}")
+        raise UnexpectedExitError(
+            f"{shlex.join(command)}: exit code {process.returncode}, not {exit_code}\n{told}"
+        )
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return Spent(usage.ru_utime + usage.ru_stime, wall_s, peak, stdout)
 

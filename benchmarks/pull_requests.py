@@ -1,6 +1,7 @@
 """Pull requests on suites whose true rates are known, to see how often their verdict is wrong.
 
-Every pull request has cases of its own, whose rates are drawn from one distribution; everything follows from a seed.
+Every pull request has cases of its own, whose rates are drawn from one distribution; everything
+follows from a seed.
 """
 
 import random
@@ -47,7 +48,9 @@ SPLIT = Beta(0.9, 0.1)
 
 
 class Suite(NamedTuple):
-    """A suite, the distribution of its cases' rates, and how many reports of it the base branch has."""
+    """A suite, the distribution of its cases' rates, and how many reports of it the base branch
+    has.
+    """
 
     rates: Beta | Alike = USUAL
     cases: int = 40
@@ -58,9 +61,13 @@ class Suite(NamedTuple):
 
 
 Past = Callable[[Rates, int], Rates]
-"""From the rates that the base branch had first, and an age in reports, the rates then; the head is of age 0, too."""
+"""From the rates that the base branch had first, and an age in reports, the rates then; the head is
+of age 0, too.
+"""
 Change = Callable[[Rates, random.Random], tuple[Rates, frozenset[int]]]
-"""From the rates on the base branch, what a pull request makes of them, and the numbers of the cells that it breaks."""
+"""From the rates on the base branch, what a pull request makes of them, and the numbers of the
+cells that it breaks.
+"""
 
 
 class Story(NamedTuple):
@@ -92,7 +99,8 @@ class Outcome(NamedTuple):
         withdrawn: runs were set aside as an outage.
         calls: how many runs were made.
         below_bar: what a plain rule says: fewer than `PLAIN_BAR` of the planned runs passed.
-        flipped: what another one says: most runs of some case passed in the newest base report, and most failed here.
+        flipped: what another one says: most runs of some case passed in the newest base report, and
+            most failed here.
     """
 
     named: frozenset[int]
@@ -122,7 +130,9 @@ def breaks(share: float, *, times: float = 0.0) -> Change:
 
     def change(rates: Rates, rng: random.Random) -> tuple[Rates, frozenset[int]]:
         chosen = frozenset(rng.sample(range(len(rates)), round(share * len(rates))))
-        return [rate * times if number in chosen else rate for number, rate in enumerate(rates)], chosen
+        return [
+            rate * times if number in chosen else rate for number, rate in enumerate(rates)
+        ], chosen
 
     return change
 
@@ -139,7 +149,9 @@ def fell(by: float, age: int) -> Past:
 
 def slides(by: float, reports: int = 10) -> Past:
     """The base branch falls by so much with every report."""
-    return lambda rates, then: moved(rates, -by * (reports - 1 - then)) if then < reports - 1 else rates
+    return lambda rates, then: (
+        moved(rates, -by * (reports - 1 - then)) if then < reports - 1 else rates
+    )
 
 
 def crashes(share: float) -> Past:
@@ -157,7 +169,10 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
         if story.change:
             now, broken = story.change(now, rng)
         rounds = [
-            {run + 1: rng.random() < rate and rng.random() >= out_in(story, run) for run in range(suite.runs)}
+            {
+                run + 1: rng.random() < rate and rng.random() >= out_in(story, run)
+                for run in range(suite.runs)
+            }
             for rate in now
         ]
         repeats = [[rng.random() < rate for _ in range(MOST_CONFIRM_RUNS)] for rate in now]
@@ -167,7 +182,8 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
             broken=broken,
             below_bar=sum(passed) < PLAIN_BAR * suite.runs * len(rounds),
             flipped=any(
-                2 * then.passed > then.graded and 2 * now < suite.runs for then, now in zip(before, passed, strict=True)
+                2 * then.passed > then.graded and 2 * now < suite.runs
+                for then, now in zip(before, passed, strict=True)
             ),
         )
 
@@ -177,9 +193,13 @@ def out_in(story: Story, run: int) -> float:
 
 
 def outcome(
-    suite: Suite, base: Baseline, rounds: Sequence[Mapping[int, bool]], repeats: Sequence[Sequence[bool]]
+    suite: Suite,
+    base: Baseline,
+    rounds: Sequence[Mapping[int, bool]],
+    repeats: Sequence[Sequence[bool]],
 ) -> Outcome:
-    """Judge a head as a session does: lost rounds, suspects, their repeats, outages, the comparison.
+    """Judge a head as a session does: lost rounds, suspects, their repeats, outages, the
+    comparison.
 
     Args:
         suite: what is run.
@@ -196,13 +216,18 @@ def outcome(
         if (lost := worst_round([planned[number] for number in mine])) is not None:
             withdrawn = True
             for number in mine:
-                planned[number] = {run: passed for run, passed in planned[number].items() if run != lost.run}
+                planned[number] = {
+                    run: passed for run, passed in planned[number].items() if run != lost.run
+                }
     head = [
-        HeadCell(key, key[0], Tally(sum(each.values()), len(each))) for key, each in zip(names, planned, strict=True)
+        HeadCell(key, key[0], Tally(sum(each.values()), len(each)))
+        for key, each in zip(names, planned, strict=True)
     ]
     found = suspects(head, base, suite.confirm_runs, ALPHA)
     confirmed = [
-        cell._replace(confirming=Tally(sum(passed[: found[cell.key]]), found[cell.key]), confirmed=True)
+        cell._replace(
+            confirming=Tally(sum(passed[: found[cell.key]]), found[cell.key]), confirmed=True
+        )
         if cell.key in found
         else cell
         for cell, passed in zip(head, repeats, strict=True)
@@ -211,7 +236,9 @@ def outcome(
     made = compare(confirmed, base, confirm_runs=suite.confirm_runs, alpha=ALPHA)
     number_of = {key: number for number, key in enumerate(names)}
     return Outcome(
-        named=frozenset(number_of[cell.key] for cell in made.of("regressed") if cell.variant not in out),
+        named=frozenset(
+            number_of[cell.key] for cell in made.of("regressed") if cell.variant not in out
+        ),
         broken=frozenset(),
         fallen=any(variant.variant not in out for variant in made.worse_variants()),
         withdrawn=withdrawn or bool(out),
@@ -219,10 +246,14 @@ def outcome(
     )
 
 
-def run_again(suite: Suite, change: Change, lost: float, *, number: int) -> Iterator[tuple[Outcome, Outcome]]:
-    """Yield pull requests that lost a share of their planned runs to errors, and then their second attempts.
+def run_again(
+    suite: Suite, change: Change, lost: float, *, number: int
+) -> Iterator[tuple[Outcome, Outcome]]:
+    """Yield pull requests that lost a share of their planned runs to errors, and then their second
+    attempts.
 
-    A second attempt goes on with the first one's journal: what was graded stays, what errored is run again.
+    A second attempt goes on with the first one's journal: what was graded stays, what errored is
+    run again.
     """
     for seed in range(number):
         rng = random.Random(f"{suite} {lost} {seed}")
@@ -230,7 +261,9 @@ def run_again(suite: Suite, change: Change, lost: float, *, number: int) -> Iter
         base = base_of(suite, QUIET, first, rng)
         now, _ = change(first, rng)
         whole = [{run: rng.random() < rate for run in range(1, suite.runs + 1)} for rate in now]
-        early = [{run: passed for run, passed in each.items() if rng.random() >= lost} for each in whole]
+        early = [
+            {run: passed for run, passed in each.items() if rng.random() >= lost} for each in whole
+        ]
         repeats = [[rng.random() < rate for _ in range(MOST_CONFIRM_RUNS)] for rate in now]
         yield outcome(suite, base, early, repeats), outcome(suite, base, whole, repeats)
 
@@ -244,20 +277,28 @@ def base_of(suite: Suite, story: Story, first: Rates, rng: random.Random) -> Bas
         evidence = []
         for age, ref in enumerate(refs):
             rate = then[age][number] * (1 - story.base_out.get(age, 0.0))
-            evidence.append(Evidence(ref.id, sum(rng.random() < rate for _ in range(suite.runs)), suite.runs))
+            evidence.append(
+                Evidence(ref.id, sum(rng.random() < rate for _ in range(suite.runs)), suite.runs)
+            )
         cells[key] = BaseCell(key[0], shared(tuple(evidence)))
     return find_lost_reports(Baseline(suite="simulated", reports=refs, cells=cells))
 
 
 def keys(suite: Suite) -> Iterator[CellKey]:
     """Yield the key of each cell."""
-    return ((str(case), f"agent {variant}", None) for case in range(suite.cases) for variant in range(suite.variants))
+    return (
+        (str(case), f"agent {variant}", None)
+        for case in range(suite.cases)
+        for variant in range(suite.variants)
+    )
 
 
 class Frequencies(NamedTuple):
-    """In per cent of the pull requests: red, with a name that is false, with runs that were withdrawn as an outage.
+    """In per cent of the pull requests: red, with a name that is false, with runs that were
+    withdrawn as an outage.
 
-    `named` is the share of broken cells that were named, None if none was broken; `calls` their mean number.
+    `named` is the share of broken cells that were named, None if none was broken; `calls` their
+    mean number.
     """
 
     red: float
@@ -272,7 +313,9 @@ def frequencies(outcomes: Iterable[Outcome]) -> Frequencies:
     size, broken = len(seen), sum(len(each.broken) for each in seen)
     return Frequencies(
         red=100 * sum(each.red for each in seen) / size,
-        named=100 * sum(len(each.named & each.broken) for each in seen) / broken if broken else None,
+        named=100 * sum(len(each.named & each.broken) for each in seen) / broken
+        if broken
+        else None,
         false_name=100 * sum(bool(each.named - each.broken) for each in seen) / size,
         withdrawn=100 * sum(each.withdrawn for each in seen) / size,
         calls=sum(each.calls for each in seen) / size,

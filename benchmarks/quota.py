@@ -1,4 +1,6 @@
-"""Measures how near ci-evals comes to a quota: the wall time over the least that it allows, and the refusals."""
+"""Measures how near ci-evals comes to a quota: the wall time over the least that it allows, and the
+refusals.
+"""
 
 import argparse
 import json
@@ -51,7 +53,9 @@ class Scenario(NamedTuple):
     @property
     def what(self) -> str:
         limit = f"{self.quota.calls_per_minute * self.quota.cost:,} {self.quota.name} a minute"
-        return f"{limit}, {'declared' if self.declared else 'not declared'}, {self.workers} at a time"
+        return (
+            f"{limit}, {'declared' if self.declared else 'not declared'}, {self.workers} at a time"
+        )
 
 
 SCENARIOS = (
@@ -68,7 +72,10 @@ def figures(folder: Path, runs: int = RUNS) -> Iterator[Figure]:
 
 
 def _measure(scenario: Scenario, folder: Path, runs: int) -> tuple[Figure, Figure]:
-    quota, load = scenario.quota, Load(runs, concurrency=scenario.workers, answer_bytes=ANSWER_BYTES)
+    quota, load = (
+        scenario.quota,
+        Load(runs, concurrency=scenario.workers, answer_bytes=ANSWER_BYTES),
+    )
     with _serving(*quota.options) as server:
         declared = {quota.key: quota.calls_per_minute * quota.cost} if scenario.declared else {}
         suite = write_suite(folder, load, {**openai(server), "retries": 20, **declared})
@@ -99,7 +106,14 @@ def _measure(scenario: Scenario, folder: Path, runs: int) -> tuple[Figure, Figur
 @contextmanager
 def _serving(*options: str) -> Iterator[Server]:
     pinned = () if SERVER_CORE is None else ("--cpu", str(SERVER_CORE))
-    command = [PYTHON, "-m", "benchmarks.quota_server", *pinned, f"--answer-bytes={ANSWER_BYTES}", *options]
+    command = [
+        PYTHON,
+        "-m",
+        "benchmarks.quota_server",
+        *pinned,
+        f"--answer-bytes={ANSWER_BYTES}",
+        *options,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout
         try:

@@ -42,7 +42,9 @@ class QuotaService(Service):
             self.stats["requests"] += 1
             self.stats["429"] += 1
             wait_s = math.ceil((quota.cost - self._level) / rate)
-            return response("429 Too Many Requests", error("Rate limit reached"), f"Retry-After: {wait_s}\r\n")
+            return response(
+                "429 Too Many Requests", error("Rate limit reached"), f"Retry-After: {wait_s}\r\n"
+            )
         self._level -= quota.cost
         answer = super().respond(body)
         return answer.replace(b"\r\n", self._told(rate), 1) if quota.telling and answer else answer
@@ -50,8 +52,14 @@ class QuotaService(Service):
     def _told(self, rate: float) -> bytes:
         """The end of the status line, followed by OpenAI's headers."""
         burst, kind = self._quota.burst, "requests" if self._quota.cost == 1 else "tokens"
-        told = {"limit": int(burst), "remaining": int(self._level), "reset": f"{(burst - self._level) / rate:.3f}s"}
-        return "".join(["\r\n", *(f"x-ratelimit-{part}-{kind}: {value}\r\n" for part, value in told.items())]).encode()
+        told = {
+            "limit": int(burst),
+            "remaining": int(self._level),
+            "reset": f"{(burst - self._level) / rate:.3f}s",
+        }
+        return "".join(
+            ["\r\n", *(f"x-ratelimit-{part}-{kind}: {value}\r\n" for part, value in told.items())]
+        ).encode()
 
 
 class QuotaConnection(Connection):
@@ -65,7 +73,9 @@ class QuotaConnection(Connection):
         service = self._quota_service
         service.enter()
         answer = service.respond(body)
-        self._loop.call_later(0.0 if service.refusing else service.options.latency_s, self._send, answer)
+        self._loop.call_later(
+            0.0 if service.refusing else service.options.latency_s, self._send, answer
+        )
 
 
 async def serve(options: Options, quota: Quota) -> None:
@@ -92,7 +102,9 @@ def main() -> None:
     if arguments.cpu is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {arguments.cpu})
     quota = Quota(arguments.per_minute, arguments.burst, arguments.cost, arguments.telling)
-    asyncio.run(serve(Options(latency_s=arguments.latency_s, answer_bytes=arguments.answer_bytes), quota))
+    asyncio.run(
+        serve(Options(latency_s=arguments.latency_s, answer_bytes=arguments.answer_bytes), quota)
+    )
 
 
 if __name__ == "__main__":

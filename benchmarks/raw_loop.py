@@ -1,4 +1,6 @@
-"""The least that must be done for the same work: a bare aiohttp client loop. Prints what it cost, as JSON."""
+"""The least that must be done for the same work: a bare aiohttp client loop. Prints what it cost,
+as JSON.
+"""
 
 import argparse
 import asyncio
@@ -45,8 +47,12 @@ class Line(msgspec.Struct):
     output: str
 
 
-async def worker(session: aiohttp.ClientSession, url: str, plan: Iterator[tuple[int, Case]], journal: int) -> int:
-    """Run what is left of the plan, which all workers share, and return how many answers were wrong."""
+async def worker(
+    session: aiohttp.ClientSession, url: str, plan: Iterator[tuple[int, Case]], journal: int
+) -> int:
+    """Run what is left of the plan, which all workers share, and return how many answers were
+    wrong.
+    """
     wrong = 0
     decoder = msgspec.json.Decoder(Completion)
     encode = msgspec.json.Encoder().encode
@@ -59,12 +65,16 @@ async def worker(session: aiohttp.ClientSession, url: str, plan: Iterator[tuple[
         output = decoder.decode(answer).choices[0].message.content
         passed = output == case.expect[0].equals
         wrong += not passed
-        os.write(journal, encode(Line(case.id, run, passed, time.perf_counter() - started, output)) + b"\n")
+        os.write(
+            journal,
+            encode(Line(case.id, run, passed, time.perf_counter() - started, output)) + b"\n",
+        )
     return wrong
 
 
 async def retry_each(url: str, cases: Sequence[Case], concurrency: int, retries: int) -> int:
-    """Ask each case once, as a plain retry loop: a refused call waits for its own Retry-After, its slot given back.
+    """Ask each case once, as a plain retry loop: a refused call waits for its own Retry-After, its
+    slot given back.
 
     Returns how many cases got no answer.
     """
@@ -73,7 +83,12 @@ async def retry_each(url: str, cases: Sequence[Case], concurrency: int, retries:
     async def ask(case: Case) -> bool:
         body = encode({"model": "mock", "messages": [{"role": "user", "content": case.input}]})
         for attempt in range(retries + 1):
-            async with slots, session.post(url, data=body, headers={"Content-Type": "application/json"}) as response:
+            async with (
+                slots,
+                session.post(
+                    url, data=body, headers={"Content-Type": "application/json"}
+                ) as response,
+            ):
                 await response.read()
             if response.status == 200:
                 return True
@@ -87,23 +102,36 @@ async def retry_each(url: str, cases: Sequence[Case], concurrency: int, retries:
     return sum(not task.result() for task in asked)
 
 
-async def run_all(url: str, cases: Sequence[Case], runs: int, concurrency: int, journal: int) -> int:
-    """Run every case `runs` times, `concurrency` at a time, without time-outs; return how many answers were wrong."""
+async def run_all(
+    url: str, cases: Sequence[Case], runs: int, concurrency: int, journal: int
+) -> int:
+    """Run every case `runs` times, `concurrency` at a time, without time-outs; return how many
+    answers were wrong.
+    """
     plan = ((run, case) for run in range(1, runs + 1) for case in cases)
     connector, timeout = aiohttp.TCPConnector(limit=concurrency), aiohttp.ClientTimeout(total=None)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as group:
-        workers = [group.create_task(worker(session, url, plan, journal)) for _ in range(concurrency)]
+    async with (
+        aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+        asyncio.TaskGroup() as group,
+    ):
+        workers = [
+            group.create_task(worker(session, url, plan, journal)) for _ in range(concurrency)
+        ]
     return sum(task.result() for task in workers)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", help="of the chat completions endpoint")
-    parser.add_argument("cases", type=Path, help="JSON lines with id, input and expect: [{equals: …}]")
+    parser.add_argument(
+        "cases", type=Path, help="JSON lines with id, input and expect: [{equals: …}]"
+    )
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--journal", type=Path, default=Path(os.devnull))
-    parser.add_argument("--retries", type=int, help="be a plain retry loop instead, with so many retries")
+    parser.add_argument(
+        "--retries", type=int, help="be a plain retry loop instead, with so many retries"
+    )
     options = parser.parse_args()
 
     cases = msgspec.json.Decoder(Case).decode_lines(options.cases.read_bytes())

@@ -39,7 +39,9 @@ class Bench(NamedTuple):
 
 def cpu(bench: Bench) -> Iterator[Figure]:
     total = f"{bench.sizes.load.total:,}"
-    yield _cpu_figure(bench, f"CPU per run, `openai` provider, {total} runs, whole process", bench.plain)
+    yield _cpu_figure(
+        bench, f"CPU per run, `openai` provider, {total} runs, whole process", bench.plain
+    )
 
 
 def _cpu_figure(bench: Bench, what: str, env: Mapping[str, str]) -> Figure:
@@ -65,7 +67,9 @@ def wall(bench: Bench) -> Iterator[Figure]:
         )
     work = f"{load.total:,} runs of {LATENCY_S * 1000:.0f} ms, {load.concurrency} at a time"
     detail = pair.told("raw loop", 1e3, "ms")
-    yield Figure(f"{work}: wall of the run phase over the raw loop's", 1.15, 1.08, pair.ratio, TIMES, detail)
+    yield Figure(
+        f"{work}: wall of the run phase over the raw loop's", 1.15, 1.08, pair.ratio, TIMES, detail
+    )
 
 
 CHANCE = {
@@ -90,7 +94,9 @@ def chance(bench: Bench) -> Iterator[Figure]:
                 return float(json.loads((out / "report.json").read_bytes())["duration_s"])
 
             def retry(suite: Path = suite, url: Server = server) -> float:
-                return float(json.loads(run_raw(suite, load, url, f"--retries={RETRIES}").stdout)["wall_s"])
+                return float(
+                    json.loads(run_raw(suite, load, url, f"--retries={RETRIES}").stdout)["wall_s"]
+                )
 
             pair = alternately(min(3, bench.sizes.rounds), run, retry)
         what = f"{load.total:,} runs of 20 ms, {load.concurrency} at a time, {name}: wall over a plain retry loop"
@@ -107,14 +113,21 @@ def memory(bench: Bench) -> Iterator[Figure]:
     yield _memory_figure(bench, what, (4000, 2000), small, large)
 
 
-def _memory_figure(bench: Bench, what: str, bounds: tuple[float, float], small: Load, large: Load) -> Figure:
+def _memory_figure(
+    bench: Bench, what: str, bounds: tuple[float, float], small: Load, large: Load
+) -> Figure:
     before, after = (_peak_bytes(bench, load) for load in (small, large))
     growth = (after - before) / (large.total - small.total)
-    return Figure(what, *bounds, growth, "bytes", f"peak {before / 1e6:.1f} MB, then {after / 1e6:.1f} MB")
+    return Figure(
+        what, *bounds, growth, "bytes", f"peak {before / 1e6:.1f} MB, then {after / 1e6:.1f} MB"
+    )
 
 
 def _peak_bytes(bench: Bench, load: Load) -> int:
-    with serving(f"--answer-bytes={load.answer_bytes}") as server, tempfile.TemporaryDirectory() as folder:
+    with (
+        serving(f"--answer-bytes={load.answer_bytes}") as server,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         suite = write_suite(Path(folder), load, openai(server))
         return run_suite(suite, load, server, bench.plain).spent.peak_rss_bytes
 
@@ -129,7 +142,14 @@ def calls(bench: Bench) -> Iterator[Figure]:
         lambda: spend([PYTHON, str(HERE / "call_loop.py"), str(load.total)]).cpu_s / load.total,
     )
     what = f"`python` provider, async function, {load.total:,} runs, whole process: CPU per run over the bare call loop"
-    yield Figure(what, 100, 60, pair.over * 1e6, "µs", f"{pair.told('bare loop', 1e6, 'µs')}; {_raw_loop_now(bench)}")
+    yield Figure(
+        what,
+        100,
+        60,
+        pair.over * 1e6,
+        "µs",
+        f"{pair.told('bare loop', 1e6, 'µs')}; {_raw_loop_now(bench)}",
+    )
 
 
 def _raw_loop_now(bench: Bench) -> str:
@@ -137,7 +157,9 @@ def _raw_loop_now(bench: Bench) -> str:
     load = bench.sizes.load
     with serving(f"--answer-bytes={load.answer_bytes}") as server:
         suite = write_suite(bench.folder, load, openai(server))
-        spent_s = [run_raw(suite, load, server).cpu_s / load.total for _ in range(bench.sizes.rounds)]
+        spent_s = [
+            run_raw(suite, load, server).cpu_s / load.total for _ in range(bench.sizes.rounds)
+        ]
     return f"a run of the raw loop {median(spent_s) * 1e6:.0f} µs"
 
 
@@ -151,7 +173,14 @@ def single(bench: Bench) -> Iterator[Figure]:
             lambda: run_raw(suite, load, server).wall_s,
         )
     detail = pair.told("raw client", 1e3, "ms")
-    yield Figure("whole command, 1 case over HTTP: wall over the raw client", 2.5, 2.0, pair.ratio, TIMES, detail)
+    yield Figure(
+        "whole command, 1 case over HTTP: wall over the raw client",
+        2.5,
+        2.0,
+        pair.ratio,
+        TIMES,
+        detail,
+    )
 
 
 def comparison(bench: Bench) -> Iterator[Figure]:
@@ -163,5 +192,6 @@ def comparison(bench: Bench) -> Iterator[Figure]:
 
 
 ROWS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = {
-    function.__name__: function for function in (cpu, wall, chance, memory, calls, single, comparison)
+    function.__name__: function
+    for function in (cpu, wall, chance, memory, calls, single, comparison)
 }

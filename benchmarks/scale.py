@@ -35,7 +35,9 @@ STORE_BYTES = 80 * 1024**2
 
 
 class Sizes(NamedTuple):
-    """How much is measured. Each run of the agents that wait or compute takes `run_s` seconds, about."""
+    """How much is measured. Each run of the agents that wait or compute takes `run_s` seconds,
+    about.
+    """
 
     rounds: int
     few: int
@@ -47,13 +49,17 @@ class Sizes(NamedTuple):
     shards: Sequence[int]
 
 
-FULL = Sizes(3, few=20, many=320, runs=40, run_s=0.5, nodes=(1, 2, 4), sharded_runs=96, shards=(1, 4, 16))
+FULL = Sizes(
+    3, few=20, many=320, runs=40, run_s=0.5, nodes=(1, 2, 4), sharded_runs=96, shards=(1, 4, 16)
+)
 SMOKE = Sizes(1, few=2, many=4, runs=2, run_s=0.01, nodes=(1, 2), sharded_runs=4, shards=(1, 2))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", dest="sizes", action="store_const", const=SMOKE, help="only shows that it works")
+    parser.add_argument(
+        "--smoke", dest="sizes", action="store_const", const=SMOKE, help="only shows that it works"
+    )
     sizes = parser.parse_args(arguments).sizes or FULL
     with tempfile.TemporaryDirectory() as name:
         bench = _Bench(Path(name), sizes)
@@ -71,22 +77,32 @@ class _Bench:
         (folder / "agent.py").write_text(AGENT.format(wait_s=sizes.run_s, hashes=hashes))
 
     def print_overhead(self) -> None:
-        """Print what a run costs that does nothing, and what it takes until the first one begins."""
+        """Print what a run costs that does nothing, and what it takes until the first one
+        begins.
+        """
         few, many = self._sizes.few, self._sizes.many
-        print("| `python` provider that does nothing | ms per run | s until the first run |\n|---|--:|--:|")
+        print(
+            "| `python` provider that does nothing | ms per run | s until the first run |\n|---|--:|--:|"
+        )
         with cluster(1):
             for where, options in (("one machine", ()), ("Ray, one node", ON_RAY)):
                 costs, starts = [], []
                 for _ in range(self._sizes.rounds):
                     short, starting = self._time("nothing", few, *options)
-                    costs.append((self._time("nothing", many, *options)[0] - short) / (many - few) * 1000)
+                    costs.append(
+                        (self._time("nothing", many, *options)[0] - short) / (many - few) * 1000
+                    )
                     starts.append(starting)
                 print(f"| {where} | {median(costs):.2f} | {median(starts):.1f} |", flush=True)
 
     def print_speed(self) -> None:
-        """Print how long runs take that wait, and runs that compute, each node having room for one."""
+        """Print how long runs take that wait, and runs that compute, each node having room for
+        one.
+        """
         runs, sizes = self._sizes.runs, self._sizes
-        print(f"\n| {runs} runs | waiting, s | speed-up | computing, s | speed-up |\n|---|--:|--:|--:|--:|")
+        print(
+            f"\n| {runs} runs | waiting, s | speed-up | computing, s | speed-up |\n|---|--:|--:|--:|--:|"
+        )
         agents = ("wait", "compute")
         alone = [self._median(agent, runs, "--max-concurrency", "1") for agent in agents]
         print(_row("one machine, `max_concurrency: 1`", alone, alone), flush=True)
@@ -99,15 +115,34 @@ class _Bench:
         """Print how long the slowest shard takes, with the merge, and all of them together."""
         runs = self._sizes.sharded_runs
         suite = self._write("wait", runs)
-        print(f"\n| {runs} runs that wait, two at once | slowest job and merge, s | all jobs, s |\n|---|--:|--:|")
+        print(
+            f"\n| {runs} runs that wait, two at once | slowest job and merge, s | all jobs, s |\n|---|--:|--:|"
+        )
         for shards in self._sizes.shards:
             folders = [str(self._folder / f"shard-{number}") for number in range(1, shards + 1)]
-            command = [PYTHON, "-m", "ci_evals", "run", str(suite), "--max-concurrency", "2", "--quiet"]
+            command = [
+                PYTHON,
+                "-m",
+                "ci_evals",
+                "run",
+                str(suite),
+                "--max-concurrency",
+                "2",
+                "--quiet",
+            ]
             took = [
                 spend([*command, "--shard", f"{number}/{shards}", "--out", folder]).wall_s
                 for number, folder in enumerate(folders, 1)
             ]
-            merge = ["merge", *folders, "--config", str(suite), "--out", str(self._folder / "merged"), "--quiet"]
+            merge = [
+                "merge",
+                *folders,
+                "--config",
+                str(suite),
+                "--out",
+                str(self._folder / "merged"),
+                "--quiet",
+            ]
             merging = spend([PYTHON, "-m", "ci_evals", *merge]).wall_s
             what = f"{shards} shard{'s' * (shards > 1)}"
             print(f"| {what} | {max(took) + merging:.1f} | {sum(took) + merging:.1f} |", flush=True)
@@ -118,7 +153,9 @@ class _Bench:
     def _time(self, agent: str, runs: int, *options: str) -> tuple[float, float]:
         """Return the seconds from the first run to the last, and those around them."""
         suite, out = self._write(agent, runs), self._folder / "out"
-        done = spend([PYTHON, "-m", "ci_evals", "run", str(suite), "--out", str(out), "--quiet", *options])
+        done = spend(
+            [PYTHON, "-m", "ci_evals", "run", str(suite), "--out", str(out), "--quiet", *options]
+        )
         duration_s = json.loads((out / "report.json").read_text())["duration_s"]
         return duration_s, done.wall_s - duration_s
 
@@ -135,13 +172,17 @@ class _Bench:
 
 
 def _row(what: str, found_s: Sequence[float], alone_s: Sequence[float]) -> str:
-    figures = (f"{found:.1f} | {alone / found:.1f}" for found, alone in zip(found_s, alone_s, strict=True))
+    figures = (
+        f"{found:.1f} | {alone / found:.1f}" for found, alone in zip(found_s, alone_s, strict=True)
+    )
     return f"| {what} | {' | '.join(figures)} |"
 
 
 @contextmanager
 def cluster(nodes: int) -> Iterator[None]:
-    """Run a cluster on this machine, each node with room for one run, and let it be the one that `ray` means."""
+    """Run a cluster on this machine, each node with room for one run, and let it be the one that
+    `ray` means.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster  # noqa: PLC0415  Ray is optional
 

@@ -17,7 +17,9 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds: closing sends RST
 
 
 class Options(NamedTuple):
-    """How to answer. `answer_bytes` of None echoes the last message; the shares are fractions of all requests."""
+    """How to answer. `answer_bytes` of None echoes the last message; the shares are fractions of
+    all requests.
+    """
 
     latency_s: float = 0.0
     answer_bytes: int | None = None
@@ -39,7 +41,9 @@ class Service:
         shares = (options.reset_share, options.too_many_share, options.broken_share)
         self._bounds = tuple(accumulate(shares))
         self._faulty = any(shares)
-        self._fixed = None if options.answer_bytes is None else completion("x" * options.answer_bytes)
+        self._fixed = (
+            None if options.answer_bytes is None else completion("x" * options.answer_bytes)
+        )
         retry_after = f"Retry-After: {options.retry_after_s:g}\r\n"
         self._too_many = response("429 Too Many Requests", error("Rate limit reached"), retry_after)
         self._broken = response("500 Internal Server Error", error("The server had an error"))
@@ -91,7 +95,9 @@ class Connection(asyncio.Protocol):
             if head.startswith(b"get /stats "):
                 self._transport.write(response("200 OK", json.dumps(self._service.stats).encode()))
             elif b"\r\ntransfer-encoding:" in head:
-                self._transport.write(response("411 Length Required", error("Content-Length is required")))
+                self._transport.write(
+                    response("411 Length Required", error("Content-Length is required"))
+                )
                 self._transport.close()
             else:
                 self._complete(body)
@@ -109,7 +115,9 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         if answer is None:
-            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            self._transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, RESET
+            )
             self._transport.abort()
         else:
             self._transport.write(answer)
@@ -123,7 +131,11 @@ def content_length(head: bytes) -> int:
 
 def completion(text: str) -> bytes:
     """A whole HTTP response with `text` as the model's answer."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": "stop",
+    }
     tokens = max(1, len(text) // 4)
     usage = {"prompt_tokens": 20, "completion_tokens": tokens, "total_tokens": 20 + tokens}
     answer = {"id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": "mock"}
@@ -131,7 +143,9 @@ def completion(text: str) -> bytes:
 
 
 def error(message: str) -> bytes:
-    return json.dumps({"error": {"message": message, "type": "mock", "param": None, "code": None}}).encode()
+    return json.dumps(
+        {"error": {"message": message, "type": "mock", "param": None, "code": None}}
+    ).encode()
 
 
 def response(status: str, body: bytes, headers: str = "") -> bytes:
@@ -154,11 +168,19 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="default: a free one")
     parser.add_argument("--cpu", type=int, help="run on this core only, where the system allows it")
     parser.add_argument("--latency-s", type=float, default=0.0)
-    parser.add_argument("--answer-bytes", type=int, help="answer this many x; default: echo the last message")
-    parser.add_argument("--too-many-share", type=float, default=0.0, help="share of requests answered 429")
+    parser.add_argument(
+        "--answer-bytes", type=int, help="answer this many x; default: echo the last message"
+    )
+    parser.add_argument(
+        "--too-many-share", type=float, default=0.0, help="share of requests answered 429"
+    )
     parser.add_argument("--retry-after-s", type=float, default=1.0, help="Retry-After of the 429s")
-    parser.add_argument("--broken-share", type=float, default=0.0, help="share of requests answered 500")
-    parser.add_argument("--reset-share", type=float, default=0.0, help="share of requests whose connection is reset")
+    parser.add_argument(
+        "--broken-share", type=float, default=0.0, help="share of requests answered 500"
+    )
+    parser.add_argument(
+        "--reset-share", type=float, default=0.0, help="share of requests whose connection is reset"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the schedule of faults")
     arguments = vars(parser.parse_args())
     port, cpu = arguments.pop("port"), arguments.pop("cpu")

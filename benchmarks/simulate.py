@@ -1,4 +1,5 @@
-"""Simulates pull requests whose truth is known, and prints how often their verdict is right: the tables of the docs.
+"""Simulates pull requests whose truth is known, and prints how often their verdict is right: the
+tables of the docs.
 
 Every figure follows from a seed: the same code prints the same tables.
 """
@@ -66,13 +67,22 @@ OUTAGES: Rows = {
     "one round, ICC 0.5": (ICC, Story(head_out=(0, 1, 0))),
     "all three rounds": (BETA, Story(head_out=(1, 1, 1))),
     "one round, and 10 % of the cases die": (BETA, Story(change=breaks(0.1), head_out=(0, 1, 0))),
-    "one round, and 10 % of the cases die, ICC 0.5": (ICC, Story(change=breaks(0.1), head_out=(0, 1, 0))),
+    "one round, and 10 % of the cases die, ICC 0.5": (
+        ICC,
+        Story(change=breaks(0.1), head_out=(0, 1, 0)),
+    ),
     "a quarter of a round": (BETA, Story(head_out=(0, 0.25, 0))),
 }
 BASE_BRANCH: Rows = {
     "the newest report was out": (BETA, Story(base_out={0: 1})),
-    "the newest report was out, and 10 % of the cases die": (BETA, Story(change=breaks(0.1), base_out={0: 1})),
-    "the two newest were out by 60 %, and 10 % die": (BETA, Story(change=breaks(0.1), base_out={0: 0.6, 1: 0.6})),
+    "the newest report was out, and 10 % of the cases die": (
+        BETA,
+        Story(change=breaks(0.1), base_out={0: 1}),
+    ),
+    "the two newest were out by 60 %, and 10 % die": (
+        BETA,
+        Story(change=breaks(0.1), base_out={0: 0.6, 1: 0.6}),
+    ),
     "fell by 10 points in its newest report": (BETA, Story(past=fell(0.1, 1))),
     "fell by 10 points 3 reports ago": (BETA, Story(past=fell(0.1, 3))),
     "fell by 30 points in its newest report": (BETA, Story(past=fell(0.3, 1))),
@@ -88,20 +98,38 @@ TABLES: Mapping[str, Rows] = {
 
 RULES: Mapping[str, Callable[[Outcome], bool]] = {
     "ci-evals": lambda seen: seen.red,
-    f"threshold: fewer than {PLAIN_BAR:.0%} of the runs passed".replace("%", " %"): lambda seen: seen.below_bar,
+    f"threshold: fewer than {PLAIN_BAR:.0%} of the runs passed".replace("%", " %"): lambda seen: (
+        seen.below_bar
+    ),
     "any flip: a case passed on main and fails here": lambda seen: seen.flipped,
 }
 BROKEN_FOR_RULES = ("one of 40 dies", "10 % fall to a fifth", "all fall by 10 points")
 
 
 def table(title: str, rows: Rows, number: int) -> Iterator[str]:
-    yield from ("", f"| {title} | red | broken cases named | a false name | no verdict | calls |", "|---" * 6 + "|")
+    yield from (
+        "",
+        f"| {title} | red | broken cases named | a false name | no verdict | calls |",
+        "|---" * 6 + "|",
+    )
     for name, (suite, story) in rows.items():
         # The largest suites take long, and show the same with fewer.
-        seen = frequencies(pull_requests(suite, story, number=number if suite.cases <= 100 else max(1, number // 4)))
+        seen = frequencies(
+            pull_requests(
+                suite, story, number=number if suite.cases <= 100 else max(1, number // 4)
+            )
+        )
         named = "" if seen.named is None else f"{seen.named:.1f} %"
-        false_name = "" if story.change and seen.named is None else f"{seen.false_name:.1f} %"  # where all cases fell
-        figures = (f"{seen.red:.1f} %", named, false_name, f"{seen.withdrawn:.1f} %", f"{seen.calls:.0f}")
+        false_name = (
+            "" if story.change and seen.named is None else f"{seen.false_name:.1f} %"
+        )  # where all cases fell
+        figures = (
+            f"{seen.red:.1f} %",
+            named,
+            false_name,
+            f"{seen.withdrawn:.1f} %",
+            f"{seen.calls:.0f}",
+        )
         yield f"| {name} | {' | '.join(figures)} |"
 
 
@@ -132,7 +160,9 @@ def running_again(number: int) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--number", type=int, default=500, help="pull requests a row (default: 500)")
+    parser.add_argument(
+        "--number", type=int, default=500, help="pull requests a row (default: 500)"
+    )
     number = parser.parse_args().number
     for title, rows in TABLES.items():
         for line in table(title, rows, number):

@@ -23,12 +23,18 @@ class Load(NamedTuple):
 
 
 def write_suite(folder: Path, load: Load, provider: Mapping[str, Any]) -> Path:
-    """Write `cases.jsonl` and an `evals.yaml` (JSON is YAML) into a new folder; return the latter's path."""
+    """Write `cases.jsonl` and an `evals.yaml` (JSON is YAML) into a new folder; return the latter's
+    path.
+    """
     folder = Path(tempfile.mkdtemp(dir=folder))
     answer = "x" * load.answer_bytes
     with (folder / "cases.jsonl").open("w") as file:
         for number in range(load.cases):
-            case = {"id": f"case {number}", "input": f"Question {number}?", "expect": [{"equals": answer}]}
+            case = {
+                "id": f"case {number}",
+                "input": f"Question {number}?",
+                "expect": [{"equals": answer}],
+            }
             file.write(json.dumps(case) + "\n")
     settings = {
         "name": "benchmark",
@@ -36,7 +42,9 @@ def write_suite(folder: Path, load: Load, provider: Mapping[str, Any]) -> Path:
         "max_concurrency": load.concurrency,
         "providers": [provider],
         "cases": [{"file": "cases.jsonl"}],
-        "report": {"formats": ["json", "junit", "markdown"]},  # as in docs/performance.md; the page is measured apart
+        "report": {
+            "formats": ["json", "junit", "markdown"]
+        },  # as in docs/performance.md; the page is measured apart
     }
     suite = folder / "evals.yaml"
     suite.write_text(json.dumps(settings, indent=1))
@@ -85,6 +93,15 @@ def run_suite(suite: Path, load: Load, server: Server, env: Mapping[str, str]) -
 def run_raw(suite: Path, load: Load, server: Server, *options: str) -> Spent:
     """Do the same by the raw loop, which prints its own figures."""
     with tempfile.NamedTemporaryFile(dir=suite.parent) as journal:
-        settings = ["--runs", str(load.runs), "--concurrency", str(load.concurrency), "--journal", journal.name]
+        settings = [
+            "--runs",
+            str(load.runs),
+            "--concurrency",
+            str(load.concurrency),
+            "--journal",
+            journal.name,
+        ]
         cases = str(suite.with_name("cases.jsonl"))
-        return spend([PYTHON, str(HERE / "raw_loop.py"), server.completions_url, cases, *settings, *options])
+        return spend(
+            [PYTHON, str(HERE / "raw_loop.py"), server.completions_url, cases, *settings, *options]
+        )

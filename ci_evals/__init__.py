@@ -13,7 +13,15 @@ from ci_evals.api import (
 from ci_evals.errors import CiEvalsError, ConfigError, ProviderError
 from ci_evals.graders.code import Not, grader
 from ci_evals.library import Report
-from ci_evals.model.case import Answer, Case, CaseOverrides, Finding, Request, SimulatedUser, UserTurn
+from ci_evals.model.case import (
+    Answer,
+    Case,
+    CaseOverrides,
+    Finding,
+    Request,
+    SimulatedUser,
+    UserTurn,
+)
 from ci_evals.model.response import Content, Message, Part, Passage, Response, ToolCall, Usage
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Budget, Gate

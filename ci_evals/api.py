@@ -67,7 +67,8 @@ def load_suite(path: Path | str, *, environ: Mapping[str, str] | None = None) ->
 
     Args:
         path: the config file.
-        environ: where `${NAME}` is looked up; `os.environ` unless given. A `.env` file beside the config adds to it.
+        environ: where `${NAME}` is looked up; `os.environ` unless given. A `.env` file beside the
+            config adds to it.
 
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
@@ -102,16 +103,21 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
 
     Args:
         suite_or_path: a suite, or the config file of one.
-        runs: executions of every cell, in place of the suite's value; a case's own `runs` still wins.
-        max_concurrency: calls under way at once, graders that wait included, likewise; `math.inf` for no limit.
+        runs: executions of every cell, in place of the suite's value; a case's own `runs` still
+            wins.
+        max_concurrency: calls under way at once, graders that wait included, likewise; `math.inf`
+            for no limit.
         providers: the names of those to run, or one name; all of them unless given.
         cases: the ids of those to run, or one id, likewise; `refund*` is a pattern of ids.
-        executor: where the team's own code runs, in place of the suite's: `local`, `ray` or `ray://host:port`.
+        executor: where the team's own code runs, in place of the suite's: `local`, `ray` or
+            `ray://host:port`.
         out: a folder for the journal and the reports; without it nothing is left on disk.
-        baseline: an earlier report, or where some are saved, to compare with: cases that look worse are run again, and
-            the verdict takes regressions into account.
-        on_result: a plain function, called with each run as it finishes, on the event loop, so keep it short.
-        run_id: identifies the run in journal and reports, such as by the id that a CI system gave it.
+        baseline: an earlier report, or where some are saved, to compare with: cases that look worse
+            are run again, and the verdict takes regressions into account.
+        on_result: a plain function, called with each run as it finishes, on the event loop, so keep
+            it short.
+        run_id: identifies the run in journal and reports, such as by the id that a CI system gave
+            it.
         environ: where `${NAME}` is looked up; `os.environ` unless given.
 
     Raises:
@@ -119,7 +125,9 @@ async def evaluate(  # noqa: PLR0913  what can be set is set by name
         UsageError: an argument makes no sense; nothing was called.
         StorageError: the journal or a report cannot be written, or the baseline not read.
     """
-    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases, executor), environ)
+    suite = _suite(
+        suite_or_path, _overrides(runs, max_concurrency, providers, cases, executor), environ
+    )
     return await _evaluate(suite, out, baseline, on_result, run_id)
 
 
@@ -147,7 +155,9 @@ def evaluate_sync(  # noqa: PLR0913  as above
     except RuntimeError:
         pass
     else:
-        raise UsageError("evaluate_sync: an event loop is running here: `await evaluate(…)` instead")
+        raise UsageError(
+            "evaluate_sync: an event loop is running here: `await evaluate(…)` instead"
+        )
     return asyncio.run(
         evaluate(
             suite_or_path,
@@ -178,14 +188,18 @@ async def evaluate_events(  # noqa: PLR0913  as above
     run_id: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Event, None]:
-    """Run a suite as `evaluate` does: yield `EvalStarted`, a `RunFinished` for each run, and `EvalCompleted`.
+    """Run a suite as `evaluate` does: yield `EvalStarted`, a `RunFinished` for each run, and
+    `EvalCompleted`.
 
-    Whoever leaves the loop early ends the evaluation; close the iterator (`contextlib.aclosing`) to have it end there.
+    Whoever leaves the loop early ends the evaluation; close the iterator (`contextlib.aclosing`) to
+    have it end there.
 
     Raises:
         ConfigError, UsageError, StorageError: as `evaluate`.
     """
-    suite = _suite(suite_or_path, _overrides(runs, max_concurrency, providers, cases, executor), environ)
+    suite = _suite(
+        suite_or_path, _overrides(runs, max_concurrency, providers, cases, executor), environ
+    )
     total = plan_runs(suite.cases, suite.columns, suite.runs).total
     finished: asyncio.Queue[Result | None] = asyncio.Queue()
     task = asyncio.create_task(_evaluate(suite, out, baseline, finished.put_nowait, run_id))
@@ -235,7 +249,9 @@ async def _run_with_temporary_journal(invocation: Invocation, on_result: OnResul
     os.close(handle)
     remove = functools.partial(Path(name).unlink, missing_ok=True)
     try:
-        report = await execute(replace(invocation, journal=Path(name)), watcher=_Listener(on_result))
+        report = await execute(
+            replace(invocation, journal=Path(name)), watcher=_Listener(on_result)
+        )
     except BaseException:
         remove()
         raise
@@ -256,10 +272,14 @@ class _Listener(Watcher):
 
 def _summarize(report: SuiteReport, invocation: Invocation) -> Summary:
     suite = invocation.suite
-    return with_answers(summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs))
+    return with_answers(
+        summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs)
+    )
 
 
-def _suite(suite_or_path: Suite | Path | str, overrides: Overrides, environ: Mapping[str, str] | None) -> CheckedSuite:
+def _suite(
+    suite_or_path: Suite | Path | str, overrides: Overrides, environ: Mapping[str, str] | None
+) -> CheckedSuite:
     environ = os.environ if environ is None else environ
     if isinstance(suite_or_path, Suite):
         return apply_overrides(load.check_suite(suite_or_path, environ), overrides)

@@ -63,7 +63,9 @@ class Problem(NamedTuple):
     message: str
 
     def seen_from(self, place: Place) -> "Problem":
-        """Return the problem at `place`, the entry that leads to it, with its own place, if any, in the message."""
+        """Return the problem at `place`, the entry that leads to it, with its own place, if any, in
+        the message.
+        """
         if not self.file:
             return Problem(*place, self.message)
         where = f"{self.file}:{self.line}" if self.line else self.file
@@ -124,16 +126,21 @@ def describe_exception(raised: BaseException) -> str:
 
 
 def first_problem(error: ValidationError) -> str:
-    """Return the first problem of a pydantic error with its place, but without the input, which may be secret."""
+    """Return the first problem of a pydantic error with its place, but without the input, which may
+    be secret.
+    """
     first = error.errors(include_url=False, include_input=False)[0]
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).removeprefix(".")
+    where = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
+    ).removeprefix(".")
     return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 class ProviderError(Exception):
     """A call got no answer.
 
-    `ProviderError("no seat left")` alone, and one of a kind that is not in `ErrorKind`, is a crash of the provider.
+    `ProviderError("no seat left")` alone, and one of a kind that is not in `ErrorKind`, is a crash
+    of the provider.
 
     Args:
         kind: the sort of failure; `RETRYABLE` kinds are tried again.
@@ -165,7 +172,9 @@ class ProviderError(Exception):
 
     @classmethod
     def of(cls, raised: Exception) -> "ProviderError":
-        """Return a `ProviderError` as it is, and any other exception as a crash, with its traceback as detail."""
+        """Return a `ProviderError` as it is, and any other exception as a crash, with its traceback
+        as detail.
+        """
         if isinstance(raised, cls):
             return raised
 

@@ -11,7 +11,8 @@ from ci_evals.errors import StorageError
 
 
 def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file beside its destination, then move it there, so that no reader ever sees a part of it.
+    """Write a file beside its destination, then move it there, so that no reader ever sees a part
+    of it.
 
     Missing folders are created.
 
@@ -28,7 +29,9 @@ def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
         with partial.open("wb") as file:
             file.writelines(chunks)
             file.flush()
-            os.fsync(file.fileno())  # else a crash of the machine may leave an empty file in its place
+            os.fsync(
+                file.fileno()
+            )  # else a crash of the machine may leave an empty file in its place
         partial.replace(path)
     except OSError as error:
         text = f"{path}: cannot be written: {error.strerror}: make room there, or choose another folder"
@@ -44,6 +47,8 @@ def partial_files(path: Path) -> Iterator[Path]:
 
 
 def file_name(name: str) -> str:
-    """Make a name a file name on every system; one that has to be changed gets its checksum, to stay unique."""
+    """Make a name a file name on every system; one that has to be changed gets its checksum, to
+    stay unique.
+    """
     safe = re.sub(r"[^\w.=-]+", "-", name, flags=re.ASCII).strip(".-")[:100]
     return safe if safe == name else f"{safe}-{crc32(name.encode(errors='replace')):08x}"

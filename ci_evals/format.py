@@ -22,15 +22,20 @@ _FEWEST_IN_A_ROW = 4  # run numbers that are shown as `4 to 7`
 
 
 def exact(bar: float) -> Fraction:
-    """Return the decimal that the user wrote: 9 of 10 meet a bar of 0.9, although the double is a bit above."""
+    """Return the decimal that the user wrote: 9 of 10 meet a bar of 0.9, although the double is a
+    bit above.
+    """
     return Fraction(str(bar))
 
 
-_DECIMALS = Context(prec=60, traps=[])  # digits that no sum of scores outgrows, whatever code under test sets
+_DECIMALS = Context(
+    prec=60, traps=[]
+)  # digits that no sum of scores outgrows, whatever code under test sets
 
 
 def exact_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """Return the mean of decimals as they are written: 0.9 of 0.85 and 0.95, which floats may miss by their last digit.
+    """Return the mean of decimals as they are written: 0.9 of 0.85 and 0.95, which floats may miss
+    by their last digit.
 
     Args:
         values: at least one.
@@ -48,14 +53,20 @@ def number_of(number: int, noun: str) -> str:
 
 
 def percent(rate: float | None, *marks: float | None) -> str:
-    """Format a fraction with one decimal, or as many more as keep it off 0 %, 100 % and the `marks`.
+    """Format a fraction with one decimal, or as many more as keep it off 0 %, 100 % and the
+    `marks`.
 
-    So a rate is never shown as equal to a bar that it misses. Trailing zeros go when the figure is exact.
+    So a rate is never shown as equal to a bar that it misses. Trailing zeros go when the figure is
+    exact.
     """
     if rate is None:
         return UNKNOWN
     value = Decimal(str(rate)) * 100
-    edges = (Decimal(0), Decimal(100), *(Decimal(str(mark)) * 100 for mark in marks if mark is not None))
+    edges = (
+        Decimal(0),
+        Decimal(100),
+        *(Decimal(str(mark)) * 100 for mark in marks if mark is not None),
+    )
     for places in count(1):
         shown = round(value, places)
         if shown == value:
@@ -70,7 +81,9 @@ def interval(lower: float, upper: float) -> str:
     return f"{percent(lower).removesuffix(' %')} to {percent(upper)}"
 
 
-def rate_with_interval(rate: float | None, lower: float | None, upper: float | None, *marks: float | None) -> str:
+def rate_with_interval(
+    rate: float | None, lower: float | None, upper: float | None, *marks: float | None
+) -> str:
     """`95 % (87.6 to 98.4 %)`, without the brackets if the interval is not known."""
     if rate is None or lower is None or upper is None:
         return percent(rate, *marks)
@@ -136,7 +149,9 @@ def span(values: Iterable[float], show: Callable[[float], str]) -> str:
 def run_numbers(numbers: Iterable[int]) -> str:
     """`run 2`, `runs 1, 2 and 3`, `runs 1, 4 to 7 and 9`; the numbers rise."""
     rising = enumerate(numbers)
-    rows = [[number for _, number in row] for _, row in groupby(rising, lambda each: each[1] - each[0])]
+    rows = [
+        [number for _, number in row] for _, row in groupby(rising, lambda each: each[1] - each[0])
+    ]
     shown: list[str] = []
     for row in rows:
         shown += [f"{row[0]} to {row[-1]}"] if len(row) >= _FEWEST_IN_A_ROW else map(str, row)
@@ -167,16 +182,21 @@ _ACTING = re.compile(
     "\ud800-\udfff"  # surrogates: not text in any encoding
     f"\ufdd0-\ufdef{_NONCHARACTERS}]"
 )
-_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\u200f\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
+_RIGHT_TO_LEFT = re.compile(
+    "[\u0590-\u08ff\u200f\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+)
 _LEFT_TO_RIGHT_MARK = "\u200e"
 # What Unicode calls default-ignorable, which a runner may skip when it looks for its commands.
 _IGNORED = "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\ufe00-\ufe0f\ufeff"
-_COMMAND = re.compile(rf"^((?:[^\S\n]|[{_IGNORED}]|\x1b\[[0-9;]*m)*):(?=[{_IGNORED}]*:)", re.MULTILINE)
+_COMMAND = re.compile(
+    rf"^((?:[^\S\n]|[{_IGNORED}]|\x1b\[[0-9;]*m)*):(?=[{_IGNORED}]*:)", re.MULTILINE
+)
 _OLD_COMMAND = re.compile(rf"#(?=[{_IGNORED}]*\[)")
 
 
 def visible(text: str) -> str:
-    r"""Write every character that acts instead of being seen as its escape: `\x1b`, `\u202e`, `\ud800`.
+    r"""Write every character that acts instead of being seen as its escape: `\x1b`, `\u202e`,
+    `\ud800`.
 
     The result is valid UTF-8 and valid XML 1.0. Line feeds and tabs stay.
     """
@@ -191,7 +211,9 @@ def shorten(text: str, limit: int) -> str:
 
 
 def abridge(text: str, limit: int) -> str:
-    """Leave out the middle of a text that is longer than `limit` characters, and say how much that is."""
+    """Leave out the middle of a text that is longer than `limit` characters, and say how much that
+    is.
+    """
     if len(text) <= limit:
         return text
     end = limit // 3
@@ -199,17 +221,23 @@ def abridge(text: str, limit: int) -> str:
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that is meant by a misspelt one; None if none is at least `cutoff` alike."""
+    """Return the known name that is meant by a misspelt one; None if none is at least `cutoff`
+    alike.
+    """
     names = list(known)
     in_other_case = [each for each in names if each.lower() == name.lower()]
     return next(iter(in_other_case or get_close_matches(name, names, n=1, cutoff=cutoff)), None)
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """Make a text visible, with every run of white space as one space, and cut it at `limit` characters."""
+    """Make a text visible, with every run of white space as one space, and cut it at `limit`
+    characters.
+    """
     looked_at = text[: 4 * limit]
     shown = visible(" ".join(looked_at.split()))
-    return shown if len(shown) <= limit and len(looked_at) == len(text) else f"{shown[: limit - 1]}…"
+    return (
+        shown if len(shown) <= limit and len(looked_at) == len(text) else f"{shown[: limit - 1]}…"
+    )
 
 
 def short_sha(revision: str) -> str:
@@ -218,12 +246,17 @@ def short_sha(revision: str) -> str:
 
 
 def name_of(name: object, limit: int = 80) -> str:
-    """Return a name for the middle of a sentence: on one line, between marks if it reads from right to left.
+    """Return a name for the middle of a sentence: on one line, between marks if it reads from right
+    to left.
 
     Without the marks such a name would reorder the numbers beside it.
     """
     shown = one_line(str(name), limit)
-    return f"{_LEFT_TO_RIGHT_MARK}{shown}{_LEFT_TO_RIGHT_MARK}" if _RIGHT_TO_LEFT.search(shown) else shown
+    return (
+        f"{_LEFT_TO_RIGHT_MARK}{shown}{_LEFT_TO_RIGHT_MARK}"
+        if _RIGHT_TO_LEFT.search(shown)
+        else shown
+    )
 
 
 def quote(value: Any, limit: int = 200) -> str:
@@ -243,9 +276,11 @@ def quote(value: Any, limit: int = 200) -> str:
 
 
 def without_commands(text: str) -> str:
-    """Break what a CI runner would obey in a log: `::error::` at the start of a line and `##[error]` anywhere.
+    """Break what a CI runner would obey in a log: `::error::` at the start of a line and
+    `##[error]` anywhere.
 
-    The text stays as wide as it was. A carriage return, which may start a line too, becomes a line feed.
+    The text stays as wide as it was. A carriage return, which may start a line too, becomes a line
+    feed.
     """
     return _OLD_COMMAND.sub(" ", _COMMAND.sub(r"\1.", text.replace("\r", "\n")))
 
@@ -255,4 +290,10 @@ _JSON = json.JSONEncoder(ensure_ascii=False, skipkeys=True, check_circular=False
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found.group())
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code <= 0xFF
+        else f"\\u{code:04x}"
+        if code <= 0xFFFF
+        else f"\\U{code:08x}"
+    )

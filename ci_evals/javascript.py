@@ -1,4 +1,6 @@
-"""JavaScript of a suite, in one process of the machine's Node.js that lives as long as the invocation."""
+"""JavaScript of a suite, in one process of the machine's Node.js that lives as long as the
+invocation.
+"""
 
 import asyncio
 import json
@@ -31,7 +33,9 @@ _FILE = re.compile(r"(?P<file>.+\.[cm]?js)(?::(?P<name>\w+))?")
 
 
 class JavaScriptError(Exception):
-    """JavaScript threw something; the message is its stack. `parse` is True if a text could not be parsed."""
+    """JavaScript threw something; the message is its stack. `parse` is True if a text could not be
+    parsed.
+    """
 
     def __init__(self, message: str, *, parse: bool = False) -> None:
         super().__init__(message)
@@ -47,7 +51,9 @@ class _RestartedError(Exception):
 
 
 def split_file(reference: str) -> Mapping[str, str] | None:
-    """Split `file.mjs:name` into `file` and `name`, as far as it is there; None if it is no file of JavaScript."""
+    """Split `file.mjs:name` into `file` and `name`, as far as it is there; None if it is no file of
+    JavaScript.
+    """
     found = _FILE.fullmatch(reference)
     return {key: value for key, value in found.groupdict().items() if value} if found else None
 
@@ -64,7 +70,9 @@ def file_problem(reference: str, folder: Path) -> str | None:
 
 
 class NodeProcess:
-    """One process of Node.js in a folder, started when it is needed first, and again when it had to be ended."""
+    """One process of Node.js in a folder, started when it is needed first, and again when it had to
+    be ended.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -77,7 +85,8 @@ class NodeProcess:
     async def ask(self, **request: Any) -> Any:
         """Return the value that JavaScript gives.
 
-        A caller that is cancelled, as by a time-out, ends the process if it is stuck; others are then asked again.
+        A caller that is cancelled, as by a time-out, ends the process if it is stuck; others are
+        then asked again.
 
         Raises:
             JavaScriptError: it threw something.
@@ -109,7 +118,9 @@ class NodeProcess:
         except (JavaScriptError, NodeEndedError) as error:
             raise ConfigError([Problem("", None, "", one_line(str(error), 500))]) from error
         except WaitTimeoutError as error:
-            raise ConfigError([Problem("", None, "", f"Node.js did not answer within {_START_S:g} s")]) from error
+            raise ConfigError(
+                [Problem("", None, "", f"Node.js did not answer within {_START_S:g} s")]
+            ) from error
 
     def close(self) -> None:
         """End the process."""
@@ -153,7 +164,9 @@ class NodeProcess:
         assert process.stdout is not None
         assert process.stderr is not None
         tail: deque[str] = deque(maxlen=_STDERR_LINES)
-        listener = Thread(target=tail.extend, args=(process.stderr,), name="ci-evals-node", daemon=True)
+        listener = Thread(
+            target=tail.extend, args=(process.stderr,), name="ci-evals-node", daemon=True
+        )
         listener.start()
         for line in process.stdout:
             try:
@@ -173,7 +186,9 @@ class NodeProcess:
         process.stdout.close()
         process.stderr.close()
         said = one_line("".join(tail).strip(), 300)
-        ended = NodeEndedError(f"Node.js ended with exit status {status}{f': {said}' if said else ''}")
+        ended = NodeEndedError(
+            f"Node.js ended with exit status {status}{f': {said}' if said else ''}"
+        )
         self._end(ended, process)
 
     def _end_if_stuck(self) -> None:
@@ -185,7 +200,9 @@ class NodeProcess:
             pass
 
     def _end(self, error: Exception, ended: subprocess.Popen[str] | None = None) -> None:
-        """End the process, or take note that `ended` did, and have those that wait for it raise an error."""
+        """End the process, or take note that `ended` did, and have those that wait for it raise an
+        error.
+        """
         with self._lock:
             process = self._process
             if process is None or ended not in (None, process):
@@ -213,7 +230,9 @@ def node_command() -> tuple[str, ...]:
     if program is None:
         text = "JavaScript needs Node.js: there is no `node` on the PATH"
         raise ConfigError([Problem("", None, "", text)])
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    told = subprocess.run(  # noqa: S603
+        [program, "--version"], capture_output=True, text=True, check=False
+    ).stdout
     numbers = re.match(r"v(\d+)\.(\d+)", told)
     version = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
     if version < _OLDEST:
@@ -227,7 +246,9 @@ _current: ContextVar[NodeProcess | None] = ContextVar("node", default=None)
 
 @contextmanager
 def node_process(folder: Path) -> Iterator[None]:
-    """Have JavaScript run in a folder for as long as the context lasts. Nothing is started before it is needed."""
+    """Have JavaScript run in a folder for as long as the context lasts. Nothing is started before
+    it is needed.
+    """
     node, before = NodeProcess(folder), _current.get()
     _current.set(node)
     try:
@@ -238,7 +259,9 @@ def node_process(folder: Path) -> Iterator[None]:
 
 
 def syntax_problem(code: str) -> str | None:
-    """Say why code in a suite can't be parsed; None if it can, and where no Node.js is at hand to tell."""
+    """Say why code in a suite can't be parsed; None if it can, and where no Node.js is at hand to
+    tell.
+    """
     node = _current.get()
     if node is None:
         return None

@@ -30,9 +30,10 @@ _INPUT_CHARACTERS = 100
 class Report(SuiteReport):
     """All results of one evaluation.
 
-    `total`, `passed`, `failed` and `errored` count runs; `pass_rate` and `match_rate` (the mean score) are fractions;
-    `runs` has every `Result`, `by_case` and `by_variant` their counts, `verdict` what the gate says. `comparison` is
-    the report beside the baseline that it was evaluated with, or why there is none; None if there was to be none.
+    `total`, `passed`, `failed` and `errored` count runs; `pass_rate` and `match_rate` (the mean
+    score) are fractions; `runs` has every `Result`, `by_case` and `by_variant` their counts,
+    `verdict` what the gate says. `comparison` is the report beside the baseline that it was
+    evaluated with, or why there is none; None if there was to be none.
     """
 
     judged: Summary
@@ -40,7 +41,10 @@ class Report(SuiteReport):
     @classmethod
     def of(cls, judged: Summary) -> "Report":
         """Make the report of a run that was judged."""
-        return cls(**{part.name: getattr(judged.report, part.name) for part in fields(SuiteReport)}, judged=judged)
+        return cls(
+            **{part.name: getattr(judged.report, part.name) for part in fields(SuiteReport)},
+            judged=judged,
+        )
 
     def __repr__(self) -> str:
         return f"<Report {self.suite.name!r}: {self.verdict.status}, {outcome(self)}>"
@@ -64,7 +68,9 @@ class Report(SuiteReport):
 
     @property
     def leaderboard(self) -> Sequence[Standing]:
-        """Every variant, the best first: `place`, `rank`, `tied` and `variant` with its rates and figures."""
+        """Every variant, the best first: `place`, `rank`, `tied` and `variant` with its rates and
+        figures.
+        """
         return rank(variant_reports(self.judged))
 
     @property
@@ -74,7 +80,9 @@ class Report(SuiteReport):
 
     @property
     def cases(self) -> Mapping[str, Case]:
-        """The cases by id: what was asked, tags, metadata. Of a loaded report only what report.json has."""
+        """The cases by id: what was asked, tags, metadata. Of a loaded report only what report.json
+        has.
+        """
         return {case.id: case for case in self.plan.cases}
 
     def summary(self) -> str:
@@ -113,32 +121,49 @@ class Report(SuiteReport):
         return cls.of(read_summary(Path(path)))
 
     def diff(self, other: "Report | Path | str") -> Comparison:
-        """Compare this report with an earlier one: the cells that got worse or better, and how sure that is.
+        """Compare this report with an earlier one: the cells that got worse or better, and how sure
+        that is.
 
         Args:
-            other: the baseline, or where it was saved; its cells are matched by their questions and names.
+            other: the baseline, or where it was saved; its cells are matched by their questions and
+                names.
 
         Returns:
-            Its `cells` and `variants`, each with rates, p-values and a `kind`; `of("regressed")` has those of a kind.
+            Its `cells` and `variants`, each with rates, p-values and a `kind`; `of("regressed")`
+            has those of a kind.
 
         Raises:
             StorageError: the baseline cannot be read.
         """
-        saved = read_report(Path(other)) if not isinstance(other, Report) else as_saved(other.judged)
+        saved = (
+            read_report(Path(other)) if not isinstance(other, Report) else as_saved(other.judged)
+        )
         alpha = (self.gate or Gate()).alpha
         is_selection = self.suite.selection is not None
         return compare(
-            head_cells(self, self.gate), saved.baseline, confirm_runs=0, alpha=alpha, is_selection=is_selection
+            head_cells(self, self.gate),
+            saved.baseline,
+            confirm_runs=0,
+            alpha=alpha,
+            is_selection=is_selection,
         )
 
     def diff_table(self, other: "Report | Path | str") -> str:
-        """Return `diff` as text: the figures of each variant, then every cell, those that changed first."""
+        """Return `diff` as text: the figures of each variant, then every cell, those that changed
+        first.
+        """
         return terminal.render_comparison(self.diff(other))
 
     def slice(
-        self, *, tag: str | None = None, case: str | None = None, provider: str | None = None, prompt: str | None = None
+        self,
+        *,
+        tag: str | None = None,
+        case: str | None = None,
+        provider: str | None = None,
+        prompt: str | None = None,
     ) -> "Report":
-        """Return the part of the report with this tag, case, provider and prompt, as far as they are given.
+        """Return the part of the report with this tag, case, provider and prompt, as far as they
+        are given.
 
         Raises:
             UsageError: the report has no such tag, case, provider or prompt.
@@ -147,7 +172,9 @@ class Report(SuiteReport):
         _check_known("tag", tag, {each for known in self.plan.cases for each in known.tags})
         _check_known("case", case, [known.id for known in self.plan.cases])
         _check_known("provider", provider, {variant.provider for variant in variants})
-        _check_known("prompt", prompt, {variant.prompt for variant in variants if variant.prompt is not None})
+        _check_known(
+            "prompt", prompt, {variant.prompt for variant in variants if variant.prompt is not None}
+        )
         cells = [
             cell
             for cell in self.cells
@@ -174,7 +201,9 @@ def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoCompar
         return baseline_of([as_saved(given.judged)], suite)
     path = Path(given)
     if not path.exists():
-        raise StorageError(f"{path}: no baseline is here: name a report.json, or the folder of one or several")
+        raise StorageError(
+            f"{path}: no baseline is here: name a report.json, or the folder of one or several"
+        )
     return read_baseline((path,), suite)
 
 
@@ -182,16 +211,24 @@ def _part_of(report: SuiteReport, cells: Sequence[CellReport]) -> SuiteReport:
     """Return a report of some cells: the same runs, numbered anew."""
     cases = {cell.case.id: cell.case for cell in cells}
     chosen = {(cell.case.id, cell.variant): cell.cell for cell in cells}
-    variants = [variant for variant in report.plan.variants if variant in {cell.variant for cell in cells}]
+    variants = [
+        variant for variant in report.plan.variants if variant in {cell.variant for cell in cells}
+    ]
     old = [chosen.get((case, variant)) for case in cases for variant in variants]
     rounds = max((cell.counts.planned for cell in cells if not cell.case.runs), default=1)
     only = {new for new, cell in enumerate(old) if cell is not None}
     indices = [index for cell in old if cell is not None for index in report.plan.indices(cell)]
-    fingerprints = dict(zip((case.id for case in report.plan.cases), report.fingerprints, strict=True))
+    fingerprints = dict(
+        zip((case.id for case in report.plan.cases), report.fingerprints, strict=True)
+    )
     return SuiteReport(
         report.suite,
         plan_runs(list(cases.values()), variants, rounds, only=only),
-        {new: report.records[index] for new, index in enumerate(indices) if index in report.records},
+        {
+            new: report.records[index]
+            for new, index in enumerate(indices)
+            if index in report.records
+        },
         read=lambda chosen: report.results(indices[index] for index in chosen),
         started_at=report.started_at,
         duration_s=report.duration_s,

@@ -21,7 +21,17 @@ _DEEPEST = 40  # levels of nesting; each takes three Python frames
 _CONTAINERS = (dict, list, tuple, set, frozenset)
 
 _PLAIN_WORDS = frozenset(
-    ("default", "development", "disabled", "enabled", "localhost", "production", "staging", "verbose", "warning")
+    (
+        "default",
+        "development",
+        "disabled",
+        "enabled",
+        "localhost",
+        "production",
+        "staging",
+        "verbose",
+        "warning",
+    )
 )
 _NUMBER = r"[+-]?[0-9][0-9.,_]*%?"
 _LINE_ENDS = r"[\r\n]+"
@@ -35,14 +45,18 @@ _KEYS = {  # how they begin, and the pattern of what follows
     "hf_": "[A-Za-z0-9]{16,}",  # Hugging Face
 }
 _KEY = "|".join(f"{re.escape(start)}{rest}" for start, rest in _KEYS.items())
-_BEARER = r"[Bb]earer {1,3}(?:[A-Za-z0-9_+%-]{0,15}[./~]){0,3}[A-Za-z0-9_+%-]{16}[A-Za-z0-9_+%./~-]*=*"
+_BEARER = (
+    r"[Bb]earer {1,3}(?:[A-Za-z0-9_+%-]{0,15}[./~]){0,3}[A-Za-z0-9_+%-]{16}[A-Za-z0-9_+%./~-]*=*"
+)
 _LOGIN = r'(?<=://)[^\s/:@"<>]*:[^\s/"<>]+(?=@)'  # user:password@
 _PRIVATE_KEY = (
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
     r"(?:[A-Za-z0-9+/=\s\\:,.()]++|-(?!----))*+"
     r"(?:-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----)?"
 )
-_SHAPES = re.compile(rf"{_PRIVATE_KEY}|{_LOGIN}|(?<![A-Za-z0-9])(?:(?P<key>{_KEY})|(?P<bearer>{_BEARER}))", re.ASCII)
+_SHAPES = re.compile(
+    rf"{_PRIVATE_KEY}|{_LOGIN}|(?<![A-Za-z0-9])(?:(?P<key>{_KEY})|(?P<bearer>{_BEARER}))", re.ASCII
+)
 _SIGNS = (*_KEYS, "earer ", "://", "PRIVATE KEY")
 """One of them is in every text that has one of the shapes, JSON or not."""
 _NOT_PROSE = r"[0-9A-Z]|[a-z]{16}"  # tells sk-proj-Ab3… from sk-learn-like-estimators
@@ -51,17 +65,20 @@ _learned: list[str] = []
 _listeners: list[Callable[[str], None]] = []
 
 
-def secret_values(named: Mapping[str, str], dotenv: Mapping[str, str], visible: Iterable[str]) -> tuple[str, ...]:
+def secret_values(
+    named: Mapping[str, str], dotenv: Mapping[str, str], visible: Iterable[str]
+) -> tuple[str, ...]:
     """Return the values of variables that are secrets, the longest first.
 
-    Values that would make a report unreadable are left out: those shorter than 6 characters, numbers of fewer than
-    8 digits, plain words of configuration (`production`), and values that equal one of `visible`.
+    Values that would make a report unreadable are left out: those shorter than 6 characters,
+    numbers of fewer than 8 digits, plain words of configuration (`production`), and values that
+    equal one of `visible`.
 
     Args:
         named: the variables that the config refers to.
         dotenv: everything in the `.env` file.
-        visible: texts that reports show anyway: names of providers, models, base URLs. A URL with a password stays
-            secret.
+        visible: texts that reports show anyway: names of providers, models, base URLs. A URL with a
+            password stays secret.
     """
     shown = {text.strip() for text in visible if not _SHAPES.search(text)}
     values = {value.strip() for value in (*named.values(), *dotenv.values())} - shown
@@ -69,7 +86,9 @@ def secret_values(named: Mapping[str, str], dotenv: Mapping[str, str], visible: 
 
 
 def learn(value: str) -> None:
-    """Add a secret that comes up while this process runs: every redactor takes it out from now on."""
+    """Add a secret that comes up while this process runs: every redactor takes it out from now
+    on.
+    """
     value = value.strip()
     if _is_worth_hiding(value) and value not in _learned:
         _learned.append(value)
@@ -88,17 +107,20 @@ def listen(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def mask_commands(values: Iterable[str]) -> str:
-    """Return workflow commands that make GitHub Actions hide the values in its log; print them before anything else."""
+    """Return workflow commands that make GitHub Actions hide the values in its log; print them
+    before anything else.
+    """
     lines = dict.fromkeys(line for value in values for line in _lines(value))
     return "".join(f"::add-mask::{line.replace('%', '%25')}\n" for line in lines)
 
 
 class Redactor:
-    """Replaces secrets by `***`: the given values, and whatever has the shape of a private key, a token or a login.
+    """Replaces secrets by `***`: the given values, and whatever has the shape of a private key, a
+    token or a login.
 
-    So are values that `learn` adds later. A value is also found JSON-escaped, URL-encoded, HTML-escaped and inside
-    base64; a value of several lines is also found line by line. Only strings change, never a number. Values shorter
-    than 6 characters are ignored.
+    So are values that `learn` adds later. A value is also found JSON-escaped, URL-encoded,
+    HTML-escaped and inside base64; a value of several lines is also found line by line. Only
+    strings change, never a number. Values shorter than 6 characters are ignored.
     """
 
     def __init__(self, values: Iterable[str]) -> None:
@@ -115,9 +137,9 @@ class Redactor:
     def clean(self, value: T) -> T:
         """Return a copy without secrets, or the value itself if it holds none.
 
-        Dataclasses, mappings (their keys, too), sequences and sets keep their types. Fields whose type is a `Literal`
-        (`status`) are left alone. Keys that become equal merge into one, with the last one's value. Values nested more
-        than 40 levels deep become text.
+        Dataclasses, mappings (their keys, too), sequences and sets keep their types. Fields whose
+        type is a `Literal` (`status`) are left alone. Keys that become equal merge into one, with
+        the last one's value. Values nested more than 40 levels deep become text.
         """
         return cast("T", self._clean(value, 0))
 
@@ -126,7 +148,9 @@ class Redactor:
         if self._learned != len(_learned):
             self._load()
         before = None
-        while text != before:  # again, as a replacement may bring the halves of another secret together
+        while (
+            text != before
+        ):  # again, as a replacement may bring the halves of another secret together
             before = text
             for form in self._forms:
                 text = text.replace(form, MASK)
@@ -134,14 +158,17 @@ class Redactor:
         return text
 
     def suspects(self, encoded: bytes) -> bool:
-        """Return True if a value, given as JSON in UTF-8 without needless escapes, may hold a secret.
+        """Return True if a value, given as JSON in UTF-8 without needless escapes, may hold a
+        secret.
 
         This takes a fraction of the time of `clean`, and hardly any value holds a secret.
         """
         if self._learned != len(_learned):
             self._load()
         text = encoded.decode()
-        return any(sign in text for sign in _SIGNS) or any(form in text for form in self._json_forms)
+        return any(sign in text for sign in _SIGNS) or any(
+            form in text for form in self._json_forms
+        )
 
     def finds(self, line: bytes) -> bool:
         """Return True if a line of JSON, or the text of a damaged one, holds a secret."""
@@ -164,7 +191,11 @@ class Redactor:
         new = [self._clean(item, depth + 1) for item in old]
         if all(map(operator.is_, new, old)):
             return value
-        return _rebuild(value, new) if is_container else replace(value, **dict(zip(names, new, strict=True)))
+        return (
+            _rebuild(value, new)
+            if is_container
+            else replace(value, **dict(zip(names, new, strict=True)))
+        )
 
 
 def _items(container: Any) -> list[Any]:
@@ -179,11 +210,17 @@ def _rebuild(container: Any, items: list[Any]) -> Any:
 
 @cache
 def _free_fields(kind: type) -> tuple[str, ...]:
-    """Return the names of a dataclass's fields but for `Literal` ones: a secret `passed` must not break `status`."""
+    """Return the names of a dataclass's fields but for `Literal` ones: a secret `passed` must not
+    break `status`.
+    """
     if not is_dataclass(kind):
         return ()
     types = get_type_hints(kind)
-    return tuple(field.name for field in fields(kind) if field.init and get_origin(types[field.name]) is not Literal)
+    return tuple(
+        field.name
+        for field in fields(kind)
+        if field.init and get_origin(types[field.name]) is not Literal
+    )
 
 
 def _mask(match: re.Match[str]) -> str:
@@ -219,12 +256,21 @@ def _forms(value: str) -> Iterator[str]:
     yield text
     yield repr(text)[1:-1]
     for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
-        yield from (escaped, escaped.replace("/", r"\/"), json.dumps(escaped)[1:-1])  # the last is JSON inside JSON
+        yield from (
+            escaped,
+            escaped.replace("/", r"\/"),
+            json.dumps(escaped)[1:-1],
+        )  # the last is JSON inside JSON
     for encoded in (quote(text), quote(text, safe=""), quote(text, safe="!'()*"), quote_plus(text)):
         yield from (encoded, re.sub("%..", lambda code: code[0].lower(), encoded))
     markup = html.escape(text, quote=False)
     yield markup
-    for double, single in (("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&quot;", "&apos;"), ("&#34;", "&#39;")):
+    for double, single in (
+        ("&quot;", "&#x27;"),
+        ("&quot;", "&#39;"),
+        ("&quot;", "&apos;"),
+        ("&#34;", "&#39;"),
+    ):
         yield markup.replace('"', double).replace("'", single)
     for inside in _base64(text.encode()):
         yield from (inside, inside.replace("+", "-").replace("/", "_"))

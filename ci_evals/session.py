@@ -1,4 +1,5 @@
-"""One invocation: the planned rounds, a look at the results, the runs that confirm suspects, and the report.
+"""One invocation: the planned rounds, a look at the results, the runs that confirm suspects, and
+the report.
 
 The only module that drives the engine and asks the gate between rounds.
 """
@@ -16,7 +17,15 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ci_evals.engine.interrupt import Stop
-from ci_evals.engine.journal import JOURNAL, Header, Journal, decode, first_header, headers, read_lines
+from ci_evals.engine.journal import (
+    JOURNAL,
+    Header,
+    Journal,
+    decode,
+    first_header,
+    headers,
+    read_lines,
+)
 from ci_evals.engine.known_answers import KnownAnswers, load_results
 from ci_evals.engine.queues import Cells
 from ci_evals.engine.runner import Run
@@ -28,9 +37,21 @@ from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import NoComparison, failed_confirmations, sum_of, suspects
 from ci_evals.gate.outages import failed_rounds, outages
 from ci_evals.gate.verdict import is_certain, settle
-from ci_evals.gate.wording import failed_confirmation_sentence, failed_round_sentence, outage_message, outage_sentence
+from ci_evals.gate.wording import (
+    failed_confirmation_sentence,
+    failed_round_sentence,
+    outage_message,
+    outage_sentence,
+)
 from ci_evals.model.case import Case, Variant
-from ci_evals.model.plan import CellKey, RunPlan, Shard, cells_of_shard, plan_further_runs, plan_runs
+from ci_evals.model.plan import (
+    CellKey,
+    RunPlan,
+    Shard,
+    cells_of_shard,
+    plan_further_runs,
+    plan_runs,
+)
 from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
@@ -59,14 +80,17 @@ class Invocation:
         durations_s: the mean duration of a run of each cell, to balance shards by.
         replay: a journal that answers before any provider is called.
         replay_only: call no provider and no judge.
-        reusable: journals of earlier runs beside the one that is replaced, for a suite that reuses answers.
+        reusable: journals of earlier runs beside the one that is replaced, for a suite that reuses
+            answers.
         without_secrets: that is so because GitHub gives the job no secrets.
         replayed: a recording answered in one of the sources, or in the journal that is resumed.
         traces: answers from elsewhere by case; no provider is called then, but judges are.
         revision: the commit under test.
         run_id: identifies a new journal; one that is resumed keeps its own.
-        files: the folder for files that answers bring, where reports of an earlier run are removed; None keeps none.
-        baseline: what to compare with, or why there is nothing; None if nobody asked for a comparison.
+        files: the folder for files that answers bring, where reports of an earlier run are removed;
+            None keeps none.
+        baseline: what to compare with, or why there is nothing; None if nobody asked for a
+            comparison.
     """
 
     suite: CheckedSuite
@@ -92,7 +116,8 @@ class Invocation:
     def rounds(self) -> tuple[int, ...]:
         """The rounds after which the gate looks at the results: at most three.
 
-        Shards and their merge look once, after the last round: no job sees the results of the others.
+        Shards and their merge look once, after the last round: no job sees the results of the
+        others.
         """
         runs, max_runs = self.suite.runs, self.suite.max_runs
         if max_runs is None or max_runs <= runs:
@@ -107,7 +132,12 @@ class Invocation:
         plan = plan_runs(suite.cases, suite.columns, runs)
         if self.shard is None:
             return plan
-        return plan_runs(suite.cases, suite.columns, runs, only=cells_of_shard(plan, self.shard, self.durations_s))
+        return plan_runs(
+            suite.cases,
+            suite.columns,
+            runs,
+            only=cells_of_shard(plan, self.shard, self.durations_s),
+        )
 
     def describe(self) -> SuiteInfo:
         """Return the facts that a journal and a report state about their suite."""
@@ -145,16 +175,20 @@ class Watcher:
         return nullcontext()
 
 
-async def execute(invocation: Invocation, *, watcher: Watcher | None = None, stop: Stop | None = None) -> SuiteReport:
+async def execute(
+    invocation: Invocation, *, watcher: Watcher | None = None, stop: Stop | None = None
+) -> SuiteReport:
     """Run what is missing of a suite's results and return the report of all of them.
 
     Args:
         invocation: what to run.
         watcher: is told of the progress.
-        stop: once its reason is set, a cancellation ends the runs, and this call still returns the report.
+        stop: once its reason is set, a cancellation ends the runs, and this call still returns the
+            report.
 
     Raises:
-        ConfigError: a provider or grader cannot be opened; nothing was called, and no file was touched.
+        ConfigError: a provider or grader cannot be opened; nothing was called, and no file was
+            touched.
         StorageError: a journal cannot be read or written.
     """
     shown_paths = {path.absolute(): path for path in (invocation.journal, *invocation.sources)}
@@ -170,18 +204,31 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
     plan, records = invocation.plan(invocation.rounds[0]), dict[int, RunRecord]()
     opening: AbstractAsyncContextManager[OpenSuite] = nullcontext(OpenSuite())
     if invocation.run_missing:
-        calls, judges = not invocation.replay_only and invocation.traces is None, not invocation.replay_only
+        calls, judges = (
+            not invocation.replay_only and invocation.traces is None,
+            not invocation.replay_only,
+        )
         opening = open_suite(suite, calls=calls, judges=judges, files=invocation.files)
-    # The folder's files are replaced only once everything is open: until then, something may be wrong with the suite.
+    # The folder's files are replaced only once everything is open: until then, something may be
+    # wrong with the suite.
     async with opening as opened:
         with ExitStack() as files:
-            known = KnownAnswers(keep_errored=invocation.merge, keep_unchecked=invocation.without_secrets)
+            known = KnownAnswers(
+                keep_errored=invocation.merge, keep_unchecked=invocation.without_secrets
+            )
             files.enter_context(closing(known))
             exists = invocation.journal.exists() and invocation.journal.stat().st_size > 0
             resumed = invocation.resume and exists
-            _add_answers(known, invocation, last=invocation.journal if exists and not resumed else None)
+            _add_answers(
+                known, invocation, last=invocation.journal if exists and not resumed else None
+            )
             redactor = Redactor(suite.secrets)
-            journal = Journal(invocation.journal, redactor, max_answer_bytes=suite.max_answer_bytes, resume=resumed)
+            journal = Journal(
+                invocation.journal,
+                redactor,
+                max_answer_bytes=suite.max_answer_bytes,
+                resume=resumed,
+            )
             files.enter_context(closing(journal))
             if invocation.files:
                 remove_reports(invocation.files)
@@ -197,12 +244,16 @@ async def execute(invocation: Invocation, *, watcher: Watcher | None = None, sto
             continued = (*([invocation.journal] if resumed else ()), *invocation.sources)
             if any(header.suite.replayed for path in continued for header in headers(path)):
                 invocation = replace(invocation, replayed=True)
-            session = _Session(invocation, opened, journal, known, redactor, watcher or Watcher(), continued)
+            session = _Session(
+                invocation, opened, journal, known, redactor, watcher or Watcher(), continued
+            )
             return await session.run(plan, records, stop or Stop())
 
 
 def _add_answers(known: KnownAnswers, invocation: Invocation, last: Path | None) -> None:
-    """Add the answers that an invocation may take; `last` is the journal that it is going to replace."""
+    """Add the answers that an invocation may take; `last` is the journal that it is going to
+    replace.
+    """
     if invocation.traces is not None:
         known.add_traces(invocation.traces)
     elif invocation.run_missing:
@@ -262,10 +313,15 @@ class _Session:
     _start: float = 0.0
 
     async def run(self, plan: RunPlan, records: dict[int, RunRecord], stop: Stop) -> SuiteReport:
-        """Run what is planned and has no result, then whatever needs confirmation; returns the report."""
+        """Run what is planned and has no result, then whatever needs confirmation; returns the
+        report.
+        """
         invocation, now = self.invocation, time.time()
         earlier = filter(None, map(first_header, self.continued))
-        self._started_at, self._start = min((each.started_at for each in earlier), default=now), time.perf_counter()
+        self._started_at, self._start = (
+            min((each.started_at for each in earlier), default=now),
+            time.perf_counter(),
+        )
         self.journal.start(Header(suite=invocation.describe(), started_at=now, planned=plan.total))
         self._planned = self._take_over(plan, records)
         self._run = stop.run = Run(
@@ -293,7 +349,9 @@ class _Session:
                 raise
             return self._report(stop.reason)
         missing = missing_shards(invocation.sources) if self._planned.missing else []
-        return self._report(self._run.stopped or (f"shard {', '.join(missing)} is missing" if missing else None))
+        return self._report(
+            self._run.stopped or (f"shard {', '.join(missing)} is missing" if missing else None)
+        )
 
     def _note_result(self, result: Result) -> None:
         self._any_run_ended = True
@@ -302,7 +360,12 @@ class _Session:
     def _take_over(self, plan: RunPlan, records: dict[int, RunRecord]) -> _Part:
         """Fill a plan with the results that exist."""
         cells = Cells(self.invocation.suite, plan)
-        return _Part(plan, records, cells, self.known.take_over(plan, records, cells, self.journal, self.redactor))
+        return _Part(
+            plan,
+            records,
+            cells,
+            self.known.take_over(plan, records, cells, self.journal, self.redactor),
+        )
 
     async def _run_rounds(self) -> None:
         """Run round after round while the verdict is open."""
@@ -335,7 +398,9 @@ class _Session:
         self._run.load_plan(part.plan, part.records, part.cells, f"round {runs}")
 
     async def _run_planned(self, *, is_last: bool) -> None:
-        """Run what is planned: all at once, or with `stop_early` round by round until the verdict is certain."""
+        """Run what is planned: all at once, or with `stop_early` round by round until the verdict
+        is certain.
+        """
         invocation, run, (plan, records, cells, _) = self.invocation, self._run, self._planned
         if not invocation.suite.stop_early or invocation.shard or not invocation.run_missing:
             await run.run()
@@ -348,7 +413,9 @@ class _Session:
             if run.stopped or number == plan.rounds:
                 return
             first = plan.first_rounds(number)
-            first_rounds = self._planned._replace(plan=first, records=move_records(records, plan, first))
+            first_rounds = self._planned._replace(
+                plan=first, records=move_records(records, plan, first)
+            )
             verdict = settle(self._report_of(first_rounds), plan, invocation.suite.gate)
             if verdict == "fail" or (verdict is not None and any_verdict_ends):
                 self._settled, self._planned = verdict, first_rounds
@@ -357,14 +424,17 @@ class _Session:
     async def _confirm_suspects(self, baseline: Baseline) -> None:
         """Run suspects again, apart from the runs that the gate judges.
 
-        They are sought among all cells of the suite: a shard has the same suspects as an unsharded run.
+        They are sought among all cells of the suite: a shard has the same suspects as an unsharded
+        run.
         """
         suite, plan, report = self.invocation.suite, self._planned.plan, self._report()
         head, alpha = head_cells(report, suite.gate, unplanned=True), (suite.gate or Gate()).alpha
         found = suspects(head, baseline, suite.confirm_runs, alpha)
         shown = report.plan  # without secrets in its names, as in the baseline
         cells = {
-            cell: found[key] for cell in range(len(shown)) if shown.runs(cell) and (key := shown.key(cell)) in found
+            cell: found[key]
+            for cell in range(len(shown))
+            if shown.runs(cell) and (key := shown.key(cell)) in found
         }
         if not cells:
             return
@@ -385,19 +455,36 @@ class _Session:
         await self._run.run()
 
     def _withdraw_failed_rounds(self) -> None:
-        """Withdraw a round that failed as one, variant by variant, before anything is decided by it."""
+        """Withdraw a round that failed as one, variant by variant, before anything is decided by
+        it.
+        """
         report = self._report()
         for variant, found in failed_rounds(report).items():
-            runs = [report.plan.indices(cell)[found.run - 1 : found.run] for cell in report.cells_of(variant)]
-            self._withdraw(self._planned, report, variant, chain.from_iterable(runs), failed_round_sentence(found))
+            runs = [
+                report.plan.indices(cell)[found.run - 1 : found.run]
+                for cell in report.cells_of(variant)
+            ]
+            self._withdraw(
+                self._planned,
+                report,
+                variant,
+                chain.from_iterable(runs),
+                failed_round_sentence(found),
+            )
             self._settled = None
 
     def _withdraw_failed_confirmations(self) -> None:
-        """Withdraw the confirm runs of a variant that are worse than the planned runs of the same cells."""
+        """Withdraw the confirm runs of a variant that are worse than the planned runs of the same
+        cells.
+        """
         part, report = self._confirmation, self._report()
         if part is None or report.confirmation is None:
             return
-        head = [cell for cell in head_cells(report, self.invocation.suite.gate) if cell.confirming.graded]
+        head = [
+            cell
+            for cell in head_cells(report, self.invocation.suite.gate)
+            if cell.confirming.graded
+        ]
         for variant in failed_confirmations(head):
             cells = [cell for cell in head if cell.variant == variant]
             why = failed_confirmation_sentence(
@@ -410,11 +497,15 @@ class _Session:
         """Withdraw all planned runs of a variant that failed as one."""
         report, gate = self._report(), self.invocation.suite.gate or Gate()
         for variant, outage in outages(head_cells(report, gate), baseline, gate.alpha).items():
-            runs = (index for cell in report.cells_of(variant) for index in report.plan.indices(cell))
+            runs = (
+                index for cell in report.cells_of(variant) for index in report.plan.indices(cell)
+            )
             self._withdraw(self._planned, report, variant, runs, outage_sentence(outage))
             self._settled = None
 
-    def _withdraw(self, part: _Part, report: SuiteReport, variant: Variant, runs: Iterable[int], why: str) -> None:
+    def _withdraw(
+        self, part: _Part, report: SuiteReport, variant: Variant, runs: Iterable[int], why: str
+    ) -> None:
         """Count runs of a part, and of its report, as errored: resuming makes all of them again.
 
         Those that passed are withdrawn, too: making only the others again would favour the variant.
@@ -430,7 +521,9 @@ class _Session:
         )
         message = outage_message(why, causes)
         for index, result in zip(indices, report.results(indices), strict=True):
-            error = RunError("outage", message, detail=result.error.detail if result.error else None)
+            error = RunError(
+                "outage", message, detail=result.error.detail if result.error else None
+            )
             if result.status == "errored" and result.error:
                 error = result.error
             withdrawn = replace(result, status="errored", score=None, grades=(), error=error)
@@ -448,18 +541,24 @@ class _Session:
         # A merge is reported as one run, unless a line of a journal was lost.
         takes_over = self.continued and (not invocation.merge or part.resumption.torn)
         duration_s = time.perf_counter() - self._start
-        if not self._any_run_ended and self.known.ended_at:  # the same journals always make the same report
+        if (
+            not self._any_run_ended and self.known.ended_at
+        ):  # the same journals always make the same report
             duration_s = max(0.0, round(self.known.ended_at - self._started_at, 3))
         return SuiteReport(
             self.redactor.clean(invocation.describe()),
             replace(part.plan, cases=self._shown_cases),
             records,
-            read=lambda slots: map(decode, read_lines(invocation.journal, (records[slot].offset for slot in slots))),
+            read=lambda slots: map(
+                decode, read_lines(invocation.journal, (records[slot].offset for slot in slots))
+            ),
             started_at=self._started_at,
             duration_s=duration_s,
             interrupted=interrupted,
             resumption=part.resumption if takes_over else None,
-            fingerprints=[invocation.suite.case_fingerprint(row) for row in range(len(part.plan.cases))],
+            fingerprints=[
+                invocation.suite.case_fingerprint(row) for row in range(len(part.plan.cases))
+            ],
             looks=self._looks,
             settled=self._settled,
             confirmation=confirmation,
@@ -467,12 +566,15 @@ class _Session:
 
     @cached_property
     def _shown_cases(self) -> Sequence[Case]:
-        """The cases without secrets: they may contain what the suite elsewhere takes from a variable."""
+        """The cases without secrets: they may contain what the suite elsewhere takes from a
+        variable.
+        """
         return [self.redactor.clean(case) for case in self.invocation.suite.cases]
 
 
 def known_durations(path: Path) -> Mapping[CellKey, float]:
-    """Return the mean duration of a run of each cell in an earlier journal or report.json, in seconds.
+    """Return the mean duration of a run of each cell in an earlier journal or report.json, in
+    seconds.
 
     Raises:
         StorageError: it is neither.
@@ -493,11 +595,15 @@ def check_sources(invocation: Invocation) -> None:
     """
     for path in invocation.sources:
         if path.resolve() == invocation.journal.resolve():
-            raise UsageError(f"{path} is one of the journals to merge: choose another --out for the result")
+            raise UsageError(
+                f"{path} is one of the journals to merge: choose another --out for the result"
+            )
         for header in headers(path)[-1:]:  # earlier invocations may have been of an earlier version
             if header.suite.fingerprint != invocation.suite.fingerprint:
                 other = f"another suite than {invocation.suite.file} ({header.suite.name!r} at {header.suite.file})"
-                raise UsageError(f"{path} is of {other}, another version of it, or other --runs or --providers")
+                raise UsageError(
+                    f"{path} is of {other}, another version of it, or other --runs or --providers"
+                )
 
 
 def missing_shards(sources: Iterable[Path]) -> list[str]:

@@ -1,4 +1,6 @@
-"""Jinja2: a sandbox for the templates that a suite writes, and the environment of the reports' own."""
+"""Jinja2: a sandbox for the templates that a suite writes, and the environment of the reports'
+own.
+"""
 
 import re
 import time
@@ -28,7 +30,9 @@ from ci_evals.format import closest, one_line
 
 PACKAGE = Path(__file__).parent
 MAX_CHARACTERS = 10_000_000
-"""The most that a template of a suite may make, as a whole and in each value; an item of a list counts as ten."""
+"""The most that a template of a suite may make, as a whole and in each value; an item of a list
+counts as ten.
+"""
 MAX_BITS = 14_000
 """The most of a number: Python writes no more than 4,300 digits."""
 MAX_SECONDS = 1.0
@@ -96,12 +100,21 @@ def _percent_size(text: str, values: Any) -> int:
     """Return about how many characters `text % values` has at most."""
     widths = sum(int(digits[:9] or 0) for each in _PERCENT_WIDTH.findall(text) for digits in each)
     stars = _integers(values) if "*" in text else 0
-    return len(text) + widths + stars + _size(values) * (text.count("%") if isinstance(values, Mapping) else 1)
+    return (
+        len(text)
+        + widths
+        + stars
+        + _size(values) * (text.count("%") if isinstance(values, Mapping) else 1)
+    )
 
 
 def _integers(values: Any) -> int:
     """Return the sum of the integers among values."""
-    return sum(each for each in (values if isinstance(values, tuple) else (values,)) if isinstance(each, int))
+    return sum(
+        each
+        for each in (values if isinstance(values, tuple) else (values,))
+        if isinstance(each, int)
+    )
 
 
 def _found(text: Any, old: Any = "", *_: Any, **__: Any) -> int:
@@ -112,9 +125,12 @@ def _repeat_once(*_: Any, **__: Any) -> int:
     return 1
 
 
-# Filters and methods that put what they are given, or as many spaces as they are told, into a value: how often.
+# Filters and methods that put what they are given, or as many spaces as they are told, into a
+# value: how often.
 _REPEATS: dict[str, Callable[..., int]] = {
-    **dict.fromkeys(("batch", "center", "ljust", "rjust", "slice", "to_bytes", "zfill"), _repeat_once),
+    **dict.fromkeys(
+        ("batch", "center", "ljust", "rjust", "slice", "to_bytes", "zfill"), _repeat_once
+    ),
     "expandtabs": lambda text, *_, **__: text.count("\t"),
     "indent": lambda text, *_, **__: str(text).count("\n") + 1,
     "join": lambda items, *_, **__: len(items),
@@ -123,7 +139,9 @@ _REPEATS: dict[str, Callable[..., int]] = {
     "tojson": lambda value, *_, **__: _size(value) // 10,
     "translate": lambda text, *_, **__: len(text),
     "urlize": lambda text, *_, **__: str(text).count(".") + str(text).count("@"),
-    "wordwrap": lambda text, width=79, *_, **__: len(str(text)) // max(width, 1) + str(text).count("\n"),
+    "wordwrap": lambda text, width=79, *_, **__: (
+        len(str(text)) // max(width, 1) + str(text).count("\n")
+    ),
 }
 
 
@@ -134,7 +152,10 @@ def _limit_call(name: str, value: Any, args: Sequence[Any], options: Mapping[str
     if name == "format":
         _limit(_percent_size(str(value), options or tuple(args)))
     elif name in _REPEATS:
-        _limit(_size(value) + _REPEATS[name](value, *args, **options) * (_size(given) + _integers(given)))
+        _limit(
+            _size(value)
+            + _REPEATS[name](value, *args, **options) * (_size(given) + _integers(given))
+        )
 
 
 class _TimedContext(Context):
@@ -147,7 +168,9 @@ class _TimedContext(Context):
     def take_turn(self) -> bool:
         """Return True as long as there is time."""
         if time.thread_time() > self._ends_at:
-            raise TooSlowError(f"the template takes more than {MAX_SECONDS:g} s: do its loops and macros end?")
+            raise TooSlowError(
+                f"the template takes more than {MAX_SECONDS:g} s: do its loops and macros end?"
+            )
         return True
 
 
@@ -201,7 +224,9 @@ class _Formatter(SandboxedFormatter):
         self._made = 0
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        _limit(sum(int(digits[:9]) for digits in re.findall(r"[1-9]\d*", format_spec)) + _size(value))
+        _limit(
+            sum(int(digits[:9]) for digits in re.findall(r"[1-9]\d*", format_spec)) + _size(value)
+        )
         made: str = super().format_field(value, format_spec)
         self._made += len(made)
         _limit(self._made)
@@ -213,7 +238,9 @@ class _JoinedConcat(NodeTransformer):
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802  as Jinja calls it
         self.generic_visit(node)
-        return nodes.Filter(nodes.Tuple(node.nodes, "load"), "join", [], [], None, None, lineno=node.lineno)
+        return nodes.Filter(
+            nodes.Tuple(node.nodes, "load"), "join", [], [], None, None, lineno=node.lineno
+        )
 
 
 class _Undefined(StrictUndefined):
@@ -244,20 +271,28 @@ def _hint(name: str, known: Iterable[Any]) -> str:
 
 
 class _Sandbox(SandboxedEnvironment):
-    """A sandbox whose templates make no more than `MAX_CHARACTERS`, in no more than about `MAX_SECONDS`."""
+    """A sandbox whose templates make no more than `MAX_CHARACTERS`, in no more than about
+    `MAX_SECONDS`.
+    """
 
     concat = staticmethod(_join)  # which Jinja gives all pieces of a text
     context_class = _TimedContext
-    intercepted_binops = frozenset({"+", "*", "**", "%"})  # which make much of little, where no loop is
+    intercepted_binops = frozenset(
+        {"+", "*", "**", "%"}
+    )  # which make much of little, where no loop is
 
     def __init__(self, **options: Any) -> None:
         super().__init__(finalize=_limited_value, **options)
-        self.filters = {name: _limited_filter(name, function) for name, function in self.filters.items()}
+        self.filters = {
+            name: _limited_filter(name, function) for name, function in self.filters.items()
+        }
         del self.globals["lipsum"]  # text by chance, as much as one asks for
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
         """Make Python code of a template, whose loops look at the time at each turn."""
-        take_turn = nodes.Call(nodes.Getattr(nodes.ContextReference(), "take_turn", "load"), [], [], None, None)
+        take_turn = nodes.Call(
+            nodes.Getattr(nodes.ContextReference(), "take_turn", "load"), [], [], None, None
+        )
         for loop in source.find_all(nodes.For):
             loop.test = nodes.And(take_turn, loop.test) if loop.test else take_turn
         _JoinedConcat().visit(source)
@@ -291,7 +326,9 @@ class _Sandbox(SandboxedEnvironment):
             case "*", int(), int():
                 _limit_number(left.bit_length() + right.bit_length())
             case ("*", Sequence(), int()) | ("*", int(), Sequence()):
-                _limit(_length(left) * right if isinstance(left, Sequence) else left * _length(right))
+                _limit(
+                    _length(left) * right if isinstance(left, Sequence) else left * _length(right)
+                )
             case "+", Sequence(), Sequence():
                 _limit(_length(left) + _length(right))
             case "%", str(), _:
@@ -304,13 +341,17 @@ class _ImmutableSandbox(ImmutableSandboxedEnvironment, _Sandbox):
 
 
 @cache
-def template_sandbox(*, lists_may_grow: bool = False, keep_last_newline: bool = False) -> SandboxedEnvironment:
-    """Return an environment that reaches nothing but its values, in which a name without a value is an error.
+def template_sandbox(
+    *, lists_may_grow: bool = False, keep_last_newline: bool = False
+) -> SandboxedEnvironment:
+    """Return an environment that reaches nothing but its values, in which a name without a value is
+    an error.
 
     A text of more than `MAX_CHARACTERS` is one, too. Nothing is escaped: what is made is no HTML.
 
     Args:
-        lists_may_grow: a template may change lists and mappings, as prompts do that build one of their own.
+        lists_may_grow: a template may change lists and mappings, as prompts do that build one of
+            their own.
         keep_last_newline: a line feed at the very end stays, as in the body of a request.
     """
     kind = _Sandbox if lists_may_grow else _ImmutableSandbox
@@ -362,9 +403,13 @@ def _string_renderer(source: str) -> Render:
     if not (source.startswith("{{") and source.endswith("}}")):
         return text_renderer(source)
     inside = source.removeprefix("{{").removesuffix("}}").removesuffix("-")
-    expression = inside[1:] if inside.startswith(("-", "+")) else inside  # what asks to trim stands next to the braces
+    expression = (
+        inside[1:] if inside.startswith(("-", "+")) else inside
+    )  # what asks to trim stands next to the braces
     try:
-        evaluate = template_sandbox(keep_last_newline=True).compile_expression(expression, undefined_to_none=False)
+        evaluate = template_sandbox(keep_last_newline=True).compile_expression(
+            expression, undefined_to_none=False
+        )
     except TemplateSyntaxError:  # several expressions, or text between them
         return text_renderer(source)
 
@@ -378,9 +423,11 @@ def _string_renderer(source: str) -> Render:
 
 
 def environment(finalize: Callable[[Any], Any], *, autoescape: bool = False) -> Environment:
-    """Return an environment in which a name without a value is an error, and `finalize` gets every `{{ value }}`.
+    """Return an environment in which a name without a value is an error, and `finalize` gets every
+    `{{ value }}`.
 
-    `finalize` is to formats other than HTML what `autoescape` is to HTML: the one door through which text gets in.
+    `finalize` is to formats other than HTML what `autoescape` is to HTML: the one door through
+    which text gets in.
     """
     return Environment(
         loader=FileSystemLoader(folder()),
@@ -394,6 +441,8 @@ def environment(finalize: Callable[[Any], Any], *, autoescape: bool = False) -> 
 
 
 def folder(package: Path = PACKAGE) -> Path:
-    """Return `_templates` inside the package as a wheel has it, else `templates/` beside it as a checkout does."""
+    """Return `_templates` inside the package as a wheel has it, else `templates/` beside it as a
+    checkout does.
+    """
     shipped = package / "_templates"
     return shipped if shipped.is_dir() else package.parent / "templates"

@@ -1,4 +1,6 @@
-"""Finds the team's own functions, `module:function` in the suite's folder, and calls them in threads."""
+"""Finds the team's own functions, `module:function` in the suite's folder, and calls them in
+threads.
+"""
 
 import asyncio
 import importlib.util
@@ -26,7 +28,9 @@ from ci_evals.format import closest, one_line
 PACKAGE = f"{Path(__file__).parent}{os.sep}"
 """The start of the file names of ci-evals itself."""
 
-_INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_INSTALLED = tuple(
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
 _NOT_IMPORTED_BY_LIBRARIES = {"antigravity", "test", "this"}
 _imported: dict[str, str] = {}  # the folder of each top-level module that a suite imported
 
@@ -39,9 +43,10 @@ class NamesakeError(ImportError):
 def importable(folder: Path) -> Iterator[None]:
     """Put a folder first on `sys.path`, as pytest and `python agent.py` do.
 
-    A module that an earlier suite of this process imported from its own folder is unloaded if this folder has a module
-    of the same name. If a file of the folder is named like a module of the standard library, Python's is imported
-    first, so that a library that imports `queue` later gets Python's.
+    A module that an earlier suite of this process imported from its own folder is unloaded if this
+    folder has a module of the same name. If a file of the folder is named like a module of the
+    standard library, Python's is imported first, so that a library that imports `queue` later gets
+    Python's.
     """
     path = str(folder.absolute())
     importlib.invalidate_caches()
@@ -120,20 +125,25 @@ def load(target: str) -> Any:
     except AttributeError as error:
         missing = error.name or target.partition(":")[2]
         where = target.replace(":", ".").rpartition(f".{missing}")[0]
-        raise AttributeError(f"there is no {missing!r} in {where}{_hint(missing, dir(error.obj))}") from None
+        raise AttributeError(
+            f"there is no {missing!r} in {where}{_hint(missing, dir(error.obj))}"
+        ) from None
 
 
 def load_target(target: str) -> Callable[..., Any]:
     """Import the function that `module:function` names.
 
     Raises:
-        ConfigError: the function cannot be imported, or is not callable; the problem names the file and line.
+        ConfigError: the function cannot be imported, or is not callable; the problem names the file
+            and line.
     """
     module_name, _, names = target.partition(":")
     try:
         module = load_module(module_name)
     except NamesakeError as error:
-        raise ConfigError([Problem(str(error.path), None, "", f"target {target!r}: {error}")]) from None
+        raise ConfigError(
+            [Problem(str(error.path), None, "", f"target {target!r}: {error}")]
+        ) from None
     except (Exception, SystemExit) as error:  # the module may raise anything
         raise ConfigError([_import_problem(error, target)]) from error
     try:
@@ -141,17 +151,24 @@ def load_target(target: str) -> Callable[..., Any]:
     except Exception as error:  # a `__getattr__` of the team's own may raise anything, too
         raise target_problem(target, module, str(error)) from error
     if not callable(function):
-        raise target_problem(target, module, f"{names!r} is of type {type(function).__name__}, which cannot be called")
+        raise target_problem(
+            target,
+            module,
+            f"{names!r} is of type {type(function).__name__}, which cannot be called",
+        )
     return function  # type: ignore[no-any-return]  # it is whatever the module has
 
 
 def is_their_own(file: str) -> bool:
-    """Return True for the file of code of the team's own: neither ci-evals nor anything that is installed."""
+    """Return True for the file of code of the team's own: neither ci-evals nor anything that is
+    installed.
+    """
     return not file.startswith(("<", PACKAGE, *_INSTALLED)) and "site-packages" not in file
 
 
 def describe_crash(error: BaseException, place: str = "") -> str:
-    """Return what was raised and where the team's code raised it: `KeyError: 'seat' (agent.py:12 in book)`.
+    """Return what was raised and where the team's code raised it: `KeyError: 'seat' (agent.py:12 in
+    book)`.
 
     Of an exception group, each cause is told.
 
@@ -159,7 +176,9 @@ def describe_crash(error: BaseException, place: str = "") -> str:
         error: what was raised.
         place: where, if its traceback has no code outside of installed packages.
     """
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if is_their_own(each.filename)]
+    frames = [
+        each for each in traceback.extract_tb(error.__traceback__) if is_their_own(each.filename)
+    ]
     if frames:
         last, folder = frames[-1], f"{Path.cwd()}{os.sep}"
         place = f" ({last.filename.removeprefix(folder)}:{last.lineno} in {last.name})"
@@ -169,7 +188,9 @@ def describe_crash(error: BaseException, place: str = "") -> str:
 
 
 def describe_stack(error: BaseException) -> str:
-    """Return the traceback of what was raised, from the team's code on; all of it if there is none of theirs."""
+    """Return the traceback of what was raised, from the team's code on; all of it if there is none
+    of theirs.
+    """
     stack = error.__traceback__
     while stack is not None and not is_their_own(stack.tb_frame.f_code.co_filename):
         stack = stack.tb_next
@@ -185,7 +206,9 @@ def _import_problem(error: BaseException, target: str) -> Problem:
         for frame in traceback.extract_tb(error.__traceback__):
             if not frame.filename.startswith(("<frozen ", PACKAGE, importlib.__file__)):
                 file, line = frame.filename, frame.lineno
-    hint = f"; is it installed for {sys.executable}?" if isinstance(error, ModuleNotFoundError) else ""
+    hint = (
+        f"; is it installed for {sys.executable}?" if isinstance(error, ModuleNotFoundError) else ""
+    )
     message = f"importing it raised {type(error).__name__}: {one_line(str(error), 300)}{hint}"
     return Problem(file, line, "", f"target {target!r}: {message}")
 
@@ -202,10 +225,11 @@ def target_problem(target: str, what: object, message: str) -> ConfigError:
 
 
 def missing_target(target: str, folder: Path) -> str | None:
-    """Say why `module:function` can't be found in the suite's folder or among the installed modules; None if it can.
+    """Say why `module:function` can't be found in the suite's folder or among the installed
+    modules; None if it can.
 
-    The module itself is not run, it is read; only the packages around it are imported. A name that may come about as
-    it runs, as by `from x import *`, counts as found.
+    The module itself is not run, it is read; only the packages around it are imported. A name that
+    may come about as it runs, as by `from x import *`, counts as found.
     """
     name, _, names = target.partition(":")
     try:
@@ -220,7 +244,9 @@ def missing_target(target: str, folder: Path) -> str | None:
     except NamesakeError as error:
         return str(error)
     except SyntaxError as error:
-        return f"importing {name!r} raises SyntaxError: {error.msg} ({error.filename}:{error.lineno})"
+        return (
+            f"importing {name!r} raises SyntaxError: {error.msg} ({error.filename}:{error.lineno})"
+        )
     except (Exception, SystemExit) as error:  # noqa: BLE001  a package's own code raises what it likes
         return f"looking for module {name!r} raised {type(error).__name__}: {' '.join(str(error).split())}"
     wanted = names.partition(".")[0]
@@ -229,18 +255,28 @@ def missing_target(target: str, folder: Path) -> str | None:
     return f"there is no {wanted!r} in {name}{_hint(wanted, sorted(known))}"
 
 
-@lru_cache(maxsize=256)  # many cases name the same module; an error is not cached, as the file may be written later
+@lru_cache(
+    maxsize=256
+)  # many cases name the same module; an error is not cached, as the file may be written later
 def _find_in(name: str, folder: Path) -> Path | None:
-    """Return the Python file of a module; None for a package, and for what is written in another language."""
+    """Return the Python file of a module; None for a package, and for what is written in another
+    language.
+    """
     with importable(folder):
         spec = find_module(name)
         if spec is None:
             raise ModuleNotFoundError(name)
-        is_file = spec.origin is not None and spec.origin.endswith(".py") and not spec.submodule_search_locations
+        is_file = (
+            spec.origin is not None
+            and spec.origin.endswith(".py")
+            and not spec.submodule_search_locations
+        )
         return Path(str(spec.origin)) if is_file else None
 
 
-_DYNAMIC = re.compile(rb"\b(exec|globals|setattr|vars|__dict__|__getattr__|sys\.modules)\b|\bimport\s*\*")
+_DYNAMIC = re.compile(
+    rb"\b(exec|globals|setattr|vars|__dict__|__getattr__|sys\.modules)\b|\bimport\s*\*"
+)
 
 
 @lru_cache(maxsize=16)
@@ -257,7 +293,9 @@ def _names_in(source: bytes, file: str) -> frozenset[str] | None:
     tables = [module]
     for table in tables:  # which grows
         for symbol in table.get_symbols():
-            if (symbol.is_assigned() or symbol.is_imported()) and (table is module or symbol.is_declared_global()):
+            if (symbol.is_assigned() or symbol.is_imported()) and (
+                table is module or symbol.is_declared_global()
+            ):
                 names.add(symbol.get_name())
         tables += table.get_children()
     return frozenset(names)
@@ -277,11 +315,15 @@ def target_parts(target: str) -> tuple[str, str] | None:
 
 def target_of_file(reference: str) -> str | None:
     """Return the target that is meant by a file, with or without a function: `file://graders/polite.py:judge`."""
-    found = re.fullmatch(r"(?:file://|python:)?(?:\./)?(\w[\w/]*)\.py(?::(\w+))?", reference.strip())
+    found = re.fullmatch(
+        r"(?:file://|python:)?(?:\./)?(\w[\w/]*)\.py(?::(\w+))?", reference.strip()
+    )
     return f"{found[1].replace('/', '.')}:{found[2] or 'function'}" if found else None
 
 
-def has_second_parameter(function: Callable[..., Any], name: str, *, variadic: bool = False) -> bool:
+def has_second_parameter(
+    function: Callable[..., Any], name: str, *, variadic: bool = False
+) -> bool:
     """Return True if a function's second positional parameter is required, or is called `name`.
 
     If `variadic`, a function that takes `*args` has one, too.
@@ -292,7 +334,11 @@ def has_second_parameter(function: Callable[..., Any], name: str, *, variadic: b
         return False
     if variadic and any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return True
-    second = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)][1:2]
+    second = [
+        each
+        for each in parameters
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ][1:2]
     return any(each.default is each.empty or each.name == name for each in second)
 
 
@@ -303,26 +349,36 @@ def identity(function: object) -> str:
 
 
 def is_cancelling() -> bool:
-    """Return True if the running task is being cancelled; if not, the team's code raised a `CancelledError` itself."""
+    """Return True if the running task is being cancelled; if not, the team's code raised a
+    `CancelledError` itself.
+    """
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 def is_async(function: Any) -> bool:
     """Return True if calling a function, or an object like one, gives a coroutine."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        type(function).__call__
+    )
 
 
 async def call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call one of the team's functions and return its result: an async one as it is, any other in a thread."""
-    return await (function(*arguments) if is_async(function) else call_in_thread(partial(function, *arguments)))
+    """Call one of the team's functions and return its result: an async one as it is, any other in a
+    thread.
+    """
+    return await (
+        function(*arguments)
+        if is_async(function)
+        else call_in_thread(partial(function, *arguments))
+    )
 
 
 async def call_in_thread(call: Callable[[], Any]) -> Any:
     """Run a blocking call in a daemon thread, with the caller's context, and return its result.
 
-    An awaitable result is awaited on the event loop. When the caller is cancelled, the thread goes on by itself; it
-    does not keep the program from exiting.
+    An awaitable result is awaited on the event loop. When the caller is cancelled, the thread goes
+    on by itself; it does not keep the program from exiting.
 
     Raises:
         RuntimeError: the system allows no more threads.

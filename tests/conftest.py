@@ -1,4 +1,6 @@
-"""What all tests share: golden files, which are reviewed as prose, and generated examples that are not timed."""
+"""What all tests share: golden files, which are reviewed as prose, and generated examples that are
+not timed.
+"""
 
 import os
 import signal
@@ -8,28 +10,38 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("quick", max_examples=40, deadline=None)  # on a busy machine any example may take its time
+settings.register_profile(
+    "quick", max_examples=40, deadline=None
+)  # on a busy machine any example may take its time
 settings.register_profile("thorough", max_examples=500, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or every process that tests start would compile the package anew
+os.environ.pop(
+    "PYTHONDONTWRITEBYTECODE", None
+)  # or every process that tests start would compile the package anew
 
 GOLDEN = Path(__file__).parent / "golden"
 
 CompareGolden = Callable[[str, str], None]
 
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background: so would all that tests start
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as in a shell's background: so would all that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--renew-golden", action="store_true", help="write golden files anew instead of comparing")
+    parser.addoption(
+        "--renew-golden", action="store_true", help="write golden files anew instead of comparing"
+    )
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> CompareGolden:
-    """`golden(name, text)` fails if tests/golden/NAME says otherwise, and leaves the text beside it as NAME.actual."""
+    """`golden(name, text)` fails if tests/golden/NAME says otherwise, and leaves the text beside it
+    as NAME.actual.
+    """
 
     def compare(name: str, text: str) -> None:
         expected = GOLDEN / name
@@ -39,7 +51,9 @@ def golden(request: pytest.FixtureRequest) -> CompareGolden:
             expected.write_text(text, encoding="utf-8", newline="")
         if not expected.exists() or text != expected.read_bytes().decode():
             actual.write_text(text, encoding="utf-8", newline="")
-            pytest.fail(f"{expected} is out of step, see {actual.name} beside it; `--renew-golden` takes it over")
+            pytest.fail(
+                f"{expected} is out of step, see {actual.name} beside it; `--renew-golden` takes it over"
+            )
         actual.unlink(missing_ok=True)
 
     return compare

@@ -25,25 +25,34 @@ _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment that the command was given; that of the process has lost what code may not see."""
+    """Return the environment that the command was given; that of the process has lost what code may
+    not see.
+    """
     given: Mapping[str, str] | None = click.get_current_context().find_root().obj
     return os.environ if given is None else given
 
 
 def error_redactor(environ: Mapping[str, str]) -> Redactor:
-    """Return what takes secrets out of an error: it may quote variables and files that no suite has named.
+    """Return what takes secrets out of an error: it may quote variables and files that no suite has
+    named.
 
-    Secret is each variable of the environment whose name sounds so, and everything in a `.env` that is beside a file,
-    or in a folder, that the command line names.
+    Secret is each variable of the environment whose name sounds so, and everything in a `.env` that
+    is beside a file, or in a folder, that the command line names.
     """
     words = (*sys.argv[1:], *environ.get("CI_EVALS_CONFIG", "").splitlines())
     named = [Path(word.removeprefix("-c").rpartition("=")[2]) for word in words]
-    beside = [folder for path in named for folder in (path.parent, path)]  # a folder may stand for its suites
+    beside = [
+        folder for path in named for folder in (path.parent, path)
+    ]  # a folder may stand for its suites
     dotenv: dict[str, str] = {}
     for folder in dict.fromkeys([Path(), Path(".github"), *beside]):
         with suppress(CiEvalsError, OSError, ValueError):
             dotenv |= read_dotenv(folder)
-    sounding = {name: value for name, value in environ.items() if any(word in name.upper() for word in _SECRET_NAMES)}
+    sounding = {
+        name: value
+        for name, value in environ.items()
+        if any(word in name.upper() for word in _SECRET_NAMES)
+    }
     return Redactor(secret_values(sounding, dotenv, ()))
 
 
@@ -67,7 +76,8 @@ class Console:
         stderr: for progress and remarks.
         output: the format of the outcome: `json`, or a text for people.
         quiet: print no progress.
-        redactor: takes secrets out of everything that is printed, those of the suites that were loaded included.
+        redactor: takes secrets out of everything that is printed, those of the suites that were
+            loaded included.
     """
 
     environ: Mapping[str, str]
@@ -88,7 +98,9 @@ class Console:
 
     @property
     def log(self) -> TextIO:
-        """The stream that a log of GitHub Actions shows; with JSON, stdout is a file or another program's input."""
+        """The stream that a log of GitHub Actions shows; with JSON, stdout is a file or another
+        program's input.
+        """
         return self.stderr if self.output == "json" else self.stdout
 
     @property
@@ -115,12 +127,16 @@ class Console:
         return self.stdout.isatty() and "NO_COLOR" not in self.environ
 
     def clean(self, text: str) -> str:
-        """Return a text without secrets, and in a job of GitHub Actions without workflow commands."""
+        """Return a text without secrets, and in a job of GitHub Actions without workflow
+        commands.
+        """
         text = self.redactor.clean_text(text)
         return without_commands(text) if self.in_actions else text
 
     def print(self, text: str) -> None:
-        """Print the outcome on stdout. JSON is printed as it is: no log takes it for a workflow command."""
+        """Print the outcome on stdout. JSON is printed as it is: no log takes it for a workflow
+        command.
+        """
         text = self.redactor.clean_text(text) if self.output == "json" else self.clean(text)
         say(self.stdout, text.rstrip("\n") + "\n")
 

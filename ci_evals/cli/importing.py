@@ -17,15 +17,22 @@ from ci_evals.suite.load import load_suite
 
 @options.command("import", epilog=f"Formats: {', '.join(IMPORTERS)}.")
 @click.argument(
-    "files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE..."
+    "files",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE...",
 )
-@options.option("--to", type=options.PATH, metavar="PATH", help="Write the suite there; default: to stdout.")
+@options.option(
+    "--to", type=options.PATH, metavar="PATH", help="Write the suite there; default: to stdout."
+)
 @options.option("--force", is_flag=True, help="Overwrite what is there.")
 def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> None:
     """Turn the config or dataset of another tool into a suite.
 
-    The format is recognized by the content. What has no counterpart here is listed, and stays in its place as a comment
-    with the reason. Of several files, the first one is the suite, and the others add cases.
+    The format is recognized by the content. What has no counterpart here is listed, and stays in
+    its place as a comment with the reason. Of several files, the first one is the suite, and the
+    others add cases.
 
     \b
     Example:
@@ -37,11 +44,20 @@ def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> 
         for name in draft.files:
             click.echo(f"with --to, {name} is written beside the suite", err=True)
     else:
-        _write({to: suite_text(draft, files), **{to.parent / name: text for name, text in draft.files.items()}}, force)
+        _write(
+            {
+                to: suite_text(draft, files),
+                **{to.parent / name: text for name, text in draft.files.items()},
+            },
+            force,
+        )
     for lost in draft.lost:
         click.echo(f"not imported: {lost}", err=True)
     if draft.lost:
-        click.echo(f"{number_of(len(draft.lost), 'part')} not imported, each a comment in its place", err=True)
+        click.echo(
+            f"{number_of(len(draft.lost), 'part')} not imported, each a comment in its place",
+            err=True,
+        )
     if to is not None:
         _check(to)
 
@@ -64,5 +80,10 @@ def _check(suite_file: Path) -> None:
         for problem in error.problems:
             click.echo(f"  {problem}", err=True)
     else:
-        cases, providers = number_of(len(suite.cases), "case"), number_of(len(suite.providers), "provider")
-        click.echo(f"{cases}, {providers}: run it with `ci-evals run {suite_file.as_posix()}`", err=True)
+        cases, providers = (
+            number_of(len(suite.cases), "case"),
+            number_of(len(suite.providers), "provider"),
+        )
+        click.echo(
+            f"{cases}, {providers}: run it with `ci-evals run {suite_file.as_posix()}`", err=True
+        )

@@ -29,7 +29,11 @@ from ci_evals.suite.importers import import_suite, suite_text
 from ci_evals.suite.load import DEFAULT_NAMES, FOREIGN_NAMES, load_suite
 
 _WORKFLOW = Path(".github/workflows/evals.yml")
-_KEYS = {kind: cls.default_key_variable for kind, cls in PROVIDERS.items() if issubclass(cls, ModelOptions)}
+_KEYS = {
+    kind: cls.default_key_variable
+    for kind, cls in PROVIDERS.items()
+    if issubclass(cls, ModelOptions)
+}
 _MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash"}
 _VARIABLE = re.compile(r"^[^#\n]*?\$\{([A-Z][A-Z0-9_]*)", re.MULTILINE)
 
@@ -39,10 +43,11 @@ _VARIABLE = re.compile(r"^[^#\n]*?\$\{([A-Z][A-Z0-9_]*)", re.MULTILINE)
 def init(folder: Path) -> None:
     """Write a suite and a workflow that fit the project.
 
-    evals.yaml and a GitHub workflow go into FOLDER (default: here), the results folder into .gitignore. What is found
-    there decides: a promptfooconfig.yaml is imported, a function such as `answer` in agent.py is called, and the
-    workflow gets the keys that the project names. Where there is neither, a table of answers is asked, so that the
-    suite runs at once: no key, no network.
+    evals.yaml and a GitHub workflow go into FOLDER (default: here), the results folder into
+    .gitignore. What is found there decides: a promptfooconfig.yaml is imported, a function such as
+    `answer` in agent.py is called, and the workflow gets the keys that the project names. Where
+    there is neither, a table of answers is asked, so that the suite runs at once: no key, no
+    network.
 
     No file is overwritten.
     """
@@ -64,14 +69,24 @@ def init(folder: Path) -> None:
     if is_kept := workflow.exists():
         _say(f"kept: {workflow.as_posix()}")
     else:
-        text = _render("workflow.yml", branch=project.branch, inside=project.inside, install=project.install, keys=keys)
+        text = _render(
+            "workflow.yml",
+            branch=project.branch,
+            inside=project.inside,
+            install=project.install,
+            keys=keys,
+        )
         action = _installed_action()
         _write(workflow, text.replace(ACTION, action or ACTION), f"uses {action}" if action else "")
 
     if problems := _problems(suite):
         _say("\n  ".join(["still to do before it runs:", *problems]))
     there = [] if folder == Path() else [f'cd "{folder.as_posix()}"']
-    tests = [f"pytest {suite.relative_to(folder).as_posix()}   (its cases as tests)"] if project.has_pytest else []
+    tests = (
+        [f"pytest {suite.relative_to(folder).as_posix()}   (its cases as tests)"]
+        if project.has_pytest
+        else []
+    )
     _say("\n  ".join(["next:", *there, "ci-evals run", *tests]))
     if keys and not is_kept:
         _say(f"before you push, make these secrets of the repository:\n  {', '.join(keys)}")
@@ -98,9 +113,26 @@ class _Project:
     """A folder, as far as its files tell; none of its code is run."""
 
     _MODULES = ("agent", "app", "assistant", "bot", "chatbot", "chat", "main")
-    _FUNCTIONS = ("answer", "respond", "reply", "ask", "chat", "run_agent", "run", "generate", "invoke", "agent")
+    _FUNCTIONS = (
+        "answer",
+        "respond",
+        "reply",
+        "ask",
+        "chat",
+        "run_agent",
+        "run",
+        "generate",
+        "invoke",
+        "agent",
+    )
     _NO_QUESTIONS = ("request", "event", "context", "args", "argv")
-    _DEPENDENCIES = ("pyproject.toml", "requirements.txt", "requirements-dev.txt", "Pipfile", "package.json")
+    _DEPENDENCIES = (
+        "pyproject.toml",
+        "requirements.txt",
+        "requirements-dev.txt",
+        "Pipfile",
+        "package.json",
+    )
     _PACKAGES = re.compile(r"\b(?:(openai)|(anthropic)|google[-/]gen(?:erative)?-?ai)\b")
     _KEY_NAME = re.compile(r"[A-Z0-9_]+_API_KEY")
 
@@ -116,29 +148,43 @@ class _Project:
     @property
     def suite(self) -> Path | None:
         """The suite that is there already."""
-        places = (place / name for place in (self.folder, self.folder / ".github") for name in DEFAULT_NAMES)
+        places = (
+            place / name
+            for place in (self.folder, self.folder / ".github")
+            for name in DEFAULT_NAMES
+        )
         return next((each for each in places if each.exists()), None)
 
     @property
     def foreign(self) -> Path | None:
         """The config of another tool."""
-        return next((self.folder / name for name in FOREIGN_NAMES if (self.folder / name).is_file()), None)
+        return next(
+            (self.folder / name for name in FOREIGN_NAMES if (self.folder / name).is_file()), None
+        )
 
     @cached_property
     def target(self) -> str | None:
         """A function that takes a question, as `module:function`."""
         files = {name: self.folder / f"{name}.py" for name in self._MODULES}
-        for package in sorted((*self.folder.glob("*/__init__.py"), *self.folder.glob("src/*/__init__.py"))):
+        for package in sorted(
+            (*self.folder.glob("*/__init__.py"), *self.folder.glob("src/*/__init__.py"))
+        ):
             name = package.parent.name
-            in_place = package.parent.parent.name != "src"  # from there it is imported once it is installed
+            in_place = (
+                package.parent.parent.name != "src"
+            )  # from there it is imported once it is installed
             if name.isidentifier() and (in_place or find_spec(name)):
-                files |= {f"{name}.{each}": package.with_name(f"{each}.py") for each in self._MODULES}
+                files |= {
+                    f"{name}.{each}": package.with_name(f"{each}.py") for each in self._MODULES
+                }
         for module, file in files.items():
             try:
                 defined = ast.parse(file.read_bytes()).body
             except (OSError, SyntaxError, ValueError):
                 continue
-            functions = (each for each in defined if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+            functions = (
+                each for each in defined if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+            )
             known = {each.name for each in functions if self._takes_question(each)}
             if found := next((each for each in self._FUNCTIONS if each in known), None):
                 return f"{module}:{found}"
@@ -152,7 +198,9 @@ class _Project:
         if function.decorator_list or len(required) != 1 or None in given.kw_defaults:
             return False
         kind = ast.unparse(required[0].annotation) if required[0].annotation else "str"
-        return required[0].arg not in self._NO_QUESTIONS and kind.strip("\"'").startswith(("str", "Any", "object"))
+        return required[0].arg not in self._NO_QUESTIONS and kind.strip("\"'").startswith(
+            ("str", "Any", "object")
+        )
 
     @cached_property
     def vendors(self) -> list[str]:
@@ -163,8 +211,14 @@ class _Project:
     @property
     def keys(self) -> list[str]:
         """The variables with keys that the project names."""
-        texts = (_read(self.folder / f".env{end}") for end in (".example", ".sample", ".template", ""))
-        named = [name for text in texts for name in dotenv_values(stream=StringIO(text), interpolate=False)]
+        texts = (
+            _read(self.folder / f".env{end}") for end in (".example", ".sample", ".template", "")
+        )
+        named = [
+            name
+            for text in texts
+            for name in dotenv_values(stream=StringIO(text), interpolate=False)
+        ]
         return [*filter(self._KEY_NAME.fullmatch, named), *(_KEYS[each] for each in self.vendors)]
 
     @property
@@ -175,7 +229,11 @@ class _Project:
         if (self.folder / "requirements.txt").is_file():
             return f"pip install -r {shlex.quote((PurePosixPath(self.inside) / 'requirements.txt').as_posix())}"
         is_package = re.search(r"^\[(project|build-system)\]", self._needs, re.MULTILINE)
-        return f"pip install {'.' if self.inside == '.' else shlex.quote(f'./{self.inside}')}" if is_package else None
+        return (
+            f"pip install {'.' if self.inside == '.' else shlex.quote(f'./{self.inside}')}"
+            if is_package
+            else None
+        )
 
     @property
     def has_pytest(self) -> bool:
@@ -184,25 +242,44 @@ class _Project:
 
     @property
     def branch(self) -> str:
-        """The default branch: the remote's, else a usual one that exists, else the one that is checked out."""
-        remote = git("symbolic-ref", "--short", "refs/remotes/origin/HEAD", folder=self.folder).removeprefix("origin/")
+        """The default branch: the remote's, else a usual one that exists, else the one that is
+        checked out.
+        """
+        remote = git(
+            "symbolic-ref", "--short", "refs/remotes/origin/HEAD", folder=self.folder
+        ).removeprefix("origin/")
         usual = git(
-            "for-each-ref", "--format=%(refname:short)", "refs/heads/main", "refs/heads/master", folder=self.folder
+            "for-each-ref",
+            "--format=%(refname:short)",
+            "refs/heads/main",
+            "refs/heads/master",
+            folder=self.folder,
         )
-        found = remote or usual.partition("\n")[0] or git("symbolic-ref", "--short", "HEAD", folder=self.folder)
+        found = (
+            remote
+            or usual.partition("\n")[0]
+            or git("symbolic-ref", "--short", "HEAD", folder=self.folder)
+        )
         return found if re.fullmatch(r"[\w./-]+", found) else "main"
 
 
 def _installed_action() -> str | None:
-    """Return where this ci-evals was installed from, if that is a commit on GitHub: what a workflow can `use`."""
+    """Return where this ci-evals was installed from, if that is a commit on GitHub: what a workflow
+    can `use`.
+    """
     origin = json.loads(distribution("ci-evals").read_text("direct_url.json") or "{}")
     url, commit = origin.get("url", ""), origin.get("vcs_info", {}).get("commit_id", "")
     if url.startswith("file:"):
         clone = Path(url2pathname(urlsplit(url).path))
-        url, commit = git("remote", "get-url", "origin", folder=clone), git("rev-parse", "HEAD", folder=clone)
+        url, commit = (
+            git("remote", "get-url", "origin", folder=clone),
+            git("rev-parse", "HEAD", folder=clone),
+        )
         if not git("branch", "--remotes", "--contains", commit, folder=clone):
             return None  # nobody else has it
-    named = re.fullmatch(r"(?:(?:https|ssh)://(?:[^/@]+@)?|git@)github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?", url)
+    named = re.fullmatch(
+        r"(?:(?:https|ssh)://(?:[^/@]+@)?|git@)github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?", url
+    )
     return f"{named[1]}@{commit}" if named and re.fullmatch(r"[0-9a-f]{40}", commit) else None
 
 
@@ -259,7 +336,11 @@ def _ignore_results(path: Path) -> None:
 def _keys_of(suite: Path) -> list[str]:
     """Return the variables that a suite names, and those that its model APIs read."""
     text = _read(suite)
-    used = [name for kind, name in _KEYS.items() if re.search(rf"^[^#\n]*\btype: {kind}\b", text, re.MULTILINE)]
+    used = [
+        name
+        for kind, name in _KEYS.items()
+        if re.search(rf"^[^#\n]*\btype: {kind}\b", text, re.MULTILINE)
+    ]
     return [*_VARIABLE.findall(text), *used]
 
 

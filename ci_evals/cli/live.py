@@ -1,4 +1,6 @@
-"""`view --serve`: the page of the newest run in a folder, while it goes on and afterwards, on this machine only."""
+"""`view --serve`: the page of the newest run in a folder, while it goes on and afterwards, on this
+machine only.
+"""
 
 import asyncio
 import time
@@ -44,7 +46,9 @@ _HEADERS = {
 
 
 class GrowingJournal:
-    """The results that a journal has by now. Each look reads only what came since the one before."""
+    """The results that a journal has by now. Each look reads only what came since the one
+    before.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,7 +58,8 @@ class GrowingJournal:
         self._records: dict[tuple[CellKey, int], RunRecord] = {}
 
     def summarize(self) -> Summary | None:
-        """Return what there is by now, with counts in the place of a verdict; None before a run has ended.
+        """Return what there is by now, with counts in the place of a verdict; None before a run has
+        ended.
 
         Raises:
             StorageError: the journal is missing or damaged.
@@ -72,16 +77,26 @@ class GrowingJournal:
         report = self._report(first)
         ended, planned = len(self._records), headers(self.path)[-1].planned or 0
         counts = {"failed": report.failed, "errored": report.errored}
-        found = ", ".join(f"{count:,} {status}" for status, count in counts.items() if count) or "all passed"
+        found = (
+            ", ".join(f"{count:,} {status}" for status, count in counts.items() if count)
+            or "all passed"
+        )
         so_far = f"{ended:,}{f' of {planned:,}' if ended <= planned else ''} runs so far: {found}"
         suite = replace(decide(report, None).scopes[0], bar=None, status="pass")
         verdict = Verdict(status="error", reason=so_far, scopes=(suite,))
         return Summary(report, verdict, None, is_going_on=is_being_written(self.path))
 
     def _report(self, header: Header) -> SuiteReport:
-        """Return the report of what has ended, of cases and variants in the order of their first results."""
-        cases = {case: row for row, case in enumerate(dict.fromkeys(case for (case, _, _), _ in self._records))}
-        variants = list(dict.fromkeys(Variant(provider, prompt) for (_, provider, prompt), _ in self._records))
+        """Return the report of what has ended, of cases and variants in the order of their first
+        results.
+        """
+        cases = {
+            case: row
+            for row, case in enumerate(dict.fromkeys(case for (case, _, _), _ in self._records))
+        }
+        variants = list(
+            dict.fromkeys(Variant(provider, prompt) for (_, provider, prompt), _ in self._records)
+        )
         columns = {variant: column for column, variant in enumerate(variants)}
         runs: dict[tuple[int, int], RunRecord] = {}
         counts = [0] * (len(cases) * len(variants))
@@ -96,7 +111,9 @@ class GrowingJournal:
             header.suite,
             plan,
             records,
-            read=lambda slots: map(decode, read_lines(self.path, (records[slot].offset for slot in slots))),
+            read=lambda slots: map(
+                decode, read_lines(self.path, (records[slot].offset for slot in slots))
+            ),
             started_at=header.started_at,
             duration_s=max(0.0, self._ended_at - header.started_at),
             fingerprints=[""] * len(rows),
@@ -104,7 +121,8 @@ class GrowingJournal:
 
 
 class LivePage:
-    """The page of the newest run in a folder: from its report, or from its journal as long as there is none.
+    """The page of the newest run in a folder: from its report, or from its journal as long as there
+    is none.
 
     Args:
         folder: a results folder, or one with those of several suites.
@@ -121,7 +139,9 @@ class LivePage:
         self._making = asyncio.Lock()
 
     def newest_version(self) -> str:
-        """Return what tells this state of the files from others; that of the page, if it is too early for another."""
+        """Return what tells this state of the files from others; that of the page, if it is too
+        early for another.
+        """
         if time.monotonic() < self._not_before:
             return self._version
         journal, found = self._newest_journal(), []
@@ -132,7 +152,10 @@ class LivePage:
         return digest([found, is_being_written(journal)])
 
     def _newest_journal(self) -> Path:
-        return max(journals_at(self._folder), key=lambda path: path.stat().st_mtime if path.is_file() else 0)
+        return max(
+            journals_at(self._folder),
+            key=lambda path: path.stat().st_mtime if path.is_file() else 0,
+        )
 
     async def content(self) -> bytes:
         """Return the page, made anew if there is more to show."""
@@ -141,7 +164,10 @@ class LivePage:
                 start = time.monotonic()
                 self._content = await asyncio.to_thread(self._render, version)
                 now = time.monotonic()
-                self._version, self._not_before = version, now + max(LOOK_INTERVAL_S, (now - start) / _BUSY_SHARE)
+                self._version, self._not_before = (
+                    version,
+                    now + max(LOOK_INTERVAL_S, (now - start) / _BUSY_SHARE),
+                )
         return self._content
 
     def _render(self, version: str) -> bytes:
@@ -155,12 +181,14 @@ class LivePage:
                 if summary := self._journal.summarize():
                     return b"".join(html.render(summary, version=version))
                 waiting = "No run has ended yet …"
-        except (CiEvalsError, OSError, ValueError) as error:  # a file is damaged, or another run replaces it
+        except (
+            CiEvalsError,
+            OSError,
+            ValueError,
+        ) as error:  # a file is damaged, or another run replaces it
             waiting = str(error)
         refresh = '<meta http-equiv="refresh" content="1">'
-        page = (
-            f'<!doctype html><html lang="en"><meta charset="utf-8">{refresh}<title>ci-evals</title><p>{escape(waiting)}'
-        )
+        page = f'<!doctype html><html lang="en"><meta charset="utf-8">{refresh}<title>ci-evals</title><p>{escape(waiting)}'
         return page.encode("utf-8", "replace")
 
 
@@ -177,7 +205,9 @@ async def run_server(page: LivePage, port: int = 0) -> AsyncIterator[str]:
     """
 
     async def show(_: web.Request) -> web.Response:
-        return web.Response(body=await page.content(), content_type="text/html", charset="utf-8", headers=_HEADERS)
+        return web.Response(
+            body=await page.content(), content_type="text/html", charset="utf-8", headers=_HEADERS
+        )
 
     async def tell_changes(request: web.Request) -> web.StreamResponse:
         stream = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})
@@ -192,7 +222,9 @@ async def run_server(page: LivePage, port: int = 0) -> AsyncIterator[str]:
     async def only_by_this_name(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Refuse a page of elsewhere whose name was made to lead here, so that it can't read the answers."""
+        """Refuse a page of elsewhere whose name was made to lead here, so that it can't read the
+        answers.
+        """
         if request.url.host not in (_HOST, "localhost"):
             raise web.HTTPForbidden(text=f"only http://{_HOST} leads here")
         return await handler(request)
@@ -205,7 +237,9 @@ async def run_server(page: LivePage, port: int = 0) -> AsyncIterator[str]:
         try:
             await web.TCPSite(runner, _HOST, port).start()
         except OSError as error:
-            raise UsageError(f"cannot listen on {_HOST}:{port}: {error.strerror}; try another --port") from error
+            raise UsageError(
+                f"cannot listen on {_HOST}:{port}: {error.strerror}; try another --port"
+            ) from error
         yield f"http://{_HOST}:{runner.addresses[0][1]}/"
     finally:
         await runner.cleanup()

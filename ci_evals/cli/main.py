@@ -36,10 +36,14 @@ def main() -> None:
     prepare_streams()
     environ = dict(os.environ)
     remove_credentials(os.environ)
-    code = _exit_code(lambda: group.main(standalone_mode=False, prog_name="ci-evals", obj=environ), environ)
+    code = _exit_code(
+        lambda: group.main(standalone_mode=False, prog_name="ci-evals", obj=environ), environ
+    )
     flush_streams()
     if code in EXIT_CODES.values():
-        os._exit(code)  # threads and tasks of code under test may still be busy, for as long as they like
+        os._exit(
+            code
+        )  # threads and tasks of code under test may still be busy, for as long as they like
     sys.exit(code)
 
 
@@ -60,21 +64,34 @@ def _exit_code(command: Callable[[], Any], environ: Mapping[str, str]) -> int:
     except CiEvalsError as error:
         code, text = 3 if isinstance(error, StorageError) else 2, f"error: {error}"
         problems = problems_of(error, environ, folder)
-    except BaseException as raised:  # the last border: a bug, or an exit of user code, must not look like a verdict
+    except (
+        BaseException
+    ) as raised:  # the last border: a bug, or an exit of user code, must not look like a verdict
         if isinstance(raised, SystemExit) and "_CI_EVALS_COMPLETE" in environ:
             raise  # the way in which click ends after completing a command line for a shell
 
-        code, text = 3, f"{traceback.format_exc()}\nThis is a bug in ci-evals. Please report it with the lines above."
-        problems = [Problem("", None, "", f"{type(raised).__name__}: a bug in ci-evals; the log has the details")]
+        code, text = (
+            3,
+            f"{traceback.format_exc()}\nThis is a bug in ci-evals. Please report it with the lines above.",
+        )
+        problems = [
+            Problem(
+                "", None, "", f"{type(raised).__name__}: a bug in ci-evals; the log has the details"
+            )
+        ]
     _print_error(redactor.clean_text(text), redactor.clean(problems), environ)
     return code
 
 
 def _print_error(text: str, problems: Iterable[Problem], environ: Mapping[str, str]) -> None:
-    """Print an error. In a job of GitHub Actions, show problems beside their lines, and set the output `verdict`."""
+    """Print an error. In a job of GitHub Actions, show problems beside their lines, and set the
+    output `verdict`.
+    """
     in_job = in_actions(environ)
     if text:
-        say(sys.stderr, f"{without_commands(text) if in_job else text}\n")  # it may quote a dataset or an answer
+        say(
+            sys.stderr, f"{without_commands(text) if in_job else text}\n"
+        )  # it may quote a dataset or an answer
     if not in_job:
         return
     annotations = (
@@ -130,7 +147,10 @@ class _SectionedGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections."""
         del ctx
-        rows = {name: (name, each.get_short_help_str(formatter.width)) for name, each in self.commands.items()}
+        rows = {
+            name: (name, each.get_short_help_str(formatter.width))
+            for name, each in self.commands.items()
+        }
         write_sections(formatter, _SECTIONS, rows)
 
 
@@ -139,8 +159,8 @@ class _SectionedGroup(click.Group):
 def group() -> None:
     """The merge gate for the behaviour of LLM apps and agents.
 
-    Runs every case of a suite on every provider and prompt, several times, judges the answers, and says by its exit
-    code whether they are good enough to merge.
+    Runs every case of a suite on every provider and prompt, several times, judges the answers, and
+    says by its exit code whether they are good enough to merge.
 
     \b
     Start here:

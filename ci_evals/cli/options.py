@@ -23,9 +23,35 @@ from ci_evals.suite.types import CheckedSuite
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _SECTIONS = {
-    "Selection": ("config", "providers", "tags", "cases", "failed", "first", "sample", "shard", "balance_by"),
-    "Execution": ("runs", "max_runs", "confirm_runs", "max_concurrency", "timeout_s", "retries", "executor"),
-    "Earlier answers": ("resume", "resume_from", "run_missing", "reuse", "replay", "replay_only", "record"),
+    "Selection": (
+        "config",
+        "providers",
+        "tags",
+        "cases",
+        "failed",
+        "first",
+        "sample",
+        "shard",
+        "balance_by",
+    ),
+    "Execution": (
+        "runs",
+        "max_runs",
+        "confirm_runs",
+        "max_concurrency",
+        "timeout_s",
+        "retries",
+        "executor",
+    ),
+    "Earlier answers": (
+        "resume",
+        "resume_from",
+        "run_missing",
+        "reuse",
+        "replay",
+        "replay_only",
+        "record",
+    ),
     "Comparison and verdict": ("baseline", "fail_on"),
     "Reports": ("out", "output", "quiet", "label", "run_id"),
     "GitHub Actions": ("artifact", "comment", "comment_progress"),
@@ -34,7 +60,9 @@ _SECTIONS = {
 
 
 def write_sections(
-    formatter: click.HelpFormatter, sections: Mapping[str, Sequence[str]], rows: Mapping[str, tuple[str, str]]
+    formatter: click.HelpFormatter,
+    sections: Mapping[str, Sequence[str]],
+    rows: Mapping[str, tuple[str, str]],
 ) -> None:
     """Write rows of a help by section, all in the same columns.
 
@@ -45,10 +73,15 @@ def write_sections(
     """
     named = {name for names in sections.values() for name in names}
     width = min(24, max(len(first) for first, _ in rows.values()))
-    for title, names in {**sections, "Others": [name for name in rows if name not in named]}.items():
+    for title, names in {
+        **sections,
+        "Others": [name for name in rows if name not in named],
+    }.items():
         if found := [rows[name] for name in names if name in rows]:
             with formatter.section(title):
-                formatter.write_dl([(first.ljust(width), text) for first, text in found], col_max=width)
+                formatter.write_dl(
+                    [(first.ljust(width), text) for first, text in found], col_max=width
+                )
 
 
 class SectionedCommand(click.Command):
@@ -57,7 +90,9 @@ class SectionedCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections."""
         options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
-        rows = {each.name or "": record for each in options if (record := each.get_help_record(ctx))}
+        rows = {
+            each.name or "": record for each in options if (record := each.get_help_record(ctx))
+        }
         write_sections(formatter, _SECTIONS, rows)
 
 
@@ -88,11 +123,17 @@ class _IntegerOr(click.IntRange):
         return super().convert(value, param, ctx)
 
 
-def to_names(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    return None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
+def to_names(
+    _context: click.Context, _option: click.Parameter, value: str | None
+) -> tuple[str, ...] | None:
+    return (
+        None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
+    )
 
 
-def to_baseline(_context: click.Context, _option: click.Parameter, value: tuple[str, ...]) -> BaselineChoice:
+def to_baseline(
+    _context: click.Context, _option: click.Parameter, value: tuple[str, ...]
+) -> BaselineChoice:
     """`auto`, `none`, or paths; where none is given, what is usual here."""
     value = tuple(filter(None, value))
     if not value:
@@ -120,22 +161,34 @@ class _PathPerLine(click.Path):
 
 
 def suites(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument SUITE..., and --config as another name for it; the command gets what is named as `named`."""
+    """Add the argument SUITE..., and --config as another name for it; the command gets what is
+    named as `named`.
+    """
 
     @click.argument("suites", nargs=-1, type=PATH, metavar="[SUITE]...")
-    @setting("-c", "--config", multiple=True, type=_PathPerLine(path_type=Path), help="The same as SUITE.")
+    @setting(
+        "-c",
+        "--config",
+        multiple=True,
+        type=_PathPerLine(path_type=Path),
+        help="The same as SUITE.",
+    )
     @wraps(command)
     def call(*, suites: tuple[Path, ...], config: tuple[Path, ...], **values: Any) -> Any:
         source = click.get_current_context().get_parameter_source("config")
         if suites and config and source is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--config {config[0]} and {suites[0]}: name suites side by side, without an option")
+            raise click.UsageError(
+                f"--config {config[0]} and {suites[0]}: name suites side by side, without an option"
+            )
         return command(named=suites or config, **values)
 
     return call
 
 
 def failed(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --failed, whose value may be left out: a suite that stands in its place is one of SUITE..."""
+    """Add --failed, whose value may be left out: a suite that stands in its place is one of
+    SUITE...
+    """
 
     @option(
         "--failed",
@@ -197,12 +250,18 @@ baseline = setting(
 
 def to_run_id(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
     """An id of one line, as a CI system makes it."""
-    if value is not None and not (0 < len(value) <= 200 and value.isprintable() and value.strip() == value):
-        raise click.BadParameter("expected up to 200 printable characters, without blanks around them")
+    if value is not None and not (
+        0 < len(value) <= 200 and value.isprintable() and value.strip() == value
+    ):
+        raise click.BadParameter(
+            "expected up to 200 printable characters, without blanks around them"
+        )
     return value
 
 
-def to_executor(_context: click.Context, _option: click.Parameter, value: str | None) -> ExecutorOptions | None:
+def to_executor(
+    _context: click.Context, _option: click.Parameter, value: str | None
+) -> ExecutorOptions | None:
     try:
         return None if value is None else parse_executor(value)
     except ValueError as error:
@@ -238,7 +297,8 @@ quiet = setting("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 
 
 def _collect(kind: Callable[..., Any], name: str, options: dict[str, Decorator]) -> Decorator:
-    """Return a decorator that adds options to a command, which is given their values as one argument.
+    """Return a decorator that adds options to a command, which is given their values as one
+    argument.
 
     Args:
         kind: makes that argument of the values.
@@ -277,7 +337,9 @@ overriding = _collect(
             metavar="ID|GLOB",
             help="Run only this case, or those that a pattern such as 'refund*' fits; may be repeated.",
         ),
-        "first": option("--first", type=click.IntRange(min=1), metavar="N", help="Run only the first N cases."),
+        "first": option(
+            "--first", type=click.IntRange(min=1), metavar="N", help="Run only the first N cases."
+        ),
         "sample": option(
             "--sample",
             type=click.IntRange(min=1),
@@ -390,14 +452,22 @@ def learn_secrets(suite: CheckedSuite) -> None:
 
 
 def load_named_suite(
-    config: Path | None, overrides: Overrides = _NOTHING, *, offline: bool = False, judging: bool = False
+    config: Path | None,
+    overrides: Overrides = _NOTHING,
+    *,
+    offline: bool = False,
+    judging: bool = False,
 ) -> CheckedSuite:
-    """Load the suite of `--config`, or the one that is here, with `overrides` in place of its own values.
+    """Load the suite of `--config`, or the one that is here, with `overrides` in place of its own
+    values.
 
     Raises:
-        ConfigError: it cannot be used. Where `offline`, keys of providers may be missing; of judges not, if `judging`.
+        ConfigError: it cannot be used. Where `offline`, keys of providers may be missing; of judges
+            not, if `judging`.
     """
-    suite = load_suite(config or find_config(Path()), environment(), overrides, offline=offline, judging=judging)
+    suite = load_suite(
+        config or find_config(Path()), environment(), overrides, offline=offline, judging=judging
+    )
     learn_secrets(suite)
     if suite.imported:
         text = f"{suite.file} is {suite.imported}'s, translated as it is read: `ci-evals import` makes a suite of it"

@@ -1,4 +1,6 @@
-"""The commands that read saved reports, and run nothing: `comment`, `compare`, `explain` and `view`."""
+"""The commands that read saved reports, and run nothing: `comment`, `compare`, `explain` and
+`view`.
+"""
 
 import asyncio
 import webbrowser
@@ -46,8 +48,8 @@ ReportFormat = Literal["text", "markdown", "json"]
 def compare_reports(base: Sequence[Path], head: Path) -> Summary:
     """Compare a saved report with others.
 
-    The verdict is that of the head's own gate on the comparison alone: its bars were judged when it was run. A
-    suspect counts as regressed only with the confirm runs that it got then.
+    The verdict is that of the head's own gate on the comparison alone: its bars were judged when it
+    was run. A suspect counts as regressed only with the confirm runs that it got then.
 
     Args:
         base: reports, folders of them, or folders of such folders: the newest and its history.
@@ -119,7 +121,9 @@ def explain_cells(
     if suite is not None:
         names = [summary.report.suite.name for summary in summaries]
         if suite not in names:
-            raise UsageError(f"{head.as_posix()} has no report of {suite!r}, only of {', '.join(map(name_of, names))}")
+            raise UsageError(
+                f"{head.as_posix()} has no report of {suite!r}, only of {', '.join(map(name_of, names))}"
+            )
         summaries = [summary for summary in summaries if summary.report.suite.name == suite]
     chosen = {
         (number, cell.cell): summary.report.plan.key(cell.cell)
@@ -127,7 +131,9 @@ def explain_cells(
         for cell in summary.report.cells
     }
     for noun, name, part in (("case", case, 0), ("provider", provider, 1), ("prompt", prompt, 2)):
-        known = dict.fromkeys(name_of(key[part]) for key in chosen.values() if key[part] is not None)
+        known = dict.fromkeys(
+            name_of(key[part]) for key in chosen.values() if key[part] is not None
+        )
         chosen = {place: key for place, key in chosen.items() if name in (None, key[part])}
         if not chosen:
             raise UsageError(unknown(noun, str(name), known))
@@ -135,7 +141,9 @@ def explain_cells(
     for number, summary in enumerate(summaries):
         if cells := [cell for of, cell in chosen if of == number]:
             source = summary.compared.baseline.source if summary.compared else None
-            found += explanations(summary, cells, read_summary(Path(source)).report if source else None)
+            found += explanations(
+                summary, cells, read_summary(Path(source)).report if source else None
+            )
     return found
 
 
@@ -145,10 +153,10 @@ def explain_cells(
 def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
     """Compare a report with those of its base, offline.
 
-    Says what got worse, and how sure that is. BASE and HEAD are each a report.json or a results folder; HEAD comes
-    last. Several BASEs, or a folder with reports in it, are the newest with its history. The exit code is what HEAD's
-    gate says of the comparison alone, whatever its bars say. Nothing is run: a case that looks worse counts only with
-    the confirm runs that HEAD has.
+    Says what got worse, and how sure that is. BASE and HEAD are each a report.json or a results
+    folder; HEAD comes last. Several BASEs, or a folder with reports in it, are the newest with its
+    history. The exit code is what HEAD's gate says of the comparison alone, whatever its bars say.
+    Nothing is run: a case that looks worse counts only with the confirm runs that HEAD has.
 
     \b
     Examples:
@@ -157,7 +165,9 @@ def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
     """
     *base, head = reports
     if not base:
-        raise click.UsageError("name at least one report to compare with, and then the report that is compared")
+        raise click.UsageError(
+            "name at least one report to compare with, and then the report that is compared"
+        )
 
     summary = compare_reports(base, head)
     console = Console.of_process(output)
@@ -195,9 +205,10 @@ def explain(
 ) -> int:
     """Show everything about one CASE.
 
-    Prints every run here and on the base, its grades, and the statistical test in words. Without --baseline, the
-    comparison is the one that the report has; with it, the comparison is made anew, and the runs of the newest base
-    report are shown, too. Where several suites were run, each that has such a case is looked at; --config names one.
+    Prints every run here and on the base, its grades, and the statistical test in words. Without
+    --baseline, the comparison is the one that the report has; with it, the comparison is made anew,
+    and the runs of the newest base report are shown, too. Where several suites were run, each that
+    has such a case is looked at; --config names one.
 
     \b
     Examples:
@@ -209,7 +220,9 @@ def explain(
     if config is not None or (report is None and not usual.is_dir()):
         suite = options.load_named_suite(config, offline=True)
     report = report or (suite.out if suite else usual)
-    found = explain_cells(report, case, provider, prompt, suite=suite.name if suite else None, base=baseline)
+    found = explain_cells(
+        report, case, provider, prompt, suite=suite.name if suite else None, base=baseline
+    )
     render = {"text": render_text, "markdown": render_markdown, "json": render_json}[output]
     Console.of_process(output).print(render(found))
     return 0
@@ -218,18 +231,33 @@ def explain(
 @options.command()
 @click.argument("report", type=options.PATH, required=False, metavar="[REPORT]")
 @options.baseline_reports
-@options.option("--no-browser", is_flag=True, help="Print the page's path or address; open nothing.")
-@options.option("--serve", "live", is_flag=True, help="Follow a run that is going on, at an address of this machine.")
-@options.option("--port", type=click.IntRange(0, 65535), default=0, help="Of --serve; default: any that is free.")
-def view(report: Path | None, baseline: tuple[Path, ...], port: int, *, no_browser: bool, live: bool) -> None:
+@options.option(
+    "--no-browser", is_flag=True, help="Print the page's path or address; open nothing."
+)
+@options.option(
+    "--serve",
+    "live",
+    is_flag=True,
+    help="Follow a run that is going on, at an address of this machine.",
+)
+@options.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Of --serve; default: any that is free.",
+)
+def view(
+    report: Path | None, baseline: tuple[Path, ...], port: int, *, no_browser: bool, live: bool
+) -> None:
     """Make report.html from a saved report, and open it.
 
-    REPORT is a report.json or a results folder (default: ci-evals-results), of one suite or of several; the page goes
-    beside the report. Several have one page with a section each, which leads to theirs. It says what the report says;
-    with --baseline, the comparison is made anew. Nothing is run.
+    REPORT is a report.json or a results folder (default: ci-evals-results), of one suite or of
+    several; the page goes beside the report. Several have one page with a section each, which leads
+    to theirs. It says what the report says; with --baseline, the comparison is made anew. Nothing
+    is run.
 
-    With --serve, the page shows the results of a run as they come, and its report in the end; no file is written. It
-    stays, and follows the next run into the same folder, until Ctrl-C.
+    With --serve, the page shows the results of a run as they come, and its report in the end; no
+    file is written. It stays, and follows the next run into the same folder, until Ctrl-C.
 
     \b
     Examples:
@@ -258,13 +286,16 @@ def view(report: Path | None, baseline: tuple[Path, ...], port: int, *, no_brows
             asyncio.run(follow())
         return
     folders = report_folders(path) or [path]
-    pages = [each / "report.html" if each.is_dir() else each.with_suffix(".html") for each in folders]
+    pages = [
+        each / "report.html" if each.is_dir() else each.with_suffix(".html") for each in folders
+    ]
     summaries = [summary_to_view(each, baseline) for each in folders]
     for summary, page in zip(summaries, pages, strict=True):
         write_atomically(page, html.render(summary))
     if len(folders) > 1:  # the page of all leads to theirs
         sections = [
-            (summary, page.relative_to(path).as_posix()) for summary, page in zip(summaries, pages, strict=True)
+            (summary, page.relative_to(path).as_posix())
+            for summary, page in zip(summaries, pages, strict=True)
         ]
         pages.insert(0, path / "report.html")
         write_atomically(pages[0], html.render_several(sections, {}))
@@ -316,10 +347,11 @@ def comment(
 ) -> int:
     """Post the comment on a pull request from a report.json.
 
-    For jobs of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a run of this pull
-    request, of one suite or of several. With --from-run, the reports are those that another workflow run has uploaded:
-    that is how pull requests from forks, whose own jobs may not comment, get theirs. Such reports are not trusted: they
-    are judged again by their results, against a --baseline that is fetched anew.
+    For jobs of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a
+    run of this pull request, of one suite or of several. With --from-run, the reports are those
+    that another workflow run has uploaded: that is how pull requests from forks, whose own jobs may
+    not comment, get theirs. Such reports are not trusted: they are judged again by their results,
+    against a --baseline that is fetched anew.
 
     \b
     Examples:
@@ -339,11 +371,16 @@ def comment(
     context = read_context(console.environ)
     if from_run is not None:
         name = artifact or ARTIFACTS
-        outcomes = [comment_from_run(context, from_run, name, mode, baseline=baseline, dry_run=dry_run)]
+        outcomes = [
+            comment_from_run(context, from_run, name, mode, baseline=baseline, dry_run=dry_run)
+        ]
     else:
         folder = results or Path(RESULTS)
         summaries = [read_summary(each) for each in report_folders(folder) or (folder,)]
-        outcomes = [post_comment(each, context, artifact or RESULTS, mode, dry_run=dry_run) for each in summaries]
+        outcomes = [
+            post_comment(each, context, artifact or RESULTS, mode, dry_run=dry_run)
+            for each in summaries
+        ]
     for posted in outcomes:
         if said := posted.preview or posted.note or (posted.url and f"posted: {posted.url}"):
             console.print(said)

@@ -37,7 +37,14 @@ from ci_evals.reports.files import FORMATS, remove_reports, write_reports
 from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import Summary, summarize
-from ci_evals.session import Invocation, Watcher, check_sources, execute, known_durations, missing_shards
+from ci_evals.session import (
+    Invocation,
+    Watcher,
+    check_sources,
+    execute,
+    known_durations,
+    missing_shards,
+)
 from ci_evals.suite.overrides import ALL_CASES, Overrides
 from ci_evals.suite.types import CheckedSuite
 
@@ -45,7 +52,8 @@ from ci_evals.suite.types import CheckedSuite
 class Ended(NamedTuple):
     """The end of a run: the exit code, and what was found.
 
-    That is None where a shard leaves the verdict to the merge, or where nothing was run, for the reason `not_run`.
+    That is None where a shard leaves the verdict to the merge, or where nothing was run, for the
+    reason `not_run`.
     """
 
     exit_code: int
@@ -70,16 +78,24 @@ def run_and_report(
         posting: what becomes of the verdict outside of the results folder.
         artifacts: where GitHub has the results of earlier runs.
         baseline: what to compare with.
-        needs_recording: nothing can be called: answer from `invocation.replay`, else from the base branch's journal.
+        needs_recording: nothing can be called: answer from `invocation.replay`, else from the base
+            branch's journal.
     """
-    suite, out = invocation.suite, invocation.suite.out.absolute()  # code under test may change the folder
+    suite, out = (
+        invocation.suite,
+        invocation.suite.out.absolute(),
+    )  # code under test may change the folder
     job = github.job.start(suite, console.environ, posting, console.log)
-    commenting = replace(posting, comment="off") if invocation.shard else posting  # the merge comments
+    commenting = (
+        replace(posting, comment="off") if invocation.shard else posting
+    )  # the merge comments
     with (
         _reporting_errors(commenting, suite),
         tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch,
     ):
-        previous = github.baseline.find(baseline, suite, job.context if job else None, artifacts, Path(scratch))
+        previous = github.baseline.find(
+            baseline, suite, job.context if job else None, artifacts, Path(scratch)
+        )
         if job or baseline == "auto":
             (job or console).say(previous.notes)
         for warning in previous.warnings:
@@ -93,15 +109,21 @@ def run_and_report(
             reusable=(previous.recording,) if previous.recording else (),
         )
         if needs_recording:
-            recording = _recording(invocation.replay, previous.recording, Path(scratch), job or console)
+            recording = _recording(
+                invocation.replay, previous.recording, Path(scratch), job or console
+            )
             invocation = replace(invocation, replay=recording)
         if job and not invocation.shard:
             job.announce()
 
-        redirected = partial(redirect_prints, console.stderr, console.clean, start=console.line_start)
+        redirected = partial(
+            redirect_prints, console.stderr, console.clean, start=console.line_start
+        )
         with job.guard_log() if job else nullcontext(), StoppableRun(redirected) as running:
             with job.log.fold(f"Progress of {suite.name}") if job else nullcontext():
-                report = running.run(execute(invocation, watcher=_Progress(console), stop=running.stop))
+                report = running.run(
+                    execute(invocation, watcher=_Progress(console), stop=running.stop)
+                )
             console.remark(*_missing_parts(invocation, report))
             if invocation.shard:
                 name = f"shard {invocation.shard} of {suite.name}"
@@ -109,23 +131,36 @@ def run_and_report(
                 console.remark(*found, f"{name}: {outcome(report)}; `ci-evals merge` decides")
                 return Ended(running.exit_code or (3 if report.interrupted else 0))
 
-            summary = with_answers(summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs))
+            summary = with_answers(
+                summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs)
+            )
             if job:
                 summary = summary._replace(links=job.context.links)
             write_reports(summary, out, suite.formats)
             console.show(summary)
-            files = (*(suite.out / FORMATS[name].file for name in suite.formats), invocation.journal)
-            page = [f"open: {path.as_posix()}" for path in files if path.name == FORMATS["html"].file]
+            files = (
+                *(suite.out / FORMATS[name].file for name in suite.formats),
+                invocation.journal,
+            )
+            page = [
+                f"open: {path.as_posix()}" for path in files if path.name == FORMATS["html"].file
+            ]
             console.remark(f"written: {', '.join(path.as_posix() for path in files)}", *page)
         if job:
             job.finish(summary)
-        return Ended(running.exit_code or exit_code(summary.verdict, suite.gate, posting.fail_on), summary)
+        return Ended(
+            running.exit_code or exit_code(summary.verdict, suite.gate, posting.fail_on), summary
+        )
 
 
-def run_each(selection: Selection, run: Callable[[CheckedSuite], Ended], console: Console, out: Path) -> int:
-    """Run several suites one after the other, so that they share one limit on calls; return the worst exit code.
+def run_each(
+    selection: Selection, run: Callable[[CheckedSuite], Ended], console: Console, out: Path
+) -> int:
+    """Run several suites one after the other, so that they share one limit on calls; return the
+    worst exit code.
 
-    An error of one does not keep the others from being run. A signal does. One page and a few lines tell of all.
+    An error of one does not keep the others from being run. A signal does. One page and a few lines
+    tell of all.
 
     Args:
         selection: what to run.
@@ -161,13 +196,22 @@ def run_each(selection: Selection, run: Callable[[CheckedSuite], Ended], console
             break
     os.chdir(here)
     redactor = error_redactor(console.environ)
-    not_run = {name: one_line(console.clean(redactor.clean_text(why)), 1000) for name, why in not_run.items()}
+    not_run = {
+        name: one_line(console.clean(redactor.clean_text(why)), 1000)
+        for name, why in not_run.items()
+    }
     _show_all(selection.suites, summaries, not_run, console, out, broken=bool(errors))
     if summaries and in_actions(console.environ):
         github.job.report_all(summaries, not_run, out, read_context(console.environ), console.log)
-    problems = [problem for error in errors if isinstance(error, ConfigError) for problem in error.problems]
+    problems = [
+        problem for error in errors if isinstance(error, ConfigError) for problem in error.problems
+    ]
     if errors:
-        raise ConfigError(problems, others_ran=bool(summaries)) if isinstance(errors[0], ConfigError) else errors[0]
+        raise (
+            ConfigError(problems, others_ran=bool(summaries))
+            if isinstance(errors[0], ConfigError)
+            else errors[0]
+        )
     return max(codes)
 
 
@@ -193,17 +237,25 @@ def _show_all(
         page = out / FORMATS["html"].file
         names = [each.report.suite.name for each in summaries]
         pages = [f"{file_name(name)}/{page.name}" if name in with_page else None for name in names]
-        write_atomically(page, html.render_several(list(zip(summaries, pages, strict=True)), not_run, broken=broken))
+        write_atomically(
+            page,
+            html.render_several(list(zip(summaries, pages, strict=True)), not_run, broken=broken),
+        )
         console.remark(
             f"open: {(page.relative_to(Path.cwd()) if page.is_relative_to(Path.cwd()) else page).as_posix()}"
         )
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
-    """End green, and say why, where a pull request changes nothing that the suite depends on, if it asks for that."""
+    """End green, and say why, where a pull request changes nothing that the suite depends on, if it
+    asks for that.
+    """
     if not (suite.skip_unchanged and in_actions(console.environ)):
         return None
-    context, workspace = read_context(console.environ), Path(console.environ.get("GITHUB_WORKSPACE") or Path.cwd())
+    context, workspace = (
+        read_context(console.environ),
+        Path(console.environ.get("GITHUB_WORKSPACE") or Path.cwd()),
+    )
     if unchanged := github.job.find_unchanged(suite, context, workspace, console.log):
         github.job.report_unchanged(unchanged, suite.name, context, posting, console.log)
     return unchanged
@@ -211,7 +263,9 @@ def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> 
 
 @contextmanager
 def _reporting_errors(posting: Posting, suite: CheckedSuite | None = None) -> Iterator[None]:
-    """Say on the job's page and in the comment that there is no verdict, where an error ends the block."""
+    """Say on the job's page and in the comment that there is no verdict, where an error ends the
+    block.
+    """
     environ, folder = environment(), Path.cwd()
     redactor = error_redactor(environ)
     try:
@@ -240,7 +294,9 @@ class _Progress(Watcher):
 
 
 def _recording(named: Path | None, of_base: Path | None, scratch: Path, log: Job | Console) -> Path:
-    """Return the journal to answer from where nothing can be called: the named, the base branch's, or an empty one."""
+    """Return the journal to answer from where nothing can be called: the named, the base branch's,
+    or an empty one.
+    """
     if named and named.exists():
         return named
     lack = f"no recording is at {named.as_posix()}, which --record names" if named else None
@@ -260,7 +316,9 @@ def _missing_parts(invocation: Invocation, report: SuiteReport) -> list[str]:
     if invocation.resume and report.resumption is None:
         return [f"nothing to resume: there was no {invocation.journal.as_posix()}"]
     if invocation.merge and not invocation.run_missing and report.interrupted:
-        return [f"missing: {report.interrupted}: name its folder too, or have it run with --run-missing"]
+        return [
+            f"missing: {report.interrupted}: name its folder too, or have it run with --run-missing"
+        ]
     return []
 
 
@@ -347,12 +405,12 @@ def run_command(
 ) -> int:
     """Run suites, judge them, and exit with the worst verdict.
 
-    SUITE is a config, or a folder for all that are in it and below; default: evals.yaml here or in .github/. Several
-    run one after the other, each with a folder of its name in the results folder.
+    SUITE is a config, or a folder for all that are in it and below; default: evals.yaml here or in
+    .github/. Several run one after the other, each with a folder of its name in the results folder.
 
-    Writes report.html, report.json, junit.xml, summary.md and results.jsonl (one line per run, while they happen) into
-    the results folder, progress to stderr and the outcome to stdout. The command line wins over CI_EVALS_… variables,
-    those over the file.
+    Writes report.html, report.json, junit.xml, summary.md and results.jsonl (one line per run,
+    while they happen) into the results folder, progress to stderr and the outcome to stdout. The
+    command line wins over CI_EVALS_… variables, those over the file.
 
     \b
     Examples:
@@ -369,22 +427,34 @@ def run_command(
     if replay_only and replay is None:
         raise click.UsageError("--replay-only needs --replay PATH")
     with _reporting_errors(replace(posting, comment="off") if shard else posting):
-        suites, without_secrets = load_suites_of_job(named, replace(overrides, **ALL_CASES), offline=replay_only)
+        suites, without_secrets = load_suites_of_job(
+            named, replace(overrides, **ALL_CASES), offline=replay_only
+        )
         are_several = len(suites) > 1
-        of_one = {"--shard": shard, "--balance-by": balance_by, "--replay": replay, "--record": record}
+        of_one = {
+            "--shard": shard,
+            "--balance-by": balance_by,
+            "--replay": replay,
+            "--record": record,
+        }
         if are_several and (given := [name for name, value in of_one.items() if value]):
-            raise UsageError(f"{given[0]} is for one suite, and {len(suites)} are named: run them one by one")
+            raise UsageError(
+                f"{given[0]} is for one suite, and {len(suites)} are named: run them one by one"
+            )
         selection = select(suites, overrides, failed)
         console.say(selection.remarks)
     out = overrides.out or Path(RESULTS)
     if are_several:
         posting = replace(posting, results=out.absolute())
     sources = [journal for path in resume_from for journal in journals_at(path)]
-    # A shard's own artifact has no report: the base branch's is that of the merge, by its usual name.
+    # A shard's own artifact has no report: the base branch's is that of the merge, by its usual
+    # name.
     artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
 
     def run(suite: CheckedSuite) -> Ended:
-        if unchanged := _skip_unchanged(suite, console, replace(posting, comment="off") if shard else posting):
+        if unchanged := _skip_unchanged(
+            suite, console, replace(posting, comment="off") if shard else posting
+        ):
             return Ended(0, not_run=unchanged)
         lacks_secrets = suite.name in without_secrets
         recording = record if lacks_secrets else replay
@@ -402,7 +472,9 @@ def run_command(
             run_id=run_id or uuid4().hex,
             files=suite.out,
         )
-        return run_and_report(invocation, console, posting, artifacts, baseline, needs_recording=lacks_secrets)
+        return run_and_report(
+            invocation, console, posting, artifacts, baseline, needs_recording=lacks_secrets
+        )
 
     if not are_several and selection.suites:
         return run(selection.suites[0]).exit_code
@@ -441,8 +513,8 @@ def merge_command(
 ) -> int:
     """Merge the results of shards, and judge them.
 
-    The verdict is the exit code. DIR is a shard's results folder. The suite, --runs and --providers must be those of
-    the shards. What comes out is what one unsharded run would have written.
+    The verdict is the exit code. DIR is a shard's results folder. The suite, --runs and --providers
+    must be those of the shards. What comes out is what one unsharded run would have written.
 
     \b
     Example:
@@ -453,7 +525,9 @@ def merge_command(
         if _skip_unchanged(suite, console, posting):
             return 0
         if not folders:
-            raise UsageError("there is nothing to merge: no shard has left a results folder, or none was named")
+            raise UsageError(
+                "there is nothing to merge: no shard has left a results folder, or none was named"
+            )
     run_missing = run_missing and not without_secrets
     sources = tuple(map(_journal, folders))
     starts = [start for start in map(first_header, sources) if start]
@@ -466,11 +540,16 @@ def merge_command(
         without_secrets=without_secrets or any(each.suite.without_secrets for each in starts),
         replayed=any(each.suite.replayed for each in starts),
         revision=revision(console.environ),
-        run_id=run_id or digest([(each.suite.run_id, each.started_at) for each in starts]),  # the same when repeated
+        run_id=run_id
+        or digest(
+            [(each.suite.run_id, each.started_at) for each in starts]
+        ),  # the same when repeated
         files=suite.out,
     )
     with _reporting_errors(posting, suite):
         check_sources(invocation)
     if run_missing and (missing := missing_shards(sources)):
         console.say([f"missing: shard {', '.join(missing)}: its runs are run now"])
-    return run_and_report(invocation, console, posting, ArtifactNames(posting.artifact), baseline).exit_code
+    return run_and_report(
+        invocation, console, posting, ArtifactNames(posting.artifact), baseline
+    ).exit_code

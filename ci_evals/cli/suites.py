@@ -1,4 +1,6 @@
-"""The suites that `run` names: loaded, each with a folder of its own where they are several, and selected from."""
+"""The suites that `run` names: loaded, each with a folder of its own where they are several, and
+selected from.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,8 +19,12 @@ from ci_evals.suite.overrides import Overrides, apply_overrides, check_selection
 from ci_evals.suite.types import CheckedSuite
 
 
-def load_suite_of_job(config: Path | None, overrides: Overrides, *, offline: bool) -> tuple[CheckedSuite, bool]:
-    """Return the suite, and True if it can only be replayed: where GitHub gives no secrets, keys may be missing."""
+def load_suite_of_job(
+    config: Path | None, overrides: Overrides, *, offline: bool
+) -> tuple[CheckedSuite, bool]:
+    """Return the suite, and True if it can only be replayed: where GitHub gives no secrets, keys
+    may be missing.
+    """
     try:
         return options.load_named_suite(config, overrides, offline=offline), False
     except ConfigError:
@@ -30,13 +36,15 @@ def load_suite_of_job(config: Path | None, overrides: Overrides, *, offline: boo
 def load_suites_of_job(
     named: Sequence[Path], overrides: Overrides, *, offline: bool
 ) -> tuple[list[CheckedSuite], frozenset[str]]:
-    """Return the suites that are named, and the names of those that can only be replayed: see `load_suite_of_job`.
+    """Return the suites that are named, and the names of those that can only be replayed: see
+    `load_suite_of_job`.
 
     Several have each a folder of its own for results, and keep each other's secrets.
 
     Raises:
         ConfigError: with the problems of all of them.
-        UsageError: two of them have the same name, by which results and sections of a comment are found.
+        UsageError: two of them have the same name, by which results and sections of a comment are
+            found.
     """
     loaded: list[tuple[CheckedSuite, bool]] = []
     problems: list[Problem] = []
@@ -54,19 +62,26 @@ def load_suites_of_job(
     files: dict[str, str] = {}
     for suite in suites:
         if (other := files.setdefault(suite.name, suite.file)) != suite.file:
-            raise UsageError(f"{other} and {suite.file} are both called {suite.name!r}: give one another `name`")
+            raise UsageError(
+                f"{other} and {suite.file} are both called {suite.name!r}: give one another `name`"
+            )
     secrets = tuple(dict.fromkeys(secret for suite in suites for secret in suite.secrets))
     out = overrides.out or Path(RESULTS)
-    folders = [replace(suite.report, out=(out / file_name(suite.name)).as_posix()) for suite in suites]
-    suites = [replace(suite, secrets=secrets, report=each) for suite, each in zip(suites, folders, strict=True)]
+    folders = [
+        replace(suite.report, out=(out / file_name(suite.name)).as_posix()) for suite in suites
+    ]
+    suites = [
+        replace(suite, secrets=secrets, report=each)
+        for suite, each in zip(suites, folders, strict=True)
+    ]
     return suites, without_secrets
 
 
 class Selection(NamedTuple):
     """The suites with the cases that are selected.
 
-    `left_out` has the others by name, with why; `remarks` are what else is to be said. There are no suites if nothing
-    of what `--failed` looked at had failed.
+    `left_out` has the others by name, with why; `remarks` are what else is to be said. There are no
+    suites if nothing of what `--failed` looked at had failed.
     """
 
     suites: Sequence[CheckedSuite]
@@ -80,8 +95,8 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
     Args:
         suites: these.
         overrides: selects by tag, id and number.
-        failed: the report by which only cases run that did not pass, but for those in quarantine; empty for that in the
-            results folder.
+        failed: the report by which only cases run that did not pass, but for those in quarantine;
+            empty for that in the results folder.
 
     Raises:
         StorageError: the report cannot be read.
@@ -105,29 +120,43 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
                 left_out[suite.name] = f"it has no report in {where.as_posix()}"
                 continue
             ids = reports[suite.name].failed_cases
-            left = replace(suite, cases=[case for case in suite.cases if case.id in ids and case.quarantine is None])
+            left = replace(
+                suite,
+                cases=[case for case in suite.cases if case.id in ids and case.quarantine is None],
+            )
             narrowed = overrides.tags is not None or overrides.cases is not None
             why = _nothing_failed(
-                suite, reports[suite.name], where, "none of the selected cases" if narrowed else "nothing"
+                suite,
+                reports[suite.name],
+                where,
+                "none of the selected cases" if narrowed else "nothing",
             )
             if gone := sorted(ids - {case.id for case in suite.cases}):
                 names = ", ".join([*map(name_of, gone[:5]), *(["…"] if gone[5:] else [])])
-                remarks.append(f"not run, as {suite.file} has no such case now, although it failed: {names}")
+                remarks.append(
+                    f"not run, as {suite.file} has no such case now, although it failed: {names}"
+                )
         cases = select_cases(left, overrides)
         if len(cases) == len(suite.cases):
             selected.append(suite)
         elif cases:
-            selected.append(apply_overrides(suite, Overrides(cases=tuple(case.id for case in cases))))
+            selected.append(
+                apply_overrides(suite, Overrides(cases=tuple(case.id for case in cases)))
+            )
         else:
             left_out[suite.name] = why
     return Selection(selected, left_out, remarks)
 
 
 def _nothing_failed(suite: CheckedSuite, report: SavedReport, where: Path, subject: str) -> str:
-    """`nothing failed in ci-evals-results, which has 2 of 40 cases, but for 1 case in quarantine`."""
+    """`nothing failed in ci-evals-results, which has 2 of 40 cases, but for 1 case in
+    quarantine`.
+    """
     text = f"{subject} failed in {where.as_posix()}"
     if report.suite.selection:
         text += f", which has {report.suite.selection}"
-    if quarantined := [case for case in suite.cases if case.quarantine and case.id in report.failed_cases]:
+    if quarantined := [
+        case for case in suite.cases if case.quarantine and case.id in report.failed_cases
+    ]:
         text += f", but for {number_of(len(quarantined), 'case')} in quarantine"
     return text

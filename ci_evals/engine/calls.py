@@ -22,7 +22,9 @@ MOST_LOST = 10  # calls in a row with all their attempts, or as many as may be u
 MOST_REFUSED, LONGEST_SILENCE_S = 10, 120.0  # attempts in a row, and the time that they took
 
 _OVERLOADED = frozenset({502, 503, 504, 529})
-_FOR_GOOD = frozenset({401, 402, 403, 404})  # wrong key, no credit, no such model: waiting doesn't help
+_FOR_GOOD = frozenset(
+    {401, 402, 403, 404}
+)  # wrong key, no credit, no such model: waiting doesn't help
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +42,12 @@ class LostError(Exception):
     """
 
     def __init__(
-        self, error: ProviderError, cause: ProviderError, started_at: float, latency_s: float, attempts: int
+        self,
+        error: ProviderError,
+        cause: ProviderError,
+        started_at: float,
+        latency_s: float,
+        attempts: int,
     ) -> None:
         super().__init__(error.message)
         self.error = error
@@ -56,7 +63,9 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """An answer. The last of the `attempts` began at `started_at` (seconds since 1970) and took `latency_s`."""
+    """An answer. The last of the `attempts` began at `started_at` (seconds since 1970) and took
+    `latency_s`.
+    """
 
     response: Response
     started_at: float
@@ -73,7 +82,9 @@ class Semaphore(Protocol):
 
 
 class Slot:
-    """One of the slots: held while calls are made, given back while they wait for another attempt."""
+    """One of the slots: held while calls are made, given back while they wait for another
+    attempt.
+    """
 
     def __init__(self, slots: Semaphore) -> None:
         self._slots = slots
@@ -96,8 +107,10 @@ class Calls:
         provider: what answers.
         limiter: decides when it may be called; shared by a limit group.
         limit: how many calls may be under way.
-        retries: further attempts of a call. If there are any, refusals don't count while the provider is paced.
-        own_code: whether this is the team's own code under test, so that its errors are what is judged.
+        retries: further attempts of a call. If there are any, refusals don't count while the
+            provider is paced.
+        own_code: whether this is the team's own code under test, so that its errors are what is
+            judged.
         max_tokens: the length of an answer that is asked for.
         clock: seconds from any starting point, never going back.
         draw: returns a uniform number in [0, 1).
@@ -132,7 +145,8 @@ class Calls:
         Args:
             request: what is asked.
             slot: held by the caller.
-            continued: the call goes on with a conversation, of which a stop ends only further attempts.
+            continued: the call goes on with a conversation, of which a stop ends only further
+                attempts.
 
         Raises:
             LostError: there is no answer.
@@ -209,7 +223,9 @@ class Calls:
         return True
 
     def _is_refusal(self, error: ProviderError) -> bool:
-        """Return True for what a limit or an overload looks like; what the team's own code says is judged instead."""
+        """Return True for what a limit or an overload looks like; what the team's own code says is
+        judged instead.
+        """
         if error.kind == "rate_limit" or self._own_code:
             return error.kind == "rate_limit"
         if error.kind == "network":
@@ -218,7 +234,12 @@ class Calls:
 
     def _is_worth_another(self, error: ProviderError, counted: int) -> bool:
         too_late = (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S
-        return error.retryable and counted <= self._retries and not too_late and self.breaker.cause is None
+        return (
+            error.retryable
+            and counted <= self._retries
+            and not too_late
+            and self.breaker.cause is None
+        )
 
     def _record_loss(self, error: ProviderError) -> None:
         """Report a call without an answer to the breaker."""
@@ -232,9 +253,10 @@ class Calls:
     def _delay_s(self, attempts: int, retry_after_s: float | None) -> float:
         """Return the seconds to wait before the next attempt.
 
-        Exponential backoff with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
-        2015). A `Retry-After` is kept, with a little on top so that not everybody returns at the same moment; one
-        that is shorter than any backoff is lengthened by it, as some providers ask for no time at all.
+        Exponential backoff with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS
+        Architecture Blog, 2015). A `Retry-After` is kept, with a little on top so that not
+        everybody returns at the same moment; one that is shorter than any backoff is lengthened by
+        it, as some providers ask for no time at all.
         """
         backoff_s = min(LONGEST_BACKOFF_S, BACKOFF_S * 2.0 ** max(0, attempts - 1)) * self._draw()
         if retry_after_s is None:
@@ -243,15 +265,17 @@ class Calls:
 
 
 def has_no_credit(error: ProviderError) -> bool:
-    """Return True if an account behind the provider is used up, which says nothing about the code that called it."""
+    """Return True if an account behind the provider is used up, which says nothing about the code
+    that called it.
+    """
     return error.kind == "rejected" and error.status in (402, 429)
 
 
 def _got_past_limits(error: ProviderError) -> bool:
     """Return True if a failure shows that the call got past all limits.
 
-    Keys are often checked before limits, a 408 may be a proxy's, a 429 that is rejected is an account without credit,
-    and a 502 or above says that nobody is there.
+    Keys are often checked before limits, a 408 may be a proxy's, a 429 that is rejected is an
+    account without credit, and a 502 or above says that nobody is there.
     """
     if error.kind in ("server", "rejected"):
         return error.status is not None and error.status not in (408, 429) and error.status < 502
@@ -259,7 +283,8 @@ def _got_past_limits(error: ProviderError) -> bool:
 
 
 class Breaker:
-    """A circuit breaker: opens when a provider refuses for good, loses every call, or is silent for long.
+    """A circuit breaker: opens when a provider refuses for good, loses every call, or is silent for
+    long.
 
     Args:
         most_lost: lost calls in a row after which it opens.
@@ -306,12 +331,19 @@ class Breaker:
         self._refused += 1
         if (asked_for_s := error.retry_after_s or 0.0) <= LONGEST_RETRY_AFTER_S:
             self._longest_wait_s = max(self._longest_wait_s, asked_for_s)
-        if self._refused >= MOST_REFUSED and now - self._silent_since > LONGEST_SILENCE_S + self._longest_wait_s:
+        if (
+            self._refused >= MOST_REFUSED
+            and now - self._silent_since > LONGEST_SILENCE_S + self._longest_wait_s
+        ):
             self._open(error, self._refused)
 
     def record_loss(self, error: ProviderError, *, is_refusal: bool) -> None:
         """Record a call without an answer; open after too many in a row."""
-        if has_no_credit(error) or error.status in _FOR_GOOD or (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S:
+        if (
+            has_no_credit(error)
+            or error.status in _FOR_GOOD
+            or (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S
+        ):
             self._for_good += 1
         elif not is_refusal and error.kind in ("server", "network", "timeout"):
             self._lost += 1

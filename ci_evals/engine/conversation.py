@@ -60,7 +60,10 @@ class Conversation:
             said = [
                 message
                 for turn in self.turns
-                for message in (Message("user", turn.user), Message("assistant", turn.response.output))
+                for message in (
+                    Message("user", turn.user),
+                    Message("assistant", turn.response.output),
+                )
             ]
             messages = (*self._cell.rendered.messages, *said, Message("user", line))
             request = Request(line, messages, self._cell.case, self._run, self._cell.timeout_s)
@@ -92,14 +95,18 @@ class Conversation:
         return response.output.strip()
 
     def _request_to(self, user: SimulatedUser) -> Request:
-        """Ask the provider that plays the user, to whom the conversation is shown from the other side."""
+        """Ask the provider that plays the user, to whom the conversation is shown from the other
+        side.
+        """
         said = [
             message
             for turn in self.turns
             for message in (Message("assistant", turn.user), Message("user", turn.response.output))
         ]
         messages = (Message("system", _instructions(user)), Message("user", OPENING), *said)
-        return Request(messages[-1].text, messages, self._cell.case, self._run, self._cell.timeout_s)
+        return Request(
+            messages[-1].text, messages, self._cell.case, self._run, self._cell.timeout_s
+        )
 
     @property
     def latency_s(self) -> float:
@@ -107,12 +114,16 @@ class Conversation:
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost of all calls, those of the simulated user included; None if one of them is unknown."""
+        """The cost of all calls, those of the simulated user included; None if one of them is
+        unknown.
+        """
         return total_usd((*self._user_costs_usd, *(turn.cost_usd for turn in self.turns)))
 
     @property
     def response(self) -> Response:
-        """The whole conversation as one response: its last answer, every tool call, the sum of the tokens."""
+        """The whole conversation as one response: its last answer, every tool call, the sum of the
+        tokens.
+        """
         last = self.turns[-1].response if self.turns else Response()
         usages = [turn.response.usage for turn in self.turns]
         return Response(

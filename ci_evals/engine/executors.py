@@ -23,7 +23,8 @@ _RAY_SETTINGS = {  # which Ray reads as it is imported
 
 
 class Executor(Protocol):
-    """Runs the team's own code: providers and graders that say of themselves that they are portable.
+    """Runs the team's own code: providers and graders that say of themselves that they are
+    portable.
 
     Whatever does not is run in this process by every executor.
     """
@@ -67,9 +68,13 @@ LOCAL = LocalExecutor()
 
 @asynccontextmanager
 async def open_executor(
-    suite: CheckedSuite, called: Iterable[ProviderOptions], graders: Iterable[Expectation], files: Path | None
+    suite: CheckedSuite,
+    called: Iterable[ProviderOptions],
+    graders: Iterable[Expectation],
+    files: Path | None,
 ) -> AsyncIterator[Executor]:
-    """Open the executor that a suite names; the one of this process where nothing of the suite needs another.
+    """Open the executor that a suite names; the one of this process where nothing of the suite
+    needs another.
 
     Args:
         suite: the suite.
@@ -84,7 +89,11 @@ async def open_executor(
     options = {str(each.name): each for each in called if each.portable and each.serve is None}
     portable: list[tuple[ProviderOptions | Grader, Place]] = [
         *((each, suite.places.get(name, here)) for name, each in options.items()),
-        *((each.grader, each.place or here) for each in graders if getattr(each.grader, "portable", False)),
+        *(
+            (each.grader, each.place or here)
+            for each in graders
+            if getattr(each.grader, "portable", False)
+        ),
     ]
     if suite.executor.type == "local" or not portable:
         yield LOCAL
@@ -102,7 +111,9 @@ async def open_executor(
 
 
 class Stopwatch:
-    """The time that something takes, from now on, without the time in which it waited for a place to run."""
+    """The time that something takes, from now on, without the time in which it waited for a place
+    to run.
+    """
 
     def __init__(self) -> None:
         self.started_at = time.time()
@@ -136,6 +147,8 @@ def stopwatch() -> Iterator[Stopwatch]:
 
 
 def discount(waited_s: float) -> None:
-    """Say that what is measured here waited for a place to run for so long: that time is not its own."""
+    """Say that what is measured here waited for a place to run for so long: that time is not its
+    own.
+    """
     if (watch := _running.get()) is not None:
         watch.discount(waited_s)

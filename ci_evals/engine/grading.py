@@ -17,8 +17,11 @@ from ci_evals.model.result import Grade, Judging, Result, RunError, Status
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.user_code import describe_crash, describe_stack, is_cancelling
 
-# Errors of the team's own code that the change under test may have caused; 401 and 429 say nothing about it.
-_OWN_FAULTS: frozenset[ErrorKind] = frozenset({"server", "network", "timeout", "rejected", "bad_answer", "crash"})
+# Errors of the team's own code that the change under test may have caused; 401 and 429 say nothing
+# about it.
+_OWN_FAULTS: frozenset[ErrorKind] = frozenset(
+    {"server", "network", "timeout", "rejected", "bad_answer", "crash"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ async def grade_answer(
     Args:
         answer: the answer to judge.
         judges: the models that graders may ask.
-        known: earlier grades of the same answer by the same expectations: those of models are taken over.
+        known: earlier grades of the same answer by the same expectations: those of models are taken
+            over.
         executor: where graders of the team's own run.
     """
     case = answer.request.case
@@ -72,23 +76,34 @@ async def grade_answer(
     if ungraded is not None:
         return RunOutcome("errored", None, answer.cost_usd, answer.response, (), ungraded, judging)
     status: Status = "passed" if passes(grades, case.threshold) else "failed"
-    return RunOutcome(status, score_of(grades), answer.cost_usd, answer.response, tuple(grades), None, judging)
+    return RunOutcome(
+        status, score_of(grades), answer.cost_usd, answer.response, tuple(grades), None, judging
+    )
 
 
-async def grade_again(recorded: Result, cell: PreparedCell, judges: Judges | None, executor: Executor) -> RunOutcome:
+async def grade_again(
+    recorded: Result, cell: PreparedCell, judges: Judges | None, executor: Executor
+) -> RunOutcome:
     """Grade a recorded answer by the suite's graders. A recorded failure stays a failure.
 
     Grades of a model are kept if both the answer and the grader are the same.
     """
     if recorded.response is None:
         return RunOutcome(recorded.status, recorded.score, error=recorded.error)
-    same = recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect)
-    answer = Answer(cell.request(recorded.run), recorded.response, recorded.latency_s, recorded.cost_usd)
+    same = recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(
+        cell.case.expect
+    )
+    answer = Answer(
+        cell.request(recorded.run), recorded.response, recorded.latency_s, recorded.cost_usd
+    )
     return await grade_answer(answer, judges, recorded.grades if same else None, executor)
 
 
-def fail_or_exclude(error: ProviderError, cause: ProviderError, options: ProviderOptions) -> RunOutcome:
-    """Return the outcome of a run without an answer: failed if the system under test broke, else errored.
+def fail_or_exclude(
+    error: ProviderError, cause: ProviderError, options: ProviderOptions
+) -> RunOutcome:
+    """Return the outcome of a run without an answer: failed if the system under test broke, else
+    errored.
 
     Args:
         error: the error to report.

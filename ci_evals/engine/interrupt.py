@@ -1,4 +1,6 @@
-"""Signals and streams: the first SIGINT, SIGTERM or SIGHUP stops a run and saves its report, the second exits."""
+"""Signals and streams: the first SIGINT, SIGTERM or SIGHUP stops a run and saves its report, the
+second exits.
+"""
 
 import asyncio
 import io
@@ -6,7 +8,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+    suppress,
+)
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, Self, TextIO, TypeVar
@@ -41,10 +50,11 @@ class Stop:
 
 
 class StoppableRun:
-    """Runs work on an event loop of its own until it ends or the first SIGINT, SIGTERM or SIGHUP stops it.
+    """Runs work on an event loop of its own until it ends or the first SIGINT, SIGTERM or SIGHUP
+    stops it.
 
-    The handlers stay until the context ends, so that a second signal ends the process while reports are written, too.
-    The journal is whole at any moment.
+    The handlers stay until the context ends, so that a second signal ends the process while reports
+    are written, too. The journal is whole at any moment.
 
     Args:
         around: makes the context in which code under test runs.
@@ -68,12 +78,16 @@ class StoppableRun:
 
     def __exit__(self, *_: object) -> None:
         self._handled.close()
-        if self._signals.received is None:  # else nobody waits for threads and tasks that code under test left behind
+        if (
+            self._signals.received is None
+        ):  # else nobody waits for threads and tasks that code under test left behind
             with self._around():
                 self._runner.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of some work; the process ends where a signal cancels it before there is one."""
+        """Return the result of some work; the process ends where a signal cancels it before there
+        is one.
+        """
         with self._around():
             try:
                 return self._runner.run(self._signals.cancel(work))
@@ -95,7 +109,8 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Signals:
-    """Lets the first of the signals cancel a task, and the second one end the process; ignored ones (`nohup`) stay so.
+    """Lets the first of the signals cancel a task, and the second one end the process; ignored ones
+    (`nohup`) stay so.
 
     Args:
         on_first: called with the name of the first one, before the task is cancelled.
@@ -145,10 +160,14 @@ def prepare_streams() -> None:
     """Make stdout and stderr safe to print to, closed or ASCII as they may be."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed (`>&-`): the next file opened would get its number, and all that is printed
+        if (
+            stream is None
+        ):  # closed (`>&-`): the next file opened would get its number, and all that is printed
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  until the end
         elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # an ASCII terminal shows a question mark for what it lacks
+            stream.reconfigure(
+                errors="replace"
+            )  # an ASCII terminal shows a question mark for what it lacks
 
 
 def say(stream: TextIO, text: str) -> None:
@@ -183,7 +202,9 @@ def rows_of(stream: TextIO) -> int:
 
 
 def flush_streams() -> None:
-    """Flush for the last time, so that the interpreter does not complain of a reader who is gone."""
+    """Flush for the last time, so that the interpreter does not complain of a reader who is
+    gone.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -193,13 +214,19 @@ def flush_streams() -> None:
 
 
 @contextmanager
-def redirect_prints(stderr: TextIO, clean: Callable[[str], str], *, start: str = "") -> Iterator[None]:
-    """Send what code under test prints to `stderr`, a line at a time, each through `clean` and after `start`.
+def redirect_prints(
+    stderr: TextIO, clean: Callable[[str], str], *, start: str = ""
+) -> Iterator[None]:
+    """Send what code under test prints to `stderr`, a line at a time, each through `clean` and
+    after `start`.
 
-    Stdout has the outcome and nothing else. Programs that the code starts inherit stderr as their stdout, too.
+    Stdout has the outcome and nothing else. Programs that the code starts inherit stderr as their
+    stdout, too.
     """
     lines = _Lines(stderr, clean, start)
-    printed = io.TextIOWrapper(io.BufferedWriter(lines), "utf-8", "backslashreplace", line_buffering=True)
+    printed = io.TextIOWrapper(
+        io.BufferedWriter(lines), "utf-8", "backslashreplace", line_buffering=True
+    )
     with ExitStack() as stack:
         stack.callback(lines.finish)
         stack.callback(printed.flush)

@@ -1,7 +1,8 @@
 """results.jsonl: the append-only file of results.
 
-Each invocation writes a header line, then a line for each finished run. A line is handed to the operating system
-before its run counts as finished, so that even SIGKILL loses no finished run; the disk is synced about once a second.
+Each invocation writes a header line, then a line for each finished run. A line is handed to the
+operating system before its run counts as finished, so that even SIGKILL loses no finished run; the
+disk is synced about once a second.
 """
 
 import hashlib
@@ -30,7 +31,9 @@ SYNC_INTERVAL_S = 1.0
 MAX_ASKED_CHARACTERS = 20_000
 """Of each message that was sent, as it is kept with every run."""
 FILES = "files"
-"""The folder beside the journal for files that answers come with, and for answers that are too long."""
+"""The folder beside the journal for files that answers come with, and for answers that are too
+long.
+"""
 
 _OPENING = b'{"journal":'
 _DEEPEST = 100  # levels of nesting; JSON readers refuse much more
@@ -38,7 +41,9 @@ _DEEPEST = 100  # levels of nesting; JSON readers refuse much more
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The first line of an invocation, which names its suite; `planned` are the runs that it has at first."""
+    """The first line of an invocation, which names its suite; `planned` are the runs that it has at
+    first.
+    """
 
     journal: Literal["ci-evals"] = "ci-evals"
     schema_version: int = SCHEMA_VERSION
@@ -55,9 +60,11 @@ _HEADER = TypeAdapter(Header)
 
 
 def read_results(path: Path, start: int = 0) -> Iterator[tuple[int, Result]]:
-    """Yield the results of a journal, each after the offset of its line in bytes. A torn last line is left out.
+    """Yield the results of a journal, each after the offset of its line in bytes. A torn last line
+    is left out.
 
-    An empty file is a journal whose first line was never written. `start` is the offset of the first line to read.
+    An empty file is a journal whose first line was never written. `start` is the offset of the
+    first line to read.
 
     Raises:
         StorageError: the file is missing, is not a journal, or is damaged before its last line.
@@ -80,7 +87,11 @@ def headers(path: Path) -> list[Header]:
     Raises:
         StorageError: the file is missing or is not a journal.
     """
-    return [_decode_header(line, path, number) for number, _, line in _whole_lines(path) if line.startswith(_OPENING)]
+    return [
+        _decode_header(line, path, number)
+        for number, _, line in _whole_lines(path)
+        if line.startswith(_OPENING)
+    ]
 
 
 def first_header(path: Path) -> Header | None:
@@ -89,22 +100,29 @@ def first_header(path: Path) -> Header | None:
     Raises:
         StorageError: the file is missing or is not a journal.
     """
-    return next((_decode_header(line, path, number) for number, _, line in _whole_lines(path)), None)
+    return next(
+        (_decode_header(line, path, number) for number, _, line in _whole_lines(path)), None
+    )
 
 
 def journals_of(paths: Sequence[Path], suite: str) -> tuple[Path, ...]:
-    """Return the journals of a suite, by its name; one that is alone is taken whatever the suite was called.
+    """Return the journals of a suite, by its name; one that is alone is taken whatever the suite
+    was called.
 
     Raises:
         StorageError: a file is missing or is not a journal.
     """
     if len(paths) < 2:
         return tuple(paths)
-    return tuple(path for path in paths if (header := first_header(path)) and header.suite.name == suite)
+    return tuple(
+        path for path in paths if (header := first_header(path)) and header.suite.name == suite
+    )
 
 
 def journals_at(path: Path) -> tuple[Path, ...]:
-    """Return a journal that is named itself, by its folder, or with others by a folder of such folders."""
+    """Return a journal that is named itself, by its folder, or with others by a folder of such
+    folders.
+    """
     if not path.is_dir():
         return (path,)
     there = path / JOURNAL
@@ -132,18 +150,24 @@ def restore_output(response: Response, folder: Path) -> Response:
     """
     if response.whole is None and not response.turns:
         return response
-    turns = tuple(replace(turn, response=restore_output(turn.response, folder)) for turn in response.turns)
+    turns = tuple(
+        replace(turn, response=restore_output(turn.response, folder)) for turn in response.turns
+    )
     if response.whole is None:
         return replace(response, turns=turns)
     try:
         output = (folder / response.whole).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(f"{folder / response.whole}: the rest of a long answer cannot be read: {error}") from error
+        raise StorageError(
+            f"{folder / response.whole}: the rest of a long answer cannot be read: {error}"
+        ) from error
     return replace(response, output=output, whole=None, turns=turns)
 
 
 def encode(result: Result) -> bytes:
-    """Return the line of a result. Raises `PydanticSerializationError` if it holds what JSON cannot say."""
+    """Return the line of a result. Raises `PydanticSerializationError` if it holds what JSON cannot
+    say.
+    """
     return _RESULT.dump_json(result, exclude_defaults=True, fallback=repr)
 
 
@@ -162,14 +186,18 @@ def is_torn(path: Path) -> bool:
 
 
 def _whole_lines(path: Path, start: int = 0) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the number, offset and text of each line that ends in a line feed, from the one at `start`."""
+    """Yield the number, offset and text of each line that ends in a line feed, from the one at
+    `start`.
+    """
     offset = start
     try:
         with path.open("rb") as file:
             file.seek(start)
             for number, line in enumerate(file, 1):
                 if offset == 0 and not line.startswith(_OPENING[: len(line)]):
-                    raise StorageError(f"{path}: is not a journal of ci-evals: name another file, or move it away")
+                    raise StorageError(
+                        f"{path}: is not a journal of ci-evals: name another file, or move it away"
+                    )
                 if line.endswith(b"\n"):
                     yield number, offset, line[:-1]
                 offset += len(line)
@@ -189,9 +217,13 @@ def _decode_header(line: bytes, path: Path, number: int) -> Header:
     try:
         header = _HEADER.validate_json(line)
     except ValidationError as error:
-        raise StorageError(f"{path}:{number}: not a header of ci-evals: {first_problem(error)}") from error
+        raise StorageError(
+            f"{path}:{number}: not a header of ci-evals: {first_problem(error)}"
+        ) from error
     if header.schema_version != SCHEMA_VERSION:
-        version = f"version {header.schema_version}, and this ci-evals reads version {SCHEMA_VERSION}"
+        version = (
+            f"version {header.schema_version}, and this ci-evals reads version {SCHEMA_VERSION}"
+        )
         raise StorageError(f"{path}:{number}: the journal is of {version}: start without it")
     return header
 
@@ -206,15 +238,21 @@ class Journal:
         path: the file.
         redactor: takes secrets out of every line.
         max_answer_bytes: of an output; see `shorten`.
-        resume: append to the journal that is there. Otherwise, it is renamed to `….previous.jsonl`. Either way, values
-            that have become secret since it was written are taken out of it.
+        resume: append to the journal that is there. Otherwise, it is renamed to `….previous.jsonl`.
+            Either way, values that have become secret since it was written are taken out of it.
 
     Raises:
-        StorageError: the file cannot be written, is not a journal, or another process is writing to it.
+        StorageError: the file cannot be written, is not a journal, or another process is writing to
+            it.
     """
 
     def __init__(
-        self, path: Path, redactor: Redactor, *, max_answer_bytes: int = 1_000_000, resume: bool = False
+        self,
+        path: Path,
+        redactor: Redactor,
+        *,
+        max_answer_bytes: int = 1_000_000,
+        resume: bool = False,
     ) -> None:
         self.path = path
         self.torn = False
@@ -226,13 +264,19 @@ class Journal:
         self._lock = filelock.FileLock(_lock_file(path), blocking=False, thread_local=False)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.open("ab").close()  # says why a file cannot be written; the lock says only that it is taken
+            path.open(
+                "ab"
+            ).close()  # says why a file cannot be written; the lock says only that it is taken
             self._lock.acquire()
         except filelock.Timeout:
-            text = f"{path}: another ci-evals is writing to it: wait for it, or choose another --out"
+            text = (
+                f"{path}: another ci-evals is writing to it: wait for it, or choose another --out"
+            )
             raise StorageError(text) from None
         except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror}: choose another --out") from error
+            raise StorageError(
+                f"{path}: cannot be written: {error.strerror}: choose another --out"
+            ) from error
         try:
             self._open(resume=resume)
         except BaseException:
@@ -252,7 +296,9 @@ class Journal:
                     write_atomically(path.resolve(), map(self._clean_line, file))
             if not resume and path.stat().st_size:
                 path.replace(path.with_suffix(f".previous{path.suffix}"))
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
+            self._fd = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644
+            )
             self._end = os.fstat(self._fd).st_size
         except OSError as error:
             raise self._unwritable(error) from error
@@ -265,14 +311,17 @@ class Journal:
             if line.startswith(_OPENING):
                 return _encode_header(self._redactor.clean(_HEADER.validate_json(line))) + b"\n"
             return encode(self._redactor.clean(decode(line))) + b"\n"
-        return self._redactor.clean_text(line.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        return self._redactor.clean_text(line.decode(errors="surrogateescape")).encode(
+            errors="surrogateescape"
+        )
 
     def start(self, header: Header) -> None:
         """Write the header of an invocation, without secrets."""
         self._append(_encode_header(self._redactor.clean(header)))
 
     def append(self, result: Result) -> tuple[Result, int]:
-        """Write a result. Return it as written, without secrets, and the offset of its line in bytes.
+        """Write a result. Return it as written, without secrets, and the offset of its line in
+        bytes.
 
         Raises:
             StorageError: the disk is full or gone.
@@ -297,11 +346,16 @@ class Journal:
 
         if isinstance(message.content, str):
             return replace(message, content=short(message.content))
-        parts = [part if part.text is None else replace(part, text=short(part.text)) for part in message.content]
+        parts = [
+            part if part.text is None else replace(part, text=short(part.text))
+            for part in message.content
+        ]
         return replace(message, content=tuple(parts))
 
     def is_too_long(self, response: Response) -> bool:
-        """Return True if an output of the response, or of one of its turns, is longer than `max_answer_bytes`."""
+        """Return True if an output of the response, or of one of its turns, is longer than
+        `max_answer_bytes`.
+        """
         outputs = (response.output, *(turn.response.output for turn in response.turns))
         longest = max(len(output) for output in outputs)
         return longest > self._max_answer_bytes // 4 and any(
@@ -309,14 +363,17 @@ class Journal:
         )
 
     def shorten(self, response: Response) -> Response:
-        """Keep outputs that are too long in files beside the journal, and return the response with their beginnings.
+        """Keep outputs that are too long in files beside the journal, and return the response with
+        their beginnings.
 
         May be called from another thread.
 
         Raises:
             StorageError: a file cannot be written.
         """
-        turns = tuple(replace(turn, response=self.shorten(turn.response)) for turn in response.turns)
+        turns = tuple(
+            replace(turn, response=self.shorten(turn.response)) for turn in response.turns
+        )
         output = response.output.encode(errors="replace")
         if len(output) <= self._max_answer_bytes:
             return replace(response, turns=turns)
@@ -369,7 +426,9 @@ class Journal:
 
     def _unwritable(self, error: OSError) -> StorageError:
         text = f"{self.path}: cannot be written: {error.strerror}"
-        return StorageError(f"{text}. What was written before is whole: make room and go on with --resume")
+        return StorageError(
+            f"{text}. What was written before is whole: make room and go on with --resume"
+        )
 
 
 def _encode_header(header: Header) -> bytes:
@@ -377,7 +436,9 @@ def _encode_header(header: Header) -> bytes:
 
 
 def _encodable(value: Any, depth: int = 0) -> Any:  # noqa: PLR0911  one per kind of value
-    """Return a value with everything replaced that JSON cannot say: lone surrogates, bytes, very deep nesting."""
+    """Return a value with everything replaced that JSON cannot say: lone surrogates, bytes, very
+    deep nesting.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, bytes) and value:
@@ -385,9 +446,17 @@ def _encodable(value: Any, depth: int = 0) -> Any:  # noqa: PLR0911  one per kin
     if depth == _DEEPEST:
         return "(nested too deeply)" if isinstance(value, dict | list | tuple) else value
     if isinstance(value, dict):
-        return {_encodable(key, depth + 1): _encodable(item, depth + 1) for key, item in value.items()}
+        return {
+            _encodable(key, depth + 1): _encodable(item, depth + 1) for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return type(value)(_encodable(item, depth + 1) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{each.name: _encodable(getattr(value, each.name), depth + 1) for each in fields(value)})
+        return replace(
+            value,
+            **{
+                each.name: _encodable(getattr(value, each.name), depth + 1)
+                for each in fields(value)
+            },
+        )
     return value

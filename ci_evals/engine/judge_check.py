@@ -23,7 +23,9 @@ from ci_evals.suite.types import CheckedSuite
 
 FEWEST_LABELS = 30
 BAR = 0.6
-"""Kappa from which on agreement is called substantial: J. R. Landis, G. G. Koch, Biometrics 33 (1977) 159-174."""
+"""Kappa from which on agreement is called substantial: J. R. Landis, G. G. Koch, Biometrics 33
+(1977) 159-174.
+"""
 
 _SHAPE = 'expected {"output": …, "label": "pass" or "fail"}'
 _VERDICTS: Mapping[str, str] = {
@@ -50,7 +52,9 @@ class LabelledAnswer:
 
 @dataclass(frozen=True, slots=True)
 class JudgeCheck:
-    """The agreement of a judge with people. Rows of the table are people's verdicts, columns the judge's."""
+    """The agreement of a judge with people. Rows of the table are people's verdicts, columns the
+    judge's.
+    """
 
     table: Confusion
     kappa: Estimate | None
@@ -59,10 +63,12 @@ class JudgeCheck:
 
     @property
     def fit(self) -> bool | None:
-        """True if the judge is fit to gate, False if it is not, None if there is too little evidence.
+        """True if the judge is fit to gate, False if it is not, None if there is too little
+        evidence.
 
-        Anything needs at least `FEWEST_LABELS` labels. The judge is fit if kappa's whole interval is at least `BAR`,
-        and unfit if all of it is below `BAR`, or if the judge gave the same verdict to everything.
+        Anything needs at least `FEWEST_LABELS` labels. The judge is fit if kappa's whole interval
+        is at least `BAR`, and unfit if all of it is below `BAR`, or if the judge gave the same
+        verdict to everything.
         """
         interval = self.kappa.interval if self.kappa else None
         if self.table.size < FEWEST_LABELS:
@@ -85,7 +91,9 @@ def read_labelled_answers(path: Path) -> list[LabelledAnswer]:
         UsageError: a line is not a labelled answer, or there is none.
     """
     try:
-        lines = path.read_text("utf-8").split("\n")  # only these end a line: JSON may have U+2028 in a text
+        lines = path.read_text("utf-8").split(
+            "\n"
+        )  # only these end a line: JSON may have U+2028 in a text
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
     answers = []
@@ -97,7 +105,9 @@ def read_labelled_answers(path: Path) -> list[LabelledAnswer]:
         except ValidationError as error:
             raise UsageError(f"{path}:{number}: {_SHAPE}: {first_problem(error)}") from error
         if answer.verdict is None:
-            raise UsageError(f"{path}:{number}: the label {answer.label!r} is neither pass nor fail")
+            raise UsageError(
+                f"{path}:{number}: the label {answer.label!r} is neither pass nor fail"
+            )
         answers.append(answer)
     if not answers:
         raise UsageError(f"{path}: there are no labelled answers in it: {_SHAPE}, one per line")
@@ -116,7 +126,9 @@ def find_judge(suite: CheckedSuite, rubric: str | None) -> LlmJudge:
             if isinstance(grader, LlmJudge):
                 found.setdefault(grader.rubric, grader)
     if not found:
-        raise UsageError(f"{suite.file} has no judge to check: add one to `expect`, as in `- judge: polite`")
+        raise UsageError(
+            f"{suite.file} has no judge to check: add one to `expect`, as in `- judge: polite`"
+        )
     if rubric is None and len(found) > 1:
         known = ", ".join(map(repr, found))
         raise UsageError(f"{suite.file} has several judges: name one with --rubric: {known}")
@@ -126,25 +138,34 @@ def find_judge(suite: CheckedSuite, rubric: str | None) -> LlmJudge:
     return found[chosen]
 
 
-async def check_judge(suite: CheckedSuite, judge: LlmJudge, answers: Sequence[LabelledAnswer]) -> JudgeCheck:
-    """Ask a judge about labelled answers, `max_concurrency` at a time, and compare its verdicts with the labels.
+async def check_judge(
+    suite: CheckedSuite, judge: LlmJudge, answers: Sequence[LabelledAnswer]
+) -> JudgeCheck:
+    """Ask a judge about labelled answers, `max_concurrency` at a time, and compare its verdicts
+    with the labels.
 
     Raises:
         ConfigError: the judge's model cannot be opened.
     """
     suite = replace(suite, executor=LOCAL)  # nothing of the team's own runs
     async with open_suite(suite, calls=False) as opened:
-        assert opened.judges is not None  # the suite has a judge, and its model was found when it was loaded
+        assert (
+            opened.judges is not None
+        )  # the suite has a judge, and its model was found when it was loaded
         meter = opened.judges.meter()
 
         async def ask(numbered: tuple[int, LabelledAnswer]) -> str | GradingError:
             number, labelled = numbered
             given = {"reference": labelled.reference, "context": labelled.context}
-            informed = replace(judge, **{name: value for name, value in given.items() if value is not None})
+            informed = replace(
+                judge, **{name: value for name, value in given.items() if value is not None}
+            )
             case = Case(id=labelled.case or f"row {number}", input=labelled.input)
             request = Request(labelled.input, (), case, 1, timeout_s=0.0)
             try:
-                finding = await informed.grade_with(Answer(request, Response(labelled.output), 0.0, None), meter)
+                finding = await informed.grade_with(
+                    Answer(request, Response(labelled.output), 0.0, None), meter
+                )
             except GradingError as error:
                 return error
             return "pass" if finding.passed else "fail"

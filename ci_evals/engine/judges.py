@@ -18,7 +18,8 @@ R = TypeVar("R")
 
 
 class AuxiliaryProvider:
-    """A provider that is called while a run is under way: by a grader, as a simulated user, as a stage.
+    """A provider that is called while a run is under way: by a grader, as a simulated user, as a
+    stage.
 
     Its calls take place within the slot of that run, so that the suite's `max_concurrency` holds.
 
@@ -86,7 +87,11 @@ class Judges:
         Raises:
             GradingError: there is none.
         """
-        fitting = {name: judge for name, judge in self._judges.items() if judge.options.embeds == grader.embeds}
+        fitting = {
+            name: judge
+            for name, judge in self._judges.items()
+            if judge.options.embeds == grader.embeds
+        }
         if grader.provider is None:
             meant = [judge for name, judge in fitting.items() if name in self._unnamed]
             if len(meant) == 1:
@@ -94,7 +99,9 @@ class Judges:
         elif grader.provider in fitting:
             return fitting[grader.provider]
         if grader.provider is None:
-            raise GradingError(f"no `provider` is named; known: {', '.join(fitting) or 'none'}", "judge")
+            raise GradingError(
+                f"no `provider` is named; known: {', '.join(fitting) or 'none'}", "judge"
+            )
         raise GradingError(unknown("judge", grader.provider, fitting), "judge")
 
 
@@ -111,7 +118,9 @@ class Meter:
         try:
             response = await judge.answer(request)
         except ProviderError as error:
-            raise GradingError(f"{judge.options.name} did not answer: {error.message}", "judge") from error
+            raise GradingError(
+                f"{judge.options.name} did not answer: {error.message}", "judge"
+            ) from error
         usage, cost_usd = response.usage, judge.price(response)
         self.judging += Judging(
             calls=1,
@@ -123,8 +132,12 @@ class Meter:
         return response
 
 
-async def ask_each(items: Iterable[T], ask: Callable[[T], Awaitable[R]], *, at_once: int) -> list[R]:
-    """Ask about each item, `at_once` at a time, and return the results in the order of the items."""
+async def ask_each(
+    items: Iterable[T], ask: Callable[[T], Awaitable[R]], *, at_once: int
+) -> list[R]:
+    """Ask about each item, `at_once` at a time, and return the results in the order of the
+    items.
+    """
     slots = asyncio.Semaphore(at_once)
 
     async def ask_about(item: T) -> R:

@@ -2,11 +2,13 @@
 
 In order of precedence, a run has
 
-1. a result: of the journal that is resumed, of earlier attempts, of shards. It is taken over as it is where the run's
+1. a result: of the journal that is resumed, of earlier attempts, of shards. It is taken over as it
+is where the run's
    fingerprint is the same;
-2. an answer, which is judged anew: that of a trace, where traces are graded; else that of the recording that its case
-   names; else that of a journal to replay, where the question is the same; else that of an earlier run to be reused,
-   where the provider is no code of the team's own, which may have changed.
+2. an answer, which is judged anew: that of a trace, where traces are graded; else that of the
+recording that its case
+   names; else that of a journal to replay, where the question is the same; else that of an earlier
+   run to be reused, where the provider is no code of the team's own, which may have changed.
 """
 
 import json
@@ -19,7 +21,15 @@ from typing import BinaryIO, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from ci_evals.engine.journal import JOURNAL, Journal, decode, headers, is_torn, read_results, restore_output
+from ci_evals.engine.journal import (
+    JOURNAL,
+    Journal,
+    decode,
+    headers,
+    is_torn,
+    read_results,
+    restore_output,
+)
 from ci_evals.engine.queues import Cells, PreparedCell
 from ci_evals.engine.traces import CASE_ATTRIBUTES, Trace
 from ci_evals.errors import StorageError, first_problem
@@ -54,14 +64,16 @@ class _Place(NamedTuple):
         result = replace(self.read(), reused=False)
         if result.response is None:
             return result
-        return replace(result, response=restore_output(result.response, Path(self.file.name).parent))
+        return replace(
+            result, response=restore_output(result.response, Path(self.file.name).parent)
+        )
 
 
 class KnownAnswers:
     """The results and answers of a plan's runs that are there before they are run.
 
-    Only where each one stands is kept in memory. The files stay open until `close`, so that they may be moved away
-    meanwhile.
+    Only where each one stands is kept in memory. The files stay open until `close`, so that they
+    may be moved away meanwhile.
 
     Args:
         keep_errored: take over errored results too, instead of running them again.
@@ -98,14 +110,18 @@ class KnownAnswers:
             StorageError: it cannot be read.
         """
         file = self._open(path)
-        drop_recorded = not self._keep_unchecked and any(each.suite.without_secrets for each in headers(path))
+        drop_recorded = not self._keep_unchecked and any(
+            each.suite.without_secrets for each in headers(path)
+        )
         places: dict[tuple[str, str | None, int], tuple[Status, _Place]] = {}
         for offset, result in read_results(path):
             if drop_recorded and result.recorded:
                 continue
             key = result.fingerprint, result.prompt, result.run
             status, _ = places.get(key, ("errored", None))
-            if status == "errored" or (result.error and result.error.kind == "outage"):  # which withdraws a grade
+            if status == "errored" or (
+                result.error and result.error.kind == "outage"
+            ):  # which withdraws a grade
                 places[key] = result.status, _Place(file, offset, is_own)
             self._named.add(((result.case, result.provider, result.prompt), result.run))
         for key, (status, place) in places.items():
@@ -134,7 +150,8 @@ class KnownAnswers:
 
         Args:
             path: the journal.
-            not_before: what was answered earlier than that, in seconds since the epoch, is not taken.
+            not_before: what was answered earlier than that, in seconds since the epoch, is not
+                taken.
             own_code: the providers that run code of the team's own, whose answers are not taken.
 
         Raises:
@@ -145,7 +162,9 @@ class KnownAnswers:
         found = {
             (_question_of(result), result.run): _Place(file, offset)
             for offset, result in read_results(path)
-            if result.response is not None and result.started_at >= not_before and result.recorded == result.reused
+            if result.response is not None
+            and result.started_at >= not_before
+            and result.recorded == result.reused
         }
         self._reusable = found | self._reusable
 
@@ -176,7 +195,9 @@ class KnownAnswers:
                 self._recordings[path] = _stored_answer(path)
 
     def add_traces(self, traces: Mapping[str, Sequence[Trace]]) -> None:
-        """Add answers from elsewhere by case: its first run gets the first one. Nothing else answers then."""
+        """Add answers from elsewhere by case: its first run gets the first one. Nothing else
+        answers then.
+        """
         self._traces = traces
 
     def close(self) -> None:
@@ -191,7 +212,12 @@ class KnownAnswers:
     # Queries.
 
     def take_over(
-        self, plan: RunPlan, records: dict[int, RunRecord], cells: Cells, journal: Journal, redactor: Redactor
+        self,
+        plan: RunPlan,
+        records: dict[int, RunRecord],
+        cells: Cells,
+        journal: Journal,
+        redactor: Redactor,
     ) -> Resumption:
         """Record the known results of a plan's runs, and copy those that `journal` lacks into it.
 
@@ -228,10 +254,15 @@ class KnownAnswers:
 
     @property
     def has_answers(self) -> bool:
-        return bool(self._recordings or self._reusable) or self._replayed is not None or self._traces is not None
+        return (
+            bool(self._recordings or self._reusable)
+            or self._replayed is not None
+            or self._traces is not None
+        )
 
     def answer(self, cell: PreparedCell, run: int) -> Result | None:
-        """Return a run's answer, as a result to be judged anew; an errored one where the case's recording has none.
+        """Return a run's answer, as a result to be judged anew; an errored one where the case's
+        recording has none.
 
         Raises:
             StorageError: the rest of a long answer is missing.
@@ -255,23 +286,29 @@ class KnownAnswers:
     def absence(self) -> RunError:
         """The error of a run that has no answer, where nothing may be called."""
         if self._traces is not None:
-            remedy = f"give it the attribute {CASE_ATTRIBUTES[0]}, or name the attribute with --match"
+            remedy = (
+                f"give it the attribute {CASE_ATTRIBUTES[0]}, or name the attribute with --match"
+            )
             return RunError("not_recorded", f"no trace belongs to this case: {remedy}")
         if self._replayed:
-            return RunError("not_recorded", "not in the recording: what is asked is new or has changed")
+            return RunError(
+                "not_recorded", "not in the recording: what is asked is new or has changed"
+            )
         return RunError("not_recorded", "nothing is recorded that could answer")
 
     def _find_recorded(self, cell: PreparedCell, run: int, path: Path) -> Result:
         """Return the answer of a case's own recording.
 
-        The runs of the same provider and prompt answer, if it has some, else whatever it has of the case. They answer
-        in turn: with three recorded, the fourth run gets the first one's answer.
+        The runs of the same provider and prompt answer, if it has some, else whatever it has of the
+        case. They answer in turn: with three recorded, the fourth run gets the first one's answer.
         """
         recording = self._recordings[path]
         if isinstance(recording, Trace):
             return _from_trace(cell, run, recording)
         same = recording.get((cell.case.id, cell.variant.provider, cell.variant.prompt))
-        runs = same or next((runs for (case, *_), runs in recording.items() if case == cell.case.id), None)
+        runs = same or next(
+            (runs for (case, *_), runs in recording.items() if case == cell.case.id), None
+        )
         if runs:
             numbers = sorted(runs)
             return runs[numbers[(run - 1) % len(numbers)]].read_answer()
@@ -304,7 +341,9 @@ def _stored_answer(path: Path) -> Trace:
 
 def _from_trace(cell: PreparedCell, run: int, trace: Trace) -> Result:
     if trace.response is not None:
-        return _result(cell, run, "passed", trace.started_at, trace.latency_s, response=trace.response)
+        return _result(
+            cell, run, "passed", trace.started_at, trace.latency_s, response=trace.response
+        )
     error = RunError("crash", trace.error or "no answer")
     return _result(cell, run, "failed", trace.started_at, trace.latency_s, error=error)
 
@@ -357,5 +396,7 @@ def load_results(path: Path) -> Iterator[Result]:
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}: {instead}") from error
     except ValidationError as error:
-        raise StorageError(f"{path}: is not a report of ci-evals ({first_problem(error)}): {instead}") from error
+        raise StorageError(
+            f"{path}: is not a report of ci-evals ({first_problem(error)}): {instead}"
+        ) from error
     yield from results

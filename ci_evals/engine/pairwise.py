@@ -37,7 +37,9 @@ def read_answers(path: Path) -> Mapping[str, Answers]:
         StorageError: it is neither.
     """
     if path.is_dir():
-        path = next((path / name for name in ("report.json", JOURNAL) if (path / name).is_file()), path)
+        path = next(
+            (path / name for name in ("report.json", JOURNAL) if (path / name).is_file()), path
+        )
     if not path.is_file():
         text = "there is no report here: run the suite, or name a report, a journal, or the folder of either"
         raise StorageError(f"{path.as_posix()}: {text}")
@@ -49,7 +51,9 @@ def read_answers(path: Path) -> Mapping[str, Answers]:
     return variants
 
 
-def choose_variant(variants: Mapping[str, Answers], name: str | None, where: str) -> tuple[str, Answers]:
+def choose_variant(
+    variants: Mapping[str, Answers], name: str | None, where: str
+) -> tuple[str, Answers]:
     """Choose one variant of a report; without a name, the only one that it has.
 
     Raises:
@@ -76,7 +80,9 @@ class PreferenceJudge:
     rubric: str = DEFAULT_RUBRIC
 
 
-async def ask_preferences(suite: CheckedSuite, a: Answers, b: Answers, judge: PreferenceJudge) -> tuple[Pair, ...]:
+async def ask_preferences(
+    suite: CheckedSuite, a: Answers, b: Answers, judge: PreferenceJudge
+) -> tuple[Pair, ...]:
     """Show every run that both variants have to the judge, in both orders.
 
     Raises:
@@ -86,7 +92,9 @@ async def ask_preferences(suite: CheckedSuite, a: Answers, b: Answers, judge: Pr
     cases = {case.id: case for case in suite.cases}
     shared = [key for key in a if key in b and key[0] in cases]
     if not shared:
-        raise UsageError("the two have no answer to the same run of a case of this suite: nothing to compare")
+        raise UsageError(
+            "the two have no answer to the same run of a case of this suite: nothing to compare"
+        )
     order = {case: number for number, case in enumerate(cases)}
     shared.sort(key=lambda key: (order[key[0]], key[1]))
     async with _open(suite, judge) as prefer:
@@ -137,7 +145,9 @@ def _by_function(function: Callable[..., object], timeout_s: float) -> Prefer:
         try:
             async with scope:
                 preferred = await call_in_thread(lambda: function(case, first, second))
-        except Exception as raised:  # the user's code may raise anything; a pair less, and the others count
+        except (
+            Exception
+        ) as raised:  # the user's code may raise anything; a pair less, and the others count
             if scope.expired():
                 raise ProviderError("timeout", f"no preference within {timeout_s:g} s") from None
             raise ProviderError.of(raised) from raised
@@ -149,7 +159,11 @@ def _by_function(function: Callable[..., object], timeout_s: float) -> Prefer:
 def _by_provider(provider: AuxiliaryProvider, rubric: str) -> Prefer:
     async def prefer(case: Case, first: Response, second: Response) -> tuple[Preferred, str]:
         shown = json.dumps(
-            {"question": _question(case), "first_answer": _anonymous(first), "second_answer": _anonymous(second)},
+            {
+                "question": _question(case),
+                "first_answer": _anonymous(first),
+                "second_answer": _anonymous(second),
+            },
             ensure_ascii=False,
             default=repr,
         )
@@ -180,7 +194,9 @@ def _read_preference(value: object) -> Preferred:
     for name in ("first", "second", "tie"):
         if value == name:
             return name
-    raise ProviderError("bad_answer", f"expected 'first', 'second' or 'tie', got {one_line(repr(value))}")
+    raise ProviderError(
+        "bad_answer", f"expected 'first', 'second' or 'tie', got {one_line(repr(value))}"
+    )
 
 
 def _question(case: Case) -> object:
@@ -197,10 +213,14 @@ def _question(case: Case) -> object:
 def _anonymous(response: Response) -> object:
     """Return an answer without what would tell who gave it."""
     if response.turns:
-        return [{"user": turn.user, "assistant": _anonymous(turn.response)} for turn in response.turns]
+        return [
+            {"user": turn.user, "assistant": _anonymous(turn.response)} for turn in response.turns
+        ]
     if not response.tool_calls:
         return response.output
     return {
         "text": response.output,
-        "tool_calls": [{"name": call.name, "arguments": call.arguments} for call in response.tool_calls],
+        "tool_calls": [
+            {"name": call.name, "arguments": call.arguments} for call in response.tool_calls
+        ],
     }

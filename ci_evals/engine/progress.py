@@ -1,4 +1,6 @@
-"""Progress on stderr while a suite runs: a live view in a terminal, a line every few seconds in a log."""
+"""Progress on stderr while a suite runs: a live view in a terminal, a line every few seconds in a
+log.
+"""
 
 import asyncio
 import time
@@ -26,7 +28,9 @@ MOST_TOLD = 5
 _REASON_CHARACTERS = 200
 
 ERASE_VIEW: Final = "\r\x1b[J"
-"""Erases the view of a live terminal, for a line to take its place; the view is drawn anew below that."""
+"""Erases the view of a live terminal, for a line to take its place; the view is drawn anew below
+that.
+"""
 
 
 class Watched(Protocol):
@@ -61,21 +65,25 @@ class Watched(Protocol):
 async def show_progress(
     run: Watched, stream: TextIO, *, live: bool = False, line_every_s: float = LINE_INTERVAL_S
 ) -> AsyncIterator[None]:
-    """Show the progress of `run` on `stream` until the block ends: as a view if `live`, else as lines.
+    """Show the progress of `run` on `stream` until the block ends: as a view if `live`, else as
+    lines.
 
-    The view has a bar, the last cells that failed with their reasons, and what is being judged. The lines tell the
-    first failures.
+    The view has a bar, the last cells that failed with their reasons, and what is being judged. The
+    lines tell the first failures.
     """
     task = asyncio.create_task(_view(run, stream) if live else _lines(run, stream, line_every_s))
     try:
         yield
     finally:
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)  # a terminal that is gone does not end the run
+        await asyncio.gather(
+            task, return_exceptions=True
+        )  # a terminal that is gone does not end the run
 
 
 class Watch:
-    """Describes a run phase again and again, and estimates from the pace since it began how long it still takes.
+    """Describes a run phase again and again, and estimates from the pace since it began how long it
+    still takes.
 
     Args:
         run: the run phase.
@@ -94,26 +102,41 @@ class Watch:
         self._finished = self._before
 
     def new_failures(self) -> Iterator[str]:
-        """Yield a line for each cell that failed since the last call, but only for the first few of all."""
-        new = min(self._run.failed_cells - self._told, MOST_TOLD - self._told, len(self._run.last_failures))
+        """Yield a line for each cell that failed since the last call, but only for the first few of
+        all.
+        """
+        new = min(
+            self._run.failed_cells - self._told,
+            MOST_TOLD - self._told,
+            len(self._run.last_failures),
+        )
         if new > 0:
             self._told += new
             yield from list(self.failures())[-new:]
 
     def failures(self) -> Iterator[str]:
-        """Yield a line for each of the last cells that failed; a reason that is that of the line above is not repeated.
+        """Yield a line for each of the last cells that failed; a reason that is that of the line
+        above is not repeated.
 
-        `✗ refund on gpt: contains: does not contain 'refund': got 'We issue store credit'`, `✗ cancel on gpt: the same`
+        `✗ refund on gpt: contains: does not contain 'refund': got 'We issue store credit'`, `✗
+        cancel on gpt: the same`
         """
         several = len(self._run.plan.variants) > 1
         before = ""
         for result in self._run.last_failures:
             on = f" on {name_of(Variant(result.provider, result.prompt))}" if several else ""
-            wrong = next((f"{each.grader}: {each.reason}" for each in result.grades if not each.passed), "")
-            why = one_line(result.error.message or result.error.kind if result.error else wrong, _REASON_CHARACTERS)
+            wrong = next(
+                (f"{each.grader}: {each.reason}" for each in result.grades if not each.passed), ""
+            )
+            why = one_line(
+                result.error.message or result.error.kind if result.error else wrong,
+                _REASON_CHARACTERS,
+            )
             mark = "✗" if result.status == "failed" else "!"
             shown = "the same" if why and why == before else why
-            yield without_commands(f"{mark} {name_of(result.case)}{on}{f': {shown}' if shown else ''}")
+            yield without_commands(
+                f"{mark} {name_of(result.case)}{on}{f': {shown}' if shown else ''}"
+            )
             before = why
 
     def judging(self) -> str:
@@ -146,18 +169,29 @@ async def _view(run: Watched, stream: TextIO) -> None:
     watch = Watch(run)
     try:
         while True:
-            console.width = max(1, (columns_of(stream) or 80) - 1)  # a full line would end in the next one
+            console.width = max(
+                1, (columns_of(stream) or 80) - 1
+            )  # a full line would end in the next one
             rows = Table.grid(padding=(0, 1))
             rows.add_column(width=BAR_WIDTH)
             rows.add_column(no_wrap=True, overflow="crop")
-            rows.add_row(ProgressBar(run.plan.total, len(run.records), width=BAR_WIDTH), Text(watch.describe()))
+            rows.add_row(
+                ProgressBar(run.plan.total, len(run.records), width=BAR_WIDTH),
+                Text(watch.describe()),
+            )
             with console.capture() as drawn:
                 console.print(rows, no_wrap=True, crop=True)
-                for line, style in [*((line, "") for line in watch.failures()), (watch.judging(), "dim")]:
+                for line, style in [
+                    *((line, "") for line in watch.failures()),
+                    (watch.judging(), "dim"),
+                ]:
                     if line:
-                        console.print(Text(line, style), no_wrap=True, overflow="ellipsis", crop=True)
+                        console.print(
+                            Text(line, style), no_wrap=True, overflow="ellipsis", crop=True
+                        )
             lines = drawn.get().splitlines()[: max(1, rows_of(stream) - 1)]
-            # The cursor waits at the start of the view: whoever prints meanwhile erases it first, with `ERASE_VIEW`.
+            # The cursor waits at the start of the view: whoever prints meanwhile erases it first,
+            # with `ERASE_VIEW`.
             up = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
             say(stream, ERASE_VIEW + "\n".join(lines) + f"{up}\r")
             await asyncio.sleep(BAR_INTERVAL_S)
@@ -166,19 +200,24 @@ async def _view(run: Watched, stream: TextIO) -> None:
 
 
 def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.0) -> str:
-    """Return a line such as `12/30 runs  9 passed  2 failed  1 errored  2 being judged  3 retrying  $0.12  2 min left`.
+    """Return a line such as `12/30 runs  9 passed  2 failed  1 errored  2 being judged  3 retrying
+    $0.12  2 min left`.
 
     Args:
         run: the run phase.
         elapsed_s: seconds from the start of the phase to the end of the last run that ended.
         before: how many runs had a result at the start.
-        idle_s: seconds since then. The estimate counts them down, and is left out once it would be over: the pace of
-            other providers says nothing of one that hangs.
+        idle_s: seconds since then. The estimate counts them down, and is left out once it would be
+            over: the pace of other providers says nothing of one that hangs.
     """
     counts = Counter(record.status for record in run.records.values())
     finished, total = len(run.records), run.plan.total
     parts = [run.doing] if run.doing else []
-    parts += [f"{finished:,}/{total:,} runs", f"{counts['passed']:,} passed", f"{counts['failed']:,} failed"]
+    parts += [
+        f"{finished:,}/{total:,} runs",
+        f"{counts['passed']:,} passed",
+        f"{counts['failed']:,} failed",
+    ]
     if counts["errored"]:
         parts.append(f"{counts['errored']:,} errored")
     if run.judging:

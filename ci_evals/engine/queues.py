@@ -28,7 +28,11 @@ class Queue:
     """
 
     def __init__(
-        self, options: ProviderOptions, calls: Calls, share: "SlotShare", price: Callable[[Response], float | None]
+        self,
+        options: ProviderOptions,
+        calls: Calls,
+        share: "SlotShare",
+        price: Callable[[Response], float | None],
     ) -> None:
         self.options = options
         self.calls = calls
@@ -73,8 +77,8 @@ class Queue:
 class Slots:
     """The limit on calls under way, shared by providers.
 
-    As long as a provider has runs left, an equal share is kept for it: one that hangs holds its own slots and never
-    those of the others. What a provider has too few runs to use is lent.
+    As long as a provider has runs left, an equal share is kept for it: one that hangs holds its own
+    slots and never those of the others. What a provider has too few runs to use is lent.
     """
 
     def __init__(self, limit: int) -> None:
@@ -105,7 +109,11 @@ class Slots:
         if len(self.shares) == 1:
             return True
         equal = max(1, self.limit // sum(1 for other in self.shares if other.demand))
-        kept = sum(max(0, min(equal, other.demand) - other.in_use) for other in self.shares if other is not share)
+        kept = sum(
+            max(0, min(equal, other.demand) - other.in_use)
+            for other in self.shares
+            if other is not share
+        )
         return share.in_use < equal or self.free > kept
 
 
@@ -127,7 +135,9 @@ class SlotShare:
         return min(self.limit, self.begun) if self.is_exhausted else self.limit
 
     async def acquire(self) -> None:
-        """Take a slot, waiting for one if need be; raises `EndedError` where no more are handed out."""
+        """Take a slot, waiting for one if need be; raises `EndedError` where no more are handed
+        out.
+        """
         if self.is_closed:
             raise EndedError
         if not self.waiting and self._slots.may_take(self):
@@ -174,8 +184,8 @@ MAX_KEPT = 10_000  # cells beyond these are rendered anew for each run: memory s
 class PreparedCell:
     """A cell of the plan, with what all its runs share.
 
-    `question` is the fingerprint of what is asked; `first_index` is the index that run 1 has, or would have, in the
-    plan; a call may take `timeout_s` seconds.
+    `question` is the fingerprint of what is asked; `first_index` is the index that run 1 has, or
+    would have, in the plan; a call may take `timeout_s` seconds.
     """
 
     case: Case
@@ -192,7 +202,9 @@ class PreparedCell:
 
     def request(self, run: int) -> Request:
         """Return what a provider is sent for a run by its number."""
-        return Request(self.rendered.input, tuple(self.rendered.messages), self.case, run, self.timeout_s)
+        return Request(
+            self.rendered.input, tuple(self.rendered.messages), self.case, run, self.timeout_s
+        )
 
 
 class Cells:
@@ -203,8 +215,12 @@ class Cells:
         self._plan = plan
         self._templates = Templates(suite.folder)
         self._prompts = {prompt.name: prompt for prompt in suite.prompts}
-        self._identities = {str(options.name): provider_identity(options) for options in suite.providers}
-        self._timeouts_s = {str(options.name): options.timeout_s or suite.timeout_s for options in suite.providers}
+        self._identities = {
+            str(options.name): provider_identity(options) for options in suite.providers
+        }
+        self._timeouts_s = {
+            str(options.name): options.timeout_s or suite.timeout_s for options in suite.providers
+        }
         self._kept: dict[int, PreparedCell] = {}
 
     def of_index(self, index: int) -> PreparedCell:
@@ -222,7 +238,9 @@ class Cells:
 
     def _prepare(self, number: int) -> PreparedCell:
         case, variant = self._plan.case(number), self._plan.variant(number)
-        rendered = self._templates.render(self._prompts[variant.prompt] if variant.prompt else None, case)
+        rendered = self._templates.render(
+            self._prompts[variant.prompt] if variant.prompt else None, case
+        )
         question = question_fingerprint(case, rendered, self._identities[variant.provider])
         fingerprint = f"{question}.{self._suite.judgement_fingerprint(self._plan.row(number))}"
         first_index = self._plan.index(number, 1)

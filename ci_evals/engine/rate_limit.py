@@ -1,4 +1,6 @@
-"""A provider's rate limiter: limits that are declared, told in headers, or shown by refusals alone."""
+"""A provider's rate limiter: limits that are declared, told in headers, or shown by refusals
+alone.
+"""
 
 import asyncio
 import math
@@ -21,7 +23,10 @@ NO_QUOTA = 0.4  # of a pace that held: refusals below that don't depend on the p
 LONGEST_INTERVAL_S = 3.0  # between calls at a learnt pace
 LONGEST_PROBE_GAP_S = 0.5  # between calls while none is let through
 
-START_CALLS, START_S = 16, 0.25  # the most calls under way at first, and for how long: a tight limit shows
+START_CALLS, START_S = (
+    16,
+    0.25,
+)  # the most calls under way at first, and for how long: a tight limit shows
 CATCH_UP_S = 0.25  # of lateness that is made up for: far less than any quota's burst
 LONGEST_RESET_S = 60.0  # that is waited for because headers tell of it
 DEFAULT_OUTPUT_TOKENS = 256
@@ -82,7 +87,9 @@ class RateLimiter:
             self._callers -= 1
             self._idle_since = self._clock()
 
-    async def acquire(self, messages: Sequence[Message] = (), max_tokens: int | None = None) -> Permit:
+    async def acquire(
+        self, messages: Sequence[Message] = (), max_tokens: int | None = None
+    ) -> Permit:
         """Wait until a call may go out. A caller that is cancelled meanwhile has taken nothing."""
         async with self._turn:
             while True:
@@ -91,13 +98,17 @@ class RateLimiter:
                     return self._let_out(now, tokens)
                 self._reported.clear()
                 try:
-                    async with asyncio.timeout(max(wait_s, 0.001)):  # event loops wake up a little early
+                    async with asyncio.timeout(
+                        max(wait_s, 0.001)
+                    ):  # event loops wake up a little early
                         await self._reported.wait()
                 except TimeoutError:
                     pass
 
     def record_answer(self, permit: Permit, usage: Usage | None = None) -> None:
-        """Report a call that was let through: with an answer, or with an error from behind all limits."""
+        """Report a call that was let through: with an answer, or with an error from behind all
+        limits.
+        """
         self.record_end(permit)
         self._let_through += 1
         self._pace.record_answer(permit, self._clock())
@@ -121,7 +132,9 @@ class RateLimiter:
     def observe(self, headers: Mapping[str, str]) -> None:
         """Take note of what the headers of an answer or a refusal tell of limits."""
         for allowance in allowances(headers, datetime.fromtimestamp(self._wall_clock(), UTC)):
-            self._header_limits.setdefault(allowance.name, _HeaderLimit()).update(allowance, self._clock())
+            self._header_limits.setdefault(allowance.name, _HeaderLimit()).update(
+                allowance, self._clock()
+            )
 
     def _free_at(self, now: float, tokens: int) -> float:
         """Return the time of the next call, unless a report changes that."""
@@ -132,9 +145,15 @@ class RateLimiter:
             times.append(self._started_at + START_S)
         if self._requests:
             times.append(self._requests.free_at)
-        if self._tokens:  # what calls take is known only afterwards, so that the first one goes alone
-            times.append(math.inf if self.under_way and not self._returned else self._tokens.free_at)
-        times += (limit.free_at(now, tokens, self.under_way) for limit in self._header_limits.values())
+        if (
+            self._tokens
+        ):  # what calls take is known only afterwards, so that the first one goes alone
+            times.append(
+                math.inf if self.under_way and not self._returned else self._tokens.free_at
+            )
+        times += (
+            limit.free_at(now, tokens, self.under_way) for limit in self._header_limits.values()
+        )
         return max(times)
 
     def _let_out(self, now: float, tokens: int) -> Permit:
@@ -150,13 +169,18 @@ class RateLimiter:
         return permit
 
     def _expected_tokens(self, messages: Sequence[Message], max_tokens: int | None) -> int:
-        """Estimate the tokens of a call, from its length and the answers so far; 0 if nobody counts tokens."""
+        """Estimate the tokens of a call, from its length and the answers so far; 0 if nobody counts
+        tokens.
+        """
         if not self._tokens and not any(limit.by_tokens for limit in self._header_limits.values()):
             return 0
         tokens = sum(len(message.text) for message in messages) // 4
         if not self._usages:
             return tokens + (max_tokens or DEFAULT_OUTPUT_TOKENS)
-        return max(tokens, self._usage.input_tokens // self._usages) + self._usage.output_tokens // self._usages
+        return (
+            max(tokens, self._usage.input_tokens // self._usages)
+            + self._usage.output_tokens // self._usages
+        )
 
 
 class _Spacing:
@@ -174,9 +198,9 @@ class _Spacing:
 class _Pace:
     """Paces calls when many of them are refused; docs/decisions/0011 says why in this way.
 
-    A turn lasts from one reopening after refusals to the next. The calls that were let through, over the time that this
-    took, are the provider's rate, whether it fills a bucket or opens windows. From there the pace grows until calls are
-    refused again.
+    A turn lasts from one reopening after refusals to the next. The calls that were let through,
+    over the time that this took, are the provider's rate, whether it fills a bucket or opens
+    windows. From there the pace grows until calls are refused again.
     """
 
     def __init__(self, now: float) -> None:
@@ -230,7 +254,9 @@ class _Pace:
             self._turn_started_at, self._let_through, self._refusals_in_a_row = now, 0, 0
             if not self._learnt_from:
                 self._stop_pacing()
-            elif self.is_paced and self._rate < NO_QUOTA * self._best_rate:  # refusals don't depend on the pace
+            elif (
+                self.is_paced and self._rate < NO_QUOTA * self._best_rate
+            ):  # refusals don't depend on the pace
                 self._stop_pacing()
                 self._threshold = (1 + self._threshold) / 2
             elif self.is_paced:
@@ -239,10 +265,11 @@ class _Pace:
         self._since_learnt += 1
 
     def _look_back(self, last: Permit) -> tuple[float, int]:
-        """Return the share of refusals among the calls up to `last`, and how many of those are still under way.
+        """Return the share of refusals among the calls up to `last`, and how many of those are
+        still under way.
 
-        Calls count in the order in which they went out, and as let through while they are under way: else quick
-        refusals would outnumber slow answers.
+        Calls count in the order in which they went out, and as let through while they are under
+        way: else quick refusals would outnumber slow answers.
         """
         share, weight, under_way = 0.0, 0.0, 0
         for permit in reversed(self._recent):
@@ -254,7 +281,9 @@ class _Pace:
         return share, under_way
 
     def _learn(self, until: float, let_through: float) -> None:
-        self._rate = max(1 / LONGEST_INTERVAL_S, let_through / max(until - self._turn_started_at, 0.001))
+        self._rate = max(
+            1 / LONGEST_INTERVAL_S, let_through / max(until - self._turn_started_at, 0.001)
+        )
         self._learnt_from, self._since_learnt = min(self._let_through, MOST_LEARNT_FROM), 0
 
     def _stop_pacing(self) -> None:
@@ -263,11 +292,17 @@ class _Pace:
         self._recent.clear()
 
     def _gap_s(self) -> float:
-        """Return the seconds until the next call; after refusals in a row there are more each time."""
-        rate = self._rate * (1 + (self._since_learnt / (DOUBLED_AFTER * max(1, self._learnt_from))) ** 2)
+        """Return the seconds until the next call; after refusals in a row there are more each
+        time.
+        """
+        rate = self._rate * (
+            1 + (self._since_learnt / (DOUBLED_AFTER * max(1, self._learnt_from))) ** 2
+        )
         if not self._refusals_in_a_row:
             return 1 / rate
-        return max(1 / rate, min(LONGEST_PROBE_GAP_S, 2.0 ** min(self._refusals_in_a_row - 1, 60) / rate))
+        return max(
+            1 / rate, min(LONGEST_PROBE_GAP_S, 2.0 ** min(self._refusals_in_a_row - 1, 60) / rate)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +327,9 @@ class Allowance:
 
 
 class _HeaderLimit:
-    """A limit that is told in headers. A reset that was waited for in vain is never believed again."""
+    """A limit that is told in headers. A reset that was waited for in vain is never believed
+    again.
+    """
 
     def __init__(self) -> None:
         self.by_tokens = False
@@ -320,16 +357,24 @@ class _HeaderLimit:
             self.sent = 0
         cost = tokens if self.by_tokens else 1
         left = min(self._limit, self._left + self._per_second * (now - self._at))
-        missing = min(cost, self._limit) + cost * under_way - left  # calls under way may not be counted yet
+        missing = (
+            min(cost, self._limit) + cost * under_way - left
+        )  # calls under way may not be counted yet
         if missing <= 0:
             return -math.inf
         self._awaited = not under_way
-        return min(self._reset_at, now + missing / self._per_second) if self._per_second else self._reset_at
+        return (
+            min(self._reset_at, now + missing / self._per_second)
+            if self._per_second
+            else self._reset_at
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The headers in which a provider tells of one limit; `{}` in `names` is `remaining`, `limit` or `reset`."""
+    """The headers in which a provider tells of one limit; `{}` in `names` is `remaining`, `limit`
+    or `reset`.
+    """
 
     names: str
     by_tokens: bool = False
@@ -368,13 +413,19 @@ def allowances(headers: Mapping[str, str], now: datetime) -> Iterator[Allowance]
             continue
         remaining, limit = number_in(told), number_in(source.read(headers, "limit"))
         reset_s = _until(source.read(headers, "reset") or "", date_in(headers.get("date")) or now)
-        if remaining is not None and reset_s is not None and limit != 0:  # some tell 0 of what they don't limit
+        if (
+            remaining is not None and reset_s is not None and limit != 0
+        ):  # some tell 0 of what they don't limit
             most = math.inf if limit is None else limit
-            yield Allowance(source.names, source.by_tokens, source.refills, most, remaining, reset_s)
+            yield Allowance(
+                source.names, source.by_tokens, source.refills, most, remaining, reset_s
+            )
 
 
 def _until(text: str, now: datetime) -> float | None:
-    """Return the seconds until a reset: `1s`, `6m0s`, `120ms`, a number of seconds, an epoch, or a date of RFC 3339."""
+    """Return the seconds until a reset: `1s`, `6m0s`, `120ms`, a number of seconds, an epoch, or a
+    date of RFC 3339.
+    """
     text = text.strip()
     if (number := number_in(text)) is not None:
         if number < _EPOCH:

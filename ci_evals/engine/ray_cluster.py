@@ -62,8 +62,11 @@ Checked = Sequence[tuple[ProviderOptions | Grader, Place]]
 
 
 @asynccontextmanager
-async def connect(suite: CheckedSuite, portable: Checked, files: Path | None) -> AsyncIterator["RayExecutor"]:
-    """Connect to the cluster that a suite names, ship the suite's folder, and see that its code works there.
+async def connect(
+    suite: CheckedSuite, portable: Checked, files: Path | None
+) -> AsyncIterator["RayExecutor"]:
+    """Connect to the cluster that a suite names, ship the suite's folder, and see that its code
+    works there.
 
     Args:
         suite: the suite.
@@ -84,15 +87,21 @@ async def connect(suite: CheckedSuite, portable: Checked, files: Path | None) ->
 @asynccontextmanager
 async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncIterator[None]:
     if ray.is_initialized():
-        raise _problem(place, "this process is connected to a Ray cluster already: call `ray.shutdown()` first")
+        raise _problem(
+            place, "this process is connected to a Ray cluster already: call `ray.shutdown()` first"
+        )
     start = "start one with `ray start --head`, or leave `address` out for one on this machine"
     await _check_reachable(address, place, start)
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     environment = runtime_env(suite, is_own=address == "local")
     loop, connected, over = asyncio.get_running_loop(), asyncio.Event(), Event()
 
-    def hold() -> None:  # in one thread: what Ray starts on this machine ends with the thread that started it
-        ray.init(address, runtime_env=environment, log_to_driver=False, logging_level="ERROR", **options)
+    def hold() -> (
+        None
+    ):  # in one thread: what Ray starts on this machine ends with the thread that started it
+        ray.init(
+            address, runtime_env=environment, log_to_driver=False, logging_level="ERROR", **options
+        )
         loop.call_soon_threadsafe(connected.set)
         over.wait()
         ray.shutdown()
@@ -108,13 +117,19 @@ async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncI
         is_open = True
     except asyncio.CancelledError:
         over.set()
-        await asyncio.wait([holding], timeout=_CONNECT_S)  # else what Ray has started by now would outlive this process
+        await asyncio.wait(
+            [holding], timeout=_CONNECT_S
+        )  # else what Ray has started by now would outlive this process
         raise
     except (ConnectionError, TimeoutError) as error:
         text = one_line(str(error), 200) or "no answer in time"
-        raise _problem(place, f"no Ray cluster could be reached at {address} ({text}): {start}") from error
+        raise _problem(
+            place, f"no Ray cluster could be reached at {address} ({text}): {start}"
+        ) from error
     except Exception as error:
-        raise _problem(place, f"the cluster at {address} cannot be used: {describe_exception(error):.500}") from error
+        raise _problem(
+            place, f"the cluster at {address} cannot be used: {describe_exception(error):.500}"
+        ) from error
     finally:
         waiting.cancel()
         if not is_open:
@@ -145,10 +160,11 @@ def _problem(place: Place, text: str) -> ConfigError:
 
 
 def runtime_env(suite: CheckedSuite, *, is_own: bool) -> dict[str, Any]:
-    """Return the runtime environment of the job: the suite's folder, its requirements, and what the suite adds.
+    """Return the runtime environment of the job: the suite's folder, its requirements, and what the
+    suite adds.
 
-    Variables are no part of it, as Ray writes it into logs; they go with the calls. A cluster of our own on this
-    machine has what is installed here.
+    Variables are no part of it, as Ray writes it into logs; they go with the calls. A cluster of
+    our own on this machine has what is installed here.
     """
     options, folder = suite.executor, suite.folder
     environment = {key: value for key, value in options.runtime_env.items() if key != "env_vars"}
@@ -159,18 +175,25 @@ def runtime_env(suite: CheckedSuite, *, is_own: bool) -> dict[str, Any]:
         is_inside = results.is_relative_to(shipped) and results != shipped
         own = (f"/{results.relative_to(shipped).as_posix()}",) if is_inside else ()
         environment["excludes"] = [*environment.get("excludes", ()), *_NEVER_SHIPPED, *own]
-    if not is_own and not environment.keys() & set(_PACKAGES) and (folder / "requirements.txt").is_file():
+    if (
+        not is_own
+        and not environment.keys() & set(_PACKAGES)
+        and (folder / "requirements.txt").is_file()
+    ):
         environment["pip"] = "requirements.txt"
     for key in ("pip", "uv"):
         if isinstance(environment.get(key), str):
             environment[key] = str(folder / environment[key])
-        elif key in environment and not environment[key]:  # which says that nothing is to be installed
+        elif (
+            key in environment and not environment[key]
+        ):  # which says that nothing is to be installed
             del environment[key]
     return environment
 
 
 class RayExecutor:
-    """Runs what is portable as tasks of the cluster that this process is connected to; see `executors.Executor`.
+    """Runs what is portable as tasks of the cluster that this process is connected to; see
+    `executors.Executor`.
 
     Args:
         suite: the suite.
@@ -182,7 +205,9 @@ class RayExecutor:
         shipped = shipped_folder(options, suite.folder)
         relative = suite.folder.resolve().relative_to(shipped).as_posix() if shipped else "."
         variables = options.runtime_env.get("env_vars", {})
-        site = Site(str(shipped or ""), relative, suite.max_concurrency, files is not None, variables)
+        site = Site(
+            str(shipped or ""), relative, suite.max_concurrency, files is not None, variables
+        )
         self._site = pickle.dumps(site)
         self._shipped = shipped
         self._files = files
@@ -190,13 +215,17 @@ class RayExecutor:
         limits = {"num_cpus": options.num_cpus, "num_gpus": options.num_gpus}
         if options.memory_mb is not None:
             limits["memory"] = options.memory_mb * 1024**2
-        # A worker that dies is the code's own doing, and is not started again; for a node that dies, see `call`.
+        # A worker that dies is the code's own doing, and is not started again; for a node that
+        # dies, see `call`.
         self._remote = partial(ray.remote, max_retries=0, **limits)
         self._answer, self._grade = self._remote()(worker.answer), self._remote()(worker.grade)
-        self._graders: dict[int, tuple[Grader, bytes]] = {}  # pickled once: workers know them by their bytes
+        self._graders: dict[
+            int, tuple[Grader, bytes]
+        ] = {}  # pickled once: workers know them by their bytes
 
     async def check(self, portable: Checked, place: Place, *, is_own: bool) -> None:
-        """See that there is room on the cluster, and that providers and graders can be opened there.
+        """See that there is room on the cluster, and that providers and graders can be opened
+        there.
 
         Args:
             portable: what will run there.
@@ -225,7 +254,9 @@ class RayExecutor:
         graders: list[bytes] = []
         places: list[Place] = []
         problems: list[Problem] = []
-        for each, where in sorted(portable, key=lambda pair: not isinstance(pair[0], ProviderOptions)):
+        for each, where in sorted(
+            portable, key=lambda pair: not isinstance(pair[0], ProviderOptions)
+        ):
             try:
                 (providers if isinstance(each, ProviderOptions) else graders).append(_dump(each))
                 places.append(where)
@@ -234,7 +265,9 @@ class RayExecutor:
         try:
             found = await self._run(self._remote()(worker.check), providers, graders)
         except ProviderError as error:
-            raise _problem(place, f"the suite's code cannot be loaded there: {error.message}") from error
+            raise _problem(
+                place, f"the suite's code cannot be loaded there: {error.message}"
+            ) from error
         for where, of_one in zip(places, found, strict=True):
             problems += [problem.seen_from(where) for problem in of_one]
         if problems:
@@ -246,20 +279,32 @@ class RayExecutor:
         try:
             while not (await asyncio.wait([waiting], timeout=_POLL_S))[0]:
                 if not self._has_room() and (is_own or time.monotonic() - start > _NODE_S):
-                    wanted = ", ".join(f"{name} {amount:g}" for name, amount in self._amounts.items() if amount)
+                    wanted = ", ".join(
+                        f"{name} {amount:g}" for name, amount in self._amounts.items() if amount
+                    )
                     has = "; ".join(_describe(node) for node in ray.nodes() if node["Alive"])
-                    raise _problem(place, f"no node has room for a run, which takes {wanted}: the nodes have {has}")
+                    raise _problem(
+                        place,
+                        f"no node has room for a run, which takes {wanted}: the nodes have {has}",
+                    )
             return waiting.result()
         except RuntimeEnvSetupError as error:
-            raise _problem(place, f"runtime_env could not be set up on a node: {_last_line(error)}") from error
+            raise _problem(
+                place, f"runtime_env could not be set up on a node: {_last_line(error)}"
+            ) from error
         except RayError as error:
-            raise _problem(place, f"the cluster runs no task: {one_line(str(error), 500)}") from error
+            raise _problem(
+                place, f"the cluster runs no task: {one_line(str(error), 500)}"
+            ) from error
         finally:
             waiting.cancel()
 
     def _has_room(self) -> bool:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        return any(all(node.get(name, 0) >= amount for name, amount in self._amounts.items()) for node in nodes)
+        return any(
+            all(node.get(name, 0) >= amount for name, amount in self._amounts.items())
+            for node in nodes
+        )
 
     def open(self, options: ProviderOptions, resources: Resources) -> Provider:
         if not options.portable:
@@ -274,7 +319,9 @@ class RayExecutor:
         if not getattr(grader, "portable", False):
             return await LOCAL.grade(grader, answer)
         sent = replace(answer, request=self._sent(answer.request))
-        _, pickled = self._graders.get(id(grader)) or self._graders.setdefault(id(grader), (grader, _dump(grader)))
+        _, pickled = self._graders.get(id(grader)) or self._graders.setdefault(
+            id(grader), (grader, _dump(grader))
+        )
         try:
             outcome = await self.call(self._grade, pickled, cloudpickle.dumps(sent))
         except ProviderError as error:
@@ -300,13 +347,17 @@ class RayExecutor:
         return outcome.value
 
     def _sent(self, request: Request) -> Request:
-        """Return a request as the cluster gets it: without what is expected, and without other providers and keys."""
+        """Return a request as the cluster gets it: without what is expected, and without other
+        providers and keys.
+        """
         case = request.case
         turns = [replace(turn, expect=()) for turn in case.turns]
         task = case.task
         if task is not None and self._shipped is not None:
             task = replace(task, folder=task.folder.resolve().relative_to(self._shipped))
-        return replace(request, case=replace(case, expect=(), user=None, turns=tuple(turns), task=task))
+        return replace(
+            request, case=replace(case, expect=(), user=None, turns=tuple(turns), task=task)
+        )
 
     async def call(self, remote: Any, called: bytes, given: bytes) -> Outcome:
         """Run a task of `worker`, again where its node died, and return its outcome.
@@ -332,7 +383,9 @@ class RayExecutor:
                 continue
             except RayError as error:
                 raise ProviderError(*_describe_loss(error)) from error
-        raise ProviderError("environment", f"{_MOST_LOST} nodes of the cluster died one after the other")
+        raise ProviderError(
+            "environment", f"{_MOST_LOST} nodes of the cluster died one after the other"
+        )
 
     async def _result(self, reference: Any) -> Any:
         """Return what a task returns; a cancellation cancels it, by force if it does not end."""
@@ -371,15 +424,23 @@ def _amounts(options: ExecutorOptions) -> Mapping[str, float]:
 
 
 def _describe(node: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {node['Resources'].get(name, 0):g}" for name in ("CPU", "GPU", "memory"))
+    return ", ".join(
+        f"{name} {node['Resources'].get(name, 0):g}" for name in ("CPU", "GPU", "memory")
+    )
 
 
 def _describe_loss(error: RayError) -> tuple[ErrorKind, str]:
     match error:
         case WorkerCrashedError():
-            return "crash", "the worker process died: the code, or what it calls, ended it or crashed"
+            return (
+                "crash",
+                "the worker process died: the code, or what it calls, ended it or crashed",
+            )
         case OutOfMemoryError():
-            return "environment", "the node ran out of memory: say with `memory_mb` what a run takes"
+            return (
+                "environment",
+                "the node ran out of memory: say with `memory_mb` what a run takes",
+            )
         case ObjectStoreFullError() | OutOfDiskError():
             return "environment", "the cluster has no room for what is asked or answered"
     return "environment", f"the cluster could not run it: {one_line(str(error), 300)}"

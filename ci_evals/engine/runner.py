@@ -1,4 +1,6 @@
-"""Runs a suite's plan: each run takes a slot from its provider's queue, calls, grades and writes its result."""
+"""Runs a suite's plan: each run takes a slot from its provider's queue, calls, grades and writes
+its result.
+"""
 
 import asyncio
 import math
@@ -60,7 +62,9 @@ class Spending:
         return None
 
     def _missing_figure(self, result: Result) -> str | None:
-        """Return why the budget cannot be held: an answer that does not say what it took would count as 0."""
+        """Return why the budget cannot be held: an answer that does not say what it took would
+        count as 0.
+        """
         if result.response is None:
             return None
         if self._budget.counts_cost and result.cost_usd is None:
@@ -77,7 +81,11 @@ def violations(allowed: RunBudget, outcome: RunOutcome, duration_s: float) -> tu
     cost_usd = outcome.cost_usd
     usage = outcome.response.usage if outcome.response else None
     tokens = usage.total_tokens if usage else 0
-    if allowed.max_cost_usd is not None and cost_usd is not None and cost_usd > allowed.max_cost_usd:
+    if (
+        allowed.max_cost_usd is not None
+        and cost_usd is not None
+        and cost_usd > allowed.max_cost_usd
+    ):
         found.append(f"cost ${cost_usd:.6g} of ${allowed.max_cost_usd:g}")
     if allowed.max_tokens is not None and tokens > allowed.max_tokens:
         found.append(f"{tokens:,} tokens of {allowed.max_tokens:,.0f}")
@@ -88,7 +96,9 @@ def violations(allowed: RunBudget, outcome: RunOutcome, duration_s: float) -> tu
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """The end of a run. Its last attempt began at `started_at` (seconds since 1970), and took `latency_s`."""
+    """The end of a run. Its last attempt began at `started_at` (seconds since 1970), and took
+    `latency_s`.
+    """
 
     outcome: RunOutcome
     started_at: float
@@ -103,8 +113,8 @@ MAX_FAILURES: Final = 5
 class Run:
     """One invocation's run phase.
 
-    For progress, `last_failures` has the first result that did not pass of each of the last cells with one, and
-    `judging` the case of every run whose answer is being judged.
+    For progress, `last_failures` has the first result that did not pass of each of the last cells
+    with one, and `judging` the case of every run whose answer is being judged.
 
     Args:
         suite: what to run.
@@ -149,7 +159,12 @@ class Run:
         self.load_plan(plan, records, cells)
 
     def load_plan(
-        self, plan: RunPlan, records: dict[int, RunRecord], cells: Cells, doing: str = "", rounds: int | None = None
+        self,
+        plan: RunPlan,
+        records: dict[int, RunRecord],
+        cells: Cells,
+        doing: str = "",
+        rounds: int | None = None,
     ) -> None:
         """Queue the runs of a plan, for `run`. Spending and the state of providers are kept.
 
@@ -160,9 +175,17 @@ class Run:
             doing: the phase that progress shows.
             rounds: how many rounds of the plan to run; None means all.
         """
-        self.plan, self.records, self._cells, self.doing, self._rounds = plan, records, cells, doing, rounds
+        self.plan, self.records, self._cells, self.doing, self._rounds = (
+            plan,
+            records,
+            cells,
+            doing,
+            rounds,
+        )
         for queue in self._queues:
-            queue.fill(execution_order(plan, str(queue.options.name), self.suite.seed, records, rounds))
+            queue.fill(
+                execution_order(plan, str(queue.options.name), self.suite.seed, records, rounds)
+            )
 
     @property
     def cost_usd(self) -> float:
@@ -227,9 +250,13 @@ class Run:
     # Known answers, which need neither a slot nor a pace.
 
     async def _grade_known(self) -> None:
-        """Grade the answers that are known before anything is called; where nothing may be, write the rest off."""
+        """Grade the answers that are known before anything is called; where nothing may be, write
+        the rest off.
+        """
         indexes = chain.from_iterable(
-            execution_order(self.plan, str(options.name), self.suite.seed, self.records, self._rounds)
+            execution_order(
+                self.plan, str(options.name), self.suite.seed, self.records, self._rounds
+            )
             for options in self.suite.providers
         )
         async with asyncio.TaskGroup() as workers:
@@ -248,11 +275,18 @@ class Run:
                 continue
             if known is not None:
                 with self._judging(index):
-                    outcome = await self._shorten(await grade_again(known, cell, self._judges, self._executor))
+                    outcome = await self._shorten(
+                        await grade_again(known, cell, self._judges, self._executor)
+                    )
                 ending = _Ending(outcome, known.started_at, known.latency_s, known.attempts)
-                self._record(index, replace(self._result(cell, run, ending), recorded=True, reused=known.reused))
+                self._record(
+                    index,
+                    replace(self._result(cell, run, ending), recorded=True, reused=known.reused),
+                )
             elif not self._queues:
-                ending = _Ending(RunOutcome("errored", error=self._known.absence), time.time(), 0.0, 1)
+                ending = _Ending(
+                    RunOutcome("errored", error=self._known.absence), time.time(), 0.0, 1
+                )
                 self._record(index, self._result(cell, run, ending))
             await asyncio.sleep(0)  # grading may never wait: let other workers and a stop in
 
@@ -262,7 +296,10 @@ class Run:
         """Do one run and write its result, unless it is stopped before its call."""
         cell = self._cells.of_index(index)
         with suppress(StoppedError):
-            self._record(index, self._result(cell, cell.run_of(index), await self._call(queue, cell, index, slot)))
+            self._record(
+                index,
+                self._result(cell, cell.run_of(index), await self._call(queue, cell, index, slot)),
+            )
 
     async def _call(self, queue: Queue, cell: PreparedCell, index: int, slot: Slot) -> _Ending:
         """Make a run's call, or have its conversation, and grade the answer."""
@@ -271,16 +308,29 @@ class Run:
         try:
             if cell.case.is_conversation:
                 await conversation.hold(queue, slot, self._speak, self._files)
-                response, latency_s, cost_usd = conversation.response, conversation.latency_s, conversation.cost_usd
+                response, latency_s, cost_usd = (
+                    conversation.response,
+                    conversation.latency_s,
+                    conversation.cost_usd,
+                )
                 attempts = conversation.attempts
             else:
                 made = await queue.calls.call(request, slot)
-                response, latency_s, cost_usd = made.response, made.latency_s, queue.price(made.response)
+                response, latency_s, cost_usd = (
+                    made.response,
+                    made.latency_s,
+                    queue.price(made.response),
+                )
                 started_at, attempts = made.started_at, made.attempts
         except SimulatedUserError as silent:
-            error = RunError(silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}")
+            error = RunError(
+                silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}"
+            )
             return _Ending(
-                RunOutcome("errored", error=error), started_at, conversation.latency_s, conversation.attempts
+                RunOutcome("errored", error=error),
+                started_at,
+                conversation.latency_s,
+                conversation.attempts,
             )
         except LostError as lost:
             outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
@@ -307,11 +357,15 @@ class Run:
     async def _shorten(self, outcome: RunOutcome) -> RunOutcome:
         if outcome.response is None or not self._journal.is_too_long(outcome.response):
             return outcome
-        return replace(outcome, response=await asyncio.to_thread(self._journal.shorten, outcome.response))
+        return replace(
+            outcome, response=await asyncio.to_thread(self._journal.shorten, outcome.response)
+        )
 
     async def _speak(self, user: SimulatedUser, request: Request) -> tuple[Response, float | None]:
         if self._users is None:
-            raise SimulatedUserError(ProviderError("not_recorded", "only recorded answers are allowed"))
+            raise SimulatedUserError(
+                ProviderError("not_recorded", "only recorded answers are allowed")
+            )
         return await self._users.speak(user, request)
 
     # Results.

@@ -1,4 +1,6 @@
-"""Opens what a suite calls: providers with their queues and stages, the models that judge, simulated users."""
+"""Opens what a suite calls: providers with their queues and stages, the models that judge,
+simulated users.
+"""
 
 import asyncio
 import random
@@ -64,12 +66,16 @@ class EngineResources:
 async def open_resources(
     folder: Path, max_concurrency: int, files: Path | None = None
 ) -> AsyncIterator[EngineResources]:
-    """Open what the providers of one invocation share. Meanwhile, the config's folder is importable."""
+    """Open what the providers of one invocation share. Meanwhile, the config's folder is
+    importable.
+    """
     with importable(folder), node_process(folder):
         async with AsyncExitStack() as stack:
             session = await stack.enter_async_context(open_session(max_concurrency))
             tokens, services = Tokens(folder), Services(folder)
-            yield EngineResources(folder, max_concurrency, stack, lambda _: None, session, tokens, services, files)
+            yield EngineResources(
+                folder, max_concurrency, stack, lambda _: None, session, tokens, services, files
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,9 @@ async def open_suite(
         ConfigError: something cannot be opened; it tells of all that cannot.
     """
     called = list(_called(suite, calls=calls, judges=judges))
-    graders = list({id(each.grader): each for case in suite.cases for each in leaves(case.expect)}.values())
+    graders = list(
+        {id(each.grader): each for case in suite.cases for each in leaves(case.expect)}.values()
+    )
     async with (
         open_resources(suite.folder, suite.max_concurrency, files) as shared,
         open_executor(suite, called, graders if calls or judges else (), files) as executor,
@@ -112,8 +120,12 @@ async def open_suite(
         for each in graders:
             with collect_problems(problems, each.place):
                 resources.executor.prepare(each.grader)
-        problems = list({problem.message: problem for problem in reversed(problems)}.values())[::-1]  # each told once
-        for transform in dict.fromkeys(each.transform for case in suite.cases for each in nested(case.expect)):
+        problems = list({problem.message: problem for problem in reversed(problems)}.values())[
+            ::-1
+        ]  # each told once
+        for transform in dict.fromkeys(
+            each.transform for case in suite.cases for each in nested(case.expect)
+        ):
             with collect_problems(problems):
                 if transform is not None:
                     prepare_transform(transform)
@@ -147,7 +159,9 @@ def _called(suite: CheckedSuite, *, calls: bool, judges: bool) -> Iterator[Provi
         yield from suite.grader_models
 
 
-async def prepare(called: Iterable[ProviderOptions], places: Mapping[str, Place], resources: EngineResources) -> None:
+async def prepare(
+    called: Iterable[ProviderOptions], places: Mapping[str, Place], resources: EngineResources
+) -> None:
     """Fetch the tokens of providers and start their services, each once, before the first call.
 
     Args:
@@ -182,7 +196,9 @@ async def prepare(called: Iterable[ProviderOptions], places: Mapping[str, Place]
 
 @contextmanager
 def collect_problems(problems: list[Problem], place: Place | None = None) -> Iterator[None]:
-    """Add a ConfigError to `problems` and go on; `place` is where the suite asks for what cannot be opened."""
+    """Add a ConfigError to `problems` and go on; `place` is where the suite asks for what cannot be
+    opened.
+    """
     try:
         yield
     except ConfigError as error:
@@ -213,7 +229,9 @@ def open_auxiliary(
     provider = _open(options, resources.reporting_to(limiter))
     calls = _calls(options, provider, suite, limiter, own_code=False)
     limit = _max_concurrency(options, suite)
-    return AuxiliaryProvider(options, calls, limit=limit, timeout_s=timeout_s, price=pricer(options))
+    return AuxiliaryProvider(
+        options, calls, limit=limit, timeout_s=timeout_s, price=pricer(options)
+    )
 
 
 def open_provider(
@@ -235,7 +253,9 @@ def open_provider(
         if key not in by_settings:
             by_settings[key] = _PricedProvider(_open(changed, resources), pricer(changed))
         others[case.id] = by_settings[key]
-    return (_ProviderPerCase(usual, others), lambda response: response.cost_usd) if others else usual
+    return (
+        (_ProviderPerCase(usual, others), lambda response: response.cost_usd) if others else usual
+    )
 
 
 def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
@@ -245,7 +265,9 @@ def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
 
 
 class _ServedProvider:
-    """A provider that talks to a service which is started for it: that the service has ended is why no answer came."""
+    """A provider that talks to a service which is started for it: that the service has ended is why
+    no answer came.
+    """
 
     def __init__(self, provider: Provider, service: StartedService) -> None:
         self._provider = provider
@@ -261,7 +283,9 @@ class _ServedProvider:
 
 
 class _PricedProvider(NamedTuple):
-    """A provider and what its answers cost: another model has another price, or one that is not known."""
+    """A provider and what its answers cost: another model has another price, or one that is not
+    known.
+    """
 
     provider: Provider
     price: Pricer
@@ -280,7 +304,9 @@ class _ProviderPerCase:
         return replace(response, cost_usd=price(response))
 
 
-def _open_queues(suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]) -> list[Queue]:
+def _open_queues(
+    suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]
+) -> list[Queue]:
     """Open every provider of a suite, with its stages, and an empty queue for it."""
     slots = Slots(suite.max_concurrency)
     queues: list[Queue] = []
@@ -295,7 +321,9 @@ def _open_queues(suite: CheckedSuite, resources: EngineResources, limiters: Mapp
         if problems:
             continue
         if options.before or options.after:
-            before, after = ([stages[name] for name in names] for names in (options.before, options.after))
+            before, after = (
+                [stages[name] for name in names] for names in (options.before, options.after)
+            )
             provider = StagedProvider(options, provider, price, before, after, resources.files)
         queue = Queue(
             options,
@@ -320,17 +348,25 @@ def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str
                 stages[name] = Stage(name, function.answer, function_identity(name))
             else:
                 provider = open_auxiliary(suite, options, resources)
-                stages[name] = Stage(name, provider.answer, provider_identity(options), provider.price)
+                stages[name] = Stage(
+                    name, provider.answer, provider_identity(options), provider.price
+                )
     if problems:
         raise ConfigError(problems)
     return stages
 
 
-def _open_judges(suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]) -> Judges:
+def _open_judges(
+    suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]
+) -> Judges:
     """Open every model that graders ask."""
     judges = {
         str(options.name): open_auxiliary(
-            suite, options, resources, limiters[_group(options)], timeout_s=options.timeout_s or suite.timeout_s
+            suite,
+            options,
+            resources,
+            limiters[_group(options)],
+            timeout_s=options.timeout_s or suite.timeout_s,
         )
         for options in suite.grader_models
     }
@@ -340,21 +376,32 @@ def _open_judges(suite: CheckedSuite, resources: EngineResources, limiters: Mapp
 def _open_users(
     suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]
 ) -> SimulatedUsers | None:
-    """Open every provider that plays a user; one of the suite's own, or of its limit groups, shares that pace."""
-    options_by_key = {user_key(case.user.provider): case.user.provider for case in suite.cases if case.user}
+    """Open every provider that plays a user; one of the suite's own, or of its limit groups, shares
+    that pace.
+    """
+    options_by_key = {
+        user_key(case.user.provider): case.user.provider for case in suite.cases if case.user
+    }
     if not options_by_key:
         return None
     limiters = dict(limiters)
     return SimulatedUsers(
         {
-            key: open_auxiliary(suite, options, resources, limiters.setdefault(_group(options), _limiter([options])))
+            key: open_auxiliary(
+                suite, options, resources, limiters.setdefault(_group(options), _limiter([options]))
+            )
             for key, options in options_by_key.items()
         }
     )
 
 
 def _calls(
-    options: ProviderOptions, provider: Provider, suite: CheckedSuite, limiter: RateLimiter, *, own_code: bool
+    options: ProviderOptions,
+    provider: Provider,
+    suite: CheckedSuite,
+    limiter: RateLimiter,
+    *,
+    own_code: bool,
 ) -> Calls:
     retries = suite.retries if options.retried else 0
     params = getattr(options, "params", {})
@@ -378,13 +425,17 @@ def _max_concurrency(options: ProviderOptions, suite: CheckedSuite) -> int:
 def _limiters(suite: CheckedSuite) -> Mapping[str, RateLimiter]:
     """Make the rate limiter of each limit group."""
     members: dict[str, list[ProviderOptions]] = {}
-    for options in {str(options.name): options for options in (*suite.providers, *suite.grader_models)}.values():
+    for options in {
+        str(options.name): options for options in (*suite.providers, *suite.grader_models)
+    }.values():
         members.setdefault(_group(options), []).append(options)
     return {group: _limiter(providers) for group, providers in members.items()}
 
 
 def _limiter(members: Sequence[ProviderOptions]) -> RateLimiter:
-    """Make the rate limiter of a limit group. Of several limits that its members declare, the lowest holds."""
+    """Make the rate limiter of a limit group. Of several limits that its members declare, the
+    lowest holds.
+    """
     return RateLimiter(
         rpm=min((options.rpm for options in members if options.rpm is not None), default=None),
         tpm=min((options.tpm for options in members if options.tpm is not None), default=None),

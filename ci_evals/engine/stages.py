@@ -1,4 +1,6 @@
-"""Stages before and after a provider (text → speech → agent → transcript), and the files that answers come with."""
+"""Stages before and after a provider (text → speech → agent → transcript), and the files that
+answers come with.
+"""
 
 import asyncio
 import hashlib
@@ -35,12 +37,15 @@ _SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "
 
 def keep_files(response: Response, folder: Path | None) -> Response:
     """Keep the files of a response in the results folder; see `keep_file`."""
-    kept = tuple(content if content.sha256 else keep_file(content, folder) for content in response.files)
+    kept = tuple(
+        content if content.sha256 else keep_file(content, folder) for content in response.files
+    )
     return replace(response, files=kept)
 
 
 def keep_file(content: Content, folder: Path | None) -> Content:
-    """Write a file into `files` in the results folder, if there is one; return it with its digest and path.
+    """Write a file into `files` in the results folder, if there is one; return it with its digest
+    and path.
 
     Raises:
         StorageError: it cannot be written.
@@ -49,7 +54,9 @@ def keep_file(content: Content, folder: Path | None) -> Content:
     if folder is None:
         return replace(content, sha256=sha256, size=len(content.data))
     media_type = content.media_type
-    suffix = _SUFFIXES.get(media_type) or guess_extension(media_type.partition(";")[0].strip()) or ".bin"
+    suffix = (
+        _SUFFIXES.get(media_type) or guess_extension(media_type.partition(";")[0].strip()) or ".bin"
+    )
     name = f"{FILES}/{sha256}{suffix}"
     path = folder / name
     if not path.exists():
@@ -62,7 +69,9 @@ def keep_file(content: Content, folder: Path | None) -> Content:
 
 
 def without_data(response: Response) -> Response:
-    """Return a response as a journal may have it: with what its files are and where, but not what is in them."""
+    """Return a response as a journal may have it: with what its files are and where, but not what
+    is in them.
+    """
     return replace(response, files=tuple(replace(content, data=b"") for content in response.files))
 
 
@@ -127,8 +136,12 @@ class StagedProvider:
         for stage in self._before:
             value = await self._pass(stage, value, request, costs)
             files += [value] if isinstance(value, Content) else []
-        response = await self._provider.answer(self._with_input(request, value) if self._before else request)
-        kept = tuple([await asyncio.to_thread(keep_file, file, self._folder) for file in response.files])
+        response = await self._provider.answer(
+            self._with_input(request, value) if self._before else request
+        )
+        kept = tuple(
+            [await asyncio.to_thread(keep_file, file, self._folder) for file in response.files]
+        )
         files += kept
         value = kept[0] if kept else response.output
         for stage in self._after:
@@ -136,7 +149,9 @@ class StagedProvider:
             files += [value] if isinstance(value, Content) else []
         output = value if isinstance(value, str) else response.output
         cost_usd = total_usd([self._price(response), *costs]) if costs else response.cost_usd
-        return replace(response, output=output, files=tuple(files), cost_usd=cost_usd, first_token_s=None)
+        return replace(
+            response, output=output, files=tuple(files), cost_usd=cost_usd, first_token_s=None
+        )
 
     def _with_input(self, request: Request, value: str | Content) -> Request:
         if isinstance(value, Content):
@@ -150,7 +165,9 @@ class StagedProvider:
     async def _pass(
         self, stage: Stage, value: str | Content, request: Request, costs: list[float | None]
     ) -> str | Content:
-        """Return what a stage makes of a value: from the cache if it is there. What it costs is noted."""
+        """Return what a stage makes of a value: from the cache if it is there. What it costs is
+        noted.
+        """
         if self._folder is None or not self._options.cache:
             return await self._make(stage, value, request, costs)
         content = _digest_of(value) if isinstance(value, Content) else value

@@ -1,4 +1,6 @@
-"""Exported traces of an agent, read from files and matched to cases: answers to grade without running anything."""
+"""Exported traces of an agent, read from files and matched to cases: answers to grade without
+running anything.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +19,9 @@ CASE_ATTRIBUTES = ("ci_evals.case.id", "case_id", "case.id", "task_id")
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One answer from elsewhere; it is matched by `case_id` or by `question`, and called by `name`."""
+    """One answer from elsewhere; it is matched by `case_id` or by `question`, and called by
+    `name`.
+    """
 
     case_id: str | None
     question: str | None
@@ -43,7 +47,11 @@ def read_traces(path: Path, match: str | None = None) -> list[Trace]:
     Raises:
         StorageError: a file cannot be read, or is neither.
     """
-    files = sorted(each for each in path.rglob("*.json*") if each.is_file()) if path.is_dir() else [path]
+    files = (
+        sorted(each for each in path.rglob("*.json*") if each.is_file())
+        if path.is_dir()
+        else [path]
+    )
     spans: dict[str, list[Span]] = {}
     traces: list[Trace] = []
     for file in files:
@@ -54,7 +62,9 @@ def read_traces(path: Path, match: str | None = None) -> list[Trace]:
             elif (tasks := _tasks(document)) is not None:
                 traces.extend(map(_from_task, tasks))
             else:
-                raise StorageError(f"{file}: is not a trace: expected OTLP JSON (`resourceSpans`) or a run JSON of ag2")
+                raise StorageError(
+                    f"{file}: is not a trace: expected OTLP JSON (`resourceSpans`) or a run JSON of ag2"
+                )
     names = (match,) if match else CASE_ATTRIBUTES
     return traces + [_from_spans(each, names) for each in spans.values()]
 
@@ -68,7 +78,9 @@ class MatchedTraces:
 
 
 def match_traces(traces: Iterable[Trace], cases: Iterable[Case]) -> MatchedTraces:
-    """Find the case of each trace: by its id (`book`, or `book#2` for a further run), else by the exact question."""
+    """Find the case of each trace: by its id (`book`, or `book#2` for a further run), else by the
+    exact question.
+    """
     ids: set[str] = set()
     by_question: dict[str, str] = {}
     for case in cases:
@@ -81,7 +93,10 @@ def match_traces(traces: Iterable[Trace], cases: Iterable[Case]) -> MatchedTrace
         if trace.case_id is None:
             found = by_question.get(trace.question or "")
         else:
-            found = next((each for each in (trace.case_id, trace.case_id.rpartition("#")[0]) if each in ids), None)
+            found = next(
+                (each for each in (trace.case_id, trace.case_id.rpartition("#")[0]) if each in ids),
+                None,
+            )
         if found is None:
             unmatched.append(trace)
         else:
@@ -101,7 +116,9 @@ def _documents(file: Path) -> Iterator[Any]:
     else:
         yield whole
         return
-    for number, line in enumerate(text.split("\n"), 1):  # only these end a line: JSON may have U+2028 in a text
+    for number, line in enumerate(
+        text.split("\n"), 1
+    ):  # only these end a line: JSON may have U+2028 in a text
         if line.strip():
             try:
                 yield json.loads(line)
@@ -147,7 +164,11 @@ def _value(value: Any) -> Any:
         case {"arrayValue": {"values": list(values)}}:
             return [_value(each) for each in values]
         case {"kvlistValue": {"values": list(values)}}:
-            return {str(each.get("key")): _value(each.get("value")) for each in values if isinstance(each, dict)}
+            return {
+                str(each.get("key")): _value(each.get("value"))
+                for each in values
+                if isinstance(each, dict)
+            }
         case _:
             return next(iter(value.values()), None)
 
@@ -176,7 +197,9 @@ def _from_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
     root = next((span for span in spans if span.parent_id is None), None)
     if response is not None and not response.output and root is not None and root.error is not None:
         response, error = None, root.error
-    name = f"trace {spans[0].trace_id}" + (f" ({root.name})" if root is not None and root.name else "")
+    name = f"trace {spans[0].trace_id}" + (
+        f" ({root.name})" if root is not None and root.name else ""
+    )
     return Trace(case_id, question, response, max(0, end - start) / 1e9, start / 1e9, error, name)
 
 
@@ -186,7 +209,11 @@ def _from_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
 def _tasks(document: Any) -> list[dict[str, Any]] | None:
     holders = document.values() if isinstance(document, dict) else [document]
     for tasks in holders:
-        if isinstance(tasks, list) and tasks and all(isinstance(each, dict) and "task_id" in each for each in tasks):
+        if (
+            isinstance(tasks, list)
+            and tasks
+            and all(isinstance(each, dict) and "task_id" in each for each in tasks)
+        ):
             return tasks
     return [document] if isinstance(document, dict) and "task_id" in document else None
 
@@ -198,15 +225,28 @@ def _from_task(task: Mapping[str, Any]) -> Trace:
     events = _list(task, "events")
     question = inputs.get("input")
     latency_s = float(task.get("duration_ms") or 0) / 1000
-    output = task.get("output", next((each for each in map(_message, reversed(events)) if each), ""))
+    output = task.get(
+        "output", next((each for each in map(_message, reversed(events)) if each), "")
+    )
     if exception:
-        return Trace(str(task["task_id"]), None, None, latency_s, 0.0, json.dumps(exception, default=str))
+        return Trace(
+            str(task["task_id"]), None, None, latency_s, 0.0, json.dumps(exception, default=str)
+        )
     steps = [step for event in events if (step := _event_step(event)) is not None]
     response = as_response({"output": output or "", "steps": steps})
-    counted = {name: tokens.get(key) for name, key in (("input_tokens", "input"), ("output_tokens", "output"))}
-    usage = Usage(**{name: value for name, value in counted.items() if isinstance(value, int)}) if tokens else None
+    counted = {
+        name: tokens.get(key)
+        for name, key in (("input_tokens", "input"), ("output_tokens", "output"))
+    }
+    usage = (
+        Usage(**{name: value for name, value in counted.items() if isinstance(value, int)})
+        if tokens
+        else None
+    )
     done = Response(response.output, usage=usage, steps=response.steps)
-    return Trace(str(task["task_id"]), question if isinstance(question, str) else None, done, latency_s, 0.0)
+    return Trace(
+        str(task["task_id"]), question if isinstance(question, str) else None, done, latency_s, 0.0
+    )
 
 
 def _event_step(event: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -215,7 +255,12 @@ def _event_step(event: Mapping[str, Any]) -> dict[str, Any] | None:
         given = event.get("arguments", event.get("args"))
         arguments = given if isinstance(given, dict | str) else {}
         error = str(event["error"]) if event.get("error") else None
-        return {"kind": "tool_call", "name": str(event["name"]), "arguments": arguments, "error": error}
+        return {
+            "kind": "tool_call",
+            "name": str(event["name"]),
+            "arguments": arguments,
+            "error": error,
+        }
     if "model" in kind and "response" in kind:
         return {"kind": "model_request", "name": str(event.get("model") or "")}
     return None

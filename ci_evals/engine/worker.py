@@ -1,4 +1,6 @@
-"""The far end of an executor: opens the team's code once for each worker process, and calls it there."""
+"""The far end of an executor: opens the team's code once for each worker process, and calls it
+there.
+"""
 
 import asyncio
 import os
@@ -50,7 +52,9 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a call: a value or an error, its duration, and the files that it left, by relative path."""
+    """The result of a call: a value or an error, its duration, and the files that it left, by
+    relative path.
+    """
 
     value: Response | Finding | None = None
     error: ProviderError | GradingError | None = None
@@ -58,7 +62,8 @@ class Outcome:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-# Tasks. What they take and return is pickled: it can be read only where the suite's folder is importable.
+# Tasks. What they take and return is pickled: it can be read only where the suite's folder is
+# importable.
 
 
 def check(site: bytes, providers: Sequence[bytes], graders: Sequence[bytes]) -> bytes:
@@ -73,7 +78,9 @@ def check(site: bytes, providers: Sequence[bytes], graders: Sequence[bytes]) -> 
             opens(pickled)
             found.append(())
         except ConfigError as error:
-            found.append(tuple(each._replace(file=worker.relocate(each.file)) for each in error.problems))
+            found.append(
+                tuple(each._replace(file=worker.relocate(each.file)) for each in error.problems)
+            )
     return pickle.dumps(found)
 
 
@@ -93,17 +100,23 @@ def grade(site: bytes, grader: bytes, answered: bytes) -> bytes:
 
 
 class _Worker:
-    """One worker process. Its event loop lasts as long as it does, as clients of the team's code may belong to it."""
+    """One worker process. Its event loop lasts as long as it does, as clients of the team's code
+    may belong to it.
+    """
 
     def __init__(self, site: Site) -> None:
         os.environ.update(site.variables)
         self._site = site
         self._root = Path.cwd()  # Ray starts workers in the folder that was shipped
-        self._files = Path(tempfile.gettempdir()) / f"ci-evals-{uuid4().hex}" if site.keeps_files else None
+        self._files = (
+            Path(tempfile.gettempdir()) / f"ci-evals-{uuid4().hex}" if site.keeps_files else None
+        )
         self._loop = asyncio.new_event_loop()
         self._opened: dict[bytes, Any] = {}
         opening = open_resources(self._root / site.folder, site.max_concurrency, self._files)
-        self._resources = self._loop.run_until_complete(AsyncExitStack().enter_async_context(opening))
+        self._resources = self._loop.run_until_complete(
+            AsyncExitStack().enter_async_context(opening)
+        )
 
     def provider(self, options: bytes) -> Provider:
         """Return a live provider."""
@@ -122,7 +135,9 @@ class _Worker:
     def run(self, work: Awaitable[Outcome]) -> bytes:
         """Do some work, which Ray may cancel, and return its outcome pickled."""
         task = asyncio.ensure_future(work, loop=self._loop)
-        self._loop.add_signal_handler(signal.SIGINT, task.cancel)  # Ray cancels a task by interrupting its process
+        self._loop.add_signal_handler(
+            signal.SIGINT, task.cancel
+        )  # Ray cancels a task by interrupting its process
         try:
             outcome = self._loop.run_until_complete(task)
         except asyncio.CancelledError:
@@ -141,7 +156,10 @@ class _Worker:
             return Outcome(error=ProviderError("environment", self.relocate(str(error))))
         request: Request = pickle.loads(pickled)
         if task := request.case.task:
-            request = replace(request, case=replace(request.case, task=replace(task, folder=self._root / task.folder)))
+            request = replace(
+                request,
+                case=replace(request.case, task=replace(task, folder=self._root / task.folder)),
+            )
         start = time.perf_counter()
         value, failure = None, None
         try:
@@ -173,17 +191,27 @@ class _Worker:
             if isinstance(raised, asyncio.CancelledError) and is_cancelling():
                 raise
             detail = self.relocate(describe_stack(raised))
-            return Outcome(error=GradingError(self.relocate(describe_crash(raised)), detail=detail, crashed=True))
+            return Outcome(
+                error=GradingError(
+                    self.relocate(describe_crash(raised)), detail=detail, crashed=True
+                )
+            )
 
     def relocate(self, text: str) -> str:
         """Return a text with the names that files have where the suite was shipped from."""
-        return text.replace(f"{self._root}{os.sep}", f"{self._site.shipped}{os.sep}") if self._site.shipped else text
+        return (
+            text.replace(f"{self._root}{os.sep}", f"{self._site.shipped}{os.sep}")
+            if self._site.shipped
+            else text
+        )
 
     def _left_files(self) -> Mapping[str, bytes]:
         """Read what a run has left behind."""
         if self._files is None:
             return {}
-        paths = (path for path in self._files.rglob("*") if path.is_file() and not path.is_symlink())
+        paths = (
+            path for path in self._files.rglob("*") if path.is_file() and not path.is_symlink()
+        )
         return {path.relative_to(self._files).as_posix(): path.read_bytes() for path in paths}
 
     def _pickle(self, outcome: Outcome) -> bytes:
@@ -192,7 +220,11 @@ class _Worker:
             return pickled
         size = f"{len(pickled) / 1024**2:,.0f} MB, more than the {MAX_BYTES // 1024**2} MB that a worker may send"
         text = f"the answer, with the files that the run left, takes {size}"
-        error = ProviderError("bad_answer", text) if not isinstance(outcome.value, Finding) else GradingError(text)
+        error = (
+            ProviderError("bad_answer", text)
+            if not isinstance(outcome.value, Finding)
+            else GradingError(text)
+        )
         return pickle.dumps(Outcome(error=error, duration_s=outcome.duration_s))
 
 

@@ -1,4 +1,6 @@
-"""The parts of the matrix that are judged by themselves: the suite, variants, providers, tags, cases, metrics."""
+"""The parts of the matrix that are judged by themselves: the suite, variants, providers, tags,
+cases, metrics.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,13 +35,15 @@ MAX_ADVISED_RUNS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeVerdict:
-    """The gate's verdict on one part of the matrix. Rates are fractions in [0, 1]; None where no run was graded.
+    """The gate's verdict on one part of the matrix. Rates are fractions in [0, 1]; None where no
+    run was graded.
 
-    A scope without a `bar` is only shown: it passes unless none of its runs was graded. `lower` and `upper` are
-    one-sided bounds at the gate's confidence. `cases`, `graded` and `failed` are numbers of cases and of runs.
-    `runs_needed` is the number of runs per case that would tell a rate below the bar from the bar, as often as not, and
-    `calls_needed` how many calls of providers that is; None where it is told already, or would take more than 100 runs.
-    A `critical` scope that fails is red whatever the rest does.
+    A scope without a `bar` is only shown: it passes unless none of its runs was graded. `lower` and
+    `upper` are one-sided bounds at the gate's confidence. `cases`, `graded` and `failed` are
+    numbers of cases and of runs. `runs_needed` is the number of runs per case that would tell a
+    rate below the bar from the bar, as often as not, and `calls_needed` how many calls of providers
+    that is; None where it is told already, or would take more than 100 runs. A `critical` scope
+    that fails is red whatever the rest does.
     """
 
     kind: ScopeKind
@@ -59,9 +63,11 @@ class ScopeVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A part of the matrix that is judged by itself, its cells in plan order; a `bar` of None asks for nothing.
+    """A part of the matrix that is judged by itself, its cells in plan order; a `bar` of None asks
+    for nothing.
 
-    Cases that share one bar share the accepted chance of error, too: of many cases one would miss it by chance.
+    Cases that share one bar share the accepted chance of error, too: of many cases one would miss
+    it by chance.
     """
 
     kind: ScopeKind
@@ -72,18 +78,24 @@ class Scope:
     shares_bar: bool = False
 
 
-def judge_scopes(report: SuiteReport, tallies: Sequence[Tally], rules: Gate) -> tuple[ScopeVerdict, ...]:
+def judge_scopes(
+    report: SuiteReport, tallies: Sequence[Tally], rules: Gate
+) -> tuple[ScopeVerdict, ...]:
     """Judge every scope by the graded runs of each cell: the suite first, metrics last."""
     scopes = list(_scopes(report, rules))
     shared = sum(scope.shares_bar for scope in scopes)
     each_case = replace(rules, confidence=look_confidence(rules.confidence, max(1, shared)))
-    counted = (_judge(scope, tallies, report, each_case if scope.shares_bar else rules) for scope in scopes)
+    counted = (
+        _judge(scope, tallies, report, each_case if scope.shares_bar else rules) for scope in scopes
+    )
     return (*counted, *_metric_scopes(report, rules))
 
 
 def has_bars(rules: Gate) -> bool:
     """Return True if a bar is set at all; else every run must pass."""
-    return rules.min_pass_rate is not None or bool(rules.tag_bars or rules.providers or rules.metrics)
+    return rules.min_pass_rate is not None or bool(
+        rules.tag_bars or rules.providers or rules.metrics
+    )
 
 
 def worst_first(scopes: Iterable[ScopeVerdict]) -> list[ScopeVerdict]:
@@ -93,7 +105,8 @@ def worst_first(scopes: Iterable[ScopeVerdict]) -> list[ScopeVerdict]:
 def _scopes(report: SuiteReport, rules: Gate) -> Iterator[Scope]:
     """Yield all scopes but the metrics.
 
-    The suite's has all cases; or, where every run must pass only by default, those without a bar of their own.
+    The suite's has all cases; or, where every run must pass only by default, those without a bar of
+    their own.
     """
     plan = report.plan
     every_row = [row for row, case in enumerate(plan.cases) if case.quarantine is None]
@@ -108,7 +121,9 @@ def _scopes(report: SuiteReport, rules: Gate) -> Iterator[Scope]:
     yield Scope("suite", report.suite.name, bar, cells(rest or every_row))
     if rules.per_variant and rules.min_pass_rate is not None:
         for variant in plan.variants:
-            yield Scope("variant", str(variant), rules.min_pass_rate, report.gated_cells_of(variant))
+            yield Scope(
+                "variant", str(variant), rules.min_pass_rate, report.gated_cells_of(variant)
+            )
     for provider, provider_bar in rules.providers.items():
         chosen = [cell for cell in report.gated_cells if plan.variant(cell).provider == provider]
         yield Scope("provider", provider, provider_bar, chosen)
@@ -121,16 +136,27 @@ def _scopes(report: SuiteReport, rules: Gate) -> Iterator[Scope]:
         case = plan.cases[row]
         if case_bar is not None:
             critical = case.critical or not rules.critical_tags.isdisjoint(case.tags)
-            yield Scope("case", case.id, case_bar, cells((row,)), critical, shares_bar=case.min_pass_rate is None)
+            yield Scope(
+                "case",
+                case.id,
+                case_bar,
+                cells((row,)),
+                critical,
+                shares_bar=case.min_pass_rate is None,
+            )
 
 
-def _judge(scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: Gate) -> ScopeVerdict:
+def _judge(
+    scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: Gate
+) -> ScopeVerdict:
     chosen = [tallies[cell] for cell in scope.cells]
     graded = sum(tally.graded for tally in chosen)
     estimate = pass_rate(chosen)
     bounds = estimate.bounds(rules.confidence) if estimate else None
     status = _status(estimate.rate, bounds, scope.bar, rules) if estimate and bounds else "error"
-    runs_needed = _runs_needed(estimate, scope.bar, chosen, rules) if status == "borderline" else None
+    runs_needed = (
+        _runs_needed(estimate, scope.bar, chosen, rules) if status == "borderline" else None
+    )
     return ScopeVerdict(
         kind=scope.kind,
         name=scope.name,
@@ -149,12 +175,16 @@ def _judge(scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: G
 
 
 def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
-    """Judge every metric that has a bar on every variant; it is not graded where it is not defined."""
+    """Judge every metric that has a bar on every variant; it is not graded where it is not
+    defined.
+    """
     chosen = report.plan.variants if rules.metrics else ()
     figures = {variant: metrics_of(report, variant, rules.confidence) for variant in chosen}
     for name, bar in rules.metrics.items():
         for variant in report.plan.variants:
-            found = figures[variant].get(name) or _label_metric(report, variant, name, rules.confidence)
+            found = figures[variant].get(name) or _label_metric(
+                report, variant, name, rules.confidence
+            )
             yield ScopeVerdict(
                 kind="metric",
                 name=f"{name} on {variant}" if len(report.plan.variants) > 1 else name,
@@ -170,7 +200,9 @@ def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
 
 
 def _status(rate: Fraction, bounds: Bounds, bar: float | None, rules: Gate) -> VerdictStatus:
-    """Hold a rate against a bar. A bar of 100 % is about the runs that were seen, which leaves no room for doubt."""
+    """Hold a rate against a bar. A bar of 100 % is about the runs that were seen, which leaves no
+    room for doubt.
+    """
     if bar is None:
         return "pass"
     if bar >= 1:
@@ -180,21 +212,30 @@ def _status(rate: Fraction, bounds: Bounds, bar: float | None, rules: Gate) -> V
     return "borderline" if rules.prove and bounds.lower < bar else "pass"
 
 
-def _runs_needed(estimate: PassRate | None, bar: float | None, chosen: Sequence[Tally], rules: Gate) -> int | None:
-    """Return the runs per cell that would put the upper bound of this rate below the bar: `n_eff` grows with them."""
+def _runs_needed(
+    estimate: PassRate | None, bar: float | None, chosen: Sequence[Tally], rules: Gate
+) -> int | None:
+    """Return the runs per cell that would put the upper bound of this rate below the bar: `n_eff`
+    grows with them.
+    """
     if estimate is None or bar is None or estimate.rate >= exact(bar):
         return None
     cells = sum(1 for tally in chosen if tally.graded)
     per_cell = sum(tally.graded for tally in chosen) / cells
 
     def tells(runs: int) -> bool:
-        return PassRate(estimate.rate, estimate.n_eff * runs / per_cell).bounds(rules.confidence).upper < bar
+        return (
+            PassRate(estimate.rate, estimate.n_eff * runs / per_cell).bounds(rules.confidence).upper
+            < bar
+        )
 
     return next((runs for runs in range(ceil(per_cell), MAX_ADVISED_RUNS + 1) if tells(runs)), None)
 
 
 class MetricFigure(NamedTuple):
-    """A metric on one variant: its value and bounds, and the graded runs and cases that it is of."""
+    """A metric on one variant: its value and bounds, and the graded runs and cases that it is
+    of.
+    """
 
     value: float
     bounds: Bounds
@@ -202,16 +243,24 @@ class MetricFigure(NamedTuple):
     cases: int
 
 
-def metrics_of(report: SuiteReport, variant: Variant, confidence: float) -> Mapping[str, MetricFigure]:
-    """Return the mean score of each metric that graders name; the noise in its bounds is that between cases."""
+def metrics_of(
+    report: SuiteReport, variant: Variant, confidence: float
+) -> Mapping[str, MetricFigure]:
+    """Return the mean score of each metric that graders name; the noise in its bounds is that
+    between cases.
+    """
     found = {}
     for name, cells in report.metric_scores(variant).items():
         mean = sample_mean([exact(exact_mean(scores)) for scores in cells])
-        found[name] = MetricFigure(float(mean.rate), mean.bounds(confidence), sum(map(len, cells)), len(cells))
+        found[name] = MetricFigure(
+            float(mean.rate), mean.bounds(confidence), sum(map(len, cells)), len(cells)
+        )
     return found
 
 
-def _label_metric(report: SuiteReport, variant: Variant, name: str, confidence: float) -> MetricFigure | None:
+def _label_metric(
+    report: SuiteReport, variant: Variant, name: str, confidence: float
+) -> MetricFigure | None:
     if (metric := read_metric(name)) is None:
         return None
     runs = tasks_of(report, variant).get(metric.task, ())
@@ -229,7 +278,9 @@ OTHER = "(other)"
 
 
 class LabelledRun(NamedTuple):
-    """A run's true and predicted label in one task; `scores` are those that the answer gave to labels."""
+    """A run's true and predicted label in one task; `scores` are those that the answer gave to
+    labels.
+    """
 
     group: int
     truth: str
@@ -238,7 +289,9 @@ class LabelledRun(NamedTuple):
 
 
 def tasks_of(report: SuiteReport, variant: Variant) -> Mapping[str, Sequence[LabelledRun]]:
-    """Return the labelled runs of one variant by task. Labels beyond the first `MAX_LABELS` count as `OTHER`."""
+    """Return the labelled runs of one variant by task. Labels beyond the first `MAX_LABELS` count
+    as `OTHER`.
+    """
     tasks = {}
     for task, found in report.labels_of(variant).items():
         given = (label for _, labels in found for label in (labels.truth, labels.predicted))
@@ -263,11 +316,15 @@ def table_of(runs: Iterable[LabelledRun]) -> Confusion:
 def figures_of(runs: Sequence[LabelledRun]) -> Iterator[tuple[Metric, float | None]]:
     """Yield the metrics of the whole, then those of each label."""
     table = table_of(runs)
-    every = [Metric(name) for name in WHOLE] + [Metric(name, label) for label in table.labels for name in BY_LABEL]
+    every = [Metric(name) for name in WHOLE] + [
+        Metric(name, label) for label in table.labels for name in BY_LABEL
+    ]
     return ((metric, _value(metric, runs, table)) for metric in every)
 
 
-def measure(runs: Sequence[LabelledRun], metric: Metric, confidence: float) -> tuple[float, Bounds] | None:
+def measure(
+    runs: Sequence[LabelledRun], metric: Metric, confidence: float
+) -> tuple[float, Bounds] | None:
     """Compute a metric with its bounds, each at `confidence`, by a jackknife over groups of cases.
 
     Returns None where the metric is not defined. With too few groups, the bounds are 0 and 1.
@@ -286,10 +343,20 @@ def measure(runs: Sequence[LabelledRun], metric: Metric, confidence: float) -> t
 def _value(metric: Metric, runs: Iterable[LabelledRun], table: Confusion) -> float | None:
     label = metric.label
     if label is None:
-        return classification.accuracy(table) if metric.name == "accuracy" else classification.macro_f1(table)
+        return (
+            classification.accuracy(table)
+            if metric.name == "accuracy"
+            else classification.macro_f1(table)
+        )
     if metric.name == "roc_auc":
-        return roc_auc((run.scores[label], run.truth == label) for run in runs if label in run.scores)
+        return roc_auc(
+            (run.scores[label], run.truth == label) for run in runs if label in run.scores
+        )
     if label not in table.labels:
         return None
-    by_name = {"precision": classification.precision, "recall": classification.recall, "f1": classification.f1}
+    by_name = {
+        "precision": classification.precision,
+        "recall": classification.recall,
+        "f1": classification.f1,
+    }
     return by_name[metric.name](table, label)

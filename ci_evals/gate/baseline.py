@@ -1,6 +1,8 @@
-"""The two sides of a comparison: the cells of a report, and the baseline that earlier reports make together.
+"""The two sides of a comparison: the cells of a report, and the baseline that earlier reports make
+together.
 
-Earlier runs of a cell are pooled, newest report first, but for what is older than a fall of the base branch.
+Earlier runs of a cell are pooled, newest report first, but for what is older than a fall of the
+base branch.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -23,9 +25,13 @@ POOLED_RUNS = 30
 """This many runs of a cell are enough history."""
 TREND_POINTS = 50
 DISAGREEMENT = 0.2
-"""Newer and older runs of a cell with a two-sided p at or below this are taken for different behaviour."""
+"""Newer and older runs of a cell with a two-sided p at or below this are taken for different
+behaviour.
+"""
 FALL = 0.001
-"""The base branch has fallen where its newest reports are below all older ones with a p at or below this."""
+"""The base branch has fallen where its newest reports are below all older ones with a p at or below
+this.
+"""
 LARGEST_SUPPORT = 1000
 """Above, the normal distribution gives the same first three digits, and costs no time."""
 
@@ -34,7 +40,9 @@ NO_RUNS = Tally(0, 0)
 
 
 class PerRun(NamedTuple):
-    """The averages of one cell's runs: the sums of the scores, else means and a median; None where not known."""
+    """The averages of one cell's runs: the sums of the scores, else means and a median; None where
+    not known.
+    """
 
     scores: ScoreSums = ScoreSums(0, 0.0, 0.0)
     cost_usd: float | None = None
@@ -64,14 +72,20 @@ class Evidence(NamedTuple):
 class PoolStep:
     """The decision about one report's evidence of a cell.
 
-    The first three outcomes are in the full pool, and only what is `recent` is in the recent one. `older` are its runs
-    together with those of all older reports in the full pool, `p` tests whether these differ from the newer ones; both
-    are None where nothing was tested.
+    The first three outcomes are in the full pool, and only what is `recent` is in the recent one.
+    `older` are its runs together with those of all older reports in the full pool, `p` tests
+    whether these differ from the newer ones; both are None where nothing was tested.
     """
 
     evidence: Evidence
     outcome: Literal[
-        "recent", "disagrees", "before a change", "before a fall", "enough without", "an outage", "nothing graded"
+        "recent",
+        "disagrees",
+        "before a change",
+        "before a fall",
+        "enough without",
+        "an outage",
+        "nothing graded",
     ]
     older: Tally | None = None
     p: float | None = None
@@ -81,9 +95,10 @@ class PoolStep:
 class History:
     """The evidence of a cell, newest report first, and the two pools that are made of it.
 
-    The full pool has about `POOLED_RUNS` runs at most. The recent pool stops where its runs disagree with all older
-    ones together: behaviour on the base branch may have changed there. By chance, that cuts a third of all unchanged
-    cells, so a drop is tested against the full pool, and named if the recent one shows it, too.
+    The full pool has about `POOLED_RUNS` runs at most. The recent pool stops where its runs
+    disagree with all older ones together: behaviour on the base branch may have changed there. By
+    chance, that cuts a third of all unchanged cells, so a drop is tested against the full pool, and
+    named if the recent one shows it, too.
 
     Args:
         evidence: what is known.
@@ -121,7 +136,8 @@ class History:
     def steps(self) -> list[PoolStep]:
         """Decide report by report what is pooled.
 
-        Newer runs are tested against all older ones together, as a single report has too few to show a change.
+        Newer runs are tested against all older ones together, as a single report has too few to
+        show a change.
         """
         steps: list[PoolStep] = []
         age, changed = 0, False
@@ -141,7 +157,9 @@ class History:
                 older = Tally(passed - newer[0], graded - newer[1])
                 p = fisher_two_sided(*older, *newer) if age else None
                 changed = p is not None and p <= DISAGREEMENT
-                steps.append(PoolStep(each, "disagrees" if changed else "recent", older if age else None, p))
+                steps.append(
+                    PoolStep(each, "disagrees" if changed else "recent", older if age else None, p)
+                )
                 age += 1
         return steps
 
@@ -156,7 +174,8 @@ class BaseCell:
     Args:
         fingerprint: identifies the question and its grading, as `asked.judged`.
         history: its runs, report by report.
-        per_runs: the averages of its runs by the id of the report, newest first, as far as they are known.
+        per_runs: the averages of its runs by the id of the report, newest first, as far as they are
+            known.
         quarantined: True if the newest report has its case in quarantine.
         bar: the pass rate that the newest report held it to; None if that is not known.
     """
@@ -170,7 +189,10 @@ class BaseCell:
     @property
     def per_run(self) -> PerRun:
         """The averages of the newest report that counts."""
-        return next((found for id_, found in self.per_runs.items() if id_ not in self.history.lost), UNMEASURED)
+        return next(
+            (found for id_, found in self.per_runs.items() if id_ not in self.history.lost),
+            UNMEASURED,
+        )
 
 
 def judged_half(fingerprint: str) -> str:
@@ -189,7 +211,9 @@ class ReportRef:
 
 @dataclass(frozen=True, slots=True)
 class TrendVariant:
-    """One variant at one point of the trend. `n_eff` is the number of independent runs that its rate is worth."""
+    """One variant at one point of the trend. `n_eff` is the number of independent runs that its
+    rate is worth.
+    """
 
     provider: str
     prompt: str | None
@@ -217,7 +241,8 @@ class TrendPoint:
 class LostReport:
     """A variant's runs in one of the newest reports, which do not count as a baseline.
 
-    All of them are left out because so few passed, or only the `unanswered` ones, which failed without an answer.
+    All of them are left out because so few passed, or only the `unanswered` ones, which failed
+    without an answer.
     """
 
     report: ReportRef
@@ -238,7 +263,8 @@ class Baseline:
     Args:
         suite: the name of the newest one's suite.
         name: the name to show, such as a branch.
-        reports: every report that there is evidence of, newest first; none that is newer than all that count.
+        reports: every report that there is evidence of, newest first; none that is newer than all
+            that count.
         lost: what looks like an outage in the newest reports, and does not count.
         cells: the cells of the newest one, in its order.
         trend: the figures of each report, newest first, at most `TREND_POINTS`.
@@ -267,18 +293,22 @@ class Baseline:
 
     def of(self, cases: Container[str]) -> "Baseline":
         """Return the same of some cases."""
-        return replace(self, cells={key: cell for key, cell in self.cells.items() if key[0] in cases})
+        return replace(
+            self, cells={key: cell for key, cell in self.cells.items() if key[0] in cases}
+        )
 
 
 def cut_at_falls(base: Baseline) -> Baseline:
     """Leave out what is older than a fall of the base branch itself.
 
-    Where the newest reports of a variant are, over all its cells, below all older ones together, only these newest ones
-    count for each of its cells.
+    Where the newest reports of a variant are, over all its cells, below all older ones together,
+    only these newest ones count for each of its cells.
     """
     reports = {}
     for variant in base.variants:
-        histories = [cell.history for key, cell in base.cells.items() if Variant(*key[1:]) == variant]
+        histories = [
+            cell.history for key, cell in base.cells.items() if Variant(*key[1:]) == variant
+        ]
         for age in range(1, max((len(history.sums) for history in histories), default=1) - 1):
             tables = []
             for sums in (history.sums for history in histories if age < len(history.sums)):
@@ -297,10 +327,11 @@ def cut_at_falls(base: Baseline) -> Baseline:
 
 
 def join(reports: Sequence[Baseline]) -> Baseline:
-    """Join several reports into one baseline: the newest, with the evidence of all the others as its history.
+    """Join several reports into one baseline: the newest, with the evidence of all the others as
+    its history.
 
-    Evidence and points of the same report are taken once, however many files carry them; of an interrupted run and
-    the one that continued it, which share an id, the fuller evidence counts.
+    Evidence and points of the same report are taken once, however many files carry them; of an
+    interrupted run and the one that continued it, which share an id, the fuller evidence counts.
     """
     newest, *older = sorted(reports, key=lambda each: each.reports[0].started_at, reverse=True)
     if not older:
@@ -311,7 +342,11 @@ def join(reports: Sequence[Baseline]) -> Baseline:
 
     cells = {}
     for key, cell in newest.cells.items():
-        same = [other for each in older if (other := each.cells.get(key)) and other.fingerprint == cell.fingerprint]
+        same = [
+            other
+            for each in older
+            if (other := each.cells.get(key)) and other.fingerprint == cell.fingerprint
+        ]
         fullest: dict[str, Evidence] = {}
         for evidence in (evidence for one in (cell, *same) for evidence in one.history.evidence):
             if (known := fullest.get(evidence.report)) is None or evidence.graded > known.graded:
@@ -325,13 +360,17 @@ def join(reports: Sequence[Baseline]) -> Baseline:
 
 
 def evidence_to_keep(cell: BaseCell | None, fingerprint: str) -> tuple[Evidence, ...]:
-    """Return the evidence of a base cell that a new report hands on: of the same case, as much as may be pooled."""
+    """Return the evidence of a base cell that a new report hands on: of the same case, as much as
+    may be pooled.
+    """
     if cell is None or cell.fingerprint != fingerprint:
         return ()
     whole = replace(cell.history, reports=None)
     pooled = len(whole.sums) - 1
     kept: list[Evidence] = []
-    for each in whole.evidence:  # outages, too: the next report tells whether they are what the base branch is like now
+    for each in (
+        whole.evidence
+    ):  # outages, too: the next report tells whether they are what the base branch is like now
         if each.graded:
             kept.append(each)
             pooled -= each.report not in whole.lost
@@ -373,7 +412,9 @@ class HeadCell(NamedTuple):
         return Variant(*self.key[1:])
 
 
-def head_cells(report: SuiteReport, gate: Gate | None, *, unplanned: bool = False) -> list[HeadCell]:
+def head_cells(
+    report: SuiteReport, gate: Gate | None, *, unplanned: bool = False
+) -> list[HeadCell]:
     """Return the cells of a report that have runs, in plan order.
 
     Args:
@@ -397,7 +438,9 @@ def head_cells(report: SuiteReport, gate: Gate | None, *, unplanned: bool = Fals
                 key=report.plan.key(cell),
                 fingerprint=report.fingerprints[report.plan.row(cell)],
                 planned=report.fresh(cell),
-                unanswered=sum(each.unanswered and not each.recorded for each in report.records_of((cell,))),
+                unanswered=sum(
+                    each.unanswered and not each.recorded for each in report.records_of((cell,))
+                ),
                 confirming=confirming,
                 confirmed=complete and bool(confirming.graded),
                 critical=case.critical or not critical_tags.isdisjoint(case.tags),
@@ -410,7 +453,9 @@ def head_cells(report: SuiteReport, gate: Gate | None, *, unplanned: bool = Fals
 
 def per_run_of(report: SuiteReport, cell: int) -> PerRun:
     """Average the graded runs of a cell; runs that repeat a recording take no part."""
-    runs = [record for record in report.records_of((cell,)) if record.graded and not record.recorded]
+    runs = [
+        record for record in report.records_of((cell,)) if record.graded and not record.recorded
+    ]
     scores = [record.score for record in runs if record.score is not None]
     costs = [record.cost_usd for record in runs if record.cost_usd is not None]
     tokens = [known for record in runs if (known := record.input_tokens + record.output_tokens)]
@@ -423,7 +468,9 @@ def per_run_of(report: SuiteReport, cell: int) -> PerRun:
 
 
 def fresh_rate(report: SuiteReport, variant: Variant) -> PassRate | None:
-    """Estimate the pass rate of a variant over the runs that repeat no recording. None without any."""
+    """Estimate the pass rate of a variant over the runs that repeat no recording. None without
+    any.
+    """
     return pass_rate(report.fresh(cell) for cell in report.gated_cells_of(variant))
 
 

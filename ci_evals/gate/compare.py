@@ -1,4 +1,6 @@
-"""The comparison of a report with a baseline: cells are matched and tested, and each variant as a whole."""
+"""The comparison of a report with a baseline: cells are matched and tested, and each variant as a
+whole.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,17 +40,31 @@ from ci_evals.stats.exact_tests import (
 from ci_evals.stats.power import NEWEST_ALONE
 
 SUSPICION = 0.30
-"""A cell with a lower rate than its base and a Fisher p at or below this is run again before it is named."""
+"""A cell with a lower rate than its base and a Fisher p at or below this is run again before it is
+named.
+"""
 LEAST_COMPARED = Fraction(4, 5)
 """Where a smaller share of the base's cells is compared, that is said."""
 USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
 MOST_CONFIRMED = 20
 """The most cells that are run again, unless a fifth of all is more."""
 FAILED_CONFIRMATION = 0.05
-"""Confirm runs that are worse than the planned runs of the same cells, with a p at or below this, do not count."""
+"""Confirm runs that are worse than the planned runs of the same cells, with a p at or below this,
+do not count.
+"""
 
 
-CellKind = Literal["new", "removed", "edited", "not compared", "regressed", "fixed", "suspect", "flaky", "unchanged"]
+CellKind = Literal[
+    "new",
+    "removed",
+    "edited",
+    "not compared",
+    "regressed",
+    "fixed",
+    "suspect",
+    "flaky",
+    "unchanged",
+]
 KINDS: tuple[CellKind, ...] = get_args(CellKind)
 
 _EXACT_ENOUGH = 60
@@ -59,10 +75,10 @@ _EXACT_ENOUGH = 60
 class CellComparison:
     """One cell beside its base.
 
-    `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the chance of a drop
-    (of a rise, where it is `fixed`) this large if nothing had changed; `adjusted_p` allows for the number of cells
-    that were compared. Both are None where nothing was tested. An `edited` cell is `regraded` if its answers are judged
-    otherwise than on the base.
+    `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the
+    chance of a drop (of a rise, where it is `fixed`) this large if nothing had changed;
+    `adjusted_p` allows for the number of cells that were compared. Both are None where nothing was
+    tested. An `edited` cell is `regraded` if its answers are judged otherwise than on the base.
     """
 
     case: str
@@ -87,7 +103,9 @@ class CellComparison:
         return Variant(self.provider, self.prompt)
 
     def base_key(self, variants: Mapping[Variant, Variant]) -> CellKey:
-        """Return the cell's name in the baseline, where `variants` maps each variant to the one it is compared with."""
+        """Return the cell's name in the baseline, where `variants` maps each variant to the one it
+        is compared with.
+        """
         return _key(self.renamed_from or self.case, variants.get(self.variant, self.variant))
 
 
@@ -95,8 +113,8 @@ class CellComparison:
 class VariantComparison:
     """One variant beside its base, over the `cells` that both sides have graded runs of.
 
-    Rates are means over these cells. `p` is that of `fall`, `adjusted_p` allows for the number of variants;
-    `adjusted_p_of_rest` is the same without the cells that regressed by themselves.
+    Rates are means over these cells. `p` is that of `fall`, `adjusted_p` allows for the number of
+    variants; `adjusted_p_of_rest` is the same without the cells that regressed by themselves.
     `base_provider` and `base_prompt` name the variant that it was compared with.
     """
 
@@ -130,7 +148,8 @@ class VariantComparison:
 class Comparison:
     """A report beside a baseline: every variant that both have, and every cell that either has.
 
-    `usual_runs` is the number of planned runs that most of the tested cells have, 0 if none was tested.
+    `usual_runs` is the number of planned runs that most of the tested cells have, 0 if none was
+    tested.
     """
 
     baseline: Baseline
@@ -166,7 +185,9 @@ class Comparison:
         return _key(key[0], self.base_variant(Variant(*key[1:])))
 
     def base_of(self, key: CellKey) -> BaseCell | None:
-        """Return a cell's counterpart in the baseline, whatever its case or its variant was called there."""
+        """Return a cell's counterpart in the baseline, whatever its case or its variant was called
+        there.
+        """
         return self.baseline.cells.get(self.base_key(key))
 
     @cached_property
@@ -184,9 +205,13 @@ class Comparison:
         return tuple(sorted(chosen, key=lambda cell: 1.0 if cell.p is None else cell.p))
 
     def worse_variants(self, *, beyond_regressions: bool = False) -> Iterator[VariantComparison]:
-        """Yield the variants that are worse as a whole; or that are so even without the cells that regressed."""
+        """Yield the variants that are worse as a whole; or that are so even without the cells that
+        regressed.
+        """
         for variant in self.variants:
-            if (variant.adjusted_p_of_rest if beyond_regressions else variant.adjusted_p) <= self.alpha:
+            if (
+                variant.adjusted_p_of_rest if beyond_regressions else variant.adjusted_p
+            ) <= self.alpha:
                 yield variant
 
 
@@ -207,16 +232,17 @@ def compare(
 ) -> Comparison:
     """Compare a report with a baseline.
 
-    Each cell is tested by itself (Fisher, one-sided; Benjamini and Hochberg over all of them), and each variant as a
-    whole (exact stratified tests over its cells, Holm over the variants).
+    Each cell is tested by itself (Fisher, one-sided; Benjamini and Hochberg over all of them), and
+    each variant as a whole (exact stratified tests over its cells, Holm over the variants).
 
     Args:
         head: the cells of the report.
         base: the baseline.
-        confirm_runs: how often suspects were to be run again; they are not named before they were. With 0 the planned
-            runs decide.
+        confirm_runs: how often suspects were to be run again; they are not named before they were.
+            With 0 the planned runs decide.
         alpha: the accepted chance of a false alarm, in (0, 1).
-        is_selection: the report is of a part of its suite, so that what only the base has was not removed.
+        is_selection: the report is of a part of its suite, so that what only the base has was not
+            removed.
     """
     base = cut_at_falls(base)
     if is_selection:
@@ -224,7 +250,9 @@ def compare(
     variants = match_variants((cell.variant for cell in head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
     failed = failed_confirmations(cell.head for cell in matched)
-    matched = [cell if cell.head.variant not in failed else cell.without_confirmation() for cell in matched]
+    matched = [
+        cell if cell.head.variant not in failed else cell.without_confirmation() for cell in matched
+    ]
     cells = _compare_cells(matched, confirm_runs, alpha)
     return Comparison(
         baseline=base,
@@ -241,27 +269,33 @@ def suspects(
 ) -> Mapping[CellKey, int]:
     """Return the cells to run again before they may be named, and how often.
 
-    If there are many, these are the critical ones and those least likely by chance. Arguments are those of `compare`.
+    If there are many, these are the critical ones and those least likely by chance. Arguments are
+    those of `compare`.
     """
     matched = comparable_cells(head, base)
     suspicious = sorted(
-        (cell for cell in matched if cell.suspicious), key=lambda cell: (not cell.head.critical, cell.p)
+        (cell for cell in matched if cell.suspicious),
+        key=lambda cell: (not cell.head.critical, cell.p),
     )
     chosen = suspicious[: max(MOST_CONFIRMED, len(matched) // 5)]
     if confirm_runs != "auto":
         return {cell.head.key: confirm_runs for cell in chosen} if confirm_runs else {}
     return {
-        cell.head.key: runs_to_confirm(cell.head.planned.graded, cell.pooled.graded, len(matched), alpha)
+        cell.head.key: runs_to_confirm(
+            cell.head.planned.graded, cell.pooled.graded, len(matched), alpha
+        )
         or USUAL_CONFIRM_RUNS
         for cell in chosen
     }
 
 
 def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) -> int | None:
-    """Return how many further runs name a case that always fails and never did before; None if it takes too many.
+    """Return how many further runs name a case that always fails and never did before; None if it
+    takes too many.
 
-    The chance that all failures of `base + head` runs are the head's is 1 in `base + head` over `base`, and it is to be
-    at most `alpha / cells`, so that Benjamini and Hochberg's procedure rejects it alone.
+    The chance that all failures of `base + head` runs are the head's is 1 in `base + head` over
+    `base`, and it is to be at most `alpha / cells`, so that Benjamini and Hochberg's procedure
+    rejects it alone.
 
     Args:
         planned: its planned runs.
@@ -270,15 +304,23 @@ def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) ->
         alpha: the accepted chance of a false alarm.
     """
     enough = range(USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS + 1)
-    return next((more for more in enough if comb(base + planned + more, base) * alpha >= cells), None)
+    return next(
+        (more for more in enough if comb(base + planned + more, base) * alpha >= cells), None
+    )
 
 
 def beyond_naming(comparison: Comparison) -> Sequence[CellComparison]:
-    """Return the suspects that `confirm_runs: auto` cannot name: the base has too few runs of them."""
+    """Return the suspects that `confirm_runs: auto` cannot name: the base has too few runs of
+    them.
+    """
     if comparison.confirm_runs != "auto":
         return ()
     runs, cells, alpha = comparison.usual_runs, comparison.compared, comparison.alpha
-    return [each for each in comparison.of("suspect") if runs_to_confirm(runs, each.base.graded, cells, alpha) is None]
+    return [
+        each
+        for each in comparison.of("suspect")
+        if runs_to_confirm(runs, each.base.graded, cells, alpha) is None
+    ]
 
 
 def commonest(numbers: Iterable[int]) -> int:
@@ -289,8 +331,8 @@ def commonest(numbers: Iterable[int]) -> int:
 def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[Variant, Variant]:
     """Map each variant to the one of the base that it is compared with.
 
-    That is the one of the same name. Where only one is left on either side, these two are compared: a model or prompt
-    under another name is a change to be tested, not another suite.
+    That is the one of the same name. Where only one is left on either side, these two are compared:
+    a model or prompt under another name is a change to be tested, not another suite.
     """
     mine, theirs = dict.fromkeys(head), dict.fromkeys(base)
     matched = {variant: variant for variant in mine if variant in theirs}
@@ -314,9 +356,10 @@ class Fall(NamedTuple):
 def fall(cells: Sequence[tuple[Tally, History]]) -> Fall:
     """Test a variant for a drop, from the planned runs and the history of each cell.
 
-    The base side pools report after report, newest first, as long as they agree with all older ones. A slow drift is
-    too small for that to show, yet adds up over the cells; so the newest report by itself must show the drop, too, at
-    twice the level. Whatever the history was like, a false red is then no likelier than that.
+    The base side pools report after report, newest first, as long as they agree with all older
+    ones. A slow drift is too small for that to show, yet adds up over the cells; so the newest
+    report by itself must show the drop, too, at twice the level. Whatever the history was like, a
+    false red is then no likelier than that.
     """
     histories = [history for _, history in cells]
 
@@ -394,7 +437,9 @@ def _match_cells(
         elif found.fingerprint != cell.fingerprint:
             newest = found.history.evidence[0].tally if found.history.evidence else NO_RUNS
             regraded = judged_half(found.fingerprint) != judged_half(cell.fingerprint)
-            rest.append(replace(_untested_cell("edited", cell.key, cell, newest), regraded=regraded))
+            rest.append(
+                replace(_untested_cell("edited", cell.key, cell, newest), regraded=regraded)
+            )
         elif cell.planned.graded and found.history.tally.graded and not cell.quarantined:
             matched.append(MatchedCell(cell, found, old_name))
         else:
@@ -405,23 +450,35 @@ def _match_cells(
     return matched, rest
 
 
-def _untested_cell(kind: CellKind, key: CellKey, head: HeadCell | None = None, base: Tally = NO_RUNS) -> CellComparison:
+def _untested_cell(
+    kind: CellKind, key: CellKey, head: HeadCell | None = None, base: Tally = NO_RUNS
+) -> CellComparison:
     case, provider, prompt = key
     runs, critical = (head.planned, head.critical) if head else (NO_RUNS, False)
     return CellComparison(
-        case=case, provider=provider, prompt=prompt, kind=kind, head=runs, base=base, critical=critical
+        case=case,
+        provider=provider,
+        prompt=prompt,
+        kind=kind,
+        head=runs,
+        base=base,
+        critical=critical,
     )
 
 
 def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[CellKey, str]:
-    """Find the cells whose case has another name in the base: same question, same grading, other id."""
+    """Find the cells whose case has another name in the base: same question, same grading, other
+    id.
+    """
     gone: dict[tuple[str, Variant], list[str]] = defaultdict(list)
     for key, cell in base.cells.items():
         if key not in mine:
             gone[cell.fingerprint, Variant(*key[1:])].append(key[0])
     names = {}
     for key, mine_cell in mine.items():
-        if key not in base.cells and (candidates := gone.get((mine_cell.fingerprint, Variant(*key[1:])))):
+        if key not in base.cells and (
+            candidates := gone.get((mine_cell.fingerprint, Variant(*key[1:])))
+        ):
             names[key] = candidates.pop(0)
     return names
 
@@ -429,12 +486,17 @@ def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[Cell
 def failed_confirmations(head: Iterable[HeadCell]) -> frozenset[Variant]:
     """Return the variants whose confirm runs are worse than the planned runs of the same cells.
 
-    Suspects are chosen for bad planned runs, so their repeats are better if anything; worse ones are an outage.
+    Suspects are chosen for bad planned runs, so their repeats are better if anything; worse ones
+    are an outage.
     """
     repeated: dict[Variant, list[Table]] = defaultdict(list)
     for cell in head:
         repeated[cell.variant].append((*cell.confirming, *cell.planned))
-    return frozenset(variant for variant, tables in repeated.items() if stratified_lower(tables) <= FAILED_CONFIRMATION)
+    return frozenset(
+        variant
+        for variant, tables in repeated.items()
+        if stratified_lower(tables) <= FAILED_CONFIRMATION
+    )
 
 
 def sum_of(tallies: Iterable[Tally]) -> Tally:
@@ -443,11 +505,13 @@ def sum_of(tallies: Iterable[Tally]) -> Tally:
     return Tally(sum(tally.passed for tally in each), sum(tally.graded for tally in each))
 
 
-def _compare_cells(matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, alpha: float) -> list[CellComparison]:
+def _compare_cells(
+    matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, alpha: float
+) -> list[CellComparison]:
     """Test each cell by itself for a drop and for a rise.
 
-    The p of a drop counts as 1 unless the cell was a suspect and has been confirmed: then all its runs speak for it.
-    What is named must show against the recent pool by itself, too.
+    The p of a drop counts as 1 unless the cell was a suspect and has been confirmed: then all its
+    runs speak for it. What is named must show against the recent pool by itself, too.
     """
     runs, drops, named_drops, rises = [], [], [], []
     for cell in matched:
@@ -456,9 +520,13 @@ def _compare_cells(matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, al
         drop = fisher_lower(*tally, *cell.pooled)
         runs.append(tally)
         drops.append(drop)
-        named_drops.append(drop if suspicious and (confirm_runs == 0 or cell.head.confirmed) else 1.0)
+        named_drops.append(
+            drop if suspicious and (confirm_runs == 0 or cell.head.confirmed) else 1.0
+        )
         rises.append(1.0 if suspicious else fisher_upper(*tally, *cell.pooled))
-    tests = zip(runs, drops, rises, benjamini_hochberg(named_drops), benjamini_hochberg(rises), strict=True)
+    tests = zip(
+        runs, drops, rises, benjamini_hochberg(named_drops), benjamini_hochberg(rises), strict=True
+    )
     compared = []
     for cell, (head, drop, rise, adjusted_drop, adjusted_rise) in zip(matched, tests, strict=True):
         base, fell = cell.pooled, cell.suspicious and head.rate < cell.pooled.rate
@@ -498,14 +566,18 @@ def _compare_variants(
     variants: Mapping[Variant, Variant],
     alpha: float,
 ) -> tuple[VariantComparison, ...]:
-    """Test every variant that has cells to compare. Confirm runs take no part: they were chosen for their results."""
+    """Test every variant that has cells to compare. Confirm runs take no part: they were chosen for
+    their results.
+    """
     by_variant: dict[Variant, list[tuple[MatchedCell, CellComparison]]] = defaultdict(list)
     for cell, comparison in zip(matched, cells, strict=True):
         by_variant[cell.head.variant].append((cell, comparison))
     falls, falls_of_rest = [], []
     for chosen in by_variant.values():
         runs = [(cell.head.planned, cell.base.history) for cell, _ in chosen]
-        rest = [each for each, (_, found) in zip(runs, chosen, strict=True) if found.kind != "regressed"]
+        rest = [
+            each for each, (_, found) in zip(runs, chosen, strict=True) if found.kind != "regressed"
+        ]
         falls.append(fall(runs))
         falls_of_rest.append(fall(rest) if len(rest) < len(runs) else falls[-1])
     adjusted = holm([found.p for found in falls])

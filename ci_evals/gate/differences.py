@@ -15,7 +15,9 @@ _LEAST_LATENCY_S = 0.0005  # what is less is shown as 0 ms
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference or a ratio with its one-sided bounds; without them where there is too little to tell."""
+    """A difference or a ratio with its one-sided bounds; without them where there is too little to
+    tell.
+    """
 
     value: float
     lower: float | None = None
@@ -26,9 +28,9 @@ class Difference:
 class Differences:
     """Head against base over the cells that both have; None where a side does not know the figure.
 
-    `pass_rate` and `score` are differences of fractions, head minus base. The others are ratios, head to base: of the
-    cost and the tokens of a run, and of the cells' median latencies (None if both sides' mean is below half a
-    millisecond).
+    `pass_rate` and `score` are differences of fractions, head minus base. The others are ratios,
+    head to base: of the cost and the tokens of a run, and of the cells' median latencies (None if
+    both sides' mean is below half a millisecond).
     """
 
     pass_rate: Difference | None = None
@@ -51,10 +53,17 @@ def differences(
     """
 
     def ratio(name: Literal["cost_usd", "tokens", "latency_median_s"]) -> Estimate | None:
-        pairs = [(getattr(mine, name), getattr(theirs, name)) for mine, theirs in zip(head, base, strict=True)]
-        known = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
+        pairs = [
+            (getattr(mine, name), getattr(theirs, name))
+            for mine, theirs in zip(head, base, strict=True)
+        ]
+        known = [
+            (mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None
+        ]
         heads, bases = [mine for mine, _ in known], [theirs for _, theirs in known]
-        if name == "latency_median_s" and max(fsum(heads), fsum(bases)) < _LEAST_LATENCY_S * len(known):
+        if name == "latency_median_s" and max(fsum(heads), fsum(bases)) < _LEAST_LATENCY_S * len(
+            known
+        ):
             return None  # both sides come to 0 ms: a ratio would be noise
         return ratio_of_totals(heads, bases, confidence)
 

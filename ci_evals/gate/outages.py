@@ -1,4 +1,6 @@
-"""Outages: a round, or all planned runs, of a report that failed as one; reports of the base branch that collapsed."""
+"""Outages: a round, or all planned runs, of a report that failed as one; reports of the base branch
+that collapsed.
+"""
 
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -8,7 +10,15 @@ from itertools import chain
 from math import fsum
 from typing import NamedTuple
 
-from ci_evals.gate.baseline import LARGEST_SUPPORT, NO_RUNS, Baseline, Evidence, HeadCell, LostReport, ReportRef
+from ci_evals.gate.baseline import (
+    LARGEST_SUPPORT,
+    NO_RUNS,
+    Baseline,
+    Evidence,
+    HeadCell,
+    LostReport,
+    ReportRef,
+)
 from ci_evals.gate.compare import comparable_cells, fall, sum_of
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport, Tally
@@ -21,7 +31,9 @@ NO_DROP = 0.01
 RECOVERY = 0.05
 """Repeats are better than the planned runs of the same cells with a p at or below this."""
 COLLAPSE = 1e-6
-"""A report of the base branch with fewer than half of the passes of its history is an outage where p is below this."""
+"""A report of the base branch with fewer than half of the passes of its history is an outage where
+p is below this.
+"""
 NO_PASS = 0.001
 """The same of a report without a passed run, whose history has some."""
 UNANSWERED_SHARE = Fraction(1, 4)
@@ -39,15 +51,21 @@ class FailedRound(NamedTuple):
 def failed_rounds(report: SuiteReport) -> Mapping[Variant, FailedRound]:
     """Find the variants of which one round failed more than the other rounds of the same cells do.
 
-    An outage strikes at one time, whatever the case; a change of the behaviour shows in every round. Of several such
-    rounds the surest counts. No baseline is needed.
+    An outage strikes at one time, whatever the case; a change of the behaviour shows in every
+    round. Of several such rounds the surest counts. No baseline is needed.
     """
     plan, found = report.plan, {}
     for variant in plan.variants:
         by_cell = []
         for cell in report.cells_of(variant):
-            numbered = ((run, report.records.get(index)) for run, index in enumerate(plan.indices(cell), 1))
-            fresh = ((run, record) for run, record in numbered if record and record.graded and not record.recorded)
+            numbered = (
+                (run, report.records.get(index)) for run, index in enumerate(plan.indices(cell), 1)
+            )
+            fresh = (
+                (run, record)
+                for run, record in numbered
+                if record and record.graded and not record.recorded
+            )
             by_cell.append({run: record.status == "passed" for run, record in fresh})
         if (worst := worst_round(by_cell)) is not None:
             found[variant] = worst
@@ -73,7 +91,9 @@ def worst_round(by_cell: Sequence[Mapping[int, bool]]) -> FailedRound | None:
 
 
 class Outage(NamedTuple):
-    """Planned runs that failed as one, and the repeats of those of the `cells` that were run again."""
+    """Planned runs that failed as one, and the repeats of those of the `cells` that were run
+    again.
+    """
 
     cells: int
     planned: Tally
@@ -83,7 +103,8 @@ class Outage(NamedTuple):
 def outages(head: Sequence[HeadCell], base: Baseline, alpha: float) -> Mapping[Variant, Outage]:
     """Find the variants that look worse because of an outage while their planned runs were made.
 
-    Half of their cells are suspects, the repeats of these show no drop, and are better than the planned runs.
+    Half of their cells are suspects, the repeats of these show no drop, and are better than the
+    planned runs.
 
     Args:
         head: the cells of the report, with their confirm runs.
@@ -99,54 +120,87 @@ def outages(head: Sequence[HeadCell], base: Baseline, alpha: float) -> Mapping[V
         if 2 * len(suspicious) < len(cells) or not repeated:
             continue
         worse = fall([(cell.head.planned, cell.base.history) for cell in cells]).p <= alpha
-        # Suspects have the best histories of all cells, so the newest report by itself has its say here, too.
-        dropped = fall([(cell.head.confirming, cell.base.history) for cell in repeated]).p <= NO_DROP
-        recovered = stratified_lower((*cell.head.planned, *cell.head.confirming) for cell in repeated) <= RECOVERY
+        # Suspects have the best histories of all cells, so the newest report by itself has its say
+        # here, too.
+        dropped = (
+            fall([(cell.head.confirming, cell.base.history) for cell in repeated]).p <= NO_DROP
+        )
+        recovered = (
+            stratified_lower((*cell.head.planned, *cell.head.confirming) for cell in repeated)
+            <= RECOVERY
+        )
         if worse and recovered and not dropped:
-            planned, confirming = (cell.head.planned for cell in repeated), (cell.head.confirming for cell in repeated)
+            planned, confirming = (
+                (cell.head.planned for cell in repeated),
+                (cell.head.confirming for cell in repeated),
+            )
             found[variant] = Outage(len(repeated), sum_of(planned), sum_of(confirming))
     return found
 
 
 def unanswered_runs(report: ReportRef, cells: Sequence[HeadCell]) -> Mapping[Variant, LostReport]:
-    """Return the variants of which a quarter of the runs failed without an answer, in a report of the base branch.
+    """Return the variants of which a quarter of the runs failed without an answer, in a report of
+    the base branch.
 
-    These runs do not count as a baseline; fewer are failures, as they are on the side that is compared.
+    These runs do not count as a baseline; fewer are failures, as they are on the side that is
+    compared.
     """
     found = {}
     for variant in dict.fromkeys(cell.variant for cell in cells):
         mine = [cell for cell in cells if cell.variant == variant]
-        runs, unanswered = sum_of(cell.planned for cell in mine), sum(cell.unanswered for cell in mine)
+        runs, unanswered = (
+            sum_of(cell.planned for cell in mine),
+            sum(cell.unanswered for cell in mine),
+        )
         if unanswered and unanswered >= UNANSWERED_SHARE * runs.graded:
             found[variant] = LostReport(
-                report=report, provider=variant.provider, prompt=variant.prompt, runs=runs, unanswered=unanswered
+                report=report,
+                provider=variant.provider,
+                prompt=variant.prompt,
+                runs=runs,
+                unanswered=unanswered,
             )
     return found
 
 
 def find_lost_reports(base: Baseline) -> Baseline:
-    """Mark the reports of a baseline that look like an outage, variant by variant: they count for nothing.
+    """Mark the reports of a baseline that look like an outage, variant by variant: they count for
+    nothing.
 
-    Such a report has no passed run, or fewer than half of those that its history lets expect. Where the report before
-    it is like that, too, and either has passes, both count: the base branch is like that now.
+    Such a report has no passed run, or fewer than half of those that its history lets expect. Where
+    the report before it is like that, too, and either has passes, both count: the base branch is
+    like that now.
     """
     ids = [ref.id for ref in base.reports]
-    passed_somewhere = {each.report for cell in base.cells.values() for each in cell.history.evidence if each.passed}
+    passed_somewhere = {
+        each.report for cell in base.cells.values() for each in cell.history.evidence if each.passed
+    }
     cells, lost_of = dict(base.cells), {}
     for variant in base.variants:
         keys = [key for key in base.cells if Variant(*key[1:]) == variant]
         evidence = [base.cells[key].history.evidence for key in keys]
         if lost := _lost_reports(ids, evidence, passed_somewhere):
             lost_of[variant] = lost
-            cells |= {key: replace(cells[key], history=replace(cells[key].history, lost=lost)) for key in keys}
+            cells |= {
+                key: replace(cells[key], history=replace(cells[key].history, lost=lost))
+                for key in keys
+            }
     if not lost_of:
         return base
     histories = [cell.history for cell in cells.values()]
     counting = {
-        each.report for one in histories for each in one.evidence if each.graded and each.report not in one.lost
+        each.report
+        for one in histories
+        for each in one.evidence
+        if each.graded and each.report not in one.lost
     }
     newest = next((number for number, id_ in enumerate(ids) if id_ in counting), len(ids) - 1)
-    return replace(base, cells=cells, reports=base.reports[newest:], lost=(*base.lost, *_newest_lost(base, lost_of)))
+    return replace(
+        base,
+        cells=cells,
+        reports=base.reports[newest:],
+        lost=(*base.lost, *_newest_lost(base, lost_of)),
+    )
 
 
 def _lost_reports(
@@ -154,7 +208,9 @@ def _lost_reports(
 ) -> frozenset[str]:
     """Return the reports of one variant that do not count, from those of its cells."""
     by_report: dict[str, list[tuple[int, Tally]]] = defaultdict(list)
-    for cell, each in ((cell, each) for cell, found in enumerate(evidence) for each in found if each.graded):
+    for cell, each in (
+        (cell, each) for cell, found in enumerate(evidence) for each in found if each.graded
+    ):
         by_report[each.report].append((cell, each.tally))
     totals = {id_: sum_of(tally for _, tally in runs) for id_, runs in by_report.items()}
     if all(2 * total.passed >= total.graded for total in totals.values()):
@@ -186,9 +242,15 @@ def _lost_reports(
 def _newest_lost(base: Baseline, lost_of: Mapping[Variant, Container[str]]) -> Iterator[LostReport]:
     """Yield the lost reports that are newer than all that count."""
     for variant, lost in lost_of.items():
-        cells = [cell.history.evidence for key, cell in base.cells.items() if Variant(*key[1:]) == variant]
+        cells = [
+            cell.history.evidence
+            for key, cell in base.cells.items()
+            if Variant(*key[1:]) == variant
+        ]
         for ref in base.reports:
             if ref.id not in lost:
                 break
             runs = [each.tally for found in cells for each in found if each.report == ref.id]
-            yield LostReport(report=ref, provider=variant.provider, prompt=variant.prompt, runs=sum_of(runs))
+            yield LostReport(
+                report=ref, provider=variant.provider, prompt=variant.prompt, runs=sum_of(runs)
+            )

@@ -8,7 +8,13 @@ from ci_evals.format import number_of
 from ci_evals.gate.baseline import POOLED_RUNS, Baseline
 from ci_evals.gate.compare import Comparison
 from ci_evals.model.case import Variant
-from ci_evals.stats.power import Plan, comparison_runs_needed, detectable_drop, planned_drop, planned_gate_drop
+from ci_evals.stats.power import (
+    Plan,
+    comparison_runs_needed,
+    detectable_drop,
+    planned_drop,
+    planned_gate_drop,
+)
 
 ASSUMED_RATE = 0.9
 ASSUMED_CORRELATION = 0.5
@@ -27,10 +33,11 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detectable:
-    """The drops that one size detects with a chance of 80 %, in fractions of 1; None: not even a fall to nothing.
+    """The drops that one size detects with a chance of 80 %, in fractions of 1; None: not even a
+    fall to nothing.
 
-    `one_report` is the drop against a baseline of a single report, `pooled` against a history of about
-    `POOLED_RUNS` runs a case, `gate` how far below its bar the rate has to be to fail.
+    `one_report` is the drop against a baseline of a single report, `pooled` against a history of
+    about `POOLED_RUNS` runs a case, `gate` how far below its bar the rate has to be to fail.
     """
 
     cases: int
@@ -45,9 +52,9 @@ class Detectable:
 class Power:
     """The drops that a suite detects on each of its variants.
 
-    `rate` and `correlation` are what was assumed of it, or what the report named `known_from` shows. The first of
-    `sizes` is the suite as it is. `runs_for_half` is how many runs a case would halve the drop that the pooled
-    comparison detects; None if no number up to 100 does.
+    `rate` and `correlation` are what was assumed of it, or what the report named `known_from`
+    shows. The first of `sizes` is the suite as it is. `runs_for_half` is how many runs a case would
+    halve the drop that the pooled comparison detects; None if no number up to 100 does.
     """
 
     suite: str
@@ -64,7 +71,9 @@ class Power:
         return self.sizes[0]
 
 
-def power_of(suite: str, size: Size, variants: int, history: Baseline | None, known_from: str | None = None) -> Power:
+def power_of(
+    suite: str, size: Size, variants: int, history: Baseline | None, known_from: str | None = None
+) -> Power:
     """Work out what a suite detects.
 
     Args:
@@ -83,7 +92,9 @@ def power_of(suite: str, size: Size, variants: int, history: Baseline | None, kn
             *(Size(size.cases * times, size.runs) for times in _MORE_CASES),
         )
     )
-    found = tuple(_detectable(plan._replace(cases=each.cases, runs=each.runs), variants) for each in sizes)
+    found = tuple(
+        _detectable(plan._replace(cases=each.cases, runs=each.runs), variants) for each in sizes
+    )
     half = found[0].pooled / 2 if found[0].pooled else None
     return Power(
         suite=suite,
@@ -105,7 +116,8 @@ def size_sentence(cases: int, runs: int, drop: float | None) -> str:
 
 
 def detectable_sentence(comparison: Comparison) -> str | None:
-    """Say which drop of a whole variant a comparison of this size detects; None where nothing was compared.
+    """Say which drop of a whole variant a comparison of this size detects; None where nothing was
+    compared.
 
     Of several variants it speaks of the one that shows least. Confirm runs take no part.
     """
@@ -115,7 +127,9 @@ def detectable_sentence(comparison: Comparison) -> str | None:
     for cell in comparison.cells:
         if cell.p is not None:
             tables[cell.variant].append((0, runs, *cell.base))
-    drops = [(len(chosen), detectable_drop(chosen, 1 - comparison.alpha)) for chosen in tables.values()]
+    drops = [
+        (len(chosen), detectable_drop(chosen, 1 - comparison.alpha)) for chosen in tables.values()
+    ]
     cases, drop = max(drops, key=lambda each: 1.0 if each[1] is None else each[1])
     return size_sentence(cases, runs, drop)
 
@@ -132,7 +146,9 @@ def _detectable(plan: Plan, variants: int) -> Detectable:
 
 
 def _behaviour(history: Baseline) -> tuple[float, float]:
-    """The mean pass rate of the cells, and the share of the variance of single runs that lies between them."""
+    """The mean pass rate of the cells, and the share of the variance of single runs that lies
+    between them.
+    """
     pools = [pool for cell in history.cells.values() if (pool := cell.history.tally).graded]
     if not pools:
         return ASSUMED_RATE, ASSUMED_CORRELATION

@@ -8,7 +8,9 @@ from ci_evals.model.result import Pair, Side
 from ci_evals.stats.rates import Interval, wilson
 
 MOST_UNJUDGED = 0.05
-"""The share of pairs that may go without a judgement; with more of them nothing is concluded from the others."""
+"""The share of pairs that may go without a judgement; with more of them nothing is concluded from
+the others.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +28,11 @@ class CasePreference:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Cases in which A, B or neither is preferred, pairs whose order decided, and pairs without a judgement.
+    """Cases in which A, B or neither is preferred, pairs whose order decided, and pairs without a
+    judgement.
 
-    `share` is that of B among the cases that prefer one, `interval` Wilson's for it; None without such a case.
+    `share` is that of B among the cases that prefer one, `interval` Wilson's for it; None without
+    such a case.
     """
 
     cases: tuple[CasePreference, ...]

@@ -1,4 +1,5 @@
-"""The rules of the gate on a comparison: regressions, falls of a whole variant, ratchet, cost, latency.
+"""The rules of the gate on a comparison: regressions, falls of a whole variant, ratchet, cost,
+latency.
 
 Missing evidence is never a pass: a rule whose figure is not known says so.
 """
@@ -41,13 +42,23 @@ STABLE_REPORTS = 3
 LATENCY_HISTORY = 10
 """The spread of latencies is that of as many of the base's last reports."""
 LATENCY_REPORTS, LATENCY_SPREAD = 3, 2
-"""A machine's slow hour moves every cell at once: latency is red only where it lies this many standard deviations above
-the medians of the base's last reports, of which there are at least so many."""
+"""A machine's slow hour moves every cell at once: latency is red only where it lies this many
+standard deviations above the medians of the base's last reports, of which there are at least so
+many."""
 
 _LEAST_LATENCY_S = 0.0005  # what is less is shown as 0 ms
 
 RuleName = Literal[
-    "baseline", "ungraded", "coverage", "quarantine", "critical", "regressions", "variant", "ratchet", "cost", "latency"
+    "baseline",
+    "ungraded",
+    "coverage",
+    "quarantine",
+    "critical",
+    "regressions",
+    "variant",
+    "ratchet",
+    "cost",
+    "latency",
 ]
 
 
@@ -67,7 +78,9 @@ def rule_verdicts(
     lack: VerdictStatus = "error" if rules.require_baseline else "borderline"
     yield from _missing_evidence(report, rules, comparison, lack)
     today = datetime.fromtimestamp(report.started_at, UTC).date()
-    if ended := [case for case in report.plan.cases if case.quarantine and case.quarantine.until < today]:
+    if ended := [
+        case for case in report.plan.cases if case.quarantine and case.quarantine.until < today
+    ]:
         yield RuleVerdict("quarantine", "borderline", quarantine_sentence(ended))
     if not isinstance(comparison, Comparison) or not comparison.compared:
         if rules.require_baseline:
@@ -91,37 +104,53 @@ def rule_verdicts(
     yield from _increases(report, comparison, rules, lack)
 
 
-def blocking(comparison: Comparison | NoComparison | None, found: Iterable[RuleVerdict]) -> frozenset[CellKey]:
+def blocking(
+    comparison: Comparison | NoComparison | None, found: Iterable[RuleVerdict]
+) -> frozenset[CellKey]:
     """Return the regressed cells that make the gate red."""
     if not isinstance(comparison, Comparison):
         return frozenset()
     red = {each.rule for each in found if each.status == "fail"}
     return frozenset(
-        cell.key for cell in comparison.of("regressed") if ("critical" if cell.critical else "regressions") in red
+        cell.key
+        for cell in comparison.of("regressed")
+        if ("critical" if cell.critical else "regressions") in red
     )
 
 
-def drop_of_same_variant(comparison: Comparison | NoComparison | None, rule: RuleVerdict) -> str | None:
-    """Return the sentence on the variant whose regression a rule names: its fall is no further reason. Else None."""
+def drop_of_same_variant(
+    comparison: Comparison | NoComparison | None, rule: RuleVerdict
+) -> str | None:
+    """Return the sentence on the variant whose regression a rule names: its fall is no further
+    reason. Else None.
+    """
     if not isinstance(comparison, Comparison) or rule.rule not in ("critical", "regressions"):
         return None
-    named = next(cell for cell in comparison.of("regressed") if cell.critical == (rule.rule == "critical"))
+    named = next(
+        cell for cell in comparison.of("regressed") if cell.critical == (rule.rule == "critical")
+    )
     found = (each for each in comparison.variants if each.variant == named.variant)
     return next((variant_sentence(comparison, each) for each in found), None)
 
 
 def broken_ratchets(report: SuiteReport, rules: Gate, comparison: Comparison) -> Iterator[str]:
-    """Yield a sentence for each variant whose rate is surely below the best that it has surely held.
+    """Yield a sentence for each variant whose rate is surely below the best that it has surely
+    held.
 
-    Only points of the baseline's trend with the same cases count; for a variant that is compared under another name,
-    the points of that one. Both bounds are one-sided at the gate's confidence.
+    Only points of the baseline's trend with the same cases count; for a variant that is compared
+    under another name, the points of that one. Both bounds are one-sided at the gate's confidence.
     """
     if not rules.ratchet:
         return
-    same_cases = [point for point in comparison.baseline.trend if point.cases == report.cases_fingerprint]
+    same_cases = [
+        point for point in comparison.baseline.trend if point.cases == report.cases_fingerprint
+    ]
     for variant in report.plan.variants:
         found, base = fresh_rate(report, variant), comparison.base_variant(variant)
-        held = [next((each for each in point.variants if each.variant == base), None) for point in same_cases]
+        held = [
+            next((each for each in point.variants if each.variant == base), None)
+            for point in same_cases
+        ]
         best = best_stable_rate(held, rules.confidence)
         if found is None or best is None or (upper := found.bounds(rules.confidence).upper) >= best:
             continue
@@ -133,15 +162,20 @@ def broken_ratchets(report: SuiteReport, rules: Gate, comparison: Comparison) ->
 
 
 def best_stable_rate(points: Sequence[TrendVariant | None], confidence: float) -> float | None:
-    """Return the highest lower bound of `STABLE_REPORTS` reports in a row, taken together; None with fewer.
+    """Return the highest lower bound of `STABLE_REPORTS` reports in a row, taken together; None
+    with fewer.
 
-    Of many bounds the highest is too high more often than one of them is, so each is at the confidence that is right
-    for the highest of as many as do not overlap.
+    Of many bounds the highest is too high more often than one of them is, so each is at the
+    confidence that is right for the highest of as many as do not overlap.
     """
     bounds = []
     each_confidence = look_confidence(confidence, max(1, len(points) // STABLE_REPORTS))
     for start in range(len(points) - STABLE_REPORTS + 1):
-        window = [each for each in points[start : start + STABLE_REPORTS] if each is not None and each.n_eff]
+        window = [
+            each
+            for each in points[start : start + STABLE_REPORTS]
+            if each is not None and each.n_eff
+        ]
         rated = [(each.pass_rate, each.n_eff) for each in window if each.pass_rate is not None]
         if len(rated) == STABLE_REPORTS:
             weight = sum(n_eff for _, n_eff in rated)
@@ -151,38 +185,67 @@ def best_stable_rate(points: Sequence[TrendVariant | None], confidence: float) -
 
 
 def _missing_evidence(
-    report: SuiteReport, rules: Gate, comparison: Comparison | NoComparison | None, lack: VerdictStatus
+    report: SuiteReport,
+    rules: Gate,
+    comparison: Comparison | NoComparison | None,
+    lack: VerdictStatus,
 ) -> Iterator[RuleVerdict]:
-    """Yield what could not be judged: critical cases without a graded run, many cells of the base without a comparison.
+    """Yield what could not be judged: critical cases without a graded run, many cells of the base
+    without a comparison.
 
-    Cells that only a recording answered are left out: there was nothing new to be compared. So are those in quarantine,
-    if the base had them there, too: a quarantine that comes with the change must not hide what the change does.
+    Cells that only a recording answered are left out: there was nothing new to be compared. So are
+    those in quarantine, if the base had them there, too: a quarantine that comes with the change
+    must not hide what the change does.
     """
     gated = [each for each in report.cells if each.case.quarantine is None]
-    critical = [each for each in gated if each.case.critical or not rules.critical_tags.isdisjoint(each.case.tags)]
+    critical = [
+        each
+        for each in gated
+        if each.case.critical or not rules.critical_tags.isdisjoint(each.case.tags)
+    ]
     if ungraded := [each for each in critical if not each.counts.graded]:
         yield RuleVerdict("ungraded", "error", ungraded_critical_sentence(report, ungraded))
     if isinstance(comparison, Comparison):
-        replayed = {each.key for each in report.cells if each.counts.graded and not report.fresh(each.cell).graded}
+        replayed = {
+            each.key
+            for each in report.cells
+            if each.counts.graded and not report.fresh(each.cell).graded
+        }
         quarantined = [each for each in report.cells if each.case.quarantine is not None]
-        held = {each.key for each in quarantined if (base := comparison.base_of(each.key)) and base.quarantined}
+        held = {
+            each.key
+            for each in quarantined
+            if (base := comparison.base_of(each.key)) and base.quarantined
+        }
         hidden = [
             cell
             for each in quarantined
-            if each.key not in held and (cell := comparison.by_key.get(each.key)) and cell.kind != "new"
+            if each.key not in held
+            and (cell := comparison.by_key.get(each.key))
+            and cell.kind != "new"
         ]
         if critical_hidden := [cell for cell in hidden if cell.critical]:
-            yield RuleVerdict("ungraded", lack, hidden_critical_sentence(comparison, critical_hidden))
+            yield RuleVerdict(
+                "ungraded", lack, hidden_critical_sentence(comparison, critical_hidden)
+            )
         left_out = replayed | held
         of = [cell for cell in comparison.cells if cell.kind != "new" and cell.key not in left_out]
         missing = [cell for cell in of if cell.p is None]
-        told = not comparison.compared and (rules.require_baseline or not report.totals.graded)  # by others
+        told = not comparison.compared and (
+            rules.require_baseline or not report.totals.graded
+        )  # by others
         if len(missing) > len(of) * (1 - LEAST_COMPARED) and not told:
-            yield RuleVerdict("coverage", lack, coverage_sentence(comparison, missing, len(of), hidden))
+            yield RuleVerdict(
+                "coverage", lack, coverage_sentence(comparison, missing, len(of), hidden)
+            )
 
 
-def _increases(report: SuiteReport, comparison: Comparison, rules: Gate, lack: VerdictStatus) -> Iterator[RuleVerdict]:
-    """Yield the variants of which even the lower bound of cost or latency is above the limit, or is not known."""
+def _increases(
+    report: SuiteReport, comparison: Comparison, rules: Gate, lack: VerdictStatus
+) -> Iterator[RuleVerdict]:
+    """Yield the variants of which even the lower bound of cost or latency is above the limit, or is
+    not known.
+    """
     for variant in comparison.variants:
         figures = report.figures(report.cells_of(variant.variant))
         known_here = {"cost": figures.cost_usd is not None, "latency": True}
@@ -192,18 +255,28 @@ def _increases(report: SuiteReport, comparison: Comparison, rules: Gate, lack: V
         )
         for rule, ratio, limit in limited:
             if limit is None or (
-                rule == "latency" and ratio is None and (figures.latency_p50_s or 0) < _LEAST_LATENCY_S
+                rule == "latency"
+                and ratio is None
+                and (figures.latency_p50_s or 0) < _LEAST_LATENCY_S
             ):
                 continue
             if ratio is None or ratio.lower is None:
                 text = unknown_increase_sentence(
-                    comparison, variant, rule, limit, known_here=known_here[rule], one_cell=ratio is not None
+                    comparison,
+                    variant,
+                    rule,
+                    limit,
+                    known_here=known_here[rule],
+                    one_cell=ratio is not None,
                 )
                 yield RuleVerdict(rule, lack, text)
             elif ratio.lower > limit and (
-                rule == "cost" or not _why_not_gated(comparison, variant.variant, figures.latency_p50_s)
+                rule == "cost"
+                or not _why_not_gated(comparison, variant.variant, figures.latency_p50_s)
             ):
-                yield RuleVerdict(rule, "fail", increase_sentence(comparison, variant, rule, ratio, limit))
+                yield RuleVerdict(
+                    rule, "fail", increase_sentence(comparison, variant, rule, ratio, limit)
+                )
 
 
 def ungated_increases(report: SuiteReport, comparison: Comparison, rules: Gate) -> Iterator[str]:
@@ -214,8 +287,18 @@ def ungated_increases(report: SuiteReport, comparison: Comparison, rules: Gate) 
     for variant in comparison.variants if rules.max_latency_increase else ():
         ratio, limit = variant.differences.latency, rules.max_latency_increase
         median = report.figures(report.cells_of(variant.variant)).latency_p50_s
-        above = ratio is not None and ratio.lower is not None and limit is not None and ratio.lower > limit
-        if above and ratio and limit and (why := _why_not_gated(comparison, variant.variant, median)):
+        above = (
+            ratio is not None
+            and ratio.lower is not None
+            and limit is not None
+            and ratio.lower > limit
+        )
+        if (
+            above
+            and ratio
+            and limit
+            and (why := _why_not_gated(comparison, variant.variant, median))
+        ):
             text = increase_sentence(comparison, variant, "latency", ratio, limit)
             yield f"{text}; not gated: {why}"
 
@@ -230,9 +313,16 @@ def _why_not_gated(comparison: Comparison, variant: Variant, median_s: float | N
 
 
 def _latencies_of_base(comparison: Comparison, variant: Variant) -> list[float]:
-    """Return the median latencies of the base's last reports of the same cases, newest first, but for outages."""
+    """Return the median latencies of the base's last reports of the same cases, newest first, but
+    for outages.
+    """
     base, name = comparison.baseline, comparison.base_variant(variant)
-    lost = {id_ for key, cell in base.cells.items() if Variant(*key[1:]) == name for id_ in cell.history.lost}
+    lost = {
+        id_
+        for key, cell in base.cells.items()
+        if Variant(*key[1:]) == name
+        for id_ in cell.history.lost
+    }
     points = [point for point in base.trend if point.report.id not in lost]
     same_cases = [point for point in points if point.cases == points[0].cases][:LATENCY_HISTORY]
     found = (each for point in same_cases for each in point.variants if each.variant == name)

@@ -1,4 +1,6 @@
-"""Every sentence of a verdict: on cells, variants, the baseline, bars, rules, and runs without an answer."""
+"""Every sentence of a verdict: on cells, variants, the baseline, bars, rules, and runs without an
+answer.
+"""
 
 import re
 from collections import Counter, defaultdict
@@ -46,7 +48,11 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     here = f"{tally_text(cell.head)} here" if cell.head.graded else "no new run was graded here"
     chance = "" if cell.p is None else _chance(cell.p)
     steady = all(side.passed in (0, side.graded) for side in (cell.head, cell.base))
-    unsure = "too few runs to call it a change" if steady else "answers vary from run to run, no change detected"
+    unsure = (
+        "too few runs to call it a change"
+        if steady
+        else "answers vary from run to run, no change detected"
+    )
     lack = f"no new run was graded {f'on {base}' if cell.head.graded else 'here'}"
     if cell.head.graded and cell.base.graded:
         lack = f"the case is in quarantine: {before}, {here}"
@@ -64,7 +70,9 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
 
 
 def test_sentence(cell: CellComparison, alpha: float) -> str:
-    """`Fisher's exact test for a drop, 4 of 10 against 30 of 30: p = 5.5e-05, 0.0023 adjusted for …`."""
+    """`Fisher's exact test for a drop, 4 of 10 against 30 of 30: p = 5.5e-05, 0.0023 adjusted for
+    …`.
+    """
     if cell.p is None or cell.adjusted_p is None:
         return "not tested: there is nothing to compare it with"
     of = "a rise" if cell.kind == "fixed" else "a drop"
@@ -74,7 +82,11 @@ def test_sentence(cell: CellComparison, alpha: float) -> str:
         return f"{adjusted}; at most {alpha:g}, so it is named"
     if cell.adjusted_p <= alpha:
         return f"{adjusted}; the newest reports that agree do not show it by themselves, so it is not named"
-    waiting = " (a suspect counts as 1 until confirmed)" if cell.kind == "suspect" and cell.adjusted_p >= 1 else ""
+    waiting = (
+        " (a suspect counts as 1 until confirmed)"
+        if cell.kind == "suspect" and cell.adjusted_p >= 1
+        else ""
+    )
     return f"{adjusted}{waiting}; more than {alpha:g}, so it is not named"
 
 
@@ -110,7 +122,10 @@ def _chance(p: float) -> str:
 
 def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     """`pass rate 93 % on main, 85 % here over 40 cases; p = 0.0083 (by chance, once in 120)`."""
-    base, here = percent(variant.base_rate, variant.head_rate), percent(variant.head_rate, variant.base_rate)
+    base, here = (
+        percent(variant.base_rate, variant.head_rate),
+        percent(variant.head_rate, variant.base_rate),
+    )
     rates = f"pass rate {base} on {comparison.baseline.called}, {here} here over {number_of(variant.cells, 'case')}"
     of = variant_name(comparison, variant)
     if _surely_higher(variant):
@@ -122,7 +137,9 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
 
 def outage_sentence(outage: Outage) -> str:
     """`all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage`."""
-    failed = _share_of(outage.planned.graded - outage.planned.passed, outage.planned.graded, "planned run")
+    failed = _share_of(
+        outage.planned.graded - outage.planned.passed, outage.planned.graded, "planned run"
+    )
     repeats = _share_of(outage.repeated.passed, outage.repeated.graded, "repeat")
     return f"{failed} of {number_of(outage.cells, 'case')} failed, and {repeats} passed: likely an outage"
 
@@ -136,7 +153,9 @@ def failed_round_sentence(found: FailedRound) -> str:
 
 
 def failed_confirmation_sentence(planned: Tally, repeated: Tally) -> str:
-    """`2 of 70 repeats passed, and 20 of 30 planned runs of the same cases: likely an outage, so nothing is named`."""
+    """`2 of 70 repeats passed, and 20 of 30 planned runs of the same cases: likely an outage, so
+    nothing is named`.
+    """
     repeats = f"{repeated.passed:,} of {number_of(repeated.graded, 'repeat')}"
     planned_runs = f"{planned.passed:,} of {number_of(planned.graded, 'planned run')}"
     return f"{repeats} passed, and {planned_runs} of the same cases: likely an outage, so nothing is named"
@@ -144,11 +163,17 @@ def failed_confirmation_sentence(planned: Tally, repeated: Tally) -> str:
 
 def _share_of(part: int, whole: int, what: str) -> str:
     """`all 40 failures`, `38 of 42 failures`."""
-    return f"all {number_of(whole, what)}" if part == whole > 1 else f"{part:,} of {number_of(whole, what)}"
+    return (
+        f"all {number_of(whole, what)}"
+        if part == whole > 1
+        else f"{part:,} of {number_of(whole, what)}"
+    )
 
 
 def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
-    """Return the start of a sentence: the variant if there are several, and its counterpart if that is another."""
+    """Return the start of a sentence: the variant if there are several, and its counterpart if that
+    is another.
+    """
     name = name_of(variant.variant)
     if variant.renamed:
         return f"{name} (compared with {name_of(variant.base_variant)}): "
@@ -158,7 +183,8 @@ def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
 def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
     """`-8.3 points, p = 0.0083`, `+20.0 points (+8.1 to +31.0)`, or `-1.2 points, noise`.
 
-    Where nothing changed in the few cells that were compared, that is all there is to say: `1 of 40 compared`.
+    Where nothing changed in the few cells that were compared, that is all there is to say: `1 of 40
+    compared`.
     """
     points = 100 * (variant.head_rate - variant.base_rate)
     if round(points, 1) == 0:
@@ -167,13 +193,20 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
     if points < 0 and variant.adjusted_p <= comparison.alpha:
         return f"{text}, p {'< 0.0001' if variant.adjusted_p < 0.0001 else f'= {variant.adjusted_p:.2g}'}"
     change = variant.differences.pass_rate
-    if _surely_higher(variant) and change is not None and change.lower is not None and change.upper is not None:
+    if (
+        _surely_higher(variant)
+        and change is not None
+        and change.lower is not None
+        and change.upper is not None
+    ):
         return f"{text} ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
     return f"{text}, noise"
 
 
 def few_compared(comparison: Comparison, variant: VariantComparison) -> str:
-    """`1 of 40 compared`, where so few cases of a variant were that its figures say little; else nothing."""
+    """`1 of 40 compared`, where so few cases of a variant were that its figures say little; else
+    nothing.
+    """
     known = (cell.variant for cell in comparison.cells if cell.kind != "new")
     of = sum(each in (variant.variant, variant.base_variant) for each in known)
     return "" if variant.cells >= of * LEAST_COMPARED else f"{variant.cells:,} of {of:,} compared"
@@ -209,7 +242,8 @@ def _surely_higher(variant: VariantComparison) -> bool:
 
 
 def baseline_sentence(comparison: Comparison, started_at: float) -> str:
-    """`compared with main at 0123456, 3 hours older, and 5 reports before it (up to 30 runs per case)`.
+    """`compared with main at 0123456, 3 hours older, and 5 reports before it (up to 30 runs per
+    case)`.
 
     Args:
         comparison: the comparison with that baseline.
@@ -221,8 +255,11 @@ def baseline_sentence(comparison: Comparison, started_at: float) -> str:
     return source_sentence(comparison.baseline, started_at, runs)
 
 
-def source_sentence(baseline: Baseline, started_at: float, runs: Collection[int], place: str = "") -> str:
-    """`compared with main at 0123456 (the merge base), 3 hours older, and 5 reports before it (30 runs per case)`.
+def source_sentence(
+    baseline: Baseline, started_at: float, runs: Collection[int], place: str = ""
+) -> str:
+    """`compared with main at 0123456 (the merge base), 3 hours older, and 5 reports before it (30
+    runs per case)`.
 
     Args:
         baseline: what is compared with.
@@ -243,7 +280,9 @@ def source_sentence(baseline: Baseline, started_at: float, runs: Collection[int]
 def _age(seconds: float) -> str:
     """`40 seconds`, `3 minutes`, `5 hours`, `2 days`."""
     units = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
-    unit, size = next(each for each in units if round(seconds) >= each[1] * (2 if each[0] == "day" else 1))
+    unit, size = next(
+        each for each in units if round(seconds) >= each[1] * (2 if each[0] == "day" else 1)
+    )
     return number_of(round(seconds / size), unit)
 
 
@@ -254,7 +293,9 @@ def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
         alike[each.report, each.unanswered > 0].append(each)
     for (report, unanswered), found in alike.items():
         names = (
-            "" if len(found) == len(baseline.variants) else f" of {', '.join(name_of(each.variant) for each in found)}"
+            ""
+            if len(found) == len(baseline.variants)
+            else f" of {', '.join(name_of(each.variant) for each in found)}"
         )
         revision = f" at {short_sha(report.revision)}" if report.revision else ""
         runs = f"{number_of(sum(each.runs.graded for each in found), 'run')}{names} on {baseline.called}{revision}"
@@ -266,15 +307,13 @@ def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
 
 
 def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]) -> str:
-    """`with 1 run on main, not even 20 confirm runs name a case among 40: 2 suspects stay open until main has more`."""
+    """`with 1 run on main, not even 20 confirm runs name a case among 40: 2 suspects stay open
+    until main has more`.
+    """
     base, most = comparison.baseline.called, max(each.base.graded for each in suspects)
-    stay = (
-        f"{number_of(len(suspects), 'suspect')} {'stays' if len(suspects) == 1 else 'stay'} open until {base} has more"
-    )
+    stay = f"{number_of(len(suspects), 'suspect')} {'stays' if len(suspects) == 1 else 'stay'} open until {base} has more"
     of = number_of(comparison.compared, "case")
-    return (
-        f"with {number_of(most, 'run')} on {base}, not even {MOST_CONFIRM_RUNS} confirm runs name one of {of}: {stay}"
-    )
+    return f"with {number_of(most, 'run')} on {base}, not even {MOST_CONFIRM_RUNS} confirm runs name one of {of}: {stay}"
 
 
 def calm_sentence(comparison: Comparison) -> str:
@@ -299,13 +338,17 @@ def not_compared_sentence(comparison: Comparison | NoComparison | None) -> str:
     if base.variants and not comparison.base_variants:
         theirs = ", ".join(name_of(variant) for variant in base.variants)
         return f"nothing to compare: {base.called} has other providers or prompts ({theirs})"
-    return f"nothing to compare: no case that is the same here and on {base.called} was graded on both"
+    return (
+        f"nothing to compare: no case that is the same here and on {base.called} was graded on both"
+    )
 
 
 # Rules of the gate.
 
 
-def regressions_sentence(comparison: Comparison, regressed: Sequence[CellComparison], allowed: int) -> str:
+def regressions_sentence(
+    comparison: Comparison, regressed: Sequence[CellComparison], allowed: int
+) -> str:
     """Name the surest of more regressions than are allowed, and count the others."""
     first, *others = regressed
     more = [f"{number_of(len(others), 'more case')} regressed"] if others else []
@@ -320,7 +363,9 @@ def increase_sentence(
     ratio: Difference,
     limit: float,
 ) -> str:
-    """`cost is 1.50 times that of main (at least 1.20 times, 95 % sure), and the gate allows 1.1 times`."""
+    """`cost is 1.50 times that of main (at least 1.20 times, 95 % sure), and the gate allows 1.1
+    times`.
+    """
     at_least = f"at least {ratio.lower or 0:.2f} times, {percent(1 - comparison.alpha)} sure"
     found = f"{what} is {ratio.value:.2f} times that of {comparison.baseline.called} ({at_least})"
     return f"{variant_name(comparison, variant)}{found}, and the gate allows {limit:g} times"
@@ -361,16 +406,25 @@ _WHY_NOT_COMPARED: Mapping[CellKind, str] = {"not compared": "without a graded r
 
 
 def coverage_sentence(
-    comparison: Comparison, missing: Sequence[CellComparison], of: int, quarantined: Container[CellComparison] = ()
+    comparison: Comparison,
+    missing: Sequence[CellComparison],
+    of: int,
+    quarantined: Container[CellComparison] = (),
 ) -> str:
     """`28 of 40 cases of main were not compared: 20 edited, 5 removed, 3 without a graded run`."""
 
     def why_not(cell: CellComparison) -> str:
         if cell in quarantined:
             return "put into quarantine"
-        return "judged by other graders" if cell.regraded else _WHY_NOT_COMPARED.get(cell.kind, cell.kind)
+        return (
+            "judged by other graders"
+            if cell.regraded
+            else _WHY_NOT_COMPARED.get(cell.kind, cell.kind)
+        )
 
-    why = ", ".join(f"{count:,} {word}" for word, count in Counter(map(why_not, missing)).most_common())
+    why = ", ".join(
+        f"{count:,} {word}" for word, count in Counter(map(why_not, missing)).most_common()
+    )
     cells = number_of(of, "cell" if comparison.several_variants else "case")
     were = "was" if len(missing) == 1 else "were"
     return f"{len(missing):,} of {cells} of {comparison.baseline.called} {were} not compared: {why}"
@@ -385,7 +439,9 @@ def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[CellReport])
 
 
 def hidden_critical_sentence(comparison: Comparison, cells: Sequence[CellComparison]) -> str:
-    """`the critical case refund is in quarantine, unlike on main, and so are 2 other critical cases`."""
+    """`the critical case refund is in quarantine, unlike on main, and so are 2 other critical
+    cases`.
+    """
     first, *others = cells
     on = f" on {name_of(first.variant)}" if comparison.several_variants else ""
     are = "is" if len(others) == 1 else "are"
@@ -397,11 +453,17 @@ def quarantine_clause(report: SuiteReport) -> str:
     """`; 39 of 40 cases are in quarantine`; nothing if none is."""
     count = sum(case.quarantine is not None for case in report.plan.cases)
     are = "is" if count == 1 else "are"
-    return f"; {count:,} of {number_of(len(report.plan.cases), 'case')} {are} in quarantine" if count else ""
+    return (
+        f"; {count:,} of {number_of(len(report.plan.cases), 'case')} {are} in quarantine"
+        if count
+        else ""
+    )
 
 
 def quarantine_sentence(ended: Sequence[Case]) -> str:
-    """`the quarantine of refund ended on 2026-11-01: fix the case, remove it, or set another date`."""
+    """`the quarantine of refund ended on 2026-11-01: fix the case, remove it, or set another
+    date`.
+    """
     dates = sorted({str(case.quarantine.until) for case in ended if case.quarantine})
     names = ", ".join(name_of(case.id) for case in ended[:MAX_QUARANTINED])
     more = f" and {len(ended) - MAX_QUARANTINED:,} more" if len(ended) > MAX_QUARANTINED else ""
@@ -410,8 +472,14 @@ def quarantine_sentence(ended: Sequence[Case]) -> str:
 
 
 def scope_label(scope: ScopeVerdict, report: SuiteReport) -> str:
-    """Return the kind of a scope; a suite that leaves out the cases with bars of their own says so."""
-    return "suite, other cases" if scope.kind == "suite" and _leaves_cases_out(scope, report) else scope.kind
+    """Return the kind of a scope; a suite that leaves out the cases with bars of their own says
+    so.
+    """
+    return (
+        "suite, other cases"
+        if scope.kind == "suite" and _leaves_cases_out(scope, report)
+        else scope.kind
+    )
 
 
 def scope_subject(scope: ScopeVerdict, report: SuiteReport) -> str:
@@ -424,7 +492,8 @@ def scope_subject(scope: ScopeVerdict, report: SuiteReport) -> str:
 def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
     """Hold a scope with a bar and graded runs against it.
 
-    `pass rate 87.5 % is below the bar of 90 %, but 120 runs of 40 cases cannot tell 87.5 from 90: not blocked`
+    `pass rate 87.5 % is below the bar of 90 %, but 120 runs of 40 cases cannot tell 87.5 from 90:
+    not blocked`
     """
     assert scope.bar is not None
     assert scope.rate is not None
@@ -443,7 +512,9 @@ def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
     if scope.status == "pass":
         return f"{what}{rate} meets the bar of {bar}" + (f" {at_least}" if rules.prove else "")
     if scope.rate >= scope.bar:
-        return f"{what}{rate} meets the bar of {bar}, but more runs are needed to prove it {at_least}"
+        return (
+            f"{what}{rate} meets the bar of {bar}, but more runs are needed to prove it {at_least}"
+        )
     evidence = f"{number_of(scope.graded, 'run')} of {number_of(scope.cases, 'case')}"
     apart = f"{rate.removesuffix(' %')} from {bar.removesuffix(' %')}"
     outcome = "blocked, as `on_borderline` says" if rules.on_borderline == "fail" else "not blocked"
@@ -476,7 +547,9 @@ def _leaves_cases_out(scope: ScopeVerdict, report: SuiteReport) -> bool:
 
 
 def unchecked_sentence(report: SuiteReport) -> str:
-    """`not checked: this pull request's agent was not run, for lack of secrets`, with its name if there are others."""
+    """`not checked: this pull request's agent was not run, for lack of secrets`, with its name if
+    there are others.
+    """
     unchecked = report.unchecked
     names = dict.fromkeys(name_of(variant.provider) for variant in unchecked)
     which = f" ({', '.join(names)})" if len(unchecked) < len(report.plan.variants) else ""
@@ -497,18 +570,28 @@ def how_to_check(report: SuiteReport) -> str:
 
 
 def unchanged_clause(report: SuiteReport) -> str:
-    """Say what recorded answers prove where nothing was called: `prompts and cases are unchanged, …: `."""
+    """Say what recorded answers prove where nothing was called: `prompts and cases are unchanged,
+    …: `.
+    """
     if not (report.suite.without_secrets and report.recorded):
         return ""
     but = f" but for {number_of(report.errored, 'run')}" if report.errored else ""
-    return f"prompts and cases are unchanged{but}, and no model was called; their recorded answers: "
+    return (
+        f"prompts and cases are unchanged{but}, and no model was called; their recorded answers: "
+    )
 
 
 def scope_clause(report: SuiteReport) -> str:
-    """Say that not all of the suite was to run, and that nothing was: `3 of 40 cases selected, all 9 runs reused: `."""
+    """Say that not all of the suite was to run, and that nothing was: `3 of 40 cases selected, all
+    9 runs reused: `.
+    """
     parts = [f"{report.suite.selection} selected"] if report.suite.selection else []
     if report.reused and report.reused == report.totals.graded:
-        parts.append(f"all {number_of(report.reused, 'run')} reused" if report.reused > 1 else "the only run reused")
+        parts.append(
+            f"all {number_of(report.reused, 'run')} reused"
+            if report.reused > 1
+            else "the only run reused"
+        )
     return f"{', '.join(parts)}: " if parts else ""
 
 
@@ -521,16 +604,22 @@ HOW_TO_GO_ON = (
 _MOST_READ = 1000  # runs: what is common shows in fewer
 _LONGEST = 120
 _COMPARED_CHARACTERS = 300
-_WITH_DIGIT = r"(?<![\w.-])(?<!answered )(?<!status )(?<!error )[\w.-]*\d[\w.-]*"  # but no `answered 401`
+_WITH_DIGIT = (
+    r"(?<![\w.-])(?<!answered )(?<!status )(?<!error )[\w.-]*\d[\w.-]*"  # but no `answered 401`
+)
 _GIVEN_UP = r"given up after \d+ failures in a row: "
 
 
 def same_reason(error: RunError) -> Hashable:
-    """Return a key that is equal for errors of one cause: words with digits are request ids, ports, waiting times.
+    """Return a key that is equal for errors of one cause: words with digits are request ids, ports,
+    waiting times.
 
     Runs that were given up have the reason of those before them.
     """
-    return re.sub(_WITH_DIGIT, "#", re.sub(_GIVEN_UP, "", error.message)[:_COMPARED_CHARACTERS]) or error.kind
+    return (
+        re.sub(_WITH_DIGIT, "#", re.sub(_GIVEN_UP, "", error.message)[:_COMPARED_CHARACTERS])
+        or error.kind
+    )
 
 
 def all_errored_sentence(report: SuiteReport) -> str:
@@ -545,7 +634,9 @@ def all_errored_sentence(report: SuiteReport) -> str:
 def error_rate_sentence(report: SuiteReport, share: float, allowed: float) -> str:
     """`30 of 60 runs errored (50 %, all on gpt), more than the 5 % that the gate allows: …`."""
     totals = report.totals
-    errored = [each for each in report.plan.variants if report.counts(report.cells_of(each)).errored]
+    errored = [
+        each for each in report.plan.variants if report.counts(report.cells_of(each)).errored
+    ]
     of = "all on" if totals.errored > 1 else "on"
     where = f", {of} {name_of(errored[0])}" if len(errored) == 1 < len(report.plan.variants) else ""
     found = f"{totals.errored:,} of {number_of(totals.graded + totals.errored, 'run')} errored"
@@ -554,7 +645,9 @@ def error_rate_sentence(report: SuiteReport, share: float, allowed: float) -> st
 
 
 def no_answer_clause(report: SuiteReport) -> str:
-    """Return `: no answer from localhost:8000: …` where all runs failed without an answer; else nothing."""
+    """Return `: no answer from localhost:8000: …` where all runs failed without an answer; else
+    nothing.
+    """
     errors = [] if report.totals.passed else _errors(report, "failed")
     return _commonest(errors) if all(errors) else ""
 
@@ -568,7 +661,9 @@ _CAUSE_OF_OUTAGE = "; most often: "
 
 
 def outage_message(sentence: str, causes: Counter[str]) -> str:
-    """Return the message of a run that is withdrawn: the sentence on the outage, and the commonest cause, if any."""
+    """Return the message of a run that is withdrawn: the sentence on the outage, and the commonest
+    cause, if any.
+    """
     return f"{sentence}{_CAUSE_OF_OUTAGE}{causes.most_common(1)[0][0]}" if causes else sentence
 
 
@@ -579,17 +674,25 @@ def split_outage_message(message: str) -> tuple[str, str]:
 
 
 def errored_headline(report: SuiteReport) -> str:
-    """`30 of 60 runs errored, all on gpt`, or what is said of the outage that most of them were lost in."""
+    """`30 of 60 runs errored, all on gpt`, or what is said of the outage that most of them were
+    lost in.
+    """
     totals, variants = report.gated, report.plan.variants
     if (reason := _commonest_error(_errors(report, "errored"))) and reason.kind == "outage":
         return split_outage_message(reason.message)[0]
     errored = [each for each in variants if report.counts(report.cells_of(each)).errored]
-    on = f", all on {name_of(errored[0])}" if len(errored) == 1 < len(variants) and totals.errored > 1 else ""
+    on = (
+        f", all on {name_of(errored[0])}"
+        if len(errored) == 1 < len(variants) and totals.errored > 1
+        else ""
+    )
     return f"{totals.errored:,} of {number_of(totals.graded + totals.errored, 'run')} errored{on}"
 
 
 def _commonest(found: Iterable[RunError | None]) -> str:
-    """Return the commonest reason as a clause, in the words of a run that was not given up, if there is one."""
+    """Return the commonest reason as a clause, in the words of a run that was not given up, if
+    there is one.
+    """
     errors = list(filter(None, found))
     if not errors:
         return ""
@@ -602,7 +705,9 @@ def _commonest(found: Iterable[RunError | None]) -> str:
 
 
 def _commonest_error(found: Iterable[RunError | None]) -> RunError | None:
-    """Return an error of the commonest reason, one that was not given up if there is such; None without errors."""
+    """Return an error of the commonest reason, one that was not given up if there is such; None
+    without errors.
+    """
     errors = list(filter(None, found))
     if not errors:
         return None

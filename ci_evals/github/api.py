@@ -1,4 +1,6 @@
-"""GitHub's API as a job uses it: limits and failures are waited for, and the token goes to the API's own host only."""
+"""GitHub's API as a job uses it: limits and failures are waited for, and the token goes to the
+API's own host only.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
@@ -59,7 +61,8 @@ class WorkflowRun:
 
 
 class Patience:
-    """Repeats requests that a rate limit or a failure has stopped, and waits a bounded time for all of them together.
+    """Repeats requests that a rate limit or a failure has stopped, and waits a bounded time for all
+    of them together.
 
     Args:
         sleep: how to wait.
@@ -71,7 +74,9 @@ class Patience:
         self._left_s = total_s
 
     async def retry(
-        self, call: Callable[[], Awaitable[T]], kinds: Collection[str] = ("rate_limited", "unreachable")
+        self,
+        call: Callable[[], Awaitable[T]],
+        kinds: Collection[str] = ("rate_limited", "unreachable"),
     ) -> T:
         """Return what `call` returns, repeating it after a `GitHubError` of these kinds.
 
@@ -84,9 +89,13 @@ class Patience:
 
         retrying = AsyncRetrying(
             sleep=self.sleep,
-            retry=retry_if_exception(lambda error: isinstance(error, GitHubError) and error.kind in kinds),
+            retry=retry_if_exception(
+                lambda error: isinstance(error, GitHubError) and error.kind in kinds
+            ),
             wait=_wait_s,
-            stop=lambda state: state.attempt_number >= MAX_ATTEMPTS or state.upcoming_sleep > self._left_s,
+            stop=lambda state: (
+                state.attempt_number >= MAX_ATTEMPTS or state.upcoming_sleep > self._left_s
+            ),
             before_sleep=spend,
             reraise=True,
         )
@@ -94,7 +103,9 @@ class Patience:
 
 
 def _wait_s(state: RetryCallState) -> float:
-    """Return how long GitHub asks to be left alone, else twice as long as the last time, in seconds."""
+    """Return how long GitHub asks to be left alone, else twice as long as the last time, in
+    seconds.
+    """
     error = state.outcome.exception() if state.outcome else None
     assert isinstance(error, GitHubError)
     if error.wait_s is not None:
@@ -103,8 +114,12 @@ def _wait_s(state: RetryCallState) -> float:
     return first_s * 2.0 ** (state.attempt_number - 1)
 
 
-def _raise_retryable(host: str | None, status: int, headers: Mapping[str, str], body: bytes) -> None:
-    """Raise `GitHubError` of the kinds `rate_limited` and `unreachable`, after which the same request may succeed."""
+def _raise_retryable(
+    host: str | None, status: int, headers: Mapping[str, str], body: bytes
+) -> None:
+    """Raise `GitHubError` of the kinds `rate_limited` and `unreachable`, after which the same
+    request may succeed.
+    """
     text = body[:4000].decode("utf-8", "replace")
     if status in (403, 429) and "resource not accessible" not in text.lower():
         wait_s = _asked_s(headers)
@@ -113,7 +128,9 @@ def _raise_retryable(host: str | None, status: int, headers: Mapping[str, str], 
             message = f"{host} limits the rate of requests ({status}){until}"
             raise GitHubError("rate_limited", message, wait_s=wait_s)
     if status >= 500 or status == 408:
-        raise GitHubError("unreachable", f"{host} answered {status}: {readable(text, 100) or 'no message'}")
+        raise GitHubError(
+            "unreachable", f"{host} answered {status}: {readable(text, 100) or 'no message'}"
+        )
 
 
 def _asked_s(headers: Mapping[str, str]) -> float | None:
@@ -127,9 +144,13 @@ def _asked_s(headers: Mapping[str, str]) -> float | None:
 
 
 class _Requests(gidgethub.aiohttp.GitHubAPI):
-    """gidgethub's requests. Reads and deletions are repeated here; of other writes, the caller decides."""
+    """gidgethub's requests. Reads and deletions are repeated here; of other writes, the caller
+    decides.
+    """
 
-    def __init__(self, session: aiohttp.ClientSession, api_url: str, token: Secret, patience: Patience) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, api_url: str, token: Secret, patience: Patience
+    ) -> None:
         super().__init__(session, _USER_AGENT, base_url=api_url)
         self._origin = URL(api_url).origin()
         self._token = token
@@ -145,11 +166,22 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
         self, method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
         target = URL(url, encoded=True)
-        if target.origin() != self._origin:  # as a `Link` header may have it; aiohttp minds redirects
-            raise GitHubError("unexpected", f"{self._origin.host} points to {target.host}: the token is not sent there")
-        sent = {**headers, "authorization": f"Bearer {self._token.reveal()}", "x-github-api-version": _API_VERSION}
+        if (
+            target.origin() != self._origin
+        ):  # as a `Link` header may have it; aiohttp minds redirects
+            raise GitHubError(
+                "unexpected",
+                f"{self._origin.host} points to {target.host}: the token is not sent there",
+            )
+        sent = {
+            **headers,
+            "authorization": f"Bearer {self._token.reveal()}",
+            "x-github-api-version": _API_VERSION,
+        }
         with _lost(target):
-            async with self._session.request(method, target, headers=sent, data=body or None) as response:
+            async with self._session.request(
+                method, target, headers=sent, data=body or None
+            ) as response:
                 content = await response.read()
         _raise_retryable(target.host, response.status, response.headers, content)
         return response.status, response.headers, content
@@ -163,7 +195,9 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
         _raise_retryable(response.url.host, response.status, response.headers, content)
         if response.status != 302 or "Location" not in response.headers:
             decipher_response(response.status, response.headers, content)
-            raise GitHubError("unexpected", f"GitHub answered {response.status} where a redirect was expected")
+            raise GitHubError(
+                "unexpected", f"GitHub answered {response.status} where a redirect was expected"
+            )
         return URL(response.headers["Location"], encoded=True)
 
 
@@ -179,14 +213,21 @@ def _lost(url: URL) -> Iterator[None]:
 
 
 class GitHub:
-    """Calls GitHub about one repository. Paths start behind `/repos/OWNER/NAME/`, or at the root with a slash.
+    """Calls GitHub about one repository. Paths start behind `/repos/OWNER/NAME/`, or at the root
+    with a slash.
 
-    Every method raises `GitHubError`. Reads and deletions are repeated after rate limits and failures, `create` after
-    rate limits only, and `edit` never: what it writes may have become stale.
+    Every method raises `GitHubError`. Reads and deletions are repeated after rate limits and
+    failures, `create` after rate limits only, and `edit` never: what it writes may have become
+    stale.
     """
 
     def __init__(
-        self, session: aiohttp.ClientSession, api_url: str, repository: str, token: Secret, patience: Patience
+        self,
+        session: aiohttp.ClientSession,
+        api_url: str,
+        repository: str,
+        token: Secret,
+        patience: Patience,
     ) -> None:
         self.repository = repository
         self.sleep = patience.sleep
@@ -203,7 +244,13 @@ class GitHub:
         return decode(answer, TypeAdapter(kind))
 
     async def list(
-        self, path: str, kind: type[T], *, key: str | None = None, limit: int = MAX_ITEMS, **query: str | int
+        self,
+        path: str,
+        kind: type[T],
+        *,
+        key: str | None = None,
+        limit: int = MAX_ITEMS,
+        **query: str | int,
     ) -> tuple[T, ...]:
         """Return the items of a list, page by page as the `Link` headers lead.
 
@@ -248,7 +295,9 @@ class GitHub:
                 raise
 
     async def login(self) -> str | None:
-        """Return whose token this is; None for an installation's (`GITHUB_TOKEN`), which GitHub does not tell."""
+        """Return whose token this is; None for an installation's (`GITHUB_TOKEN`), which GitHub
+        does not tell.
+        """
         try:
             return (await self.get("/user", User)).login
         except GitHubError as error:
@@ -257,7 +306,9 @@ class GitHub:
             raise GitHubError(error.kind, f"it is not known whose the token is: {error}") from error
 
     async def download(self, path: str, file: BinaryIO, max_bytes: int) -> None:
-        """Save what `path` redirects to, at most `max_bytes`, into an empty `file`. The token stays with the API."""
+        """Save what `path` redirects to, at most `max_bytes`, into an empty `file`. The token stays
+        with the API.
+        """
 
         async def save() -> None:
             with self._errors():
@@ -267,13 +318,22 @@ class GitHub:
             with _lost(url):
                 async with self._session.get(url, timeout=_DOWNLOAD_TIMEOUT) as response:
                     _raise_retryable(url.host, response.status, response.headers, b"")
-                    if response.status in (401, 403):  # the address is valid for a minute: another one may be
-                        raise GitHubError("unreachable", f"{url.host} refused a download ({response.status})")
+                    if response.status in (
+                        401,
+                        403,
+                    ):  # the address is valid for a minute: another one may be
+                        raise GitHubError(
+                            "unreachable", f"{url.host} refused a download ({response.status})"
+                        )
                     if response.status != 200:
-                        raise GitHubError("missing", f"{url.host} answered {response.status} to a download")
+                        raise GitHubError(
+                            "missing", f"{url.host} answered {response.status} to a download"
+                        )
                     async for chunk in response.content.iter_any():
                         if file.tell() + len(chunk) > max_bytes:
-                            raise GitHubError("too_large", f"the download has more than {max_bytes:,} bytes")
+                            raise GitHubError(
+                                "too_large", f"the download has more than {max_bytes:,} bytes"
+                            )
                         file.write(chunk)
 
         await self.retry(save)
@@ -290,11 +350,17 @@ class GitHub:
         except HTTPException as error:
             status = int(error.status_code)
             message = readable(str(error).replace(self._token.reveal(), "***"))
-            hint = " (the token may not do this; see the job's `permissions`)" if status == 403 else ""
-            raise GitHubError(_kind(status, message), f"GitHub answered {status}: {message}{hint}") from None
+            hint = (
+                " (the token may not do this; see the job's `permissions`)" if status == 403 else ""
+            )
+            raise GitHubError(
+                _kind(status, message), f"GitHub answered {status}: {message}{hint}"
+            ) from None
         except (GitHubException, ValueError, LookupError, TypeError, AttributeError) as error:
             # gidgethub reads an answer that is not what GitHub documents
-            raise GitHubError("unexpected", f"GitHub's answer cannot be read: {type(error).__name__}") from None
+            raise GitHubError(
+                "unexpected", f"GitHub's answer cannot be read: {type(error).__name__}"
+            ) from None
 
 
 def _kind(status: int, message: str) -> GitHubErrorKind:
@@ -312,7 +378,9 @@ def decode(answer: Any, kind: TypeAdapter[T]) -> T:
     try:
         return kind.validate_python(answer)
     except ValidationError as error:
-        raise GitHubError("unexpected", f"GitHub's answer is not what it documents: {first_problem(error)}") from error
+        raise GitHubError(
+            "unexpected", f"GitHub's answer is not what it documents: {first_problem(error)}"
+        ) from error
 
 
 @asynccontextmanager
@@ -332,6 +400,11 @@ async def connect(
     if context.repository is None or context.token is None:
         raise GitHubError("forbidden", str(context.unusable))
     async with aiohttp.ClientSession(
-        cookie_jar=aiohttp.DummyCookieJar(), trust_env=True, timeout=_TIMEOUT, requote_redirect_url=False
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=True,
+        timeout=_TIMEOUT,
+        requote_redirect_url=False,
     ) as session:
-        yield GitHub(session, context.api_url, context.repository, context.token, Patience(sleep, patience_s))
+        yield GitHub(
+            session, context.api_url, context.repository, context.token, Patience(sleep, patience_s)
+        )

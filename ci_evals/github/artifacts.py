@@ -15,7 +15,9 @@ from ci_evals.github.api import GitHub
 
 MAX_LISTED: Final = 1_000
 
-_MAX_DEPTH = 4  # deeper files were left behind by agents and verifiers of tasks, whatever they are called
+_MAX_DEPTH = (
+    4  # deeper files were left behind by agents and verifiers of tasks, whatever they are called
+)
 _CHUNK_BYTES = 256 * 1024
 _UNSOUND = (  # what zipfile raises for bytes that nobody has zipped
     zipfile.BadZipFile,
@@ -64,11 +66,14 @@ OWN_LIMITS: Final = ArchiveLimits(512 * 1024 * 1024, 2 * 1024 * 1024 * 1024, 100
 """For artifacts of the repository's own branches."""
 
 FORK_LIMITS: Final = ArchiveLimits(32 * 1024 * 1024, 64 * 1024 * 1024, 10_000)
-"""For artifacts that code of a fork has written; reading a report takes several times its bytes of memory."""
+"""For artifacts that code of a fork has written; reading a report takes several times its bytes of
+memory.
+"""
 
 
 async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[Artifact, ...]:
-    """Return what a run has uploaded under such names, in all its attempts; of each name the newest, the newest first.
+    """Return what a run has uploaded under such names, in all its attempts; of each name the
+    newest, the newest first.
 
     Args:
         github: with a token that has `actions: read`.
@@ -78,8 +83,12 @@ async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[A
     Raises:
         GitHubError: there is none, or GitHub refuses.
     """
-    uploaded = await github.list(f"actions/runs/{run_id}/artifacts", Artifact, key="artifacts", limit=MAX_LISTED)
-    matching = [each for each in uploaded if each.name == pattern or fnmatchcase(each.name, pattern)]
+    uploaded = await github.list(
+        f"actions/runs/{run_id}/artifacts", Artifact, key="artifacts", limit=MAX_LISTED
+    )
+    matching = [
+        each for each in uploaded if each.name == pattern or fnmatchcase(each.name, pattern)
+    ]
     newest: dict[str, Artifact] = {}
     for artifact in sorted(matching, key=lambda artifact: -artifact.id):
         if not artifact.expired:
@@ -91,7 +100,11 @@ async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[A
 
 
 async def fetch(
-    github: GitHub, artifact: Artifact, folder: Path, names: Collection[str], limits: ArchiveLimits = OWN_LIMITS
+    github: GitHub,
+    artifact: Artifact,
+    folder: Path,
+    names: Collection[str],
+    limits: ArchiveLimits = OWN_LIMITS,
 ) -> tuple[Path, ...]:
     """Download an artifact and unpack its files of these names into `folder`; see `unpack`.
 
@@ -100,20 +113,29 @@ async def fetch(
         StorageError: `folder` cannot be written.
     """
     if artifact.size_in_bytes > limits.max_archive_bytes:
-        raise GitHubError("too_large", f"the artifact has more than {limits.max_archive_bytes:,} bytes")
+        raise GitHubError(
+            "too_large", f"the artifact has more than {limits.max_archive_bytes:,} bytes"
+        )
     try:
         with tempfile.TemporaryFile() as file:
-            await github.download(f"actions/artifacts/{artifact.id}/zip", file, limits.max_archive_bytes)
+            await github.download(
+                f"actions/artifacts/{artifact.id}/zip", file, limits.max_archive_bytes
+            )
             return unpack(file, folder, names, limits)
     except OSError as error:
-        raise StorageError(f"{folder}: the artifact cannot be unpacked: {error.strerror}") from error
+        raise StorageError(
+            f"{folder}: the artifact cannot be unpacked: {error.strerror}"
+        ) from error
 
 
-def unpack(file: BinaryIO, folder: Path, names: Collection[str], limits: ArchiveLimits) -> tuple[Path, ...]:
-    """Write the archive's files with one of these names to `FOLDER/NUMBER/NAME`, one number for each of its folders.
+def unpack(
+    file: BinaryIO, folder: Path, names: Collection[str], limits: ArchiveLimits
+) -> tuple[Path, ...]:
+    """Write the archive's files with one of these names to `FOLDER/NUMBER/NAME`, one number for
+    each of its folders.
 
-    Nothing that the archive says of its paths, kinds and sizes is believed: all that is written are plain files of
-    these names. Others are passed over.
+    Nothing that the archive says of its paths, kinds and sizes is believed: all that is written are
+    plain files of these names. Others are passed over.
 
     Args:
         file: the zip, seekable.
@@ -134,13 +156,17 @@ def unpack(file: BinaryIO, folder: Path, names: Collection[str], limits: Archive
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
             if len(entries) > limits.max_files:
-                raise GitHubError("too_large", f"the artifact has more than {limits.max_files:,} files")
+                raise GitHubError(
+                    "too_large", f"the artifact has more than {limits.max_files:,} files"
+                )
             for entry in entries:
                 source = PurePosixPath(entry.orig_filename)
                 if source.name not in names or len(source.parts) > _MAX_DEPTH:
                     continue
                 if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise GitHubError("unexpected", "the artifact is packed in a way that artifacts are not")
+                    raise GitHubError(
+                        "unexpected", "the artifact is packed in a way that artifacts are not"
+                    )
                 number = numbers.setdefault(source.parent, len(numbers) + 1)
                 path = folder / str(number) / source.name
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,7 +175,9 @@ def unpack(file: BinaryIO, folder: Path, names: Collection[str], limits: Archive
                         left_bytes -= len(chunk)
                         if left_bytes < 0:
                             most = limits.max_unpacked_bytes
-                            raise GitHubError("too_large", f"the artifact unpacks to more than {most:,} bytes")
+                            raise GitHubError(
+                                "too_large", f"the artifact unpacks to more than {most:,} bytes"
+                            )
                         out.write(chunk)
                 written[path] = None
     except _UNSOUND as error:

@@ -1,4 +1,6 @@
-"""Results of earlier runs: the report to compare with, journals of earlier attempts, a recording for forks."""
+"""Results of earlier runs: the report to compare with, journals of earlier attempts, a recording
+for forks.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -55,19 +57,25 @@ class Previous:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactNames:
-    """The artifacts to look for: the base branch's results, and those of earlier attempts, or None to start anew."""
+    """The artifacts to look for: the base branch's results, and those of earlier attempts, or None
+    to start anew.
+    """
 
     base: str
     attempts: str | None = None
 
 
 def find(
-    choice: BaselineChoice, suite: CheckedSuite, context: Context | None, artifacts: ArtifactNames, folder: Path
+    choice: BaselineChoice,
+    suite: CheckedSuite,
+    context: Context | None,
+    artifacts: ArtifactNames,
+    folder: Path,
 ) -> Previous:
     """Look for the results of earlier runs. GitHub's refusals become sentences, not errors.
 
-    A report that is named is taken as it is. Else an artifact of the base branch is preferred to a report that is
-    committed beside the suite.
+    A report that is named is taken as it is. Else an artifact of the base branch is preferred to a
+    report that is committed beside the suite.
 
     Args:
         choice: what to compare with.
@@ -85,7 +93,9 @@ def find(
         found = asyncio.run(_find_base(context, search, suite.name, folder / "base", redactor))
     if context and context.attempt > 1 and artifacts.attempts:
         try:
-            journals = asyncio.run(_find_journals(context, artifacts.attempts, suite.name, folder / "attempts"))
+            journals = asyncio.run(
+                _find_journals(context, artifacts.attempts, suite.name, folder / "attempts")
+            )
             found = replace(found, journals=journals)
         except (GitHubError, StorageError) as error:
             anew = f"attempt {context.attempt} starts anew: {error}"
@@ -106,7 +116,11 @@ def find(
     found = replace(found, baseline=baseline)
     if isinstance(baseline, NoComparison) and choice != "auto":
         return replace(found, warnings=(baseline.reason, *found.warnings))
-    return replace(found, notes=(*found.notes, _announce(baseline)), warnings=(*found.warnings, *_losses(baseline)))
+    return replace(
+        found,
+        notes=(*found.notes, _announce(baseline)),
+        warnings=(*found.warnings, *_losses(baseline)),
+    )
 
 
 def _announce(baseline: Baseline | NoComparison, place: str = "") -> str:
@@ -118,27 +132,41 @@ def _announce(baseline: Baseline | NoComparison, place: str = "") -> str:
 
 
 def _losses(baseline: Baseline | NoComparison) -> tuple[str, ...]:
-    """Return what does not count in the newest reports of the base branch, for they look like an outage."""
+    """Return what does not count in the newest reports of the base branch, for they look like an
+    outage.
+    """
     return tuple(lost_report_sentences(baseline)) if isinstance(baseline, Baseline) else ()
 
 
-async def _find_base(context: Context, search: "Search", suite: str, folder: Path, redactor: Redactor) -> Previous:
+async def _find_base(
+    context: Context, search: "Search", suite: str, folder: Path, redactor: Redactor
+) -> Previous:
     """Find the base side's report and journal."""
     try:
         async with connect(context, patience_s=PATIENCE_S) as github:
             found = await find_base_report(github, search, suite, folder)
     except (GitHubError, StorageError) as error:
         denied = context.token and isinstance(error, GitHubError) and error.kind == "forbidden"
-        found = NotFound(f"{error}{' (reading artifacts needs `actions: read`)' if denied else ''}", failed=True)
+        found = NotFound(
+            f"{error}{' (reading artifacts needs `actions: read`)' if denied else ''}", failed=True
+        )
     if isinstance(found, NotFound):
         reason = f"no baseline: {found.reason}"
         no_baseline = NoComparison(reason)
-        return Previous(no_baseline, warnings=(reason,)) if found.failed else Previous(no_baseline, notes=(reason,))
+        return (
+            Previous(no_baseline, warnings=(reason,))
+            if found.failed
+            else Previous(no_baseline, notes=(reason,))
+        )
     baseline = baseline_of([found.report], suite, search.base_ref, redactor=redactor)
-    return Previous(baseline, (_announce(baseline, found.place),), _losses(baseline), recording=found.recording)
+    return Previous(
+        baseline, (_announce(baseline, found.place),), _losses(baseline), recording=found.recording
+    )
 
 
-async def _find_journals(context: Context, artifact: str, suite: str, folder: Path) -> tuple[Path, ...]:
+async def _find_journals(
+    context: Context, artifact: str, suite: str, folder: Path
+) -> tuple[Path, ...]:
     """Return the journals of a suite that earlier attempts of this workflow run have left."""
     async with connect(context, patience_s=PATIENCE_S) as github:
         newest, *_ = await artifacts_of_run(github, context.run_id or 0, artifact)
@@ -155,8 +183,10 @@ class Search:
     Attributes:
         artifact: its exact name.
         base_ref: the branch whose runs are trusted.
-        base_sha: a commit of it: the base of a pull request or merge group, or what a push was made upon.
-        head_sha: the head of the pull request, for the merge base; None when `base_sha` itself is the point to start.
+        base_sha: a commit of it: the base of a pull request or merge group, or what a push was made
+            upon.
+        head_sha: the head of the pull request, for the merge base; None when `base_sha` itself is
+            the point to start.
     """
 
     artifact: str
@@ -168,8 +198,8 @@ class Search:
 def search_for(context: Context, artifact: str) -> Search | None:
     """Return which runs an event is compared with; None for one that runs plainly.
 
-    A pull request and a merge group are compared with their base, a push to the default branch with what was there
-    before, a scheduled or dispatched run of that branch with its newest report.
+    A pull request and a merge group are compared with their base, a push to the default branch with
+    what was there before, a scheduled or dispatched run of that branch with its newest report.
     """
     event, branch = context.event, context.branch
     if event == "pull_request" and context.base_ref:
@@ -179,14 +209,18 @@ def search_for(context: Context, artifact: str) -> Search | None:
     if event == "push" and branch and context.on_default_branch:
         return Search(artifact, branch, context.base_sha)
     # GitHub schedules the default branch only, and the event need not name it.
-    if branch and (event == "schedule" or (event == "workflow_dispatch" and context.on_default_branch)):
+    if branch and (
+        event == "schedule" or (event == "workflow_dispatch" and context.on_default_branch)
+    ):
         return Search(artifact, branch, None)
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class BaseReport:
-    """A report of the base branch. `place` says how its commit is related to the one that is tested."""
+    """A report of the base branch. `place` says how its commit is related to the one that is
+    tested.
+    """
 
     report: SavedReport
     recording: Path | None
@@ -195,24 +229,30 @@ class BaseReport:
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """The base branch has no report. `failed` tells that GitHub was in the way, and there may be one."""
+    """The base branch has no report. `failed` tells that GitHub was in the way, and there may be
+    one.
+    """
 
     reason: str
     failed: bool = False
 
 
-async def find_base_report(github: GitHub, search: Search, suite: str, folder: Path) -> BaseReport | NotFound:
+async def find_base_report(
+    github: GitHub, search: Search, suite: str, folder: Path
+) -> BaseReport | NotFound:
     """Look for a suite's report of the base branch and unpack it below `folder`.
 
-    The merge base's own is preferred, then that of the nearest commit before it, then the newest of the branch. Only
-    complete reports of concluded runs of the repository's own branch are taken.
+    The merge base's own is preferred, then that of the nearest commit before it, then the newest of
+    the branch. Only complete reports of concluded runs of the repository's own branch are taken.
 
     Raises:
         GitHubError: GitHub cannot be reached or refuses.
         StorageError: `folder` cannot be written.
     """
     name, branch = search.artifact, name_of(search.base_ref)
-    listed = await github.list("actions/artifacts", Artifact, key="artifacts", limit=MAX_LISTED, name=name)
+    listed = await github.list(
+        "actions/artifacts", Artifact, key="artifacts", limit=MAX_LISTED, name=name
+    )
     # A fork may have a branch of the same name.
     runs = [(artifact, artifact.workflow_run) for artifact in listed if artifact.workflow_run]
     trusted = [
@@ -231,7 +271,9 @@ async def find_base_report(github: GitHub, search: Search, suite: str, folder: P
 
     refused: list[str] = []
     failed = False
-    best_first = _in_order(fresh, await _history(github, search), "the merge base" if search.head_sha else "its base")
+    best_first = _in_order(
+        fresh, await _history(github, search), "the merge base" if search.head_sha else "its base"
+    )
     for number, candidate in enumerate(islice(best_first, MAX_TRIED)):
         try:
             found = await _try(github, candidate, suite, folder / str(number))
@@ -243,7 +285,9 @@ async def find_base_report(github: GitHub, search: Search, suite: str, folder: P
         if isinstance(found, BaseReport):
             return found
         refused.append(f"run {candidate.run.id}: {found}")
-    return NotFound(f"none of the last reports of {branch} can be used ({'; '.join(refused)})", failed)
+    return NotFound(
+        f"none of the last reports of {branch} can be used ({'; '.join(refused)})", failed
+    )
 
 
 class _Candidate(NamedTuple):
@@ -252,7 +296,9 @@ class _Candidate(NamedTuple):
     place: str = "the newest there is"
 
 
-def _in_order(newest_first: Sequence[_Candidate], history: Sequence[str], start: str) -> Iterator[_Candidate]:
+def _in_order(
+    newest_first: Sequence[_Candidate], history: Sequence[str], start: str
+) -> Iterator[_Candidate]:
     """Yield the best first: along the history, then by age."""
     for behind, sha in enumerate(history):
         place = f"{number_of(behind, 'commit')} before the one it is based on" if behind else start
@@ -278,19 +324,24 @@ class _CommitComparison:
 
 
 async def changed_files(github: GitHub, base_sha: str, head_sha: str) -> tuple[str, ...] | None:
-    """Return the files that differ since the merge base, renamed ones by both names; None if there are too many.
+    """Return the files that differ since the merge base, renamed ones by both names; None if there
+    are too many.
 
     Raises:
         GitHubError: GitHub cannot be reached, refuses, or does not know the commits.
     """
-    files = (await github.get(f"compare/{base_sha}...{head_sha}", _CommitComparison, per_page=1)).files
+    files = (
+        await github.get(f"compare/{base_sha}...{head_sha}", _CommitComparison, per_page=1)
+    ).files
     if len(files) >= MAX_CHANGED:
         return None
     return tuple(name for each in files for name in (each.filename, each.previous_filename) if name)
 
 
 async def _history(github: GitHub, search: Search) -> list[str]:
-    """Return the merge base and the commits before it, the nearest first; empty when GitHub does not know them."""
+    """Return the merge base and the commits before it, the nearest first; empty when GitHub does
+    not know them.
+    """
     try:
         start = search.base_sha
         if start and search.head_sha:
@@ -298,7 +349,10 @@ async def _history(github: GitHub, search: Search) -> list[str]:
             start = (await github.get(path, _CommitComparison, per_page=1)).merge_base_commit.sha
         if not start:
             return []
-        return [commit.sha for commit in await github.list("commits", _Commit, limit=MAX_COMMITS, sha=start)]
+        return [
+            commit.sha
+            for commit in await github.list("commits", _Commit, limit=MAX_COMMITS, sha=start)
+        ]
     except GitHubError as error:
         if error.kind in ("rate_limited", "unreachable"):
             raise

@@ -1,11 +1,12 @@
 """The comment on a pull request: one for all suites, jobs and runs, edited in place.
 
-GitHub's comments know no compare-and-set: two jobs that read the same comment and write it one after the other would
-lose the first one's section, and whoever looks too early does not see it. What saves it is time. Every write is made
-directly after a read, and carries a random word; who has written waits `SETTLE_S` and reads again. If its word still
-stands, then whoever had read before has long written, and everybody after has read this section. If not, it looks
-whether its section is still there, writes it again if need be, and waits again. So a section can only be lost by a
-write that reaches GitHub more than `SETTLE_S` after its read.
+GitHub's comments know no compare-and-set: two jobs that read the same comment and write it one
+after the other would lose the first one's section, and whoever looks too early does not see it.
+What saves it is time. Every write is made directly after a read, and carries a random word; who has
+written waits `SETTLE_S` and reads again. If its word still stands, then whoever had read before has
+long written, and everybody after has read this section. If not, it looks whether its section is
+still there, writes it again if need be, and waits again. So a section can only be lost by a write
+that reaches GitHub more than `SETTLE_S` after its read.
 """
 
 import asyncio
@@ -66,8 +67,8 @@ _NOT_POSTED = "no comment was posted"
 class CommentOutcome:
     """The outcome of posting: the comment's `url`, or a `warning` in one sentence, or a `note`.
 
-    A note says why there rightly is no comment of this run: without a pull request, or beside a newer run's. A dry run
-    has nothing but a `preview`.
+    A note says why there rightly is no comment of this run: without a pull request, or beside a
+    newer run's. A dry run has nothing but a `preview`.
     """
 
     url: str | None = None
@@ -77,7 +78,12 @@ class CommentOutcome:
 
 
 def post_comment(
-    summary: Summary, context: Context, part: str = RESULTS, mode: Mode = "auto", *, dry_run: bool = False
+    summary: Summary,
+    context: Context,
+    part: str = RESULTS,
+    mode: Mode = "auto",
+    *,
+    dry_run: bool = False,
 ) -> CommentOutcome:
     """Put a suite's section into the comment on the pull request that this job is for.
 
@@ -88,20 +94,33 @@ def post_comment(
         context: the job.
         part: tells the jobs of one workflow apart: the name of the job's artifact.
         mode: one comment for all runs, or one for each.
-        dry_run: return what would be posted, as far as that is known without asking GitHub, instead of posting it.
+        dry_run: return what would be posted, as far as that is known without asking GitHub, instead
+            of posting it.
     """
     render = comment_document(summary, Links(context.run_url, source=context.source_url)).render
-    contribution = Contribution(SectionId(summary.report.suite.name, context.workflow, part), _stamp(context), render)
-    return CommentOutcome(preview=contribution.preview()) if dry_run else _post(contribution, context, mode)
+    contribution = Contribution(
+        SectionId(summary.report.suite.name, context.workflow, part), _stamp(context), render
+    )
+    return (
+        CommentOutcome(preview=contribution.preview())
+        if dry_run
+        else _post(contribution, context, mode)
+    )
 
 
 def post_progress(suite: str, context: Context, part: str = RESULTS) -> CommentOutcome:
-    """Say in the comment that a run is under way; `post_comment` puts its section in the place of this one."""
+    """Say in the comment that a run is under way; `post_comment` puts its section in the place of
+    this one.
+    """
     return post_text(progress_text(suite, context.run_url), suite, context, part)
 
 
-def post_text(text: str, suite: str, context: Context, part: str = RESULTS, mode: Mode = "auto") -> CommentOutcome:
-    """Put Markdown in the place of a suite's section; `suite` is empty if its name could not be read."""
+def post_text(
+    text: str, suite: str, context: Context, part: str = RESULTS, mode: Mode = "auto"
+) -> CommentOutcome:
+    """Put Markdown in the place of a suite's section; `suite` is empty if its name could not be
+    read.
+    """
     section = SectionId(suite, context.workflow, part)
     return _post(_text_of(section, _stamp(context), text), context, mode)
 
@@ -113,7 +132,9 @@ def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
         StorageError: it cannot be written.
     """
     path = folder / FILE
-    text = comment_document(summary, Links(context.run_url, source=context.source_url)).render(MAX_BYTES)
+    text = comment_document(summary, Links(context.run_url, source=context.source_url)).render(
+        MAX_BYTES
+    )
     write_atomically(path, [f"{text}\n".encode()])
     return path
 
@@ -129,10 +150,14 @@ def _post(contribution: Contribution, context: Context, mode: Mode) -> CommentOu
     pull = context.pull_request
     if pull is None:
         return CommentOutcome(note="no pull request: nothing was posted")
-    return _with_github(context, lambda github: put_section(github, pull.number, contribution, mode=mode))
+    return _with_github(
+        context, lambda github: put_section(github, pull.number, contribution, mode=mode)
+    )
 
 
-def _with_github(context: Context, work: Callable[[GitHub], Coroutine[Any, Any, CommentOutcome]]) -> CommentOutcome:
+def _with_github(
+    context: Context, work: Callable[[GitHub], Coroutine[Any, Any, CommentOutcome]]
+) -> CommentOutcome:
     """Connect and work; what goes wrong is a warning."""
 
     async def talk() -> CommentOutcome:
@@ -157,12 +182,13 @@ def comment_from_run(
     baseline: BaselineChoice = "auto",
     dry_run: bool = False,
 ) -> CommentOutcome:
-    """Post what another workflow run has found, as a `workflow_run` workflow does for pull requests from forks.
+    """Post what another workflow run has found, as a `workflow_run` workflow does for pull requests
+    from forks.
 
-    Nothing that the run has uploaded is believed but its results: archives are unpacked within limits, reports are
-    decoded by their schema and judged again beside a baseline that is fetched anew, the comment is rendered anew, and
-    the pull request is the one whose head GitHub says the run had. Where it has left nothing that can be used, what
-    older runs said does not stand.
+    Nothing that the run has uploaded is believed but its results: archives are unpacked within
+    limits, reports are decoded by their schema and judged again beside a baseline that is fetched
+    anew, the comment is rendered anew, and the pull request is the one whose head GitHub says the
+    run had. Where it has left nothing that can be used, what older runs said does not stand.
 
     Args:
         context: this job, with a token that may read artifacts and comment.
@@ -184,20 +210,31 @@ def comment_from_run(
         previews: list[str] = []
         with tempfile.TemporaryDirectory(prefix="ci-evals-") as scratch:
             try:
-                uploaded, unusable = await _reports_of_run(github, run, artifact, Path(scratch, "head"))
+                uploaded, unusable = await _reports_of_run(
+                    github, run, artifact, Path(scratch, "head")
+                )
             except GitHubError as error:
                 if error.kind != "missing":
                     raise
                 uploaded, unusable = [], {artifact: str(error)}
                 if run.conclusion == "success":  # as where every suite is unchanged
-                    outcome, unusable = CommentOutcome(note=f"run {run.id} succeeded and ran no suite: {error}"), {}
+                    outcome, unusable = (
+                        CommentOutcome(note=f"run {run.id} succeeded and ran no suite: {error}"),
+                        {},
+                    )
             problems = [f"artifact {name!r} was left out: {why}" for name, why in unusable.items()]
             if not uploaded and not unusable and not outcome.note:
-                problems.append(f"{_NOT_POSTED}: no artifact {artifact!r} of run {run.id} has a {REPORT}")
+                problems.append(
+                    f"{_NOT_POSTED}: no artifact {artifact!r} of run {run.id} has a {REPORT}"
+                )
             for number, (pull, (found, report)) in enumerate(product(pulls, uploaded)):
                 base = Path(scratch, f"base-{number}")
                 summary = await _judge(
-                    github, report, baseline, Search(found.name, pull.base.ref, pull.base.sha, run.head_sha), base
+                    github,
+                    report,
+                    baseline,
+                    Search(found.name, pull.base.ref, pull.base.sha, run.head_sha),
+                    base,
                 )
                 contribution = _contribution(summary, run, found)
                 if dry_run:
@@ -205,34 +242,44 @@ def comment_from_run(
                     continue
                 put = await put_section(github, pull.number, contribution, mode=mode)
                 problems += [put.warning] if put.warning else []
-                outcome = replace(outcome, url=put.url or outcome.url, note=put.note or outcome.note)
+                outcome = replace(
+                    outcome, url=put.url or outcome.url, note=put.note or outcome.note
+                )
             judged = {found.name for found, _ in uploaded}
             for pull in () if dry_run or mode == "new" else pulls:
                 await _withdraw(github, pull, run, artifact, judged, unusable)
-        return replace(outcome, warning="; ".join(problems) or None, preview="\n".join(previews) or None)
+        return replace(
+            outcome, warning="; ".join(problems) or None, preview="\n".join(previews) or None
+        )
 
     return _with_github(context, post)
 
 
 async def pull_requests_of(github: GitHub, run: WorkflowRun) -> tuple[PullRequest, ...]:
-    """Return the open pull requests that a run was for, the lowest number first; none when their head has moved on.
+    """Return the open pull requests that a run was for, the lowest number first; none when their
+    head has moved on.
 
-    They are looked up by the branch that GitHub says the run had. What an artifact says does not count: code of a fork
-    may have written it.
+    They are looked up by the branch that GitHub says the run had. What an artifact says does not
+    count: code of a fork may have written it.
     """
     head = run.head_repository
     if head is None or not run.head_branch:
         return ()
     branch = f"{head.full_name.partition('/')[0]}:{run.head_branch}"
     found = await github.list("pulls", PullRequest, limit=MAX_LISTED, state="open", head=branch)
-    own = [pull for pull in found if pull.head.repo and pull.head.repo.id == head.id and pull.head.sha == run.head_sha]
+    own = [
+        pull
+        for pull in found
+        if pull.head.repo and pull.head.repo.id == head.id and pull.head.sha == run.head_sha
+    ]
     return tuple(sorted(own, key=lambda pull: pull.number))
 
 
 async def _reports_of_run(
     github: GitHub, run: WorkflowRun, pattern: str, folder: Path
 ) -> tuple[list[tuple[Artifact, SavedReport]], dict[str, str]]:
-    """Return each report that a run has uploaded, and why others cannot be used, by the name of their artifact.
+    """Return each report that a run has uploaded, and why others cannot be used, by the name of
+    their artifact.
 
     Raises:
         GitHubError: it has uploaded nothing, or GitHub refuses.
@@ -258,10 +305,13 @@ def _report_of_artifact(file: Path) -> SavedReport:
         raise StorageError(f"{REPORT} {str(error).removeprefix(f'{file}: ')}") from error
 
 
-async def _judge(github: GitHub, report: SavedReport, choice: BaselineChoice, search: Search, folder: Path) -> Summary:
+async def _judge(
+    github: GitHub, report: SavedReport, choice: BaselineChoice, search: Search, folder: Path
+) -> Summary:
     """Judge a report by its results, beside the chosen baseline and by its rules, too.
 
-    Where there is none, what the report tells of gate and baseline is all there is, and shown as that.
+    Where there is none, what the report tells of gate and baseline is all there is, and shown as
+    that.
     """
     suite, document = report.suite.name, report.document
     if choice == "none":
@@ -285,7 +335,9 @@ async def _judge(github: GitHub, report: SavedReport, choice: BaselineChoice, se
 def _unverified(summary: Summary, why: str = "") -> Summary:
     """Return a summary that says whose word it takes."""
     what = "gate and baseline are" if summary.compared else "the gate is"
-    return summary._replace(notes=(Note("Not verified", f"{what} what the pull request's own job reports{why}"),))
+    return summary._replace(
+        notes=(Note("Not verified", f"{what} what the pull request's own job reports{why}"),)
+    )
 
 
 def _contribution(summary: Summary, run: WorkflowRun, artifact: Artifact) -> Contribution:
@@ -295,7 +347,11 @@ def _contribution(summary: Summary, run: WorkflowRun, artifact: Artifact) -> Con
     source = f"{server}/{head}/blob/{run.head_sha}" if head else None
     links = Links(run.html_url, f"{run.html_url}/artifacts/{artifact.id}", source)
     section = SectionId(summary.report.suite.name, run.name or "", artifact.name)
-    return Contribution(section, Stamp(run.id, run.run_attempt, run.head_sha), comment_document(summary, links).render)
+    return Contribution(
+        section,
+        Stamp(run.id, run.run_attempt, run.head_sha),
+        comment_document(summary, links).render,
+    )
 
 
 async def _withdraw(
@@ -306,7 +362,8 @@ async def _withdraw(
     judged: Collection[str],
     unusable: Mapping[str, str],
 ) -> None:
-    """Say that there is no verdict where older runs of a workflow had one, and this one has left no report.
+    """Say that there is no verdict where older runs of a workflow had one, and this one has left no
+    report.
 
     Args:
         github: with a token that may comment.
@@ -323,8 +380,12 @@ async def _withdraw(
         if section.id.job != (run.name or "") or part in judged or not fnmatchcase(part, pattern):
             continue
         if stamp.is_newer_than(section.stamp):
-            why = unusable.get(part, "it ran no suite" if run.conclusion == "success" else "its job ended before")
-            problem = Problem("", None, "", f"no verdict: this run has left no report that can be used ({why})")
+            why = unusable.get(
+                part, "it ran no suite" if run.conclusion == "success" else "its job ended before"
+            )
+            problem = Problem(
+                "", None, "", f"no verdict: this run has left no report that can be used ({why})"
+            )
             text = problems_text([problem], run.html_url)
             await put_section(github, pull.number, _text_of(section.id, stamp, text))
 
@@ -393,13 +454,17 @@ async def _own_comments(github: GitHub, number: int, scope: str, login: str) -> 
     listed = await github.list(f"issues/{number}/comments", Comment)
     own = [comment for comment in listed if comment.user and comment.user.login == login]
     found = [_Found(comment, body) for comment in own if (body := parse(comment.body or ""))]
-    return sorted((each for each in found if each.body.scope == scope), key=lambda each: each.comment.id)
+    return sorted(
+        (each for each in found if each.body.scope == scope), key=lambda each: each.comment.id
+    )
 
 
 class _Thread:
     """The comments of one pull request, as far as they are ours."""
 
-    def __init__(self, github: GitHub, number: int, scope: str, login: str, contribution: Contribution) -> None:
+    def __init__(
+        self, github: GitHub, number: int, scope: str, login: str, contribution: Contribution
+    ) -> None:
         self._github = github
         self._number = number
         self._scope = scope
@@ -442,7 +507,9 @@ class _Thread:
         write = uuid4().hex
         body = compose(self._scope, write, (self._contribution.section((), self._own),))
         try:
-            comment = await self._github.create(f"issues/{self._number}/comments", {"body": body}, Comment)
+            comment = await self._github.create(
+                f"issues/{self._number}/comments", {"body": body}, Comment
+            )
         except GitHubError as error:
             self._lost += 1
             if error.kind != "unreachable" or self._lost == MAX_LOST:
@@ -451,7 +518,9 @@ class _Thread:
         self._seen = write
         self._created.add(comment.id)
         if comment.user:
-            self._login = comment.user.login  # other GitHub Apps have other names: now older ones are found, too
+            self._login = (
+                comment.user.login
+            )  # other GitHub Apps have other names: now older ones are found, too
 
     async def _edit(self, comment_id: int) -> None:
         path = f"issues/comments/{comment_id}"
@@ -461,12 +530,16 @@ class _Thread:
             if body is None:
                 return
             there = body.section(self._contribution.id)
-            if there and (there.write == self._own or there.stamp.is_newer_than(self._contribution.stamp)):
+            if there and (
+                there.write == self._own or there.stamp.is_newer_than(self._contribution.stamp)
+            ):
                 self._seen = body.write
                 return
             self._seen = uuid4().hex
             own = self._contribution.section(body.sections, self._own)
-            await self._github.edit(path, {"body": compose(self._scope, self._seen, with_section(body.sections, own))})
+            await self._github.edit(
+                path, {"body": compose(self._scope, self._seen, with_section(body.sections, own))}
+            )
 
         try:
             await self._github.retry(read_and_write)
@@ -475,9 +548,13 @@ class _Thread:
                 raise
 
     async def _clear(self, ours: Sequence[_Found]) -> None:
-        """Delete second comments: those made here, and what cancelled jobs of earlier runs left behind."""
+        """Delete second comments: those made here, and what cancelled jobs of earlier runs left
+        behind.
+        """
         for comment, body in ours[1:]:
-            left_behind = all(self._contribution.stamp.is_newer_than(each.stamp) for each in body.sections)
+            left_behind = all(
+                self._contribution.stamp.is_newer_than(each.stamp) for each in body.sections
+            )
             if comment.id in self._created or left_behind:
                 await self._github.sleep(WRITE_SPACING_S)
                 await self._github.delete(f"issues/comments/{comment.id}")

@@ -1,4 +1,6 @@
-"""The body of the comment: sections of several jobs between markers, each stamped, in limited room."""
+"""The body of the comment: sections of several jobs between markers, each stamped, in limited
+room.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +31,8 @@ _LINE_ENDS = re.compile(r"\r\n?")
 
 
 class SectionId(NamedTuple):
-    """Identifies a section. `job` is the workflow; `part` tells its jobs apart by the artifacts that they upload.
+    """Identifies a section. `job` is the workflow; `part` tells its jobs apart by the artifacts
+    that they upload.
 
     The `suite` is empty where its name could not be read.
     """
@@ -45,7 +48,9 @@ class SectionId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Identifies the run that wrote a section. A newer run has a higher id, a later attempt the same one."""
+    """Identifies the run that wrote a section. A newer run has a higher id, a later attempt the
+    same one.
+    """
 
     run_id: int
     attempt: int
@@ -87,7 +92,9 @@ class Section(NamedTuple):
         headline = self.content.partition("\n")[0]
         found = _MARK.match(headline)
         said = headline[found.end() :] if found else ""
-        return f"{self.name}: {said}" if said and len(said.encode()) <= _MAX_LINE_BYTES else self.name
+        return (
+            f"{self.name}: {said}" if said and len(said.encode()) <= _MAX_LINE_BYTES else self.name
+        )
 
     @property
     def content(self) -> str:
@@ -130,13 +137,20 @@ class Body:
     sections: tuple[Section, ...]
 
     def section(self, whose: SectionId) -> Section | None:
-        """Return the newest section of a suite; one that a run wrote under that very name before a nameless one."""
+        """Return the newest section of a suite; one that a run wrote under that very name before a
+        nameless one.
+        """
         own = [section for section in self.sections if whose.may_be(section.id)]
-        return max(own, key=lambda each: (each.stamp.run_id, each.stamp.attempt, each.id == whose), default=None)
+        return max(
+            own,
+            key=lambda each: (each.stamp.run_id, each.stamp.attempt, each.id == whose),
+            default=None,
+        )
 
 
 def parse(body: str) -> Body | None:
-    """Read a comment; None if it is none of ours: the marker must be the very first thing, which a quote never is.
+    """Read a comment; None if it is none of ours: the marker must be the very first thing, which a
+    quote never is.
 
     Sections that somebody has damaged are left out.
     """
@@ -163,8 +177,8 @@ def parse(body: str) -> Body | None:
 def compose(scope: str, write: str, sections: Iterable[Section]) -> str:
     """Return the comment with these sections, in the order of their ids.
 
-    Above several sections stands a line for each, and those with nothing to do are folded. When they have more than
-    `MAX_BYTES` in UTF-8, the longest are reduced to their headline.
+    Above several sections stands a line for each, and those with nothing to do are folded. When
+    they have more than `MAX_BYTES` in UTF-8, the longest are reduced to their headline.
     """
     ordered = sorted(sections, key=lambda section: section.id)
     head = f"<!-- ci-evals:comment v1 scope={_word(scope)} write={write} -->{_overview(ordered)}"
@@ -182,7 +196,9 @@ def _shown(section: Section, sections: Sequence[Section]) -> str:
 
 
 def _overview(sections: Sequence[Section]) -> str:
-    """A list with a line for each section, such as `❌ flight agent: 1 case regressed: refund`; nothing for one."""
+    """A list with a line for each section, such as `❌ flight agent: 1 case regressed: refund`;
+    nothing for one.
+    """
     if len(sections) < 2:
         return ""
     lines = [each.line for each in sections]
@@ -192,7 +208,8 @@ def _overview(sections: Sequence[Section]) -> str:
 
 
 def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int:
-    """Return how many bytes of Markdown a section may have: all that others leave, never less than its fair share.
+    """Return how many bytes of Markdown a section may have: all that others leave, never less than
+    its fair share.
 
     What others have beyond their share has to give way then, see `compose`.
     """
@@ -206,23 +223,32 @@ def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int
 
 
 def with_section(sections: Sequence[Section], own: Section) -> tuple[Section, ...]:
-    """Return `sections` with `own` in the place of what it had before, and of what older runs wrote without its name.
+    """Return `sections` with `own` in the place of what it had before, and of what older runs wrote
+    without its name.
 
-    What the same workflow wrote before the run of that has missed a whole run since: its suite or its job is gone. So
-    it goes, when a newer run writes.
+    What the same workflow wrote before the run of that has missed a whole run since: its suite or
+    its job is gone. So it goes, when a newer run writes.
     """
-    last = max((section.stamp.run_id for section in sections if own.id.may_be(section.id)), default=0)
+    last = max(
+        (section.stamp.run_id for section in sections if own.id.may_be(section.id)), default=0
+    )
     oldest = last if last < own.stamp.run_id else 0
     others = (
         section
         for section in sections
-        if section.id != own.id and not (own.id.may_be(section.id) and own.stamp.is_newer_than(section.stamp))
+        if section.id != own.id
+        and not (own.id.may_be(section.id) and own.stamp.is_newer_than(section.stamp))
     )
-    return (*(each for each in others if each.id.job != own.id.job or each.stamp.run_id >= oldest), own)
+    return (
+        *(each for each in others if each.id.job != own.id.job or each.stamp.run_id >= oldest),
+        own,
+    )
 
 
 def _word(text: str) -> str:
-    """Return `text` as one word of a marker: no blank, and no hyphen or bracket that could end the marker."""
+    """Return `text` as one word of a marker: no blank, and no hyphen or bracket that could end the
+    marker.
+    """
     return quote(text.encode("utf-8", "replace"), safe="").replace("-", "%2D")
 
 
@@ -247,7 +273,9 @@ class Contribution:
 
     def section(self, others: Sequence[Section], write: str) -> Section:
         """Return the section as large as it may be beside the others."""
-        return Section(self.id, self.stamp, self.render(room_for(self.id, self.stamp, others)), write)
+        return Section(
+            self.id, self.stamp, self.render(room_for(self.id, self.stamp, others)), write
+        )
 
     def preview(self) -> str:
         """Return the comment as it is without any other section in it."""

@@ -1,4 +1,6 @@
-"""A job of GitHub Actions as its environment and event file describe it, read into one frozen value."""
+"""A job of GitHub Actions as its environment and event file describe it, read into one frozen
+value.
+"""
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -19,7 +21,13 @@ RESULTS: Final = "ci-evals-results"
 _NO_COMMIT: Final = "0" * 40  # `before` of a push that created the branch
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
-_FILES_OF_STEP = ("GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY")
+_FILES_OF_STEP = (
+    "GITHUB_ENV",
+    "GITHUB_OUTPUT",
+    "GITHUB_PATH",
+    "GITHUB_STATE",
+    "GITHUB_STEP_SUMMARY",
+)
 _TOKENS_OF_RUNNER = ("ACTIONS_RUNTIME_", "ACTIONS_ID_TOKEN_REQUEST_")
 
 
@@ -61,7 +69,9 @@ class EventRepository:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The parts of an event file that matter here; `before` is the commit that a push was made upon."""
+    """The parts of an event file that matter here; `before` is the commit that a push was made
+    upon.
+    """
 
     pull_request: PullRequest | None = None
     merge_group: MergeGroup | None = None
@@ -79,9 +89,11 @@ class Context:
     Attributes:
         event: what started the workflow; `other` for anything that ci-evals treats as a plain run.
         repository: `owner/name`; None outside of GitHub.
-        sha: the commit under test. Of a pull request its head, and not the merge commit that is checked out.
+        sha: the commit under test. Of a pull request its head, and not the merge commit that is
+            checked out.
         branch: the branch that a push, schedule or dispatch ran on.
-        base_sha: the commit to compare with: of a pull request or merge group its base, of a push the commit before.
+        base_sha: the commit to compare with: of a pull request or merge group its base, of a push
+            the commit before.
         base_ref: the branch of `base_sha`, without `refs/heads/`.
         problem: why the event is not known, in a sentence.
     """
@@ -108,7 +120,9 @@ class Context:
 
     @property
     def is_fork(self) -> bool:
-        """True if the code under test comes from another repository, one that was deleted included."""
+        """True if the code under test comes from another repository, one that was deleted
+        included.
+        """
         if self.pull_request is None or self.repository is None:
             return False
         head = self.pull_request.head.repo
@@ -116,7 +130,9 @@ class Context:
 
     @property
     def read_only(self) -> bool:
-        """True if GitHub gives such a run no secrets and a token that cannot write: on forks, and to Dependabot."""
+        """True if GitHub gives such a run no secrets and a token that cannot write: on forks, and
+        to Dependabot.
+        """
         return self.event == "pull_request" and (self.is_fork or self.actor == "dependabot[bot]")
 
     @property
@@ -132,15 +148,21 @@ class Context:
 
     @property
     def links(self) -> Mapping[str, str]:
-        """The pages of this run, its artifacts, the commit under test and its pull request, by what they are called."""
+        """The pages of this run, its artifacts, the commit under test and its pull request, by what
+        they are called.
+        """
         if self.repository is None:
             return {}
         site, pull = f"{self.server_url}/{self.repository}", self.pull_request
         found = {
             f"run {self.run_id}": self.run_url,
             "artifacts": f"{self.run_url}#artifacts" if self.run_url else None,
-            f"commit {short_sha(self.sha)}" if self.sha else "": f"{site}/commit/{self.sha}" if self.sha else None,
-            f"pull request #{pull.number}" if pull else "": f"{site}/pull/{pull.number}" if pull else None,
+            f"commit {short_sha(self.sha)}" if self.sha else "": f"{site}/commit/{self.sha}"
+            if self.sha
+            else None,
+            f"pull request #{pull.number}" if pull else "": f"{site}/pull/{pull.number}"
+            if pull
+            else None,
         }
         return {name: url for name, url in found.items() if url}
 
@@ -149,7 +171,9 @@ class Context:
         """The files of the commit under test, on GitHub's pages."""
         head = self.pull_request.head.repo if self.pull_request else None
         repository = head.full_name if head else self.repository
-        return f"{self.server_url}/{repository}/blob/{self.sha}" if repository and self.sha else None
+        return (
+            f"{self.server_url}/{repository}/blob/{self.sha}" if repository and self.sha else None
+        )
 
     @property
     def unusable(self) -> str | None:
@@ -167,7 +191,8 @@ def in_actions(environ: Mapping[str, str]) -> bool:
 
 
 def remove_credentials(environ: MutableMapping[str, str]) -> None:
-    """Remove the job's tokens, and the files by which a step steers those after it: code under test inherits the rest.
+    """Remove the job's tokens, and the files by which a step steers those after it: code under test
+    inherits the rest.
 
     Outside of GitHub Actions nothing is removed.
     """
@@ -178,21 +203,34 @@ def remove_credentials(environ: MutableMapping[str, str]) -> None:
 
 
 def read_context(environ: Mapping[str, str]) -> Context:
-    """Read the environment and the event file it names. Never raises: what is missing is None, `problem` says why."""
+    """Read the environment and the event file it names. Never raises: what is missing is None,
+    `problem` says why.
+    """
     name = environ.get("GITHUB_EVENT_NAME", "")
     kind: EventKind = next((kind for kind in get_args(EventKind) if kind == name), "other")
     ref = environ.get("GITHUB_REF", "")
     on_branch = kind in ("push", "schedule", "workflow_dispatch") and ref.startswith("refs/heads/")
     branch = ref.removeprefix("refs/heads/") if on_branch else None
-    facts: dict[str, Any] = {"sha": environ.get("GITHUB_SHA") or None, "branch": branch, "base_ref": branch}
+    facts: dict[str, Any] = {
+        "sha": environ.get("GITHUB_SHA") or None,
+        "branch": branch,
+        "base_ref": branch,
+    }
     if kind != "other":
         path = environ.get("GITHUB_EVENT_PATH", "")
         try:
-            facts |= {"event": kind, **_facts_of(kind, _EVENT.validate_json(Path(path).read_bytes()))}
+            facts |= {
+                "event": kind,
+                **_facts_of(kind, _EVENT.validate_json(Path(path).read_bytes())),
+            }
         except ValidationError as error:
-            facts["problem"] = f"the event file is not what a `{name}` event looks like: {first_problem(error)}"
+            facts["problem"] = (
+                f"the event file is not what a `{name}` event looks like: {first_problem(error)}"
+            )
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-            facts["problem"] = f"the event file {path!r} of GITHUB_EVENT_PATH cannot be read: {error}"
+            facts["problem"] = (
+                f"the event file {path!r} of GITHUB_EVENT_PATH cannot be read: {error}"
+            )
     token = next((key for key in _TOKENS if environ.get(key, "").strip()), None)
     output, step_summary = environ.get("GITHUB_OUTPUT"), environ.get("GITHUB_STEP_SUMMARY")
     return Context(
@@ -212,13 +250,20 @@ def read_context(environ: Mapping[str, str]) -> Context:
 
 
 def _workflow_file(environ: Mapping[str, str]) -> str | None:
-    """Return the workflow's file as a path in the repository, of a reference `OWNER/NAME/PATH@REF`."""
-    start, path = f"{environ.get('GITHUB_REPOSITORY')}/", environ.get("GITHUB_WORKFLOW_REF", "").partition("@")[0]
+    """Return the workflow's file as a path in the repository, of a reference
+    `OWNER/NAME/PATH@REF`.
+    """
+    start, path = (
+        f"{environ.get('GITHUB_REPOSITORY')}/",
+        environ.get("GITHUB_WORKFLOW_REF", "").partition("@")[0],
+    )
     return path.removeprefix(start) if path.startswith(start) else None
 
 
 def _facts_of(kind: EventKind, event: Payload) -> dict[str, Any]:
-    """Return what an event says of the commits, as fields of a context; raises ValueError if it lacks that."""
+    """Return what an event says of the commits, as fields of a context; raises ValueError if it
+    lacks that.
+    """
     facts: dict[str, Any] = {"default_branch": event.repository.default_branch}
     match kind, event:
         case "pull_request", Payload(pull_request=PullRequest() as pull):

@@ -1,4 +1,6 @@
-"""A job of GitHub Actions: its log, and the outputs, summary, annotations and comment that it makes of a run."""
+"""A job of GitHub Actions: its log, and the outputs, summary, annotations and comment that it makes
+of a run.
+"""
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -45,7 +47,8 @@ class Posting:
 
     Args:
         artifact: the name of the artifact that the results are uploaded as.
-        comment: edit the pull request's comment (`auto`), leave it alone (`off`), or make a new one (`new`).
+        comment: edit the pull request's comment (`auto`), leave it alone (`off`), or make a new one
+            (`new`).
         comment_progress: True to comment already while the run lasts.
         fail_on: the verdicts that end in a failure; None leaves that to the suite.
         results: the folder that is uploaded; None for the suite's own.
@@ -58,11 +61,13 @@ class Posting:
     results: Path | None = None
 
 
-def start(suite: CheckedSuite, environ: Mapping[str, str], posting: Posting, stream: TextIO) -> "Job | None":
+def start(
+    suite: CheckedSuite, environ: Mapping[str, str], posting: Posting, stream: TextIO
+) -> "Job | None":
     """Return the job of GitHub Actions that this process runs in; None elsewhere.
 
-    Its log hides the suite's secrets from now on, and the output `results-path` is set, whatever happens to this
-    process.
+    Its log hides the suite's secrets from now on, and the output `results-path` is set, whatever
+    happens to this process.
 
     Args:
         suite: what is run.
@@ -72,7 +77,13 @@ def start(suite: CheckedSuite, environ: Mapping[str, str], posting: Posting, str
     """
     if not in_actions(environ):
         return None
-    job = Job(suite, read_context(environ), posting, stream, Path(environ.get("GITHUB_WORKSPACE") or Path.cwd()))
+    job = Job(
+        suite,
+        read_context(environ),
+        posting,
+        stream,
+        Path(environ.get("GITHUB_WORKSPACE") or Path.cwd()),
+    )
     job.log.write_commands(mask_commands(suite.secrets))
     if job.context.problem:
         job.warn(job.context.problem)
@@ -81,7 +92,8 @@ def start(suite: CheckedSuite, environ: Mapping[str, str], posting: Posting, str
 
 
 def problems_of(error: CiEvalsError, environ: Mapping[str, str], folder: Path) -> list[Problem]:
-    """Return what an error says, with files as paths from the repository's root; only a suite's problems have files.
+    """Return what an error says, with files as paths from the repository's root; only a suite's
+    problems have files.
 
     Args:
         error: what is wrong.
@@ -97,7 +109,8 @@ def problems_of(error: CiEvalsError, environ: Mapping[str, str], folder: Path) -
 def report_problems(
     problems: Sequence[Problem], suite: str, context: Context, posting: Posting, stream: TextIO
 ) -> None:
-    """Say on the job's page and in the comment that there is no verdict, because an error has ended the command.
+    """Say on the job's page and in the comment that there is no verdict, because an error has ended
+    the command.
 
     Args:
         problems: what is wrong, without secrets.
@@ -106,13 +119,19 @@ def report_problems(
         posting: where to say it.
         stream: the job's log.
     """
-    _show_text(lambda **options: problems_text(problems, **options), suite, context, posting, stream)
+    _show_text(
+        lambda **options: problems_text(problems, **options), suite, context, posting, stream
+    )
 
 
-def find_unchanged(suite: CheckedSuite, context: Context, workspace: Path, stream: TextIO) -> str | None:
-    """Say that a pull request or merge group changes nothing that a suite depends on, if that is known; else None.
+def find_unchanged(
+    suite: CheckedSuite, context: Context, workspace: Path, stream: TextIO
+) -> str | None:
+    """Say that a pull request or merge group changes nothing that a suite depends on, if that is
+    known; else None.
 
-    Only a suite with `skip_unchanged` is looked at. What keeps the changes from being known is a warning.
+    Only a suite with `skip_unchanged` is looked at. What keeps the changes from being known is a
+    warning.
 
     Args:
         suite: the suite.
@@ -137,14 +156,19 @@ def find_unchanged(suite: CheckedSuite, context: Context, workspace: Path, strea
         return None
     checkouts = (each for each in (suite.folder, *suite.folder.parents) if (each / ".git").exists())
     root = next(checkouts, workspace)
-    workflow = (f"/{context.workflow_file}",) if context.workflow_file else ()  # it may say which model is asked
+    workflow = (
+        (f"/{context.workflow_file}",) if context.workflow_file else ()
+    )  # it may say which model is asked
     if touched(changed, _path_in(root, Path(suite.file)), (*suite.depends_on, *workflow)):
         return None
     return f"nothing that the suite depends on has changed ({number_of(len(changed), 'other file')} did)"
 
 
-def report_unchanged(text: str, suite: str, context: Context, posting: Posting, stream: TextIO) -> None:
-    """Say on the job's page and in the comment that a suite was not run, and hand on a green verdict.
+def report_unchanged(
+    text: str, suite: str, context: Context, posting: Posting, stream: TextIO
+) -> None:
+    """Say on the job's page and in the comment that a suite was not run, and hand on a green
+    verdict.
 
     Args:
         text: why.
@@ -153,13 +177,17 @@ def report_unchanged(text: str, suite: str, context: Context, posting: Posting, 
         posting: where to say it.
         stream: the job's log.
     """
-    _show_text(lambda **options: unchanged_text(text, suite, **options), suite, context, posting, stream)
+    _show_text(
+        lambda **options: unchanged_text(text, suite, **options), suite, context, posting, stream
+    )
     if context.output_path:
         write_outputs(context.output_path, {"verdict": "pass"})
     Log(stream).say([f"{suite}: not run: {text}"])
 
 
-def _show_text(render: Callable[..., str], suite: str, context: Context, posting: Posting, stream: TextIO) -> None:
+def _show_text(
+    render: Callable[..., str], suite: str, context: Context, posting: Posting, stream: TextIO
+) -> None:
     """Put a text into the job's summary, and into the place of a suite's section of the comment.
 
     Args:
@@ -175,7 +203,9 @@ def _show_text(render: Callable[..., str], suite: str, context: Context, posting
             append_summary(path, lambda _max_bytes: render(level="##"))
         if posting.comment != "off" and context.event == "pull_request":
             mode: Mode = "new" if posting.comment == "new" else "auto"
-            posted = post_text(render(run_url=context.run_url), suite, context, posting.artifact, mode)
+            posted = post_text(
+                render(run_url=context.run_url), suite, context, posting.artifact, mode
+            )
             if posted.url and context.output_path:
                 write_outputs(context.output_path, {"comment-url": posted.url})
             if posted.warning:
@@ -200,7 +230,12 @@ class Job:
     """
 
     def __init__(
-        self, suite: CheckedSuite, context: Context, posting: Posting, stream: TextIO, workspace: Path
+        self,
+        suite: CheckedSuite,
+        context: Context,
+        posting: Posting,
+        stream: TextIO,
+        workspace: Path,
     ) -> None:
         self.context = context
         self.log = Log(stream)
@@ -213,29 +248,44 @@ class Job:
 
     @contextmanager
     def guard_log(self) -> Iterator[None]:
-        """Stop workflow commands while code under test runs, and hide the secrets that it brings up."""
-        with self.log.stop_commands(), listen(lambda value: self.log.write_commands(mask_commands([value]))):
+        """Stop workflow commands while code under test runs, and hide the secrets that it brings
+        up.
+        """
+        with (
+            self.log.stop_commands(),
+            listen(lambda value: self.log.write_commands(mask_commands([value]))),
+        ):
             yield
 
     def locate_cases(self, suite: CheckedSuite) -> CheckedSuite:
-        """Return the suite with the files of its cases as paths from the repository's root, absolute outside of it.
+        """Return the suite with the files of its cases as paths from the repository's root,
+        absolute outside of it.
 
         So every report says the same of a case's place, whatever folder the job runs in.
         """
-        paths = {file: _path_in(self._workspace, self._folder / file) for file in {case.file for case in suite.cases}}
+        paths = {
+            file: _path_in(self._workspace, self._folder / file)
+            for file in {case.file for case in suite.cases}
+        }
         return replace(suite, cases=[replace(case, file=paths[case.file]) for case in suite.cases])
 
     def announce(self) -> None:
         """Say in the comment that a run is under way, where that was asked for."""
-        if self._posting.comment_progress and self._posting.comment == "auto" and self.context.pull_request:
+        if (
+            self._posting.comment_progress
+            and self._posting.comment == "auto"
+            and self.context.pull_request
+        ):
             posted = post_progress(self._suite, self.context, self._posting.artifact)
             if posted.warning:
                 self.warn(posted.warning)
 
     def finish(self, summary: Summary) -> None:
-        """Set the outputs, show summary and annotations, post the comment, and say the verdict last.
+        """Set the outputs, show summary and annotations, post the comment, and say the verdict
+        last.
 
-        What cannot be written or posted is a warning. Nothing is posted by a job that was told to end.
+        What cannot be written or posted is a warning. Nothing is posted by a job that was told to
+        end.
         """
         if path := self.context.step_summary_path:
             try:
@@ -246,7 +296,8 @@ class Job:
         clean = self._redactor.clean_text
         self.log.write_commands(
             annotation_commands(
-                replace(each, message=clean(each.message), title=clean(each.title)) for each in annotations(summary)
+                replace(each, message=clean(each.message), title=clean(each.title))
+                for each in annotations(summary)
             )
         )
         wanted = self._posting.comment != "off" and self.context.event == "pull_request"
@@ -260,7 +311,9 @@ class Job:
 
     def warn(self, text: str) -> None:
         """Show a warning on the page of the workflow run."""
-        self.log.write_commands(command("warning", self._redactor.clean_text(text), title="ci-evals"))
+        self.log.write_commands(
+            command("warning", self._redactor.clean_text(text), title="ci-evals")
+        )
 
     def set_outputs(self, values: Mapping[str, str]) -> None:
         """Set outputs of the step; what cannot be written is a warning."""
@@ -281,7 +334,11 @@ class Job:
         if posted.warning:
             self.warn(posted.warning)
             try:
-                self.say([f"the comment is left in {write_comment(summary, self.context, self.out).name}"])
+                self.say(
+                    [
+                        f"the comment is left in {write_comment(summary, self.context, self.out).name}"
+                    ]
+                )
             except CiEvalsError as error:
                 self.warn(str(error))
 
@@ -331,8 +388,12 @@ class Log:
 
 def command(name: str, message: str, **properties: str | int | None) -> str:
     """Return one line that the runner obeys; properties that are None or empty are left out."""
-    given = {key: _escape(str(value)) for key, value in properties.items() if value not in (None, "")}
-    parts = ",".join(f"{key}={value.replace(':', '%3A').replace(',', '%2C')}" for key, value in given.items())
+    given = {
+        key: _escape(str(value)) for key, value in properties.items() if value not in (None, "")
+    }
+    parts = ",".join(
+        f"{key}={value.replace(':', '%3A').replace(',', '%2C')}" for key, value in given.items()
+    )
     return f"::{name}{' ' if parts else ''}{parts}::{_escape(message)}\n"
 
 
@@ -353,7 +414,9 @@ def outputs(summary: Summary, out: Path) -> dict[str, str]:
     report = summary.report
     path = out / REPORT
     compared = summary.compared
-    regressed = {cell.case for cell in compared.cells if cell.kind == "regressed"} if compared else ()
+    regressed = (
+        {cell.case for cell in compared.cells if cell.kind == "regressed"} if compared else ()
+    )
     return {
         "verdict": summary.verdict.status,
         "pass-rate": "" if report.pass_rate is None else f"{report.pass_rate:.4f}",
@@ -364,9 +427,14 @@ def outputs(summary: Summary, out: Path) -> dict[str, str]:
 
 
 def report_all(
-    summaries: Sequence[Summary], not_run: Mapping[str, str], out: Path, context: Context, stream: TextIO
+    summaries: Sequence[Summary],
+    not_run: Mapping[str, str],
+    out: Path,
+    context: Context,
+    stream: TextIO,
 ) -> None:
-    """Set the outputs of a step that ran several suites, the worst verdict and sums, and list them in its summary.
+    """Set the outputs of a step that ran several suites, the worst verdict and sums, and list them
+    in its summary.
 
     Args:
         summaries: what was found of each suite; at least one.
@@ -379,7 +447,9 @@ def report_all(
     regressions = [int(found) for values in each if (found := values["regressions"])]
     costs_usd = [float(found) for values in each if (found := values["cost-usd"])]
     found_of_all = {
-        "verdict": max(summaries, key=lambda summary: SEVERITY[summary.verdict.status]).verdict.status,
+        "verdict": max(
+            summaries, key=lambda summary: SEVERITY[summary.verdict.status]
+        ).verdict.status,
         "pass-rate": "",
         "regressions": str(sum(regressions)) if regressions else "",
         "cost-usd": f"{fsum(costs_usd):.6f}" if costs_usd else "",
@@ -396,7 +466,8 @@ def report_all(
 
 
 def write_outputs(path: Path, values: Mapping[str, str]) -> None:
-    """Append outputs, by name, to the file that `GITHUB_OUTPUT` names; a value may have several lines.
+    """Append outputs, by name, to the file that `GITHUB_OUTPUT` names; a value may have several
+    lines.
 
     Raises:
         StorageError: the file cannot be written.
@@ -443,8 +514,8 @@ _MAX_TITLE = 250
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A message beside a line of the suite. `file` is relative to the repository's root; without it the message stands
-    at the workflow run.
+    """A message beside a line of the suite. `file` is relative to the repository's root; without it
+    the message stands at the workflow run.
     """
 
     level: Level
@@ -457,14 +528,21 @@ class Annotation:
 def annotations(summary: Summary) -> Iterator[Annotation]:
     """Yield what is shown beside the lines of the suite, the most important first.
 
-    Cells without a graded run whose first runs had the same error, as in an outage, are one annotation.
+    Cells without a graded run whose first runs had the same error, as in an outage, are one
+    annotation.
     """
     report, found, verdict = summary.report, changes(summary), summary.verdict
     if verdict.unchecked:
         only_told = summary.gate is not None and summary.gate.on_unchecked == "warn"
-        yield Annotation("warning" if only_told else "error", f"{verdict.reason}\n{verdict.hint}", title="Not checked")
+        yield Annotation(
+            "warning" if only_told else "error",
+            f"{verdict.reason}\n{verdict.hint}",
+            title="Not checked",
+        )
 
-    def annotation(level: Level, word: str, cell: JudgedCell, finding: str, more: str = "") -> Annotation:
+    def annotation(
+        level: Level, word: str, cell: JudgedCell, finding: str, more: str = ""
+    ) -> Annotation:
         case, number = cell.case, cell.cell
         results = failed_runs(report, number, 1) or results_of(report, number, "errored", 1)
         variant = cell.variant if len(report.plan.variants) > 1 else None
@@ -480,7 +558,9 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
     unanswered: dict[tuple[Any, ...], list[JudgedCell]] = {}
     for word, cell in worse:
         error = common_error(report, cell)
-        unanswered.setdefault((word, cell.variant, same_reason(error)) if error else (word, cell.key), []).append(cell)
+        unanswered.setdefault(
+            (word, cell.variant, same_reason(error)) if error else (word, cell.key), []
+        ).append(cell)
     for (word, *_), (first, *others) in unanswered.items():
         more = f" and {len(others):,} more" if others else ""
         finding = (
@@ -495,24 +575,33 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
         alike.setdefault(same_reason(result.error) if result.error else cell.key, []).append(cell)
     for first, *others in alike.values():
         more = f" and {len(others):,} more" if others else ""
-        finding = f"{_extent(summary, [first, *others])} without a graded run" if others else first.tally
+        finding = (
+            f"{_extent(summary, [first, *others])} without a graded run" if others else first.tally
+        )
         yield annotation("warning", "No verdict", first, finding, more)
 
 
 def _extent(summary: Summary, cells: Sequence[JudgedCell]) -> str:
-    """Return `3 cases`, and where a suite has several variants, `3 cases on gpt` or `3 cases on 2 variants`."""
+    """Return `3 cases`, and where a suite has several variants, `3 cases on gpt` or `3 cases on 2
+    variants`.
+    """
     cases, variants = {cell.case.id for cell in cells}, {cell.variant for cell in cells}
     found = number_of(len(cases), "case")
     if len(summary.report.plan.variants) == 1:
         return found
-    return f"{found} on {number_of(len(variants), 'variant') if len(variants) > 1 else variants.pop()}"
+    return (
+        f"{found} on {number_of(len(variants), 'variant') if len(variants) > 1 else variants.pop()}"
+    )
 
 
-def annotation_commands(given: Iterable[Annotation], rest: str = "the summary has all of them") -> str:
-    """Return the workflow commands for these annotations: errors, then warnings, each in the order given.
+def annotation_commands(
+    given: Iterable[Annotation], rest: str = "the summary has all of them"
+) -> str:
+    """Return the workflow commands for these annotations: errors, then warnings, each in the order
+    given.
 
-    Give what matters most first. GitHub shows ten of a level for each step; when there are more, the tenth says how
-    many are not shown, and by `rest` where they are.
+    Give what matters most first. GitHub shows ten of a level for each step; when there are more,
+    the tenth says how many are not shown, and by `rest` where they are.
     """
     given = tuple(given)
     lines: list[str] = []
@@ -522,7 +611,9 @@ def annotation_commands(given: Iterable[Annotation], rest: str = "the summary ha
         for each in shown:
             title = one_line(each.title, _MAX_TITLE)
             line = each.line if each.file else None
-            lines.append(command(level, each.message[:MAX_MESSAGE], file=each.file, line=line, title=title))
+            lines.append(
+                command(level, each.message[:MAX_MESSAGE], file=each.file, line=line, title=title)
+            )
         if left_out := len(chosen) - len(shown):
             lines.append(command(level, f"{left_out} more are not shown here; {rest}"))
     return "".join(lines)

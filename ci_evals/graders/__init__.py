@@ -24,7 +24,13 @@ from ci_evals.graders.text import (
     WordCount,
 )
 from ci_evals.graders.tools import ToolArguments, ToolCallMatch
-from ci_evals.graders.trajectory import MaxModelRequests, MaxSteps, MaxToolCalls, NoToolErrors, Trajectory
+from ci_evals.graders.trajectory import (
+    MaxModelRequests,
+    MaxSteps,
+    MaxToolCalls,
+    NoToolErrors,
+    Trajectory,
+)
 
 __all__ = [
     "GRADERS",

@@ -19,9 +19,8 @@ _TOLERANCE = 1e-9
 class GraderOptions(Options):
     """A grader with its options.
 
-    `- contains: Paris` sets the field named by `short`; `- contains: {value: Paris, ignore_case: true}` sets fields
-    by name. `weight`, `name`, `metric` and `transform` are among
-    them.
+    `- contains: Paris` sets the field named by `short`; `- contains: {value: Paris, ignore_case:
+    true}` sets fields by name. `weight`, `name`, `metric` and `transform` are among them.
     """
 
     short: ClassVar[str] = "value"
@@ -32,27 +31,32 @@ class GraderOptions(Options):
     portable: ClassVar[bool] = False
     """True if it is the team's own code, which an executor may run on another machine."""
     reads_text: ClassVar[bool] = True
-    """False if it looks at something else than the text of an answer, so that there is nothing to transform."""
+    """False if it looks at something else than the text of an answer, so that there is nothing to
+    transform.
+    """
     own_templates: ClassVar[tuple[str, ...]] = ()
     """Fields that are templates of the grader's own, into which no vars of a case are filled."""
     from_file: ClassVar[tuple[str, ...]] = ()
     """The fields whose value may stand in a file of its own: `{file: schema.json}`."""
 
     weight: NonNegative = field(default=1.0, kw_only=True)
-    name: Annotated[Name | None, Field(description="What reports call it, instead of its type.")] = field(
-        default=None, kw_only=True
-    )
-    metric: Annotated[Name | None, Field(description="The metric that its scores count for.")] = field(
-        default=None, kw_only=True
+    name: Annotated[
+        Name | None, Field(description="What reports call it, instead of its type.")
+    ] = field(default=None, kw_only=True)
+    metric: Annotated[Name | None, Field(description="The metric that its scores count for.")] = (
+        field(default=None, kw_only=True)
     )
 
     transform: Annotated[
-        NonEmpty | None, Field(description="What it sees of an answer: JSONPath, module:function or an expression.")
+        NonEmpty | None,
+        Field(description="What it sees of an answer: JSONPath, module:function or an expression."),
     ] = field(default=None, kw_only=True)
 
     @property
     def needs(self) -> Detail | None:
-        """Something that not every provider tells with its answers, and without which the grader cannot judge."""
+        """Something that not every provider tells with its answers, and without which the grader
+        cannot judge.
+        """
         return None
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
@@ -60,11 +64,15 @@ class GraderOptions(Options):
         raise NotImplementedError
 
     def problems(self) -> list[str]:
-        """List what is wrong with the options, as far as that shows before any call: a regex that does not compile."""
+        """List what is wrong with the options, as far as that shows before any call: a regex that
+        does not compile.
+        """
         return []
 
     def missing(self, folder: Path) -> str | None:
-        """Say what it needs beside an answer and can't be found from the suite's folder: a module. None if nothing."""
+        """Say what it needs beside an answer and can't be found from the suite's folder: a module.
+        None if nothing.
+        """
         return None
 
     def prepare(self) -> None:
@@ -75,11 +83,15 @@ class GraderOptions(Options):
         """
 
     def for_negation(self) -> Self:
-        """Return the grader that `not_` negates: itself, unless extras must not make a forbidden thing look absent."""
+        """Return the grader that `not_` negates: itself, unless extras must not make a forbidden
+        thing look absent.
+        """
         return self
 
     def for_fingerprint(self) -> Self:
-        """Return the same grader without the options that don't decide what it finds, such as time-outs."""
+        """Return the same grader without the options that don't decide what it finds, such as
+        time-outs.
+        """
         return self
 
 
@@ -101,7 +113,8 @@ class ModelGrader(GraderOptions):
     """A grader that asks a model.
 
     Args:
-        provider: which one, by its name among `judges` or `providers`; may be left out if there is only one.
+        provider: which one, by its name among `judges` or `providers`; may be left out if there is
+            only one.
     """
 
     has_dependency: ClassVar[bool] = True
@@ -133,5 +146,7 @@ def failed(reason: str, score: float = 0.0) -> Finding:
 
 
 def reaches(score: float, threshold: float) -> bool:
-    """Return True if a score is at least the threshold, give or take what adding up floats does to it."""
+    """Return True if a score is at least the threshold, give or take what adding up floats does to
+    it.
+    """
     return score >= threshold - _TOLERANCE

@@ -46,7 +46,11 @@ def find_fitting(
 ) -> list[list[int]]:
     """Return, for each expected call, the indices of the actual calls that fit it."""
     return [
-        [at for at, call in enumerate(actual) if want.fits(call, ignore_extra_args=ignore_extra_args)]
+        [
+            at
+            for at, call in enumerate(actual)
+            if want.fits(call, ignore_extra_args=ignore_extra_args)
+        ]
         for want in expected
     ]
 

@@ -28,11 +28,12 @@ class Classify(GraderOptions):
 
     Args:
         label: the right one.
-        labels: all that there are; one of them may then stand anywhere in the answer, if no other does.
+        labels: all that there are; one of them may then stand anywhere in the answer, if no other
+            does.
         path: JSONPath of the label, for an answer in JSON.
         pattern: expression whose first group, or whole match, is the label.
-        scores: JSONPath of what the answer gives each label: a mapping of label to number, or one number for the
-            label that it names; for ROC AUC.
+        scores: JSONPath of what the answer gives each label: a mapping of label to number, or one
+            number for the label that it names; for ROC AUC.
         task: tells several classifications of the same answers apart.
     """
 
@@ -46,7 +47,9 @@ class Classify(GraderOptions):
     task: Annotated[str, StringConstraints(pattern="^[^/.]+$")] = "classify"
 
     def problems(self) -> list[str]:
-        found = [problem for path in (self.path, self.scores) if path for problem in path_problems(path)]
+        found = [
+            problem for path in (self.path, self.scores) if path for problem in path_problems(path)
+        ]
         if self.labels and self.label not in self.labels:
             found.append(f"the label {quote(self.label)} is none of `labels`")
         if self.path is not None and self.pattern is not None:
@@ -60,14 +63,28 @@ class Classify(GraderOptions):
         predicted = NONE if named is None else self._normalize(named)
         passed = predicted == self.label
         got = "no label" if named is None else quote(predicted, _LONGEST_LABEL)
-        reason = f"labelled {got}" + ("" if passed else f", expected {quote(self.label)}: got {quote(output)}")
+        reason = f"labelled {got}" + (
+            "" if passed else f", expected {quote(self.label)}: got {quote(output)}"
+        )
         scores = dict(self._scores(data, predicted)) if self.scores else None
-        return Finding(passed, float(passed), reason, Classified(self.task, self.label, predicted, scores or None))
+        return Finding(
+            passed,
+            float(passed),
+            reason,
+            Classified(self.task, self.label, predicted, scores or None),
+        )
 
     def _find_label(self, output: str, data: Any) -> str | None:
         """Find the label as the answer has it."""
         if self.path is not None:
-            return next((str(value) for value in _find(self.path, data) if isinstance(value, str | int | float)), None)
+            return next(
+                (
+                    str(value)
+                    for value in _find(self.path, data)
+                    if isinstance(value, str | int | float)
+                ),
+                None,
+            )
         if self.pattern is not None:
             match = search(self.pattern, output)
             return (match[1] if match.re.groups else match[0]) if match else None
@@ -75,13 +92,21 @@ class Classify(GraderOptions):
         if not self.labels or any(_same(text, label) for label in self.labels):
             return text or None
         inside = [
-            label for label in self.labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", output, re.IGNORECASE)
+            label
+            for label in self.labels
+            if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", output, re.IGNORECASE)
         ]
-        longest = [label for label in inside if not any(label != other and label in other for other in inside)]
+        longest = [
+            label
+            for label in inside
+            if not any(label != other and label in other for other in inside)
+        ]
         return longest[0] if len(longest) == 1 else None
 
     def _normalize(self, named: str) -> str:
-        """Put a label into the suite's spelling; an unknown one is cut, or none if all labels are known."""
+        """Put a label into the suite's spelling; an unknown one is cut, or none if all labels are
+        known.
+        """
         known = next((label for label in (*self.labels, self.label) if _same(named, label)), None)
         if known is not None:
             return known
@@ -91,7 +116,9 @@ class Classify(GraderOptions):
         for value in _find(self.scores or "", data)[:1]:
             if isinstance(value, Mapping):
                 yield from (
-                    (self._normalize(str(label)), float(score)) for label, score in value.items() if _is_number(score)
+                    (self._normalize(str(label)), float(score))
+                    for label, score in value.items()
+                    if _is_number(score)
                 )
             elif _is_number(value):
                 others = [label for label in self.labels if label != predicted]
@@ -105,7 +132,10 @@ def _same(one: str, other: str) -> bool:
 
 def _is_number(value: Any) -> bool:
     return (
-        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 and not math.isnan(value)
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1e300
+        and not math.isnan(value)
     )
 
 

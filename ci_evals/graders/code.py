@@ -1,4 +1,6 @@
-"""Graders of the team's own: Python functions, objects and code, `python` in the YAML and `@grader` in Python."""
+"""Graders of the team's own: Python functions, objects and code, `python` in the YAML and `@grader`
+in Python.
+"""
 
 import asyncio
 import functools
@@ -27,12 +29,21 @@ from ci_evals.user_code import (
 )
 
 Judge = Callable[..., Any]
-"""`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, or a mapping."""
+"""`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, or
+a mapping.
+"""
 
 _NAME_CHARACTERS = 80
 _ALIASES = {"pass": "passed", "pass_": "passed"}  # which other tools ask for
 _UNREAD = frozenset(
-    {"componentResults", "component_results", "namedScores", "named_scores", "tokensUsed", "tokens_used"}
+    {
+        "componentResults",
+        "component_results",
+        "namedScores",
+        "named_scores",
+        "tokensUsed",
+        "tokens_used",
+    }
 )
 """Keys of other tools' judgements that say nothing more of the answer."""
 _BACKOFF = wait_exponential(multiplier=0.1, max=10)  # seconds: 0.1, 0.2, 0.4, â€¦
@@ -40,12 +51,14 @@ _BACKOFF = wait_exponential(multiplier=0.1, max=10)  # seconds: 0.1, 0.2, 0.4, â
 
 @dataclass(frozen=True, slots=True)
 class PythonGrader(GraderOptions):
-    """A Python function judges the answer, or Python code: an expression, or lines that return something.
+    """A Python function judges the answer, or Python code: an expression, or lines that return
+    something.
 
-    Code sees the answer as `output`, and `answer`, `vars`, `input`, `context`, `json`, `math` and `re`. A function is
-    called as `fn(output, answer)` if it has a second positional parameter that is required or called `answer`,
-    otherwise as `fn(output)`. It may be async; a sync function runs in a thread, as code does. Either returns a bool,
-    a score from 0 to 1, or a mapping with `passed`, `score` and `reason`.
+    Code sees the answer as `output`, and `answer`, `vars`, `input`, `context`, `json`, `math` and
+    `re`. A function is called as `fn(output, answer)` if it has a second positional parameter that
+    is required or called `answer`, otherwise as `fn(output)`. It may be async; a sync function runs
+    in a thread, as code does. Either returns a bool, a score from 0 to 1, or a mapping with
+    `passed`, `score` and `reason`.
 
     Args:
         target: `module:function`, looked for in the config's folder first, or code.
@@ -103,7 +116,8 @@ class PythonGrader(GraderOptions):
 
 
 class FunctionGrader:
-    """A function as a grader, made by `@grader`: an entry of `expect` that can still be called as a function.
+    """A function as a grader, made by `@grader`: an entry of `expect` that can still be called as a
+    function.
 
     Args:
         function: see `Judge`.
@@ -148,19 +162,27 @@ class FunctionGrader:
         """Do nothing: the function is there."""
 
     async def grade(self, answer: Answer) -> Finding:
-        """Call the function, in a thread unless it is async, and again after it raised as long as `retries` allow.
+        """Call the function, in a thread unless it is async, and again after it raised as long as
+        `retries` allow.
 
         Raises:
-            GradingError: the call took too long. Its thread can't be ended, but its result is ignored.
+            GradingError: the call took too long. Its thread can't be ended, but its result is
+                ignored.
             TypeError: the function returned something other than a judgement.
             ValueError: the score is not between 0 and 1.
         """
-        retry = AsyncRetrying(stop=stop_after_attempt(self.retries + 1), wait=_BACKOFF, reraise=True)
+        retry = AsyncRetrying(
+            stop=stop_after_attempt(self.retries + 1), wait=_BACKOFF, reraise=True
+        )
         return await retry(self._call, answer)
 
     def _arguments(self, answer: Answer) -> tuple[Any, ...]:
         output = answer.output
-        return (output, answer) if has_second_parameter(self.function, "answer", variadic=True) else (output,)
+        return (
+            (output, answer)
+            if has_second_parameter(self.function, "answer", variadic=True)
+            else (output,)
+        )
 
     async def _call(self, answer: Answer) -> Finding:
         timeout_s = self.timeout_s or answer.request.timeout_s
@@ -170,7 +192,9 @@ class FunctionGrader:
         except TimeoutError:
             if not scope.expired():
                 raise
-            raise GradingError(f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more") from None
+            raise GradingError(
+                f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more"
+            ) from None
         return self._finding(returned)
 
     def _finding(self, returned: Any) -> Finding:
@@ -193,24 +217,42 @@ class FunctionGrader:
             raise ValueError(f"{self.name} must return a score from 0 to 1; it returned {score}")
         lowest = 1.0 if self.threshold is None else self.threshold
         passed = reaches(score, lowest)
-        hint = "" if passed or self.threshold is not None else "; set `threshold` to let lower scores pass"
+        hint = (
+            ""
+            if passed or self.threshold is not None
+            else "; set `threshold` to let lower scores pass"
+        )
         relation = "at least" if passed else "less than"
-        return Finding(passed, float(score), f"{self.name} gave a score of {score:.3g}, {relation} {lowest:g}{hint}")
+        return Finding(
+            passed,
+            float(score),
+            f"{self.name} gave a score of {score:.3g}, {relation} {lowest:g}{hint}",
+        )
 
     def _from_mapping(self, returned: Mapping[Any, Any]) -> Finding:
         known = {"passed": bool, "score": int | float, "reason": str}
-        returned = {_ALIASES.get(key, key): value for key, value in returned.items() if key not in _UNREAD}
+        returned = {
+            _ALIASES.get(key, key): value for key, value in returned.items() if key not in _UNREAD
+        }
         for key, value in returned.items():
             if key not in known:
-                raise TypeError(f"{self.name} returned an unknown key {quote(key)}; known: passed, score, reason")
-            wrong = not isinstance(value, known[key]) or (key == "score" and isinstance(value, bool))
+                raise TypeError(
+                    f"{self.name} returned an unknown key {quote(key)}; known: passed, score, reason"
+                )
+            wrong = not isinstance(value, known[key]) or (
+                key == "score" and isinstance(value, bool)
+            )
             if value is not None and wrong:
                 raise TypeError(f"{self.name} returned {_describe(value)} as its {key}")
         passed, score, reason = (returned.get(key) for key in known)
         if score is None and passed is None:
-            raise TypeError(f"{self.name} returned a mapping with neither passed nor score: {_describe(returned)}")
+            raise TypeError(
+                f"{self.name} returned a mapping with neither passed nor score: {_describe(returned)}"
+            )
         found = self._finding(passed) if score is None else self._from_score(score)
-        return Finding(found.passed if passed is None else passed, found.score, reason or found.reason)
+        return Finding(
+            found.passed if passed is None else passed, found.score, reason or found.reason
+        )
 
 
 def _describe(value: Any) -> str:
@@ -218,12 +260,16 @@ def _describe(value: Any) -> str:
 
 
 class ObjectGrader(FunctionGrader):
-    """Any object with a method `grade(answer)`, sync (in a thread) or async, that returns what a function may."""
+    """Any object with a method `grade(answer)`, sync (in a thread) or async, that returns what a
+    function may.
+    """
 
     def __init__(self, judge: Any) -> None:
         name = str(getattr(judge, "name", None) or type(judge).__name__)
         metric = getattr(judge, "metric", None)
-        super().__init__(judge.grade, name=name, weight=float(getattr(judge, "weight", 1.0)), metric=metric)
+        super().__init__(
+            judge.grade, name=name, weight=float(getattr(judge, "weight", 1.0)), metric=metric
+        )
         self.judge = judge
 
     def __str__(self) -> str:
@@ -259,16 +305,19 @@ def grader(
     timeout_s: float | None = None,
     metric: str | None = None,
 ) -> Callable[[Judge], FunctionGrader]: ...
-def grader(function: Judge | None = None, **options: Any) -> FunctionGrader | Callable[[Judge], FunctionGrader]:
-    """Make a grader of a function: `fn(output)` or `fn(output, answer)`, sync (in a thread) or async.
+def grader(
+    function: Judge | None = None, **options: Any
+) -> FunctionGrader | Callable[[Judge], FunctionGrader]:
+    """Make a grader of a function: `fn(output)` or `fn(output, answer)`, sync (in a thread) or
+    async.
 
-    It returns a bool, a score from 0 to 1, a `Finding`, or a mapping with `passed`, `score` and `reason`; what it
-    raises makes the run `errored`.
+    It returns a bool, a score from 0 to 1, a `Finding`, or a mapping with `passed`, `score` and
+    `reason`; what it raises makes the run `errored`.
 
     Args:
         function: the function, where `@grader` stands without parentheses.
-        options: `name` in reports, `threshold` for scores, `weight`, `retries` after it raised, `timeout_s` of a call,
-            `metric` that its scores count for.
+        options: `name` in reports, `threshold` for scores, `weight`, `retries` after it raised,
+            `timeout_s` of a call, `metric` that its scores count for.
 
     >>> @grader(threshold=0.5)
     ... def is_brief(output: str) -> float:
@@ -276,4 +325,8 @@ def grader(function: Judge | None = None, **options: Any) -> FunctionGrader | Ca
     >>> is_brief("Paris")
     1.0
     """
-    return FunctionGrader(function, **options) if function else functools.partial(FunctionGrader, **options)
+    return (
+        FunctionGrader(function, **options)
+        if function
+        else functools.partial(FunctionGrader, **options)
+    )

@@ -15,7 +15,9 @@ from ci_evals.model.result import Grade
 
 @dataclass(frozen=True, slots=True)
 class Composite(GraderOptions):
-    """Graders that judge as one. Once checked, `of` has `Expectation`s, whose grades `combine` gets."""
+    """Graders that judge as one. Once checked, `of` has `Expectation`s, whose grades `combine`
+    gets.
+    """
 
     short: ClassVar[str] = "of"
 
@@ -23,7 +25,9 @@ class Composite(GraderOptions):
     threshold: Annotated[Share | None, Field(description="The lowest score that passes.")] = None
 
     def for_negation(self) -> Self:
-        return replace(self, of=tuple(replace(each, grader=_for_negation(each.grader)) for each in self.of))
+        return replace(
+            self, of=tuple(replace(each, grader=_for_negation(each.grader)) for each in self.of)
+        )
 
     def grade(self, answer: Answer) -> Finding:
         raise TypeError(f"`graders.scoring.grade` grades the parts of {type(self).__name__}")
@@ -39,7 +43,8 @@ def _for_negation(grader: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AllOf(Composite):
-    """Each grader passes, but for those of weight 0; or the mean of their scores by weight reaches a threshold.
+    """Each grader passes, but for those of weight 0; or the mean of their scores by weight reaches
+    a threshold.
 
     Args:
         of: the graders.
@@ -55,7 +60,10 @@ class AllOf(Composite):
             return Finding(met, score, text if met or not wrong else f"{text}: {_reasons(wrong)}")
         if not wrong:
             return passed(f"all of {len(grades)} passed", score)
-        return failed(f"{len(wrong)} of {number_of(len(grades), 'grader')} did not pass: {_reasons(wrong)}", score)
+        return failed(
+            f"{len(wrong)} of {number_of(len(grades), 'grader')} did not pass: {_reasons(wrong)}",
+            score,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,9 @@ class AnyOf(Composite):
 
 
 def _reasons(grades: Sequence[Grade]) -> str:
-    """Return the reasons without the part of the answer that each quotes: the grades themselves have it."""
+    """Return the reasons without the part of the answer that each quotes: the grades themselves
+    have it.
+    """
     return "; ".join(f"{grade.grader}: {grade.reason.partition(': got ')[0]}" for grade in grades)
 
 
@@ -94,7 +104,9 @@ def score_of(grades: Sequence[Grade]) -> float:
 
 
 def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
-    """Return True if all graders that have a weight passed, or the score reaches the threshold if there is one."""
+    """Return True if all graders that have a weight passed, or the score reaches the threshold if
+    there is one.
+    """
     if threshold is None:
         return all(grade.passed or grade.weight == 0 for grade in grades)
     return reaches(score_of(grades), threshold)

@@ -34,7 +34,9 @@ class EmbeddingSimilar(ModelGrader):
         output = answer.response.output
         if not output.strip():
             return failed("the answer is empty")
-        request = Request([output, self.value], (), answer.request.case, answer.request.run, timeout_s=0.0)
+        request = Request(
+            [output, self.value], (), answer.request.case, answer.request.run, timeout_s=0.0
+        )
         similarity = _cosine((await models.ask(self, request)).output)
         score = min(1.0, max(0.0, similarity))
         close = reaches(similarity, self.threshold)
@@ -47,7 +49,16 @@ def _cosine(reply: str) -> float:
     try:
         one, other = _VECTORS.validate_json(reply)
     except ValueError as error:
-        raise GradingError(f"the provider gave no two embeddings: got {quote(reply)}", "judge") from error
-    if len(one) != len(other) or not any(one) or not any(other) or not all(map(isfinite, one + other)):
+        raise GradingError(
+            f"the provider gave no two embeddings: got {quote(reply)}", "judge"
+        ) from error
+    if (
+        len(one) != len(other)
+        or not any(one)
+        or not any(other)
+        or not all(map(isfinite, one + other))
+    ):
         raise GradingError("the provider gave embeddings that cannot be compared", "judge")
-    return fsum(left * right for left, right in zip(one, other, strict=True)) / (hypot(*one) * hypot(*other))
+    return fsum(left * right for left, right in zip(one, other, strict=True)) / (
+        hypot(*one) * hypot(*other)
+    )

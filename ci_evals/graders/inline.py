@@ -24,9 +24,11 @@ _MODULES = {"json": json, "math": math, "re": re}
 
 @lru_cache(maxsize=256)
 def compile_code(source: str) -> Callable[..., Any]:
-    """Make a function of the output and the answer of code: an expression, or lines that return or assert something.
+    """Make a function of the output and the answer of code: an expression, or lines that return or
+    assert something.
 
-    Lines may end with the expression, or with a function `get_assert(output, context)`, instead of a `return`.
+    Lines may end with the expression, or with a function `get_assert(output, context)`, instead of
+    a `return`.
 
     Raises:
         SyntaxError: it is no such code, or uses a name that nothing has.
@@ -86,7 +88,9 @@ def _own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _return_of(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return what lines without a `return` mean to end with; of an expression at their end, in its place."""
+    """Return what lines without a `return` mean to end with; of an expression at their end, in its
+    place.
+    """
     last = body[-1] if body else None
     if isinstance(last, ast.Expr) and not isinstance(last.value, ast.Constant):
         body.pop()
@@ -110,14 +114,22 @@ def _call(judge: Callable[..., Any], output: Any, answer: Answer) -> Any:
     return judge(output, answer, request.case.vars, request.input, context_of(answer))
 
 
-def _fail_or_raise(error: json.JSONDecodeError | AssertionError, output: Any, source: str) -> dict[str, Any]:
-    """Return the judgement on an answer that is no JSON or not as asserted; raise any other error again."""
+def _fail_or_raise(
+    error: json.JSONDecodeError | AssertionError, output: Any, source: str
+) -> dict[str, Any]:
+    """Return the judgement on an answer that is no JSON or not as asserted; raise any other error
+    again.
+    """
     if isinstance(error, AssertionError):
         last = traceback.extract_tb(error.__traceback__)[-1]
         if last.filename != _FILE or last.lineno is None:
             raise error
         asserted = str(error) or textwrap.dedent(source).splitlines()[last.lineno - 1].strip()
-        return {"passed": False, "score": 0.0, "reason": f"{one_line(asserted)}: got {quote(output)}"}
+        return {
+            "passed": False,
+            "score": 0.0,
+            "reason": f"{one_line(asserted)}: got {quote(output)}",
+        }
     if not isinstance(output, str) or error.doc.strip() != output.strip():
         raise error
     return {"passed": False, "score": 0.0, "reason": f"is not JSON: {error}: got {quote(output)}"}
@@ -138,7 +150,11 @@ def context_of(answer: Answer) -> dict[str, Any]:
     return {
         "vars": dict(case.vars),
         "prompt": request.input,
-        "test": {"description": case.description or case.id, "vars": dict(case.vars), "metadata": dict(case.metadata)},
+        "test": {
+            "description": case.description or case.id,
+            "vars": dict(case.vars),
+            "metadata": dict(case.metadata),
+        },
         "metadata": dict(response.metadata),
         "providerResponse": to_jsonable_python(response, fallback=repr)
         | {"cost": answer.cost_usd, "latencyMs": round(answer.latency_s * 1000)},

@@ -27,10 +27,11 @@ _REASON_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True)
 class JavaScriptGrader(GraderOptions):
-    """JavaScript judges the answer: an expression over `output` and `context`, lines that return something, or a file.
+    """JavaScript judges the answer: an expression over `output` and `context`, lines that return
+    something, or a file.
 
-    It gives a boolean, a score from 0 to 1, or `{pass, score, reason}`. A file exports a function of the output and the
-    context, by `module.exports` or `export default`.
+    It gives a boolean, a score from 0 to 1, or `{pass, score, reason}`. A file exports a function
+    of the output and the context, by `module.exports` or `export default`.
 
     Args:
         code: the expression, or the lines.
@@ -52,7 +53,9 @@ class JavaScriptGrader(GraderOptions):
     def problems(self) -> list[str]:
         if (self.code is None) == (self.file is None):
             return ["give either code, as in `javascript: output.length < 200`, or a `file`"]
-        if self.code is not None and (self.code.startswith("file://") or split_file(self.code.strip())):
+        if self.code is not None and (
+            self.code.startswith("file://") or split_file(self.code.strip())
+        ):
             path = self.code.removeprefix("file://").strip()
             return [f"to run a file, write `javascript: {{file: {one_line(path)}}}`"]
         return []
@@ -79,17 +82,25 @@ class JavaScriptGrader(GraderOptions):
 
         async def judge(output: Any, answer: Answer) -> Any:
             context = {**context_of(answer), "config": dict(self.config)}
-            judged = await current_node().ask(do="grade", output=output, context=context, **self._source)
+            judged = await current_node().ask(
+                do="grade", output=output, context=context, **self._source
+            )
             if judged is None:
                 expected = "`return` a boolean, a score from 0 to 1, or {pass, score, reason}"
                 raise GradingError(f"{name} gave nothing: {expected}", "grader")
             if isinstance(judged, bool):
                 return Finding(judged, float(judged), f"{name} returned {str(judged).lower()}")
             if isinstance(judged, dict):  # other tools have more in it
-                return {key: judged[key] for key in ("pass", "passed", "score", "reason") if key in judged}
+                return {
+                    key: judged[key]
+                    for key in ("pass", "passed", "score", "reason")
+                    if key in judged
+                }
             return judged
 
-        called = FunctionGrader(judge, name=name, threshold=self.threshold, timeout_s=self.timeout_s)
+        called = FunctionGrader(
+            judge, name=name, threshold=self.threshold, timeout_s=self.timeout_s
+        )
         try:
             return await called.grade(answer)
         except JavaScriptError as error:

@@ -1,4 +1,6 @@
-"""Graders of JSON: `is_json`, `contains_json`, `json_schema` and `json_path`; and how JSON data is compared."""
+"""Graders of JSON: `is_json`, `contains_json`, `json_schema` and `json_path`; and how JSON data is
+compared.
+"""
 
 import json
 import re
@@ -51,14 +53,21 @@ class IsJson(AlwaysTrue):
     schema: Mapping[str, Any] | None = None
 
     def problems(self) -> list[str]:
-        return [*AlwaysTrue.problems(self), *(schema_problems(self.schema) if self.schema is not None else [])]
+        return [
+            *AlwaysTrue.problems(self),
+            *(schema_problems(self.schema) if self.schema is not None else []),
+        ]
 
     def grade(self, answer: Answer) -> Finding:
         return judge_json(answer.response.output, self._judge)
 
     def _judge(self, data: Any) -> Finding:
         mistake = None if self.schema is None else schema_mistake(self.schema, data)
-        return passed("is JSON") if mistake is None else failed(f"is JSON that does not fit the schema {mistake}")
+        return (
+            passed("is JSON")
+            if mistake is None
+            else failed(f"is JSON that does not fit the schema {mistake}")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +89,10 @@ class ContainsJson(AlwaysTrue):
     subset: Any = UNSET
 
     def problems(self) -> list[str]:
-        return [*AlwaysTrue.problems(self), *(schema_problems(self.schema) if self.schema is not None else [])]
+        return [
+            *AlwaysTrue.problems(self),
+            *(schema_problems(self.schema) if self.schema is not None else []),
+        ]
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
@@ -96,7 +108,9 @@ class ContainsJson(AlwaysTrue):
     def _mistake(self, value: Any) -> str | None:
         if self.schema is not None and (mistake := schema_mistake(self.schema, value)):
             return f"does not fit the schema {mistake}"
-        if self.subset is not UNSET and (difference := first_difference(self.subset, value, subset=True)):
+        if self.subset is not UNSET and (
+            difference := first_difference(self.subset, value, subset=True)
+        ):
             return f"is not as expected at {difference}"
         return None
 
@@ -106,8 +120,8 @@ class JsonSchema(GraderOptions):
     """The answer is JSON that fits a JSON Schema.
 
     Args:
-        schema: the schema itself; 2020-12 unless its `$schema` says otherwise. References outside of it are not
-            fetched. `{file: schema.json}` in a suite is what that file holds.
+        schema: the schema itself; 2020-12 unless its `$schema` says otherwise. References outside
+            of it are not fetched. `{file: schema.json}` in a suite is what that file holds.
     """
 
     short: ClassVar[str] = "schema"
@@ -124,7 +138,11 @@ class JsonSchema(GraderOptions):
 
     def _judge(self, data: Any) -> Finding:
         mistake = schema_mistake(self.schema, data)
-        return passed("fits the schema") if mistake is None else failed(f"does not fit the schema {mistake}")
+        return (
+            passed("fits the schema")
+            if mistake is None
+            else failed(f"does not fit the schema {mistake}")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +151,8 @@ class JsonPath(GraderOptions):
 
     Args:
         path: JSONPath (RFC 9535), such as `$.flights[0].to`.
-        value: what must be there, at one place at least if the path finds several; left out, anything will do.
+        value: what must be there, at one place at least if the path finds several; left out,
+            anything will do.
     """
 
     short: ClassVar[str] = "path"
@@ -160,7 +179,9 @@ class JsonPath(GraderOptions):
             return passed(f"{where} is {quote(self.value)}")
         if len(found) == 1:
             return failed(str(differences[0]))
-        return failed(f"none of {len(found)} values at {where} is {quote(self.value)}: got {quote(found)}")
+        return failed(
+            f"none of {len(found)} values at {where} is {quote(self.value)}: got {quote(found)}"
+        )
 
 
 def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
@@ -173,7 +194,9 @@ def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
     try:
         return judge(data)
     except OverflowError:
-        return failed(f"is not JSON that can be judged: it holds a number that is too large: got {quote(body)}")
+        return failed(
+            f"is not JSON that can be judged: it holds a number that is too large: got {quote(body)}"
+        )
 
 
 def json_values(text: str, starts: str = "{[") -> Iterator[Any]:
@@ -213,7 +236,9 @@ def schema_problems(schema: Mapping[str, Any]) -> list[str]:
     try:
         plain = json.loads(json.dumps(schema, allow_nan=False))
         validator_for(plain, default=Draft202012Validator).check_schema(plain)
-        return [f"bad JSON Schema: `$ref: {one_line(ref)}` leads nowhere" for ref in _dangling(plain)]
+        return [
+            f"bad JSON Schema: `$ref: {one_line(ref)}` leads nowhere" for ref in _dangling(plain)
+        ]
     except SchemaError as error:
         return [f"bad JSON Schema at {one_line(error.json_path)}: {one_line(error.message)}"]
     except (TypeError, ValueError, RecursionError) as error:
@@ -231,11 +256,15 @@ def _validator(schema: str) -> Validator:
     """Return the validator of a schema's text, which cases that have the same schema share."""
     parsed = json.loads(schema)
     kind: type[Validator] = validator_for(parsed, default=Draft202012Validator)
-    return kind(parsed, registry=EMPTY_REGISTRY)  # the default registry fetches references from the network
+    return kind(
+        parsed, registry=EMPTY_REGISTRY
+    )  # the default registry fetches references from the network
 
 
 def _dangling(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Find references that lead nowhere; validation would find them only when an answer gets there."""
+    """Find references that lead nowhere; validation would find them only when an answer gets
+    there.
+    """
 
     def walk(resource: SchemaResource, resolver: Any) -> Iterator[str]:
         contents = resource.contents
@@ -267,8 +296,11 @@ class Mismatch:
         return f"{self.path}: expected {quote(self.expected)}, got {quote(self.actual)}"
 
 
-def first_difference(expected: Any, actual: Any, path: str = "$", *, subset: bool = False) -> Mismatch | None:
-    """Find the first place where `actual` is not `expected`, as JSON sees it: 1 is 1.0, and neither is true.
+def first_difference(
+    expected: Any, actual: Any, path: str = "$", *, subset: bool = False
+) -> Mismatch | None:
+    """Find the first place where `actual` is not `expected`, as JSON sees it: 1 is 1.0, and neither
+    is true.
 
     If `subset`, objects of `actual` may have more keys.
     """
@@ -282,14 +314,18 @@ def first_difference(expected: Any, actual: Any, path: str = "$", *, subset: boo
         if len(expected) != len(actual):
             return Mismatch(f"{path} (of {len(expected)} items)", expected, actual)
         pairs = zip(expected, actual, strict=True)
-        return _first(((f"{path}[{index}]", *pair) for index, pair in enumerate(pairs)), subset=subset)
+        return _first(
+            ((f"{path}[{index}]", *pair) for index, pair in enumerate(pairs)), subset=subset
+        )
     has_bool = isinstance(expected, bool) or isinstance(actual, bool)
     same = expected is actual if has_bool else expected == actual
     return None if same else Mismatch(path, expected, actual)
 
 
 def _first(places: Iterable[tuple[str, Any, Any]], *, subset: bool) -> Mismatch | None:
-    found = (first_difference(expected, actual, path, subset=subset) for path, expected, actual in places)
+    found = (
+        first_difference(expected, actual, path, subset=subset) for path, expected, actual in places
+    )
     return next((difference for difference in found if difference), None)
 
 
@@ -307,13 +343,16 @@ def path_problems(path: str) -> list[str]:
 def find_all(path: str, data: Any) -> list[Any]:
     """Return every value at a valid JSONPath."""
     if isinstance(data, str):
-        # The library would parse a text as JSON once more; a number has no children either, so it can stand in.
+        # The library would parse a text as JSON once more; a number has no children either, so it
+        # can stand in.
         return [data for _ in _compile(path).findall(0)]
     return _compile(path).findall(data)
 
 
 def is_singular(path: str) -> bool:
-    """Return True if a valid JSONPath leads to one value at most: it has no wildcard, filter or slice."""
+    """Return True if a valid JSONPath leads to one value at most: it has no wildcard, filter or
+    slice.
+    """
     compiled = _compile(path)
     return isinstance(compiled, JSONPath) and compiled.singular_query()
 

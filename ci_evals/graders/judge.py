@@ -1,4 +1,6 @@
-"""`judge`: a model grades the answer by a rubric. Its request, its reply, and orders that an answer gives to it."""
+"""`judge`: a model grades the answer by a rubric. Its request, its reply, and orders that an answer
+gives to it.
+"""
 
 import json
 import re
@@ -58,7 +60,8 @@ class LlmJudge(ModelGrader):
         samples: how often it is asked; the majority decides.
         reference: what a good answer is or says.
         context: what the answer must be based on; what was retrieved for it when left out.
-        prompt: a template instead of our own: the system message, or a list of messages that is sent as it is.
+        prompt: a template instead of our own: the system message, or a list of messages that is
+            sent as it is.
     """
 
     short: ClassVar[str] = "rubric"
@@ -79,9 +82,13 @@ class LlmJudge(ModelGrader):
         if self.choices is not None and self.scale is not None:
             found.append("give either `choices` or a `scale`")
         if self.rubric in RUBRICS:
-            lacking = (option for option in RUBRICS[self.rubric].needs if getattr(self, option) is None)
+            lacking = (
+                option for option in RUBRICS[self.rubric].needs if getattr(self, option) is None
+            )
             found.extend(f"the rubric `{self.rubric}` needs `{option}`" for option in lacking)
-        elif len(self.rubric.split()) == 1 and (close := closest(self.rubric.strip().lower(), RUBRICS, 0.7)):
+        elif len(self.rubric.split()) == 1 and (
+            close := closest(self.rubric.strip().lower(), RUBRICS, 0.7)
+        ):
             hint = f"did you mean {quote(close)}? Else say it in a sentence"  # as own rubrics are
             found.append(f"unknown rubric {quote(self.rubric)}, {hint}")
         if self._listing:
@@ -105,12 +112,17 @@ class LlmJudge(ModelGrader):
         if self.prompt is None:
             return []
         if strangers := sorted(used - known):
-            return [f"prompt: {name!r} is undefined; known: {', '.join(VARIABLES + MATERIAL)}" for name in strangers]
+            return [
+                f"prompt: {name!r} is undefined; known: {', '.join(VARIABLES + MATERIAL)}"
+                for name in strangers
+            ]
         found = []
         if "reply" not in used:
             found.append("prompt: has no `{{ reply }}`, which tells the judge how to answer")
         if not isinstance(self.prompt, str) and not used & {"answer", "data"}:
-            found.append("prompt: none of its messages has `{{ answer }}` or `{{ data }}`, so the judge sees no answer")
+            found.append(
+                "prompt: none of its messages has `{{ answer }}` or `{{ data }}`, so the judge sees no answer"
+            )
         return found
 
     @property
@@ -144,21 +156,32 @@ class LlmJudge(ModelGrader):
         """Judge an answer.
 
         Raises:
-            GradingError: the judge gave no verdict that can be read, or the answer does not tell its context.
+            GradingError: the judge gave no verdict that can be read, or the answer does not tell
+                its context.
         """
-        finding = await (self._vote(answer, models) if self._listing is None else self._list(answer, models))
-        outputs = [turn.response.output for turn in answer.response.turns] or [answer.response.output]
+        finding = await (
+            self._vote(answer, models) if self._listing is None else self._list(answer, models)
+        )
+        outputs = [turn.response.output for turn in answer.response.turns] or [
+            answer.response.output
+        ]
         order = next(filter(None, map(find_orders, outputs)), None)
         if order is None:
             return finding
-        reason = f"{finding.reason} [the answer seems to give orders to its judge: {quote(order, 100)}]"
+        reason = (
+            f"{finding.reason} [the answer seems to give orders to its judge: {quote(order, 100)}]"
+        )
         return replace(finding, reason=reason, orders_judge=True)
 
     async def _vote(self, answer: Answer, models: Models) -> Finding:
         """Ask for a verdict, `samples` times."""
         verdicts = list(self.scores)
-        expected = f"verdict that can be read (one of {one_line(', '.join(map(str, verdicts[:10])))})"
-        opinions = await self._ask(answer, models, lambda text: read_opinion(text, verdicts), expected)
+        expected = (
+            f"verdict that can be read (one of {one_line(', '.join(map(str, verdicts[:10])))})"
+        )
+        opinions = await self._ask(
+            answer, models, lambda text: read_opinion(text, verdicts), expected
+        )
         verdict = self._decide(opinions)
         score = self.scores[verdict]
         why = next(opinion.reason for opinion in opinions if opinion.verdict == verdict)
@@ -166,7 +189,9 @@ class LlmJudge(ModelGrader):
         return Finding(reaches(score, self._threshold), score, reason)
 
     async def _list(self, answer: Answer, models: Models) -> Finding:
-        """Ask for what holds and what does not, `samples` times; the lower median of the scores decides."""
+        """Ask for what holds and what does not, `samples` times; the lower median of the scores
+        decides.
+        """
         listing, texts = self._listing, len(self._texts(answer))
         assert listing is not None
         if not texts and not listing.without_context:
@@ -175,7 +200,10 @@ class LlmJudge(ModelGrader):
             f", one for each of {texts} texts" if listing.by_text else ""
         )
         lists = await self._ask(
-            answer, models, lambda text: read_statements(text, texts, by_text=listing.by_text), expected
+            answer,
+            models,
+            lambda text: read_statements(text, texts, by_text=listing.by_text),
+            expected,
         )
         statements = sorted(lists, key=listing.score)[(len(lists) - 1) // 2]
         score = listing.score(statements)
@@ -187,20 +215,26 @@ class LlmJudge(ModelGrader):
             reason += f" and {len(wrong) - 3:,} more" if len(wrong) > 3 else ""
         return Finding(reaches(score, self._threshold), score, reason, statements=statements)
 
-    async def _ask(self, answer: Answer, models: Models, read: Callable[[str], T | None], expected: str) -> Sequence[T]:
+    async def _ask(
+        self, answer: Answer, models: Models, read: Callable[[str], T | None], expected: str
+    ) -> Sequence[T]:
         """Ask `samples` times, each of them once more if the reply cannot be read."""
         found = []
         first = (answer.request.run - 1) * self.samples * _TRIES + 1
         for sample in range(self.samples):
             replied = ""
             for attempt in range(_TRIES):
-                response = await models.ask(self, self._request(answer, first + sample * _TRIES + attempt))
+                response = await models.ask(
+                    self, self._request(answer, first + sample * _TRIES + attempt)
+                )
                 replied = response.output
                 if (opinion := read(replied)) is not None:
                     found.append(opinion)
                     break
             else:
-                raise GradingError(f"the judge's reply has no {expected}: got {quote(replied)}", "judge")
+                raise GradingError(
+                    f"the judge's reply has no {expected}: got {quote(replied)}", "judge"
+                )
         return found
 
     def _request(self, answer: Answer, run: int) -> Request:
@@ -211,23 +245,33 @@ class LlmJudge(ModelGrader):
         rubric = (RUBRICS[self.rubric].text if self.rubric in RUBRICS else self.rubric).strip()
         material = self._material(answer)
         data = json.dumps(material, ensure_ascii=False, indent=1, default=str)
-        # A line that no text in the data can have been written to contain, as it is made from all of the data. It is
-        # made and not drawn, so that the same question is the same request.
+        # A line that no text in the data can have been written to contain, as it is made from all
+        # of the data. It is made and not drawn, so that the same question is the same request.
         mark = f"data-{blake2b(f'{rubric}{chr(0)}{data}'.encode(errors='replace'), digest_size=12).hexdigest()}"
         given = {"rubric": rubric, "reply": self._reply, "mark": mark, "data": data}
         messages = self._messages({**dict.fromkeys(MATERIAL), **material, **given})
         if self.prompt is None or isinstance(self.prompt, str):
             messages += (Message("user", f"{mark}\n{data}\n{mark}"),)
-        return Request(_plain(messages), messages, answer.request.case, run, timeout_s=0.0, schema=self._schema)
+        return Request(
+            _plain(messages), messages, answer.request.case, run, timeout_s=0.0, schema=self._schema
+        )
 
     def _messages(self, values: Mapping[str, Any]) -> tuple[Message, ...]:
         """Fill in the prompt. Raises GradingError if that fails."""
-        own = [Message("system")] if self.prompt is None or isinstance(self.prompt, str) else self.prompt
+        own = (
+            [Message("system")]
+            if self.prompt is None or isinstance(self.prompt, str)
+            else self.prompt
+        )
         try:
             texts = [text_renderer(template)(values) for template in self._templates]
         except Exception as error:  # a user's template can raise anything
-            raise GradingError(f"the judge's prompt cannot be rendered: {one_line(str(error))}") from error
-        return tuple(replace(message, content=text) for message, text in zip(own, texts, strict=True))
+            raise GradingError(
+                f"the judge's prompt cannot be rendered: {one_line(str(error))}"
+            ) from error
+        return tuple(
+            replace(message, content=text) for message, text in zip(own, texts, strict=True)
+        )
 
     @property
     def _reply(self) -> str:
@@ -238,8 +282,12 @@ class LlmJudge(ModelGrader):
         if self.scale is not None:
             listed = f"a whole number from 1 (worst) to {self.scale} (best)"
         else:
-            listed = "one of " + ", ".join(json.dumps(verdict, ensure_ascii=False) for verdict in verdicts)
-        return REPLY_VERDICT.format(verdicts=listed, example=json.dumps(verdicts[0], ensure_ascii=False))
+            listed = "one of " + ", ".join(
+                json.dumps(verdict, ensure_ascii=False) for verdict in verdicts
+            )
+        return REPLY_VERDICT.format(
+            verdicts=listed, example=json.dumps(verdicts[0], ensure_ascii=False)
+        )
 
     @property
     def _schema(self) -> Mapping[str, Any]:
@@ -253,16 +301,23 @@ class LlmJudge(ModelGrader):
         }
 
     def _texts(self, answer: Answer) -> list[dict[str, Any]]:
-        """Return the context, its texts numbered from 1: the grader's own, else what was retrieved for the answer.
+        """Return the context, its texts numbered from 1: the grader's own, else what was retrieved
+        for the answer.
 
         Raises:
             GradingError: the answer does not tell what was.
         """
         if self.context is not None:
             given = self.context if isinstance(self.context, list | tuple) else [self.context]
-            texts = [each if isinstance(each, Mapping) and "text" in each else {"text": each} for each in given]
+            texts = [
+                each if isinstance(each, Mapping) and "text" in each else {"text": each}
+                for each in given
+            ]
         elif (passages := answer.response.passages) is not None:
-            texts = [{"id": each.id, "text": each.text} if each.id else {"text": each.text} for each in passages]
+            texts = [
+                {"id": each.id, "text": each.text} if each.id else {"text": each.text}
+                for each in passages
+            ]
         else:
             text = "the answer does not tell what was retrieved for it: return `context`, or give the judge a `context`"
             raise GradingError(text)
@@ -273,9 +328,13 @@ class LlmJudge(ModelGrader):
         request, response = answer.request, answer.response
         material: dict[str, Any] = {}
         if request.input is not None or request.messages:
-            has_files = any(part.source is not None for message in request.messages for part in message.parts)
+            has_files = any(
+                part.source is not None for message in request.messages for part in message.parts
+            )
             material["question"] = (
-                request.input if request.input is not None and not has_files else _plain(request.messages)
+                request.input
+                if request.input is not None and not has_files
+                else _plain(request.messages)
             )
         if response.turns:
             material["conversation"] = [
@@ -284,7 +343,9 @@ class LlmJudge(ModelGrader):
         material["answer"] = response.output
         if response.calls_made:
             calls = response.calls_made
-            material["tool_calls"] = [{"name": call.name, "arguments": call.arguments} for call in calls]
+            material["tool_calls"] = [
+                {"name": call.name, "arguments": call.arguments} for call in calls
+            ]
         if self.reference is not None:
             material["reference"] = self.reference
         if self._listing:
@@ -294,13 +355,20 @@ class LlmJudge(ModelGrader):
         return material
 
     def _decide(self, opinions: Sequence["Opinion"]) -> str | int:
-        """Return the verdict of most, the lower score where as many say otherwise; on a scale the (lower) median."""
+        """Return the verdict of most, the lower score where as many say otherwise; on a scale the
+        (lower) median.
+        """
         if self.scale is not None:
-            numbers = sorted(opinion.verdict for opinion in opinions if isinstance(opinion.verdict, int))
+            numbers = sorted(
+                opinion.verdict for opinion in opinions if isinstance(opinion.verdict, int)
+            )
             return numbers[(len(opinions) - 1) // 2]
         counts = Counter(opinion.verdict for opinion in opinions)
         most = max(counts.values())
-        return min((verdict for verdict, count in counts.items() if count == most), key=lambda each: self.scores[each])
+        return min(
+            (verdict for verdict, count in counts.items() if count == most),
+            key=lambda each: self.scores[each],
+        )
 
     def _tally(self, opinions: Sequence["Opinion"], verdict: str | int) -> str:
         """Return `judged fail`, or `2 of 3 judged fail (1 × pass)`."""
@@ -309,9 +377,13 @@ class LlmJudge(ModelGrader):
             return f"judged {shown}"
         counts = Counter(opinion.verdict for opinion in opinions)
         others = ", ".join(
-            f"{count} × {one_line(str(each), 60)}" for each, count in counts.most_common() if each != verdict
+            f"{count} × {one_line(str(each), 60)}"
+            for each, count in counts.most_common()
+            if each != verdict
         )
-        return f"{counts[verdict]} of {len(opinions)} judged {shown}" + (f" ({others})" if others else "")
+        return f"{counts[verdict]} of {len(opinions)} judged {shown}" + (
+            f" ({others})" if others else ""
+        )
 
 
 def _plain(messages: Sequence[Message]) -> list[dict[str, str]]:
@@ -329,7 +401,8 @@ class Opinion:
 def read_opinion(text: str, verdicts: Sequence[str | int]) -> Opinion | None:
     """Read the verdict in a judge's reply; None if there is not exactly one.
 
-    A reply that quotes an object of the judged answer beside its own would have two: it says nothing.
+    A reply that quotes an object of the judged answer beside its own would have two: it says
+    nothing.
     """
     found = [each for each in _objects(text) if "verdict" in each]
     if len(found) != 1:
@@ -403,7 +476,8 @@ _ADDRESS = r"\b(?:dear|attention|hey|hello|hi|note (?:to|for)|message (?:to|for)
 _PATTERNS = (
     _DISMISS + _RULES,
     _ADDRESS + r"(?:an?\s+|the\s+|all\s+)?(?:\w+\s+)?" + _JUDGE,
-    _JUDGE + r"\s*[,:]\s*(?:please|you|mark|give|assign|return|output|respond|pass|score|grade|rate)\b",
+    _JUDGE
+    + r"\s*[,:]\s*(?:please|you|mark|give|assign|return|output|respond|pass|score|grade|rate)\b",
     _MARK + r"(?:answer|response|output|submission|reply|text)\b.{0,40}" + _GOOD,
     _GIVE + _GOOD + r"\b.{0,20}" + _VERDICT,
     _GIVE + _VERDICT + r".{0,20}" + _GOOD,
@@ -418,7 +492,8 @@ _ORDERS = re.compile("|".join(_PATTERNS))
 
 
 def find_orders(text: str) -> str | None:
-    """Return the words with which a text seems to give orders to whoever judges it; None if there are none.
+    """Return the words with which a text seems to give orders to whoever judges it; None if there
+    are none.
 
     It looks through capitals, look-alikes of ASCII (NFKC), invisible characters and white space.
     """

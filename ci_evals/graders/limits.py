@@ -1,4 +1,6 @@
-"""Graders of what an answer took and came to: `latency`, `cost`, `finish_reason`, `reward`, `goal_reached`."""
+"""Graders of what an answer took and came to: `latency`, `cost`, `finish_reason`, `reward`,
+`goal_reached`.
+"""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,7 +19,8 @@ class Latency(GraderOptions):
 
     Args:
         value: seconds for the whole answer.
-        first_token: seconds until a streamed answer begins. A time that was not measured does not pass.
+        first_token: seconds until a streamed answer begins. A time that was not measured does not
+            pass.
     """
 
     reads_text: ClassVar[bool] = False
@@ -31,12 +34,18 @@ class Latency(GraderOptions):
 
     def problems(self) -> list[str]:
         given = self.value is not None or self.first_token is not None
-        return [] if given else ["sets no limit: give it seconds, as in `latency: 5`, or a `first_token`"]
+        return (
+            []
+            if given
+            else ["sets no limit: give it seconds, as in `latency: 5`, or a `first_token`"]
+        )
 
     def grade(self, answer: Answer) -> Finding:
         first_token_s = answer.response.slowest_first_token_s
         if self.first_token is not None and first_token_s is None:
-            return failed("the time to the first token is not known: the provider did not stream its answer")
+            return failed(
+                "the time to the first token is not known: the provider did not stream its answer"
+            )
         limits = [
             (took_s, limit_s, what)
             for took_s, limit_s, what in (
@@ -67,7 +76,9 @@ class Cost(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         cost_usd, response = answer.cost_usd, answer.response
         if cost_usd is None and response.usage is None:
-            return failed("the cost is not known: the provider reported no `usage`, so there are no tokens to price")
+            return failed(
+                "the cost is not known: the provider reported no `usage`, so there are no tokens to price"
+            )
         if cost_usd is None:
             model = f" of model {quote(response.model, 80)}" if response.model else ""
             return failed(
@@ -80,7 +91,9 @@ class Cost(GraderOptions):
 
 
 def _dollars(amount: float) -> str:
-    """`$0.000001`, never `$1e-06`; with more digits than tables have, so that a cost just above its limit shows."""
+    """`$0.000001`, never `$1e-06`; with more digits than tables have, so that a cost just above its
+    limit shows.
+    """
     return f"${Decimal(f'{amount:.4g}'):f}"
 
 
@@ -97,9 +110,11 @@ _REASONS = {  # as providers call them, in the words of the OpenAI API
 
 @dataclass(frozen=True, slots=True)
 class FinishReason(GraderOptions):
-    """The model ended for this reason, or for one of several: `stop`, `length`, `tool_calls`, `content_filter`.
+    """The model ended for this reason, or for one of several: `stop`, `length`, `tool_calls`,
+    `content_filter`.
 
-    The names that other APIs have for these are understood, and any other reason is compared as it is told.
+    The names that other APIs have for these are understood, and any other reason is compared as it
+    is told.
     """
 
     reads_text: ClassVar[bool] = False
@@ -110,7 +125,10 @@ class FinishReason(GraderOptions):
         reason = answer.response.finish_reason
         if reason is None:
             return failed("the provider did not tell why the answer ended")
-        ended, among = f"ended with {quote(reason, 80)}", " or ".join(quote(each, 80) for each in wanted)
+        ended, among = (
+            f"ended with {quote(reason, 80)}",
+            " or ".join(quote(each, 80) for each in wanted),
+        )
         if _usual(reason) in map(_usual, wanted):
             return passed(ended)
         return failed(f"{ended}, expected {among}")

@@ -1,4 +1,6 @@
-"""The ready rubrics of `judge`, the prompt that a judge is given, and what it finds statement by statement."""
+"""The ready rubrics of `judge`, the prompt that a judge is given, and what it finds statement by
+statement.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,9 +40,11 @@ def share_of(statements: Sequence[Statement]) -> float:
 
 
 def average_precision(statements: Sequence[Statement]) -> float:
-    """Return the average precision of a ranking, given for each rank in order whether it is relevant.
+    """Return the average precision of a ranking, given for each rank in order whether it is
+    relevant.
 
-    C. D. Manning, P. Raghavan, H. Schütze, Introduction to Information Retrieval (2008), section 8.4.
+    C. D. Manning, P. Raghavan, H. Schütze, Introduction to Information Retrieval (2008), section
+    8.4.
     """
     found = [rank for rank, each in enumerate(statements, 1) if each.holds]
     return sum(number / rank for number, rank in enumerate(found, 1)) / len(found) if found else 0.0
@@ -51,7 +55,8 @@ class Listing:
     """A list that a judge makes instead of giving a verdict, and its score.
 
     Attributes:
-        finding: the sentence on how many hold: `the context supports {}`, filled with `1 of 2 statements`.
+        finding: the sentence on how many hold: `the context supports {}`, filled with `1 of 2
+            statements`.
         score: of all that is listed.
         threshold: the lowest score that passes, unless the suite names one.
         by_text: one entry for each text of the context, and not for each statement.
@@ -104,7 +109,9 @@ RUBRICS: Mapping[str, Rubric] = {
         "Go through the texts of the context in their order, with one entry for each. It holds if the text helps to "
         "answer the question, as the reference does if there is one. It fails if it is about something else, or adds "
         "nothing. What the answer says is not the question here.",
-        listing=Listing("of help with the question: {} of the context", average_precision, 0.5, by_text=True),
+        listing=Listing(
+            "of help with the question: {} of the context", average_precision, 0.5, by_text=True
+        ),
     ),
     "complete": Rubric(
         "The answer deals with every part of the question. Where there is a reference, everything of importance in it "

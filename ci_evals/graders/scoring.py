@@ -14,7 +14,9 @@ from ci_evals.model.result import Grade
 from ci_evals.user_code import call_in_thread
 
 LONG_ANSWER: Final = 100_000
-"""Characters of an answer from which on any grader judges it in a thread, so that calls go on meanwhile."""
+"""Characters of an answer from which on any grader judges it in a thread, so that calls go on
+meanwhile.
+"""
 
 JudgeBy = Callable[[Grader, Answer], Awaitable[Finding]]
 
@@ -40,14 +42,15 @@ async def grade(
 ) -> Grade:
     """Judge an answer by one expectation, and by those that it is made of.
 
-    A negated expectation turns verdict and score round and keeps the reason, which says what was found: a failed
-    `not_contains` has the reason of a passed `contains`.
+    A negated expectation turns verdict and score round and keeps the reason, which says what was
+    found: a failed `not_contains` has the reason of a passed `contains`.
 
     Args:
         expectation: what is expected.
         answer: the answer.
         models: the models that graders may ask.
-        known: an earlier grade of the same answer by the same expectation: what it has of models is taken over.
+        known: an earlier grade of the same answer by the same expectation: what it has of models is
+            taken over.
         judge_by: applies a grader that asks no model.
 
     Raises:
@@ -61,8 +64,15 @@ async def grade(
         finding = Finding(passed=False, score=0.0, reason=seen)
     elif isinstance(expectation.grader, Composite):
         of = expectation.grader.of
-        earlier = known.parts if known is not None and len(known.parts) == len(of) else [None] * len(of)
-        parts = tuple([await grade(each, seen, models, part, judge_by) for each, part in zip(of, earlier, strict=True)])
+        earlier = (
+            known.parts if known is not None and len(known.parts) == len(of) else [None] * len(of)
+        )
+        parts = tuple(
+            [
+                await grade(each, seen, models, part, judge_by)
+                for each, part in zip(of, earlier, strict=True)
+            ]
+        )
         finding = expectation.grader.combine(parts)
     elif models is not None and isinstance(expectation.grader, ModelGrader):
         finding = await expectation.grader.grade_with(seen, models)
@@ -75,7 +85,9 @@ async def grade(
         expectation.shown_name,
         passed,
         score,
-        finding.reason if expectation.turn is None else f"turn {expectation.turn}: {finding.reason}",
+        finding.reason
+        if expectation.turn is None
+        else f"turn {expectation.turn}: {finding.reason}",
         expectation.weight,
         finding.classified,
         finding.orders_judge,
@@ -87,7 +99,9 @@ async def grade(
 
 
 async def _look(expectation: Expectation, answer: Answer) -> Answer | str:
-    """Return what a grader sees of an answer: that to a turn, transformed; or why there is nothing to see."""
+    """Return what a grader sees of an answer: that to a turn, transformed; or why there is nothing
+    to see.
+    """
     if (number := expectation.turn) is not None:
         if len(answer.response.turns) < number:
             return "it never took place"
@@ -103,7 +117,9 @@ async def _look(expectation: Expectation, answer: Answer) -> Answer | str:
 
 
 def leaves(expectations: Iterable[Expectation]) -> Iterator[Expectation]:
-    """Yield the expectations that judge an answer themselves, in place of those that are made of others."""
+    """Yield the expectations that judge an answer themselves, in place of those that are made of
+    others.
+    """
     return (each for each in nested(expectations) if not isinstance(each.grader, Composite))
 
 
@@ -116,14 +132,20 @@ def nested(expectations: Iterable[Expectation]) -> Iterator[Expectation]:
 
 
 def with_transform(expectation: Expectation, transform: str) -> Expectation:
-    """Return the expectation with a transform for whatever in it reads text and has none of its own."""
+    """Return the expectation with a transform for whatever in it reads text and has none of its
+    own.
+    """
     grader = expectation.grader
     if expectation.transform is not None:
         return expectation
     if isinstance(grader, Composite):
         of = tuple(with_transform(each, transform) for each in grader.of)
         return replace(expectation, grader=replace(grader, of=of))
-    return replace(expectation, transform=transform) if getattr(grader, "reads_text", True) else expectation
+    return (
+        replace(expectation, transform=transform)
+        if getattr(grader, "reads_text", True)
+        else expectation
+    )
 
 
 def model_graders(expectations: Iterable[Expectation]) -> Iterator[ModelGrader]:
@@ -137,10 +159,17 @@ def asks_itself(expectation: Expectation) -> bool:
 
 
 def identity(expectation: Expectation) -> list[Any]:
-    """Return what decides what an expectation finds: not its name, nor options such as time-outs."""
+    """Return what decides what an expectation finds: not its name, nor options such as
+    time-outs.
+    """
     seen = {"turn": expectation.turn, "transform": expectation.transform}
     more = {key: value for key, value in seen.items() if value is not None}
-    return [expectation.name, expectation.weight, _identity_of(expectation.grader), *([more] if more else [])]
+    return [
+        expectation.name,
+        expectation.weight,
+        _identity_of(expectation.grader),
+        *([more] if more else []),
+    ]
 
 
 def _identity_of(grader: Grader) -> Any:
@@ -152,7 +181,9 @@ def _identity_of(grader: Grader) -> Any:
 
 
 def grader_name(expectation: Expectation) -> str:
-    """Name the grader as the suite has it, with the function that it calls: `python graders:is_polite`."""
+    """Name the grader as the suite has it, with the function that it calls: `python
+    graders:is_polite`.
+    """
     if expectation.title:
         return expectation.title
     target = getattr(expectation.grader, "function_name", None)

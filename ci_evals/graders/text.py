@@ -1,4 +1,6 @@
-"""Graders of the answer's text: `contains`, `equals`, `regex`, `similar`, `max_length`, `not_empty` and their kin."""
+"""Graders of the answer's text: `contains`, `equals`, `regex`, `similar`, `max_length`, `not_empty`
+and their kin.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +20,9 @@ from ci_evals.model.fields import Bool, Count, NonEmpty, OneOrMore, Share
 
 LONGEST_SEARCH_S = 5.0
 _MOST_LISTED = 5
-_CONTEXT = 40  # characters before the first difference that are shown of texts with a long common start
+_CONTEXT = (
+    40  # characters before the first difference that are shown of texts with a long common start
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,9 @@ class Affix(GraderOptions):
 
     def _texts(self, answer: Answer) -> tuple[str, str]:
         output = answer.response.output.strip() if self.trim else answer.response.output
-        return (output.casefold(), self.value.casefold()) if self.ignore_case else (output, self.value)
+        return (
+            (output.casefold(), self.value.casefold()) if self.ignore_case else (output, self.value)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,9 @@ class StartsWith(Affix):
         output, value = self._texts(answer)
         if output.startswith(value):
             return passed(f"starts with {quote(self.value)}")
-        return failed(f"does not start with {quote(self.value)}: got {quote(answer.response.output)}")
+        return failed(
+            f"does not start with {quote(self.value)}: got {quote(answer.response.output)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +159,8 @@ class EndsWith(Affix):
 class Equals(GraderOptions):
     """The answer is exactly `value`.
 
-    Text is compared as text. A number, bool, list or mapping is compared with the answer read as JSON; 1 equals 1.0.
+    Text is compared as text. A number, bool, list or mapping is compared with the answer read as
+    JSON; 1 equals 1.0.
 
     Args:
         value: what the answer must be.
@@ -173,7 +182,9 @@ class Equals(GraderOptions):
 
     def _compare_data(self, data: Any) -> Finding:
         difference = first_difference(self.value, data)
-        return passed(f"equals {quote(self.value)}") if difference is None else failed(str(difference))
+        return (
+            passed(f"equals {quote(self.value)}") if difference is None else failed(str(difference))
+        )
 
     def _normal(self, text: str) -> str:
         text = text.strip() if self.trim else text
@@ -199,7 +210,8 @@ class Regex(GraderOptions):
 
     Args:
         pattern: the expression; `^` and `$` tie it to the ends of the answer.
-        flags: any of `i` (ignore case), `m` (`^` and `$` at every line), `s` (`.` is also a line break).
+        flags: any of `i` (ignore case), `m` (`^` and `$` at every line), `s` (`.` is also a line
+            break).
     """
 
     short: ClassVar[str] = "pattern"
@@ -227,7 +239,9 @@ def pattern_problems(pattern: str, flags: str = "") -> list[str]:
     return []
 
 
-def search(pattern: str, text: str, flags: str = "", *, timeout_s: float = LONGEST_SEARCH_S) -> regex.Match[str] | None:
+def search(
+    pattern: str, text: str, flags: str = "", *, timeout_s: float = LONGEST_SEARCH_S
+) -> regex.Match[str] | None:
     """Search a text for a regular expression, for a bounded time: some patterns backtrack for ever.
 
     Raises:
@@ -267,7 +281,9 @@ class Similar(GraderOptions):
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
-        score = Indel.normalized_similarity(self.value, output, processor=str.casefold if self.ignore_case else None)
+        score = Indel.normalized_similarity(
+            self.value, output, processor=str.casefold if self.ignore_case else None
+        )
         reason = f"similarity {score:.3f} to {quote(self.value)}"
         if reaches(score, self.threshold):
             return passed(f"{reason}, at least {self.threshold:g}", score)
@@ -284,7 +300,9 @@ class MaxLength(GraderOptions):
         output = answer.response.output
         if len(output) <= self.value:
             return passed(f"has {len(output):,} characters, at most {self.value:,} allowed")
-        return failed(f"is longer than {self.value:,} characters: got {len(output):,}, {quote(output)}")
+        return failed(
+            f"is longer than {self.value:,} characters: got {len(output):,}, {quote(output)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +329,13 @@ class WordCount(GraderOptions):
             return failed(f"{has}, more than the {self.max:,} allowed: got {quote(output)}")
         if self.min is not None and words < self.min:
             return failed(f"{has}, fewer than the {self.min:,} wanted: got {quote(output)}")
-        wanted = [f"at most {self.max:,}" if self.max is not None else "", f"at least {self.min:,}" if self.min else ""]
-        return passed(f"{has}, {' and '.join(filter(None, wanted)) or 'any number of which will do'}")
+        wanted = [
+            f"at most {self.max:,}" if self.max is not None else "",
+            f"at least {self.min:,}" if self.min else "",
+        ]
+        return passed(
+            f"{has}, {' and '.join(filter(None, wanted)) or 'any number of which will do'}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

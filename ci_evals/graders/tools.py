@@ -6,7 +6,14 @@ from typing import Any, ClassVar, Literal, Self
 
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions, failed, passed
-from ci_evals.graders.calls import ExpectedCall, describe_call, find_fitting, names_of, pair_in_any_order, pair_in_order
+from ci_evals.graders.calls import (
+    ExpectedCall,
+    describe_call,
+    find_fitting,
+    names_of,
+    pair_in_any_order,
+    pair_in_order,
+)
 from ci_evals.graders.json import ABSENT, first_difference, schema_mistake, schema_problems
 from ci_evals.graders.text import pattern_problems, search
 from ci_evals.model.case import Answer, Finding
@@ -20,13 +27,14 @@ _MAX_SHOWN = 3  # differing arguments that a reason lists
 class ToolCallMatch(GraderOptions):
     """The answer calls a tool, or several.
 
-    The score is the share of calls that are as expected, where several are. Under `not_`, more arguments or more calls
-    than expected are no excuse: the call must not be there at all.
+    The score is the share of calls that are as expected, where several are. Under `not_`, more
+    arguments or more calls than expected are no excuse: the call must not be there at all.
 
     Args:
         tool: the tool, if one call is expected.
         arguments: the arguments of that call, compared as JSON; left out, any will do.
-        calls: all the calls that are expected, instead of `tool`; an empty list means that none may be made.
+        calls: all the calls that are expected, instead of `tool`; an empty list means that none may
+            be made.
         ignore_extra_args: a call may have more arguments than expected.
         ignore_extra_calls: the answer may have more calls than expected.
         match_order: the calls must come in the order of `calls`.
@@ -62,7 +70,9 @@ class ToolCallMatch(GraderOptions):
         return self.calls is not None and not self.calls
 
     def grade(self, answer: Answer) -> Finding:
-        expected = [ExpectedCall(self.tool or "", self.arguments)] if self.calls is None else self.calls
+        expected = (
+            [ExpectedCall(self.tool or "", self.arguments)] if self.calls is None else self.calls
+        )
         # What the answer asks for; where it lists nothing, what was called on the way to it.
         actual = answer.response.tool_calls or answer.response.calls_made
         fitting = find_fitting(expected, actual, ignore_extra_args=self.ignore_extra_args)
@@ -73,25 +83,41 @@ class ToolCallMatch(GraderOptions):
         used = frozenset(pairs.values())
         extra = [call for index, call in enumerate(actual) if index not in used]
         if missing and self.match_order and len(pair_in_any_order(fitting)) == len(expected):
-            return failed(f"called in another order: expected {names_of(expected)}, got {names_of(actual)}", share)
+            return failed(
+                f"called in another order: expected {names_of(expected)}, got {names_of(actual)}",
+                share,
+            )
         if missing:
-            return failed(self._explain_missing(missing[0], actual, extra, answer.response.output), share)
+            return failed(
+                self._explain_missing(missing[0], actual, extra, answer.response.output), share
+            )
         if extra and not self.ignore_extra_calls:
             if not expected:
                 return failed(f"called {describe_call(extra[0])}, but no tool was to be called")
             hint = "`ignore_extra_calls: true` would accept it"
-            return failed(f"also called {describe_call(extra[0])}, which was not expected; {hint}", share)
+            return failed(
+                f"also called {describe_call(extra[0])}, which was not expected; {hint}", share
+            )
         return passed(f"called {names_of(expected)}" if expected else "called no tool")
 
     def _explain_missing(
-        self, expected: ExpectedCall, actual: Sequence[ToolCall], extra: Sequence[ToolCall], output: str
+        self,
+        expected: ExpectedCall,
+        actual: Sequence[ToolCall],
+        extra: Sequence[ToolCall],
+        output: str,
     ) -> str:
         if not actual:
-            return f"did not call {describe_call(expected)}: no tool was called, got {quote(output)}"
+            return (
+                f"did not call {describe_call(expected)}: no tool was called, got {quote(output)}"
+            )
         namesakes = [call for call in extra if call.name == expected.name]
         if not namesakes:
             return f"did not call {describe_call(expected)}: got {names_of(actual)}"
-        differences = (list(expected.differences(call, ignore_extra_args=self.ignore_extra_args)) for call in namesakes)
+        differences = (
+            list(expected.differences(call, ignore_extra_args=self.ignore_extra_args))
+            for call in namesakes
+        )
         closest = "; ".join(map(str, min(differences, key=len)[:_MAX_SHOWN]))
         among = f" (the closest of {len(namesakes)} such calls)" if len(namesakes) > 1 else ""
         return f"called {one_line(expected.name)} with other arguments{among}: {closest}"
@@ -141,7 +167,9 @@ class Matcher(Options):
             yield f"is {got}, expected one of {quote(list(self.one_of))}"
         if self.contains is not UNSET and not self._is_contained(value):
             yield f"does not contain {quote(self.contains)}: got {got}"
-        if self.icontains is not None and (text is None or self.icontains.casefold() not in text.casefold()):
+        if self.icontains is not None and (
+            text is None or self.icontains.casefold() not in text.casefold()
+        ):
             yield f"does not contain {quote(self.icontains)} in upper or lower case: got {got}"
         if self.regex is not None and (text is None or not search(self.regex, text)):
             yield f"does not match {quote(self.regex)}: got {got}"
@@ -151,13 +179,18 @@ class Matcher(Options):
     def _is_contained(self, value: Any) -> bool:
         if isinstance(value, str):
             return isinstance(self.contains, str) and self.contains in value
-        return isinstance(value, list) and any(first_difference(self.contains, item) is None for item in value)
+        return isinstance(value, list) and any(
+            first_difference(self.contains, item) is None for item in value
+        )
 
     def _numeric_mistakes(self, value: Any, got: str) -> Iterator[str]:
         if isinstance(value, bool) or not isinstance(value, int | float):
             yield f"is not a number: got {got}"
             return
-        if self.approx is not None and not self.approx - self.tolerance <= value <= self.approx + self.tolerance:
+        if (
+            self.approx is not None
+            and not self.approx - self.tolerance <= value <= self.approx + self.tolerance
+        ):
             yield f"is {got}, not within {self.tolerance:g} of {self.approx:g}"
         if self.min is not None and not value >= self.min:
             yield f"is {got}, less than {self.min:g}"
@@ -174,7 +207,8 @@ class ToolArguments(GraderOptions):
         arguments: what it must be given, compared as JSON.
         match: `exact`: no other arguments; `subset`: others are allowed.
         schema: JSON Schema that the arguments must fit.
-        where: for single arguments by name (`passenger.name` for an inner one) what they must be like.
+        where: for single arguments by name (`passenger.name` for an inner one) what they must be
+            like.
         calls: which of the tool's calls must be right: `every`, `any`, the `first` or the `last`.
     """
 
@@ -191,7 +225,11 @@ class ToolArguments(GraderOptions):
     def problems(self) -> list[str]:
         return [
             *(schema_problems(self.schema) if self.schema is not None else []),
-            *(f"where.{one_line(name)}: {text}" for name, matcher in self.where.items() for text in matcher.problems()),
+            *(
+                f"where.{one_line(name)}: {text}"
+                for name, matcher in self.where.items()
+                for text in matcher.problems()
+            ),
         ]
 
     def grade(self, answer: Answer) -> Finding:
@@ -201,11 +239,15 @@ class ToolArguments(GraderOptions):
         if not found:
             return failed(f"{name} was not called: got {names_of(made) or 'no tool'}")
         chosen = {"first": found[:1], "last": found[-1:]}.get(self.calls, found)
-        mistakes = [(at, mistake) for at, call in chosen if (mistake := next(self._mistakes(call), None))]
+        mistakes = [
+            (at, mistake) for at, call in chosen if (mistake := next(self._mistakes(call), None))
+        ]
         if not mistakes or (self.calls == "any" and len(mistakes) < len(chosen)):
             return passed(f"{name} was called with the right arguments")
         at, mistake = mistakes[0]
-        more = f" (and {len(mistakes) - 1} more of {len(chosen)} calls)" if len(mistakes) > 1 else ""
+        more = (
+            f" (and {len(mistakes) - 1} more of {len(chosen)} calls)" if len(mistakes) > 1 else ""
+        )
         score = 0.0 if self.calls == "any" else 1 - len(mistakes) / len(chosen)
         return failed(f"call {at}, {name}: {mistake}{more}", score)
 
@@ -223,7 +265,9 @@ class ToolArguments(GraderOptions):
 
 
 def _argument(call: ToolCall, name: str) -> Any:
-    """Return the argument of this very name, or the inner one that its parts between dots lead to."""
+    """Return the argument of this very name, or the inner one that its parts between dots lead
+    to.
+    """
     value: Any = call.arguments
     if isinstance(value, Mapping) and name in value:
         return value[name]

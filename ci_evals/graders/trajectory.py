@@ -7,7 +7,14 @@ from typing import ClassVar, Literal
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
-from ci_evals.graders.calls import ExpectedCall, describe_call, find_fitting, names_of, pair_in_any_order, pair_in_order
+from ci_evals.graders.calls import (
+    ExpectedCall,
+    describe_call,
+    find_fitting,
+    names_of,
+    pair_in_any_order,
+    pair_in_order,
+)
 from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import Bool, Count, Many
 from ci_evals.model.response import Step, ToolCall
@@ -21,9 +28,9 @@ class Trajectory(GraderOptions):
 
     Args:
         calls: names of tools, or mappings of `name` and `arguments`.
-        match: `exact`: these calls in this order and no other; `in_order`: these in this order, others may stand
-            between them; `any_order`: these and no other, in any order; `subset`: none but these; `superset`: these at
-            least, in any order.
+        match: `exact`: these calls in this order and no other; `in_order`: these in this order,
+            others may stand between them; `any_order`: these and no other, in any order; `subset`:
+            none but these; `superset`: these at least, in any order.
         ignore_extra_args: a call may have more arguments than expected.
     """
 
@@ -36,13 +43,17 @@ class Trajectory(GraderOptions):
 
     def problems(self) -> list[str]:
         if not self.calls and self.match in ("in_order", "superset"):
-            return [f"no calls are expected and all are allowed by `match: {self.match}`: this would always pass"]
+            return [
+                f"no calls are expected and all are allowed by `match: {self.match}`: this would always pass"
+            ]
         return []
 
     def grade(self, answer: Answer) -> Finding:
         actual = answer.response.calls_made
         if len(actual) > _MAX_CALLS:
-            return failed(f"made {len(actual):,} tool calls, more than the {_MAX_CALLS:,} that are compared")
+            return failed(
+                f"made {len(actual):,} tool calls, more than the {_MAX_CALLS:,} that are compared"
+            )
         expected = [ExpectedCall(call) if isinstance(call, str) else call for call in self.calls]
         pairs = self._pair(expected, actual)
         aligned = _Alignment(expected, actual, pairs, self.ignore_extra_args)
@@ -54,14 +65,22 @@ class Trajectory(GraderOptions):
         else:
             share = len(pairs) / max(1, len(expected), len(actual))
             any_order = self.match == "any_order"
-            reason = aligned.missing() or aligned.unexpected() if any_order else aligned.divergence()
+            reason = (
+                aligned.missing() or aligned.unexpected() if any_order else aligned.divergence()
+            )
         return failed(reason, share) if reason else passed(f"called {_path(actual)}")
 
-    def _pair(self, expected: Sequence[ExpectedCall], actual: Sequence[ToolCall]) -> Mapping[int, int]:
+    def _pair(
+        self, expected: Sequence[ExpectedCall], actual: Sequence[ToolCall]
+    ) -> Mapping[int, int]:
         """Pair expected with actual calls, by index."""
         if self.match == "exact":
             both = enumerate(zip(expected, actual, strict=False))
-            return {at: at for at, (want, call) in both if want.fits(call, ignore_extra_args=self.ignore_extra_args)}
+            return {
+                at: at
+                for at, (want, call) in both
+                if want.fits(call, ignore_extra_args=self.ignore_extra_args)
+            }
         fitting = find_fitting(expected, actual, ignore_extra_args=self.ignore_extra_args)
         return pair_in_order(fitting) if self.match == "in_order" else pair_in_any_order(fitting)
 
@@ -93,7 +112,9 @@ class _Alignment:
                 return f"parts at call {at + 1}: expected {describe_call(want)}, got {describe_call(call)}; {self}"
         if len(actual) < len(expected):
             last = f"call {len(actual)}" if actual else "no call"
-            return f"stops after {last}: expected {describe_call(expected[len(actual)])} next; {self}"
+            return (
+                f"stops after {last}: expected {describe_call(expected[len(actual)])} next; {self}"
+            )
         if len(actual) > len(expected):
             last = f"call {len(expected)}" if expected else "no call"
             return f"goes on after {last} with {describe_call(actual[len(expected)])}; {self}"
@@ -107,12 +128,16 @@ class _Alignment:
         want, after = self.expected[index], ""
         before = max((at for at in self.pairs if at < index), default=None)
         if in_order and before is not None:
-            after = f" after call {self.pairs[before] + 1}, {one_line(self.expected[before].name, 80)}"
+            after = (
+                f" after call {self.pairs[before] + 1}, {one_line(self.expected[before].name, 80)}"
+            )
         namesakes = [at for at in self._extra if self.actual[at].name == want.name]
         if in_order:
             for at in namesakes:
                 if want.fits(self.actual[at], ignore_extra_args=self.ignore_extra_args):
-                    return f"{describe_call(want)} was call {at + 1}, but is expected{after}; {self}"
+                    return (
+                        f"{describe_call(want)} was call {at + 1}, but is expected{after}; {self}"
+                    )
         if namesakes:
             return f"parts at call {namesakes[0] + 1}: {self._difference(want, self.actual[namesakes[0]])}"
         return f"{describe_call(want)} is missing{after}; {self}"
@@ -121,11 +146,17 @@ class _Alignment:
         """Describe the first call that was not expected."""
         if not (extra := self._extra):
             return None
-        return f"call {extra[0] + 1}, {describe_call(self.actual[extra[0]])}, was not expected; {self}"
+        return (
+            f"call {extra[0] + 1}, {describe_call(self.actual[extra[0]])}, was not expected; {self}"
+        )
 
     def _difference(self, want: ExpectedCall, call: ToolCall) -> str:
         difference = next(want.differences(call, ignore_extra_args=self.ignore_extra_args), None)
-        return f"{one_line(want.name, 80)} with other arguments: {difference}" if difference else "called once more"
+        return (
+            f"{one_line(want.name, 80)} with other arguments: {difference}"
+            if difference
+            else "called once more"
+        )
 
 
 def _path(calls: Sequence[ToolCall | ExpectedCall]) -> str:
@@ -141,7 +172,9 @@ class NoToolErrors(AlwaysTrue):
     instead = "write `not_no_tool_errors: true`, or leave it out"
 
     def grade(self, answer: Answer) -> Finding:
-        calls = [(at, step) for at, step in enumerate(_steps(answer), 1) if step.kind == "tool_call"]
+        calls = [
+            (at, step) for at, step in enumerate(_steps(answer), 1) if step.kind == "tool_call"
+        ]
         errors = [(at, step) for at, step in calls if step.error is not None]
         if not errors:
             return passed(f"none of {len(calls)} tool calls failed")
@@ -166,12 +199,18 @@ class MaxToolCalls(GraderOptions):
 
     def grade(self, answer: Answer) -> Finding:
         made = [call.name for call in answer.response.calls_made if self.tool in (None, call.name)]
-        return _at_most(self.value, made, "tool calls" if self.tool is None else f"calls of {one_line(self.tool, 80)}")
+        return _at_most(
+            self.value,
+            made,
+            "tool calls" if self.tool is None else f"calls of {one_line(self.tool, 80)}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class MaxSteps(GraderOptions):
-    """At most `value` steps were taken: model requests, tool calls and sub-agents. Messages do not count."""
+    """At most `value` steps were taken: model requests, tool calls and sub-agents. Messages do not
+    count.
+    """
 
     reads_text: ClassVar[bool] = False
     needs = "steps"
@@ -179,7 +218,9 @@ class MaxSteps(GraderOptions):
     value: Count
 
     def grade(self, answer: Answer) -> Finding:
-        return _at_most(self.value, [step.name for step in _steps(answer) if step.kind != "message"], "steps")
+        return _at_most(
+            self.value, [step.name for step in _steps(answer) if step.kind != "message"], "steps"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +235,9 @@ class MaxModelRequests(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         requests = ["" for step in _steps(answer) if step.kind == "model_request"]
         if not requests:
-            raise GradingError("the steps tell of no request to a model: add steps of kind `model_request`")
+            raise GradingError(
+                "the steps tell of no request to a model: add steps of kind `model_request`"
+            )
         return _at_most(self.value, requests, "model requests")
 
 

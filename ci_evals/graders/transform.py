@@ -19,7 +19,14 @@ from ci_evals.format import one_line, quote
 from ci_evals.graders.json import find_all, is_singular, path_problems, strip_fence
 from ci_evals.model.case import Answer
 from ci_evals.templating import TooSlowError, describe_error, is_template, template_sandbox
-from ci_evals.user_code import call, has_second_parameter, load, load_target, missing_target, target_parts
+from ci_evals.user_code import (
+    call,
+    has_second_parameter,
+    load,
+    load_target,
+    missing_target,
+    target_parts,
+)
 
 _NAMES = ("output", "input", "vars", "metadata")
 """What expressions know."""
@@ -30,7 +37,9 @@ class NothingThereError(Exception):
 
 
 def transform_problem(source: str, folder: Path) -> str | None:
-    """Say what is wrong with a transform, as far as that shows before any call; None if nothing is."""
+    """Say what is wrong with a transform, as far as that shows before any call; None if nothing
+    is.
+    """
     if source.startswith("$"):
         return next(iter(path_problems(source)), None)
     if target_parts(source) is not None:
@@ -39,11 +48,15 @@ def transform_problem(source: str, folder: Path) -> str | None:
         return f"write the expression without braces, as in `output | trim`: got {quote(source)}"
     try:
         _compile(source)
-        unknown = sorted(find_undeclared_variables(_environment().parse(f"{{{{ {source} }}}}")) - set(_NAMES))
+        unknown = sorted(
+            find_undeclared_variables(_environment().parse(f"{{{{ {source} }}}}")) - set(_NAMES)
+        )
     except TemplateSyntaxError as error:
         usual = "expected JSONPath (`$.answer`), `module:function` or a Jinja2 expression (`output | trim`)"
         return f"{usual}, got {quote(source)}: {one_line(str(error))}"
-    return describe_error(UndefinedError(f"{unknown[0]!r} is undefined"), _NAMES) if unknown else None
+    return (
+        describe_error(UndefinedError(f"{unknown[0]!r} is undefined"), _NAMES) if unknown else None
+    )
 
 
 def prepare_transform(source: str) -> None:
@@ -79,7 +92,9 @@ def _find(path: str, output: Any) -> Any:
     try:
         data = _read(output)
     except ValueError as error:
-        raise NothingThereError(f"the answer is not JSON: {one_line(str(error))}: got {quote(output)}") from error
+        raise NothingThereError(
+            f"the answer is not JSON: {one_line(str(error))}: got {quote(output)}"
+        ) from error
     found = find_all(path, data)
     if not found:
         raise NothingThereError(f"nothing is there: got {quote(data)}")
@@ -87,7 +102,9 @@ def _find(path: str, output: Any) -> Any:
 
 
 def _read(output: Any) -> Any:
-    return from_json(strip_fence(output), allow_inf_nan=False) if isinstance(output, str) else output
+    return (
+        from_json(strip_fence(output), allow_inf_nan=False) if isinstance(output, str) else output
+    )
 
 
 async def _call(target: str, answer: Answer) -> Any:
@@ -96,7 +113,9 @@ async def _call(target: str, answer: Answer) -> Any:
     timeout_s = answer.request.timeout_s
     try:
         async with asyncio.timeout(timeout_s) as scope:
-            value = await call(function, *((answer.output, answer) if takes_answer else (answer.output,)))
+            value = await call(
+                function, *((answer.output, answer) if takes_answer else (answer.output,))
+            )
     except TimeoutError:
         if not scope.expired():
             raise
@@ -108,14 +127,22 @@ async def _call(target: str, answer: Answer) -> Any:
 
 def _evaluate(expression: str, answer: Answer) -> Any:
     request, response = answer.request, answer.response
-    names = dict(zip(_NAMES, (answer.output, request.input, request.case.vars, response.metadata), strict=True))
+    names = dict(
+        zip(
+            _NAMES,
+            (answer.output, request.input, request.case.vars, response.metadata),
+            strict=True,
+        )
+    )
     try:
         value = _compile(expression)(names)
         if isinstance(value, Undefined):
             str(value)  # raises an UndefinedError that names what is undefined
     except TooSlowError:
         raise
-    except Exception as error:  # a user's expression can raise anything about an answer that it does not expect
+    except (
+        Exception
+    ) as error:  # a user's expression can raise anything about an answer that it does not expect
         raise NothingThereError(f"{one_line(str(error))}: got {quote(answer.output)}") from error
     if value is None:
         raise NothingThereError(f"it is none: got {quote(answer.output)}")

@@ -1,4 +1,6 @@
-"""Cases with their expectations, prompts and variants; and a run of one as providers and graders see it."""
+"""Cases with their expectations, prompts and variants; and a run of one as providers and graders
+see it.
+"""
 
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
@@ -11,30 +13,50 @@ from pydantic import Field, GetPydanticSchema, Strict
 from pydantic_core import core_schema
 
 from ci_evals.errors import Place
-from ci_evals.model.fields import UNSET, Bool, Day, Many, Name, NonEmpty, OneOrMore, Options, Positive, Seconds, Share
+from ci_evals.model.fields import (
+    UNSET,
+    Bool,
+    Day,
+    Many,
+    Name,
+    NonEmpty,
+    OneOrMore,
+    Options,
+    Positive,
+    Seconds,
+    Share,
+)
 from ci_evals.model.response import Message, Part, Response, Role
 from ci_evals.model.rules import RunBudget
 
 USUAL_WEIGHT = 1.0
 
-Expectations = Annotated[Sequence["Expectation | Any"], GetPydanticSchema(lambda *_: core_schema.any_schema())]
-"""Graders in any spelling, each of which is checked by itself; in a checked suite, `Expectation`s."""
+Expectations = Annotated[
+    Sequence["Expectation | Any"], GetPydanticSchema(lambda *_: core_schema.any_schema())
+]
+"""Graders in any spelling, each of which is checked by itself; in a checked suite,
+`Expectation`s.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseOverrides(Options):
     """Provider settings for one case.
 
-    A model API is called with this `model` and with these `params` beside its own; the team's own code finds both in
-    its request. `recorded` is a file that answers instead of any provider.
+    A model API is called with this `model` and with these `params` beside its own; the team's own
+    code finds both in its request. `recorded` is a file that answers instead of any provider.
     """
 
     model: Annotated[NonEmpty | None, Field(description="Instead of the provider's.")] = None
-    params: Annotated[Mapping[str, Any], Field(description="Beside the provider's own; they win.")] = field(
-        default_factory=dict
-    )
-    timeout_s: Annotated[Seconds | None, Field(description="Seconds that a call of this case may take.")] = None
-    recorded: Annotated[NonEmpty | None, Field(description="A journal or stored response that answers instead.")] = None
+    params: Annotated[
+        Mapping[str, Any], Field(description="Beside the provider's own; they win.")
+    ] = field(default_factory=dict)
+    timeout_s: Annotated[
+        Seconds | None, Field(description="Seconds that a call of this case may take.")
+    ] = None
+    recorded: Annotated[
+        NonEmpty | None, Field(description="A journal or stored response that answers instead.")
+    ] = None
 
 
 NO_OVERRIDES = CaseOverrides()
@@ -42,7 +64,9 @@ NO_OVERRIDES = CaseOverrides()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task folder: what is to be done there is the case's input; `digest` identifies all files in it."""
+    """A task folder: what is to be done there is the case's input; `digest` identifies all files in
+    it.
+    """
 
     folder: Path
     digest: str
@@ -76,12 +100,17 @@ class UserTurn(Options):
 class SimulatedUser(Options):
     """A user whom another provider plays, for at most `max_turns` turns.
 
-    `provider` is the name of one, or one of its own that answers no case; once checked, that provider's options.
+    `provider` is the name of one, or one of its own that answers no case; once checked, that
+    provider's options.
     """
 
-    provider: Annotated[Any, Field(description="Who plays: the name of a provider, or one that answers no case.")]
+    provider: Annotated[
+        Any, Field(description="Who plays: the name of a provider, or one that answers no case.")
+    ]
     persona: Annotated[NonEmpty, Field(description="Who the user is, and how they talk.")]
-    goal: Annotated[NonEmpty, Field(description="What the user wants; the conversation ends when they have it.")]
+    goal: Annotated[
+        NonEmpty, Field(description="What the user wants; the conversation ends when they have it.")
+    ]
     max_turns: Annotated[int, Strict(), Ge(1), Le(100)] = 10
 
 
@@ -91,8 +120,15 @@ class Quarantine(Options):
 
     example: ClassVar[str] = "{reason: known since Monday, until: 2026-12-31}"
 
-    reason: Annotated[NonEmpty, Field(description="Why it is known not to work, or where the fix is tracked.")]
-    until: Annotated[Day, Field(description="The last day; afterwards it still blocks nothing, and a warning says so.")]
+    reason: Annotated[
+        NonEmpty, Field(description="Why it is known not to work, or where the fix is tracked.")
+    ]
+    until: Annotated[
+        Day,
+        Field(
+            description="The last day; afterwards it still blocks nothing, and a warning says so."
+        ),
+    ]
 
 
 _FOUND = {"found": True}  # by the loader; no key of a file
@@ -102,41 +138,62 @@ _FOUND = {"found": True}  # by the loader; no key of a file
 class Case(Options):
     """One input and what is expected of the answer.
 
-    In Python, `expect` takes graders of `ci_evals.graders`, functions, objects with `grade(answer)`, or mappings as in
-    YAML; those of the suite come on top. Once a suite is checked, every case has an `id`, `matrix` is part of `vars`,
-    and `expect` has the `Expectation`s of suite and case. The last four are found out, not written.
+    In Python, `expect` takes graders of `ci_evals.graders`, functions, objects with
+    `grade(answer)`, or mappings as in YAML; those of the suite come on top. Once a suite is
+    checked, every case has an `id`, `matrix` is part of `vars`, and `expect` has the `Expectation`s
+    of suite and case. The last four are found out, not written.
     """
 
-    id: Annotated[str, MaxLen(200), Field(description="Unique; made of what is asked if left out.")] = ""
+    id: Annotated[
+        str, MaxLen(200), Field(description="Unique; made of what is asked if left out.")
+    ] = ""
     description: str | None = None
-    input: Annotated[Any, Field(description="What is sent when the suite has no prompts: text or any JSON value.")] = (
-        None
-    )
-    vars: Annotated[Mapping[str, Any], Field(description="Values for the prompts' templates.")] = field(
-        default_factory=dict
+    input: Annotated[
+        Any,
+        Field(description="What is sent when the suite has no prompts: text or any JSON value."),
+    ] = None
+    vars: Annotated[Mapping[str, Any], Field(description="Values for the prompts' templates.")] = (
+        field(default_factory=dict)
     )
     matrix: Annotated[
-        Mapping[Name, OneOrMore[Any]], Field(description="Vars with several values: a case for every combination.")
+        Mapping[Name, OneOrMore[Any]],
+        Field(description="Vars with several values: a case for every combination."),
     ] = field(default_factory=dict)
     messages: Annotated[Many[Message], Field(description="A conversation to continue.")] = ()
-    turns: Annotated[Many[UserTurn], Field(description="A conversation: what the user says, turn by turn.")] = ()
-    user: Annotated[SimulatedUser | None, Field(description="A simulated user who talks to the provider.")] = None
-    expect: Annotated[Expectations, Field(description="What a good answer looks like: all of it must hold.")] = ()
+    turns: Annotated[
+        Many[UserTurn], Field(description="A conversation: what the user says, turn by turn.")
+    ] = ()
+    user: Annotated[
+        SimulatedUser | None, Field(description="A simulated user who talks to the provider.")
+    ] = None
+    expect: Annotated[
+        Expectations, Field(description="What a good answer looks like: all of it must hold.")
+    ] = ()
     threshold: Annotated[
         Share | None, Field(description="Pass on a weighted mean score instead of on every grader.")
     ] = None
     tags: Many[Name] = ()
-    runs: Annotated[Positive | None, Field(description="Runs of this case; wins over the suite and --runs.")] = None
+    runs: Annotated[
+        Positive | None, Field(description="Runs of this case; wins over the suite and --runs.")
+    ] = None
     min_pass_rate: Annotated[Share | None, Field(description="A bar for this case alone.")] = None
     critical: Annotated[
-        Bool, Field(description="A regression of this case, or its missed bar, is red whatever else the gate allows.")
+        Bool,
+        Field(
+            description="A regression of this case, or its missed bar, is red whatever else the gate allows."
+        ),
     ] = False
     quarantine: Annotated[
-        Quarantine | None, Field(description="It is known not to work: it runs and is shown, and blocks nothing.")
+        Quarantine | None,
+        Field(description="It is known not to work: it runs and is shown, and blocks nothing."),
     ] = None
     timeout_s: Seconds | None = None
-    budget: Annotated[RunBudget | None, Field(description="What a run may take, instead of budget.per_run.")] = None
-    overrides: Annotated[CaseOverrides, Field(description="Provider settings for this case.")] = NO_OVERRIDES
+    budget: Annotated[
+        RunBudget | None, Field(description="What a run may take, instead of budget.per_run.")
+    ] = None
+    overrides: Annotated[CaseOverrides, Field(description="Provider settings for this case.")] = (
+        NO_OVERRIDES
+    )
     metadata: Mapping[str, Any] = field(default_factory=dict)
     cassette: Cassette | None = field(default=None, metadata=_FOUND)
     task: Task | None = field(default=None, metadata=_FOUND)
@@ -167,7 +224,9 @@ def written_at(depth: int) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A template by name: a list of (role, Jinja2 source) turns; the texts of parts are sources, too."""
+    """A template by name: a list of (role, Jinja2 source) turns; the texts of parts are sources,
+    too.
+    """
 
     name: str
     turns: tuple[tuple[Role, str | Sequence[Part]], ...]
@@ -175,7 +234,9 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One provider with one prompt: a column of the matrix. `prompt` is None when the suite has no prompts."""
+    """One provider with one prompt: a column of the matrix. `prompt` is None when the suite has no
+    prompts.
+    """
 
     provider: str
     prompt: str | None = None
@@ -192,12 +253,14 @@ class Request:
     """One run as a provider sees it.
 
     Args:
-        input: the rendered prompt, or the case's own `input` (any JSON value) when the suite has no prompts.
+        input: the rendered prompt, or the case's own `input` (any JSON value) when the suite has no
+            prompts.
         messages: the same as a conversation, for chat endpoints.
         case: the case that is run.
         run: its run number, from 1.
         timeout_s: seconds that the call may take.
-        schema: the JSON Schema that the answer must fit, for providers that can hold a model to one.
+        schema: the JSON Schema that the answer must fit, for providers that can hold a model to
+            one.
     """
 
     input: Any
@@ -229,7 +292,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """The label of an answer beside the true one; `scores` are those that the answer itself gives to labels."""
+    """The label of an answer beside the true one; `scores` are those that the answer itself gives
+    to labels.
+    """
 
     task: str
     truth: str
@@ -239,7 +304,8 @@ class Classified:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that a judge looked for in the context: whether it holds, and by which texts, numbered from 1.
+    """A statement that a judge looked for in the context: whether it holds, and by which texts,
+    numbered from 1.
 
     Where the texts themselves are judged, it says of one what it is good for.
     """
@@ -293,11 +359,13 @@ class Asking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it counts for.
+    """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it
+    counts for.
 
-    `place` is where it is written, kept of those graders that need more than an answer. `title` is what reports call
-    it, if it has a name of its own; `metric` the metric that its score is part of; `turn` the one whose answer it
-    judges, from 1, instead of the whole conversation; `transform` what makes of an answer what the grader sees.
+    `place` is where it is written, kept of those graders that need more than an answer. `title` is
+    what reports call it, if it has a name of its own; `metric` the metric that its score is part
+    of; `turn` the one whose answer it judges, from 1, instead of the whole conversation;
+    `transform` what makes of an answer what the grader sees.
     """
 
     name: str

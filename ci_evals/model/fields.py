@@ -1,7 +1,8 @@
-"""Types for the fields of options: the keys of `evals.yaml`, the arguments in Python, and what the engine reads.
+"""Types for the fields of options: the keys of `evals.yaml`, the arguments in Python, and what the
+engine reads.
 
-Options are frozen dataclasses. Making one never raises; a `TypeAdapter` of the class checks it when its suite is
-loaded, so that all problems of a suite are told at once. A grader, for example:
+Options are frozen dataclasses. Making one never raises; a `TypeAdapter` of the class checks it when
+its suite is loaded, so that all problems of a suite are told at once. A grader, for example:
 
     @dataclass(frozen=True, slots=True)
     class Mentions(GraderOptions):
@@ -10,12 +11,13 @@ loaded, so that all problems of a suite are told at once. A grader, for example:
         value: Many[str]
         times: Positive = 1
         params: Mapping[str, Any] = field(default_factory=dict)
-        unit: Annotated[Literal["answer", "line"], Field(description="What has the words.")] = "answer"
+        unit: Annotated[Literal["answer", "line"], Field(description="What has the words.")] =
+            "answer"
 
-`Mentions(["Paris"])` in Python and `mentions: [Paris]` in YAML are the same object. Fields of the base class are
-keyword-only. Bounds stand beside the bare type (`Annotated[int, Strict(), Ge(2)]`), where JSON Schema finds them. A
-dataclass with slots is a second class of the same name, so a method calls its base as `GraderOptions.problems(self)`,
-not `super()`.
+`Mentions(["Paris"])` in Python and `mentions: [Paris]` in YAML are the same object. Fields of the
+base class are keyword-only. Bounds stand beside the bare type (`Annotated[int, Strict(), Ge(2)]`),
+where JSON Schema finds them. A dataclass with slots is a second class of the same name, so a method
+calls its base as `GraderOptions.problems(self)`, not `super()`.
 """
 
 import math
@@ -54,7 +56,9 @@ _NOT_FINITE = r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 
 
 def resolve(text: str) -> Any:
-    """Return what a bare scalar is by the YAML 1.2 core schema: null, a boolean, a number, or the text itself."""
+    """Return what a bare scalar is by the YAML 1.2 core schema: null, a boolean, a number, or the
+    text itself.
+    """
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789" or len(text) > 400:
@@ -87,7 +91,9 @@ class Interpolated(str):
         return self
 
 
-FROM_VARIABLE = BeforeValidator(lambda value: resolve(str(value)) if isinstance(value, Interpolated) else value)
+FROM_VARIABLE = BeforeValidator(
+    lambda value: resolve(str(value)) if isinstance(value, Interpolated) else value
+)
 """Lets text of the environment stand for a number or a boolean."""
 
 # Numbers and booleans are taken as they are written: "5" is no number and `yes` no boolean.
@@ -165,7 +171,9 @@ UNSET: Final = Unset.UNSET
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The base of all checked types: unknown keys are refused, and objects made in Python are checked, too."""
+    """The base of all checked types: unknown keys are refused, and objects made in Python are
+    checked, too.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", revalidate_instances="always", allow_inf_nan=False
@@ -173,7 +181,9 @@ class Options:
 
 
 class Secret:
-    """A value that must not be shown: its text is reached only through `reveal`. A file names it as `${VARIABLE}`."""
+    """A value that must not be shown: its text is reached only through `reveal`. A file names it as
+    `${VARIABLE}`.
+    """
 
     __slots__ = ("_value", "name")
 
@@ -188,11 +198,15 @@ class Secret:
         return self._value
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        cls, _source: Any, _handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(_secret)
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         return {
             "type": "string",
             "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}",

@@ -9,7 +9,9 @@ from typing import Any
 
 
 def encode(value: Any) -> str:
-    """Return a value as JSON with sorted keys; a dataclass with its fields, anything foreign by its `str`."""
+    """Return a value as JSON with sorted keys; a dataclass with its fields, anything foreign by its
+    `str`.
+    """
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
 
 
@@ -26,5 +28,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     return str(value)

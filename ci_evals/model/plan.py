@@ -1,4 +1,6 @@
-"""The plan of an invocation: which runs there are, in which order they are started, and which of them a shard takes."""
+"""The plan of an invocation: which runs there are, in which order they are started, and which of
+them a shard takes.
+"""
 
 import random
 from bisect import bisect_right
@@ -20,14 +22,16 @@ CellKey = tuple[str, str, str | None]
 class RunPlan:
     """Cases × variants × runs.
 
-    Everything is numbered in plan order: case by case, variant by variant, run by run. A *cell* has a number from 0 to
-    `len(plan) - 1`, a run an *index* from 0 to `plan.total - 1`. A *row* is the number of a case.
+    Everything is numbered in plan order: case by case, variant by variant, run by run. A *cell* has
+    a number from 0 to `len(plan) - 1`, a run an *index* from 0 to `plan.total - 1`. A *row* is the
+    number of a case.
 
     Args:
         cases: its rows.
         variants: its columns.
         counts: how many runs each cell has.
-        first_runs: the number of each cell's first run: 1, unless the plan adds runs to another one.
+        first_runs: the number of each cell's first run: 1, unless the plan adds runs to another
+            one.
     """
 
     cases: Sequence[Case]
@@ -91,7 +95,10 @@ class RunPlan:
 
 
 def plan_runs(
-    cases: Sequence[Case], variants: Sequence[Variant], runs: int, only: Container[int] | None = None
+    cases: Sequence[Case],
+    variants: Sequence[Variant],
+    runs: int,
+    only: Container[int] | None = None,
 ) -> RunPlan:
     """Plan the runs of a suite.
 
@@ -117,7 +124,8 @@ def plan_further_runs(plan: RunPlan, runs: Mapping[int, int]) -> RunPlan:
 def execution_order(
     plan: RunPlan, provider: str, seed: int, done: Container[int], rounds: int | None = None
 ) -> Iterator[int]:
-    """Yield the index of each run of a provider without a result: run 1 of every cell, then run 2, each round shuffled.
+    """Yield the index of each run of a provider without a result: run 1 of every cell, then run 2,
+    each round shuffled.
 
     So a run phase that is stopped early has seen every case equally often.
 
@@ -149,8 +157,11 @@ class Shard:
         return f"{self.number}/{self.of}"
 
 
-def cells_of_shard(plan: RunPlan, shard: Shard, durations_s: Mapping[CellKey, float]) -> frozenset[int]:
-    """Return the cells of one shard. Every cell is in exactly one, whatever the order of cases in the file.
+def cells_of_shard(
+    plan: RunPlan, shard: Shard, durations_s: Mapping[CellKey, float]
+) -> frozenset[int]:
+    """Return the cells of one shard. Every cell is in exactly one, whatever the order of cases in
+    the file.
 
     Longest processing time first: cells, longest first, each to the shard with the least to do.
     Source: R. Graham, "Bounds on Multiprocessing Timing Anomalies", SIAM J. Appl. Math. 17 (1969).
@@ -158,8 +169,8 @@ def cells_of_shard(plan: RunPlan, shard: Shard, durations_s: Mapping[CellKey, fl
     Args:
         plan: the whole suite.
         shard: which one.
-        durations_s: the last known duration of a run of each cell, in seconds; cells without one count as the median,
-            and without any all runs count alike.
+        durations_s: the last known duration of a run of each cell, in seconds; cells without one
+            count as the median, and without any all runs count alike.
     """
     usual = median(durations_s.values()) if durations_s else 1.0
     loads = []

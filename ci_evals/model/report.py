@@ -1,4 +1,6 @@
-"""The results of one invocation: a small record of each run in memory, the results themselves in the journal."""
+"""The results of one invocation: a small record of each run in memory, the results themselves in
+the journal.
+"""
 
 import re
 import statistics
@@ -25,11 +27,12 @@ _OWN_RUN_ID = re.compile(r"[0-9a-f]{32}")
 class SuiteInfo:
     """The suite that a report is of.
 
-    `fingerprint` identifies cases, prompts and providers together, `run_id` the journal through all its
-    continuations; `label` is the user's, to group reports by. `own_code` are the providers that run code of the team's
-    own. Where GitHub gave the job no secrets (`without_secrets`), nothing was called, and only recordings answered;
-    elsewhere a recording was asked first if the run is `replayed`.
-    `selection` says how much of the suite was selected to run, if not all of it: `3 of 40 cases`.
+    `fingerprint` identifies cases, prompts and providers together, `run_id` the journal through all
+    its continuations; `label` is the user's, to group reports by. `own_code` are the providers that
+    run code of the team's own. Where GitHub gave the job no secrets (`without_secrets`), nothing
+    was called, and only recordings answered; elsewhere a recording was asked first if the run is
+    `replayed`. `selection` says how much of the suite was selected to run, if not all of it: `3 of
+    40 cases`.
     """
 
     name: str
@@ -49,7 +52,9 @@ class SuiteInfo:
 
     @property
     def given_run_id(self) -> str | None:
-        """The `run_id` that was given from outside; None for a random one, or one that is made of those of shards."""
+        """The `run_id` that was given from outside; None for a random one, or one that is made of
+        those of shards.
+        """
         return None if self.run_id is None or _OWN_RUN_ID.fullmatch(self.run_id) else self.run_id
 
 
@@ -57,8 +62,8 @@ class SuiteInfo:
 class Resumption:
     """The runs that an invocation found in earlier journals.
 
-    Their results were `kept`; `retried` ones had errored, `changed` ones are of an earlier version of the suite. `torn`
-    are the journals whose last line was cut off.
+    Their results were `kept`; `retried` ones had errored, `changed` ones are of an earlier version
+    of the suite. `torn` are the journals whose last line was cut off.
     """
 
     kept: int = 0
@@ -69,7 +74,9 @@ class Resumption:
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """The rounds after which the results may be looked at to stop early, and how many looks were taken."""
+    """The rounds after which the results may be looked at to stop early, and how many looks were
+    taken.
+    """
 
     rounds: tuple[int, ...]
     taken: int
@@ -83,7 +90,8 @@ class RunRecord:
         status: how the run ended.
         score: the mean of its grades, in [0, 1]; None if it was not graded.
         latency_s: the time of the last attempt.
-        first_token_s: the time to the first token of a streamed answer; None if it was not measured.
+        first_token_s: the time to the first token of a streamed answer; None if it was not
+            measured.
         cost_usd: None where no call was made (the answer is `recorded`) or the price is not known.
         input_tokens: 0 where not known.
         output_tokens: 0 where not known.
@@ -126,7 +134,9 @@ class RunRecord:
             status=result.status,
             score=result.score,
             latency_s=result.latency_s,
-            first_token_s=result.response.slowest_first_token_s if result.response is not None else None,
+            first_token_s=result.response.slowest_first_token_s
+            if result.response is not None
+            else None,
             cost_usd=None if result.recorded else result.cost_usd,
             input_tokens=min(max(usage.input_tokens, 0), MAX_TOKENS) if usage else 0,
             output_tokens=min(max(usage.output_tokens, 0), MAX_TOKENS) if usage else 0,
@@ -152,8 +162,11 @@ class RunRecord:
         return self.graded and not self.recorded and self.cost_usd is None
 
 
-def move_records(records: Mapping[int, RunRecord], old: RunPlan, new: RunPlan) -> dict[int, RunRecord]:
-    """Return the records of one plan by the indices of another one of the same cells, without runs not planned there.
+def move_records(
+    records: Mapping[int, RunRecord], old: RunPlan, new: RunPlan
+) -> dict[int, RunRecord]:
+    """Return the records of one plan by the indices of another one of the same cells, without runs
+    not planned there.
 
     Args:
         records: by index of `old`.
@@ -219,7 +232,8 @@ _NO_COUNTS = Counts(0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Latency in seconds over the runs that took place; first tokens, cost and tokens over those that report them.
+    """Latency in seconds over the runs that took place; first tokens, cost and tokens over those
+    that report them.
 
     `cost_usd` is that of the `priced_runs`; None if there are none.
     """
@@ -253,7 +267,9 @@ class Spent(NamedTuple):
 
 
 class Unpriced(NamedTuple):
-    """The calls whose price is not known, so that `Spent` leaves them out: runs (confirm runs included) and judges."""
+    """The calls whose price is not known, so that `Spent` leaves them out: runs (confirm runs
+    included) and judges.
+    """
 
     runs: int
     judge_calls: int
@@ -286,10 +302,13 @@ class SuiteReport:
         duration_s: wall time of the run phase.
         interrupted: the signal or reason that ended it early, or None.
         resumption: what was taken over from earlier journals, or None if nothing was to be.
-        fingerprints: for each case of the plan, the identity of its question and its judgement, whatever its name.
+        fingerprints: for each case of the plan, the identity of its question and its judgement,
+            whatever its name.
         looks: after which rounds the results could be looked at, or None if all rounds were to run.
-        settled: the verdict that no further round could have changed (`stop_early`); `plan` has the rounds that ran.
-        confirmation: the further runs of suspects, as a report of the same cells; None if there were no suspects.
+        settled: the verdict that no further round could have changed (`stop_early`); `plan` has the
+            rounds that ran.
+        confirmation: the further runs of suspects, as a report of the same cells; None if there
+            were no suspects.
     """
 
     suite: SuiteInfo
@@ -323,7 +342,11 @@ class SuiteReport:
 
     def records_of(self, cells: Iterable[int] | None = None) -> list[RunRecord]:
         """The records of the runs of some cells, or of all, in plan order."""
-        return [record for index in self._indices(cells) if (record := self.records.get(index)) is not None]
+        return [
+            record
+            for index in self._indices(cells)
+            if (record := self.records.get(index)) is not None
+        ]
 
     def indices(self, status: Status, cells: Iterable[int] | None = None) -> list[int]:
         """The indices whose run ended in `status`, of some cells or of all, in plan order."""
@@ -347,7 +370,9 @@ class SuiteReport:
         return range(self.plan.variants.index(variant), len(self.plan), len(self.plan.variants))
 
     def results(self, indices: Iterable[int] | None = None) -> Iterator[Result]:
-        """The results of some indices, or of all runs in plan order, read from the journal, as far as they ran."""
+        """The results of some indices, or of all runs in plan order, read from the journal, as far
+        as they ran.
+        """
         chosen = range(self.plan.total) if indices is None else indices
         return self.read(index for index in chosen if index in self.records)
 
@@ -375,7 +400,10 @@ class SuiteReport:
     @cached_property
     def by_cell(self) -> Sequence[Counts]:
         """The counts of every cell, in plan order."""
-        return [_counts(self.records_of((cell,)), planned=self.plan.runs(cell)) for cell in range(len(self.plan))]
+        return [
+            _counts(self.records_of((cell,)), planned=self.plan.runs(cell))
+            for cell in range(len(self.plan))
+        ]
 
     def counts(self, cells: Iterable[int]) -> Counts:
         """The counts of some cells together."""
@@ -383,7 +411,9 @@ class SuiteReport:
 
     def fresh(self, cell: int) -> Tally:
         """The graded runs of a cell, without those whose answer is recorded."""
-        return _counts([record for record in self.records_of((cell,)) if not record.recorded], planned=0).tally
+        return _counts(
+            [record for record in self.records_of((cell,)) if not record.recorded], planned=0
+        ).tally
 
     @cached_property
     def totals(self) -> Counts:
@@ -413,17 +443,25 @@ class SuiteReport:
 
     @property
     def reused(self) -> int:
-        """The number of these whose answer is that of an earlier run, as nothing that it depends on has changed."""
+        """The number of these whose answer is that of an earlier run, as nothing that it depends on
+        has changed.
+        """
         return sum(record.reused for record in self.records.values())
 
     @cached_property
     def unchecked(self) -> tuple[Variant, ...]:
-        """The variants of the team's own code of which no run was made: there were no secrets, or only replays."""
+        """The variants of the team's own code of which no run was made: there were no secrets, or
+        only replays.
+        """
         suite = self.suite
         own = [each for each in self.plan.variants if each.provider in suite.own_code]
         if not suite.without_secrets:
-            own = [each for each in own if suite.replayed and self.counts(self.cells_of(each)).graded]
-        return tuple(each for each in own if not any(self.fresh(cell).graded for cell in self.cells_of(each)))
+            own = [
+                each for each in own if suite.replayed and self.counts(self.cells_of(each)).graded
+            ]
+        return tuple(
+            each for each in own if not any(self.fresh(cell).graded for cell in self.cells_of(each))
+        )
 
     @property
     def budget_violations(self) -> int:
@@ -432,7 +470,9 @@ class SuiteReport:
 
     @cached_property
     def pass_rate(self) -> float | None:
-        """The mean over cells of their share of passed runs, as the gate sees it. None without graded runs."""
+        """The mean over cells of their share of passed runs, as the gate sees it. None without
+        graded runs.
+        """
         rates = [Fraction(counts.passed, counts.graded) for counts in self.by_cell if counts.graded]
         return float(sum(rates) / len(rates)) if rates else None
 
@@ -447,7 +487,9 @@ class SuiteReport:
         return exact_mean(scores) if scores else None
 
     def grader_means(self, variant: Variant) -> Mapping[str, float]:
-        """The mean score of each grader on one variant, by the name that reports give the grader."""
+        """The mean score of each grader on one variant, by the name that reports give the
+        grader.
+        """
         scores: dict[str, list[float]] = defaultdict(list)
         for record in self.records_of(self.cells_of(variant)):
             for grader, score in record.grades:
@@ -455,7 +497,8 @@ class SuiteReport:
         return {grader: exact_mean(each) for grader, each in scores.items()}
 
     def metric_scores(self, variant: Variant) -> Mapping[str, Sequence[Sequence[float]]]:
-        """The scores that count for each metric of graders on one variant, cell by cell, without cells that have none.
+        """The scores that count for each metric of graders on one variant, cell by cell, without
+        cells that have none.
 
         Graders of one run that share a metric have one score together, their mean.
         """
@@ -478,7 +521,10 @@ class SuiteReport:
     def by_case(self) -> Mapping[str, Counts]:
         """Case id to counts over all its variants."""
         width = len(self.plan.variants)
-        return {case.id: self.counts(range(row * width, (row + 1) * width)) for row, case in enumerate(self.plan.cases)}
+        return {
+            case.id: self.counts(range(row * width, (row + 1) * width))
+            for row, case in enumerate(self.plan.cases)
+        }
 
     @property
     def by_variant(self) -> Mapping[str, Counts]:
@@ -496,7 +542,9 @@ class SuiteReport:
 
     @property
     def orders_to_judges(self) -> Mapping[str, int]:
-        """Case id to the number of runs whose answer seems to give orders to the model that judged it."""
+        """Case id to the number of runs whose answer seems to give orders to the model that judged
+        it.
+        """
         return Counter(
             self.plan.case(self.plan.cell_of(index)).id
             for index in sorted(self.records)
@@ -509,7 +557,9 @@ class SuiteReport:
         """Latency, cost and tokens of some cells, or of all."""
         records = self.records_of(cells)
         latencies = sorted(record.latency_s for record in records)
-        first_tokens = sorted(record.first_token_s for record in records if record.first_token_s is not None)
+        first_tokens = sorted(
+            record.first_token_s for record in records if record.first_token_s is not None
+        )
         costs = [record.cost_usd for record in records if record.cost_usd is not None]
         return Figures(
             latency_mean_s=statistics.fmean(latencies) if latencies else None,
@@ -550,7 +600,9 @@ def _counts(records: Iterable[RunRecord], planned: int) -> Counts:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The nearest-rank quantile: the smallest value with at least `share` of the values at or below it."""
+    """The nearest-rank quantile: the smallest value with at least `share` of the values at or below
+    it.
+    """
     if not ordered:
         return None
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]

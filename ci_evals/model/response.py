@@ -16,7 +16,9 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that the model asked for. `arguments` is what it gave: a mapping, or its raw text if that is no JSON."""
+    """A tool that the model asked for. `arguments` is what it gave: a mapping, or its raw text if
+    that is no JSON.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -25,7 +27,9 @@ class ToolCall:
     id: str | None = None
 
 
-_Source = Annotated[str | bytes | None, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]})]
+_Source = Annotated[
+    str | bytes | None, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]})
+]
 """A path or URL as YAML names it, or the bytes that Python has at hand."""
 
 
@@ -33,8 +37,8 @@ _Source = Annotated[str | bytes | None, WithJsonSchema({"anyOf": [{"type": "stri
 class Part(Options):
     """A part of a message: one of text, an image, and another file.
 
-    An image or a file is a path from the suite's folder, a URL, or bytes. `media_type` is known by the name of a file;
-    `sha256` is that of its content, and found out, not written.
+    An image or a file is a path from the suite's folder, a URL, or bytes. `media_type` is known by
+    the name of a file; `sha256` is that of its content, and found out, not written.
     """
 
     text: str | None = None
@@ -54,7 +58,9 @@ class Part(Options):
         if self.source is None:
             return self.text or ""
         kind = "file" if self.image is None else "image"
-        return f"[{kind} {self.media_type if isinstance(self.source, bytes) else self.source[:200]}]"
+        return (
+            f"[{kind} {self.media_type if isinstance(self.source, bytes) else self.source[:200]}]"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,11 @@ class Message(Options):
     @property
     def text(self) -> str:
         """The words of the message, with images and files by name."""
-        return self.content if isinstance(self.content, str) else "\n".join(part.shown for part in self.content)
+        return (
+            self.content
+            if isinstance(self.content, str)
+            else "\n".join(part.shown for part in self.content)
+        )
 
     @property
     def parts(self) -> Sequence[Part]:
@@ -81,7 +91,9 @@ class Message(Options):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counted them. `cached_tokens` are those of the input that were read from its cache."""
+    """Tokens as the provider counted them. `cached_tokens` are those of the input that were read
+    from its cache.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -109,7 +121,9 @@ class Passage:
 
 
 Detail = Literal["cost", "steps", "context", "first_token"]
-"""What a response may have beside the answer. Not every provider tells it, and some graders need it."""
+"""What a response may have beside the answer. Not every provider tells it, and some graders need
+it.
+"""
 
 StepKind = Literal["message", "model_request", "tool_call", "agent"]
 
@@ -119,7 +133,8 @@ class Step:
     """One thing that an agent did on its way to an answer.
 
     Args:
-        kind: a message, a request to a model, a call of a tool that was carried out, or the start of a (sub-)agent.
+        kind: a message, a request to a model, a call of a tool that was carried out, or the start
+            of a (sub-)agent.
         name: the tool, the model, the agent, or the role of a message.
         arguments: what a tool or an agent was given: a mapping, or its raw text if that is no JSON.
         result: what came of it, as text: a tool's result, a message, what a model said.
@@ -143,8 +158,8 @@ class Step:
 class Content:
     """Audio, an image or any other file, with its media type, such as `audio/wav`.
 
-    In journals and reports `data` is left out; `path` is then where it is in the results folder, `sha256` and `size`
-    (in bytes) say what it was.
+    In journals and reports `data` is left out; `path` is then where it is in the results folder,
+    `sha256` and `size` (in bytes) say what it was.
     """
 
     data: bytes = b""
@@ -158,15 +173,17 @@ class Content:
 class Response:
     """The answer of a provider.
 
-    `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is None if it does not
-    tell how it came to its answer, `context` if it does not tell what was retrieved for it; `metadata` is whatever else
-    it tells, as JSON values. `first_token_s` is when the first of a streamed answer came, in seconds after the request.
+    `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is
+    None if it does not tell how it came to its answer, `context` if it does not tell what was
+    retrieved for it; `metadata` is whatever else it tells, as JSON values. `first_token_s` is when
+    the first of a streamed answer came, in seconds after the request.
 
-    Of a conversation, `turns` has what was said and done; `output` is then the last answer, `tool_calls` and `usage`
-    are those of all turns. `files` is what the answer was made of beside text.
+    Of a conversation, `turns` has what was said and done; `output` is then the last answer,
+    `tool_calls` and `usage` are those of all turns. `files` is what the answer was made of beside
+    text.
 
-    `whole` is the path, in the results folder, of an output that is too long for journals and reports: `output` has its
-    beginning then, and a last line that says so.
+    `whole` is the path, in the results folder, of an output that is too long for journals and
+    reports: `output` has its beginning then, and a last line that says so.
     """
 
     output: str = ""
@@ -186,7 +203,9 @@ class Response:
 
     @property
     def slowest_first_token_s(self) -> float | None:
-        """The longest wait for a first token, of all turns if it was a conversation; None if one was not measured."""
+        """The longest wait for a first token, of all turns if it was a conversation; None if one
+        was not measured.
+        """
         if not self.turns:
             return self.first_token_s
         waits = [turn.response.first_token_s for turn in self.turns]
@@ -195,19 +214,31 @@ class Response:
 
     @property
     def passages(self) -> tuple[Passage, ...] | None:
-        """The retrieved texts, those of all turns if it was a conversation; None if nothing is told about them."""
+        """The retrieved texts, those of all turns if it was a conversation; None if nothing is told
+        about them.
+        """
         if self.context is not None or not self.turns:
             return self.context
         told = [passages for turn in self.turns if (passages := turn.response.passages) is not None]
-        return tuple(dict.fromkeys(passage for passages in told for passage in passages)) if told else None
+        return (
+            tuple(dict.fromkeys(passage for passages in told for passage in passages))
+            if told
+            else None
+        )
 
     @property
     def steps_taken(self) -> "tuple[Step, ...] | None":
-        """Every step, those of all turns if it was a conversation; None if one of them does not tell its steps."""
+        """Every step, those of all turns if it was a conversation; None if one of them does not
+        tell its steps.
+        """
         if self.steps is not None or not self.turns:
             return self.steps
         known = [turn.response.steps_taken for turn in self.turns]
-        return None if any(steps is None for steps in known) else tuple(step for steps in known for step in steps or ())
+        return (
+            None
+            if any(steps is None for steps in known)
+            else tuple(step for steps in known for step in steps or ())
+        )
 
     @property
     def tokens(self) -> Usage | None:
@@ -219,14 +250,22 @@ class Response:
 
     @property
     def calls_made(self) -> tuple[ToolCall, ...]:
-        """Every tool call on the way, sub-agents' too; where no steps are known, those that were asked for last."""
-        made = tuple(ToolCall(step.name, step.arguments) for step in self.steps or () if step.kind == "tool_call")
+        """Every tool call on the way, sub-agents' too; where no steps are known, those that were
+        asked for last.
+        """
+        made = tuple(
+            ToolCall(step.name, step.arguments)
+            for step in self.steps or ()
+            if step.kind == "tool_call"
+        )
         if not made and self.steps is None:
             made = tuple(call for turn in self.turns for call in turn.response.calls_made)
         return made or self.tool_calls
 
 
-GOAL_REACHED = "goal_reached"  # the `finish_reason` of a conversation whose simulated user got what it wanted
+GOAL_REACHED = (
+    "goal_reached"  # the `finish_reason` of a conversation whose simulated user got what it wanted
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,14 @@ Status = Literal["passed", "failed", "errored"]
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """The finding of one grader. `score` is in [0, 1]; `reason` says what was expected and what was there.
+    """The finding of one grader. `score` is in [0, 1]; `reason` says what was expected and what was
+    there.
 
-    `grader` is the name of the grader, its own or that of its type, and `metric` the metric that the score is part of.
-    `orders_judge` is whether the answer seems to give orders to the model that judged it. `parts` are the grades of
-    which `any_of` and `all_of` are made; `statements` what a judge found statement by statement; `transform` is what
-    made of the answer what the grader saw.
+    `grader` is the name of the grader, its own or that of its type, and `metric` the metric that
+    the score is part of. `orders_judge` is whether the answer seems to give orders to the model
+    that judged it. `parts` are the grades of which `any_of` and `all_of` are made; `statements`
+    what a judge found statement by statement; `transform` is what made of the answer what the
+    grader saw.
     """
 
     grader: str
@@ -55,7 +57,8 @@ class RunError:
 class Judging:
     """The calls to models that judged a run.
 
-    `unpriced` are those whose price is not known; `cost_usd` is that of all others, None when there are none.
+    `unpriced` are those whose price is not known; `cost_usd` is that of all others, None when there
+    are none.
     """
 
     calls: int = 0
@@ -84,15 +87,17 @@ class Judging:
 class Result:
     """The result of one run: one line of the journal.
 
-    `threshold` is what its score had to reach, None where every grader had to pass. `latency_s` is the time of the
-    last attempt, in seconds; `cost_usd` is None when the price is not known. `budget_violations` says which bounds of
-    `budget.per_run` it exceeded; `recorded` that its answer came from a journal instead of the provider, and `reused`
-    that it did because nothing which that answer depends on has changed; `judging`
-    what models that judged it took, which is no part of `cost_usd`. A result with an `error` is `failed` when the
-    system under test broke, `errored` when no verdict could be had.
+    `threshold` is what its score had to reach, None where every grader had to pass. `latency_s` is
+    the time of the last attempt, in seconds; `cost_usd` is None when the price is not known.
+    `budget_violations` says which bounds of `budget.per_run` it exceeded; `recorded` that its
+    answer came from a journal instead of the provider, and `reused` that it did because nothing
+    which that answer depends on has changed; `judging` what models that judged it took, which is no
+    part of `cost_usd`. A result with an `error` is `failed` when the system under test broke,
+    `errored` when no verdict could be had.
 
-    `messages` is what was asked: the rendered prompt, or the case's own input where the suite has no prompts; of a
-    conversation, what came before its first turn. The middle of long ones is left out.
+    `messages` is what was asked: the rendered prompt, or the case's own input where the suite has
+    no prompts; of a conversation, what came before its first turn. The middle of long ones is left
+    out.
     """
 
     fingerprint: str
@@ -124,7 +129,9 @@ Preferred = Literal["first", "second", "tie"]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One run of each variant, shown in both orders; None where that order has no preference to be had."""
+    """One run of each variant, shown in both orders; None where that order has no preference to be
+    had.
+    """
 
     case: str
     run: int

@@ -10,7 +10,9 @@ from pydantic import Field, Strict
 from ci_evals.model.fields import FROM_VARIABLE, Above0, AtLeast1, Bool, Count, Options, Share
 
 ConfirmRuns = Annotated[int, Strict(), Ge(0), Le(1000), FROM_VARIABLE] | Literal["auto"]
-"""The number of further runs of a suspect; `auto` is as many as naming a case takes that always fails."""
+"""The number of further runs of a suspect; `auto` is as many as naming a case takes that always
+fails.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +31,14 @@ NO_RUN_BUDGET = RunBudget()
 class TagRule(Options):
     """The rules for the cases with a tag."""
 
-    min_pass_rate: Annotated[Share | None, Field(description="A bar for these cases together.")] = None
+    min_pass_rate: Annotated[Share | None, Field(description="A bar for these cases together.")] = (
+        None
+    )
     critical: Annotated[
-        Bool, Field(description="A regression of one of them, or a missed bar, is red whatever else the gate allows.")
+        Bool,
+        Field(
+            description="A regression of one of them, or a missed bar, is red whatever else the gate allows."
+        ),
     ] = False
 
 
@@ -39,43 +46,69 @@ class TagRule(Options):
 class Gate(Options):
     """The rules for merging. Rates are fractions in [0, 1]."""
 
-    min_pass_rate: Annotated[Share | None, Field(description="The bar: the share of runs that must pass.")] = None
+    min_pass_rate: Annotated[
+        Share | None, Field(description="The bar: the share of runs that must pass.")
+    ] = None
     confidence: Annotated[
         float, Strict(), Gt(0.5), Lt(1), FROM_VARIABLE, Field(description="How sure a red must be.")
     ] = 0.95
     on_borderline: Annotated[
         Literal["warn", "fail"], Field(description="What to do below the bar but within noise.")
     ] = "warn"
-    prove: Annotated[Bool, Field(description="Pass only if the rate is above the bar beyond doubt.")] = False
-    max_error_rate: Annotated[Share, Field(description="More errored runs than this: no verdict.")] = 0.05
+    prove: Annotated[
+        Bool, Field(description="Pass only if the rate is above the bar beyond doubt.")
+    ] = False
+    max_error_rate: Annotated[
+        Share, Field(description="More errored runs than this: no verdict.")
+    ] = 0.05
     min_case_pass_rate: Annotated[
-        Share | None, Field(description="A bar for each case by itself, unless it has its own `min_pass_rate`.")
+        Share | None,
+        Field(description="A bar for each case by itself, unless it has its own `min_pass_rate`."),
     ] = None
-    per_variant: Annotated[Bool, Field(description="Hold every provider and prompt to min_pass_rate.")] = False
+    per_variant: Annotated[
+        Bool, Field(description="Hold every provider and prompt to min_pass_rate.")
+    ] = False
     tags: Annotated[
-        Mapping[str, Share | TagRule], Field(description="A bar per tag, or `min_pass_rate` and `critical`.")
+        Mapping[str, Share | TagRule],
+        Field(description="A bar per tag, or `min_pass_rate` and `critical`."),
     ] = field(default_factory=dict)
-    providers: Annotated[Mapping[str, Share], Field(description="A bar per provider.")] = field(default_factory=dict)
+    providers: Annotated[Mapping[str, Share], Field(description="A bar per provider.")] = field(
+        default_factory=dict
+    )
     metrics: Annotated[
         Mapping[str, Share],
-        Field(description="A bar per `metric` of graders, or per metric of `classify`: `macro_f1`, `recall.refund`."),
+        Field(
+            description="A bar per `metric` of graders, or per metric of `classify`: `macro_f1`, `recall.refund`."
+        ),
     ] = field(default_factory=dict)
     max_budget_violations: Annotated[
-        Count | None, Field(description="This many runs may exceed budget.per_run; left out: they are only shown.")
+        Count | None,
+        Field(
+            description="This many runs may exceed budget.per_run; left out: they are only shown."
+        ),
     ] = None
-    max_regressions: Annotated[Count, Field(description="This many cases may be worse than the baseline.")] = 0
+    max_regressions: Annotated[
+        Count, Field(description="This many cases may be worse than the baseline.")
+    ] = 0
     on_regression: Annotated[
-        Literal["fail", "warn"], Field(description="What to do when the comparison with the baseline is red.")
+        Literal["fail", "warn"],
+        Field(description="What to do when the comparison with the baseline is red."),
     ] = "fail"
     require_baseline: Annotated[Bool, Field(description="No verdict without a comparison.")] = False
     on_unchecked: Annotated[
         Literal["error", "warn"],
-        Field(description="What to do where your own code was not run: without secrets, as on forks, or in a replay."),
+        Field(
+            description="What to do where your own code was not run: without secrets, as on forks, or in a replay."
+        ),
     ] = "error"
-    ratchet: Annotated[Bool, Field(description="Fail a variant below the best rate that it has held before.")] = False
+    ratchet: Annotated[
+        Bool, Field(description="Fail a variant below the best rate that it has held before.")
+    ] = False
     max_cost_increase: Annotated[
         AtLeast1 | None,
-        Field(description="Red if the cost of a run is surely more than this many times the baseline's."),
+        Field(
+            description="Red if the cost of a run is surely more than this many times the baseline's."
+        ),
     ] = None
     max_latency_increase: Annotated[
         AtLeast1 | None,
@@ -106,7 +139,9 @@ class Gate(Options):
 
     @property
     def critical_tags(self) -> frozenset[str]:
-        return frozenset(tag for tag, rule in self.tags.items() if isinstance(rule, TagRule) and rule.critical)
+        return frozenset(
+            tag for tag, rule in self.tags.items() if isinstance(rule, TagRule) and rule.critical
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +176,9 @@ class Metric:
 
 
 def read_metric(text: str) -> Metric | None:
-    """Parse the name of a metric, such as `recall.refund`; return None if there is no such metric."""
+    """Parse the name of a metric, such as `recall.refund`; return None if there is no such
+    metric.
+    """
     task, slash, rest = text.partition("/")
     name, dot, label = (rest if slash else text).partition(".")
     if (name in WHOLE and not dot) or (name in BY_LABEL and label):

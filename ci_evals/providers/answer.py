@@ -12,7 +12,17 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from ci_evals.errors import first_problem
-from ci_evals.model.response import MAX_TOKENS, Content, Passage, Response, Step, StepKind, ToolCall, Turn, Usage
+from ci_evals.model.response import (
+    MAX_TOKENS,
+    Content,
+    Passage,
+    Response,
+    Step,
+    StepKind,
+    ToolCall,
+    Turn,
+    Usage,
+)
 
 MAX_STEPS = 5_000
 """An agent that takes more is going in circles, and its journal line would grow to megabytes."""
@@ -37,8 +47,8 @@ _shorten = _repr.repr
 def as_response(value: object) -> Response:
     """Convert what a function returned, or a command printed, into a response.
 
-    Text is the output. A mapping with `output` or `tool_calls` must have the fields of a `Response` and no others. Any
-    other mapping, a list or a number becomes its JSON text.
+    Text is the output. A mapping with `output` or `tool_calls` must have the fields of a `Response`
+    and no others. Any other mapping, a list or a number becomes its JSON text.
 
     Raises:
         TypeError: a value has the wrong type; the message says what to return instead.
@@ -56,7 +66,9 @@ def as_response(value: object) -> Response:
 
 
 def unfit_type(value: object) -> str | None:
-    """Return the type of a value that no answer can be made of, and what to return instead; None of any other."""
+    """Return the type of a value that no answer can be made of, and what to return instead; None of
+    any other.
+    """
     if value is None:
         return "None. Return text, or a mapping with 'output' or 'tool_calls'"
     if isinstance(value, str | Mapping | list | tuple | int | float | Response | Content):
@@ -64,11 +76,15 @@ def unfit_type(value: object) -> str | None:
     kind = type(value).__name__
     article = "an" if kind[0].lower() in "aeiou" else "a"
     text = "its text (`result.output`)" if hasattr(value, "output") else "text"
-    return f"{article} {kind}. Return {text}, a mapping with 'output' or 'tool_calls', or a Response"
+    return (
+        f"{article} {kind}. Return {text}, a mapping with 'output' or 'tool_calls', or a Response"
+    )
 
 
 def read_arguments(text: str) -> Mapping[str, Any] | str:
-    """Decode the arguments that a model wrote for a tool if they are a JSON object, else return their text as it is."""
+    """Decode the arguments that a model wrote for a tool if they are a JSON object, else return
+    their text as it is.
+    """
     if not text.strip():
         return {}
     try:
@@ -108,7 +124,9 @@ def encode_json(value: object) -> bytes:
 
 
 def plain_json(value: Any) -> Any:
-    """Return a value with its mappings as dicts, its sequences as lists, and every lone surrogate replaced."""
+    """Return a value with its mappings as dicts, its sequences as lists, and every lone surrogate
+    replaced.
+    """
     match value:
         case str():
             return clean_text(value)
@@ -117,7 +135,10 @@ def plain_json(value: Any) -> Any:
         case list() | tuple():
             return [plain_json(inner) for inner in value]
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {field.name: plain_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+            return {
+                field.name: plain_json(getattr(value, field.name))
+                for field in dataclasses.fields(value)
+            }
         case _:
             return value
 
@@ -134,14 +155,20 @@ def _text(value: object, what: str) -> str:
 
 
 def _from_fields(fields: Mapping[str, Any]) -> Response:
-    _check_keys(fields, _names(Response), "the answer", "; to answer with JSON, put it under 'output'")
+    _check_keys(
+        fields, _names(Response), "the answer", "; to answer with JSON, put it under 'output'"
+    )
     output, calls = fields.get("output"), fields.get("tool_calls")
     if output is None and calls is None:
         raise ValueError("the answer has neither 'output' nor 'tool_calls'")
-    listed = () if calls is None else _as_list(calls, "'tool_calls' must be a list of {name, arguments}")
+    listed = (
+        () if calls is None else _as_list(calls, "'tool_calls' must be a list of {name, arguments}")
+    )
     return Response(
         output="" if output is None else _text(output, "'output'"),
-        tool_calls=tuple(_tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(listed)),
+        tool_calls=tuple(
+            _tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(listed)
+        ),
         usage=as_usage(fields.get("usage")),
         model=as_name(fields.get("model"), "'model'"),
         finish_reason=as_name(fields.get("finish_reason"), "'finish_reason'"),
@@ -152,31 +179,39 @@ def _from_fields(fields: Mapping[str, Any]) -> Response:
         files=_parts(_FILES, fields.get("files"), "'files' must be a list of Content"),
         context=as_context(fields.get("context")),
         metadata=as_metadata(fields.get("metadata")),
-        first_token_s=_amount(fields.get("first_token_s"), "'first_token_s' must be a number of seconds, 0 or more"),
+        first_token_s=_amount(
+            fields.get("first_token_s"), "'first_token_s' must be a number of seconds, 0 or more"
+        ),
     )
 
 
 def as_steps(steps: object) -> tuple[Step, ...] | None:
-    """Convert the steps of an answer, each a mapping or a `Step`. Texts over `MAX_STEP_CHARACTERS` are cut.
+    """Convert the steps of an answer, each a mapping or a `Step`. Texts over `MAX_STEP_CHARACTERS`
+    are cut.
 
     Raises:
         TypeError: a value has the wrong type.
-        ValueError: a value has the right type, but is not allowed; or there are more than `MAX_STEPS` steps.
+        ValueError: a value has the right type, but is not allowed; or there are more than
+            `MAX_STEPS` steps.
     """
     if steps is None:
         return None
     listed = _as_list(steps, "'steps' must be a list of {kind, name, …}")
     if len(listed) > MAX_STEPS:
-        raise ValueError(f"the answer has {len(listed):,} steps, more than the {MAX_STEPS:,} that are kept")
+        raise ValueError(
+            f"the answer has {len(listed):,} steps, more than the {MAX_STEPS:,} that are kept"
+        )
     return tuple(_step(step, f"steps[{index}]") for index, step in enumerate(listed))
 
 
 def as_context(context: object) -> tuple[Passage, ...] | None:
-    """Convert what was retrieved for an answer: texts, mappings or `Passage`s. Texts over 100,000 characters are cut.
+    """Convert what was retrieved for an answer: texts, mappings or `Passage`s. Texts over 100,000
+    characters are cut.
 
     Raises:
         TypeError: a value has the wrong type.
-        ValueError: a value has the right type, but is not allowed; or there are more than `MAX_PASSAGES`.
+        ValueError: a value has the right type, but is not allowed; or there are more than
+            `MAX_PASSAGES`.
     """
     if context is None:
         return None
@@ -190,11 +225,17 @@ def as_context(context: object) -> tuple[Passage, ...] | None:
 
 
 def _passage(value: object, what: str) -> Passage:
-    fields = {"text": value} if isinstance(value, str) else _fields(value, Passage, what, "text, id and score")
+    fields = (
+        {"text": value}
+        if isinstance(value, str)
+        else _fields(value, Passage, what, "text, id and score")
+    )
     if not isinstance(text := fields.get("text"), str):
         raise TypeError(f"{what}.text must be text, got {_shorten(text)}")
     name, score = fields.get("id"), fields.get("score")
-    if score is not None and (isinstance(score, bool) or not isinstance(score, int | float) or not isfinite(score)):
+    if score is not None and (
+        isinstance(score, bool) or not isinstance(score, int | float) or not isfinite(score)
+    ):
         raise TypeError(f"{what}.score must be a number, got {_shorten(score)}")
     return Passage(
         _cut(clean_text(text), MAX_PASSAGE_CHARACTERS),
@@ -219,7 +260,9 @@ def as_metadata(metadata: object) -> Mapping[str, Any]:
     except (TypeError, ValueError) as error:
         raise TypeError(f"'metadata' cannot be written as JSON: {error}") from None
     if len(encoded) > MAX_METADATA_BYTES:
-        raise ValueError(f"'metadata' takes {len(encoded):,} bytes, more than the {MAX_METADATA_BYTES:,} that are kept")
+        raise ValueError(
+            f"'metadata' takes {len(encoded):,} bytes, more than the {MAX_METADATA_BYTES:,} that are kept"
+        )
     return dict(from_json(encoded))
 
 
@@ -237,10 +280,16 @@ def _step(step: object, what: str) -> Step:
         kind=cast("StepKind", kind),
         name=name,
         arguments=arguments if len(written) <= MAX_STEP_CHARACTERS else _cut(written),
-        result=None if fields.get("result") is None else _cut(_text(fields["result"], f"{what}.result")),
-        error=None if fields.get("error") is None else _cut(_text(fields["error"], f"{what}.error")),
+        result=None
+        if fields.get("result") is None
+        else _cut(_text(fields["result"], f"{what}.result")),
+        error=None
+        if fields.get("error") is None
+        else _cut(_text(fields["error"], f"{what}.error")),
         usage=as_usage(fields.get("usage")),
-        duration_s=_amount(fields.get("duration_s"), f"{what}.duration_s must be a number of seconds, 0 or more"),
+        duration_s=_amount(
+            fields.get("duration_s"), f"{what}.duration_s must be a number of seconds, 0 or more"
+        ),
         agent=as_name(fields.get("agent"), f"{what}.agent"),
     )
 
@@ -259,7 +308,9 @@ def _tool_call(call: object, what: str) -> ToolCall:
 
 
 def _arguments(value: object, what: str) -> Mapping[str, Any] | str:
-    """Convert arguments into plain JSON data, so that graders see now what the journal returns later."""
+    """Convert arguments into plain JSON data, so that graders see now what the journal returns
+    later.
+    """
     if value is None:
         return {}
     if isinstance(value, str) and isinstance(value := read_arguments(clean_text(value)), str):
@@ -278,7 +329,8 @@ def as_cost(cost_usd: object) -> float | None:
 
 
 def as_usage(value: object) -> Usage | None:
-    """Convert token counts: a `Usage`, a mapping with its fields, or one in the words of OpenAI's chat completions.
+    """Convert token counts: a `Usage`, a mapping with its fields, or one in the words of OpenAI's
+    chat completions.
 
     A mapping that counts nothing says that the usage is not known, rather than 0.
 
@@ -295,12 +347,17 @@ def as_usage(value: object) -> Usage | None:
         value = {
             "input_tokens": value.get("prompt_tokens") or 0,
             "output_tokens": value.get("completion_tokens") or 0,
-            "cached_tokens": (details.get("cached_tokens") if isinstance(details, Mapping) else None) or 0,
+            "cached_tokens": (
+                details.get("cached_tokens") if isinstance(details, Mapping) else None
+            )
+            or 0,
         }
     fields = _fields(value, Usage, "'usage'", "token counts")
     for name, count in fields.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < MAX_TOKENS:
-            raise ValueError(f"usage.{name} must be a whole number of tokens, 0 or more, got {_shorten(count)}")
+            raise ValueError(
+                f"usage.{name} must be a whole number of tokens, 0 or more, got {_shorten(count)}"
+            )
     return Usage(**fields)
 
 
@@ -351,7 +408,11 @@ def _fields(value: object, kind: type[Any], what: str, expected: str) -> Mapping
     return fields
 
 
-def _check_keys(fields: Mapping[str, Any], known: Iterable[str], what: str, advice: str = "") -> None:
+def _check_keys(
+    fields: Mapping[str, Any], known: Iterable[str], what: str, advice: str = ""
+) -> None:
     for key in fields:
         if key not in known:
-            raise ValueError(f"{what} has an unknown key {_shorten(key)}; known: {', '.join(known)}{advice}")
+            raise ValueError(
+                f"{what} has an unknown key {_shorten(key)}; known: {', '.join(known)}{advice}"
+            )

@@ -33,7 +33,9 @@ class Anthropic(ModelOptions):
     def open(self, resources: Resources) -> Provider:
         streaming = {"stream": True} if self.stream else {}
         fields = {"model": self.model, "max_tokens": _MAX_TOKENS, **streaming, **self.params}
-        return Messages(self.endpoint(resources, "v1/messages", fields, {"anthropic-version": _VERSION}))
+        return Messages(
+            self.endpoint(resources, "v1/messages", fields, {"anthropic-version": _VERSION})
+        )
 
 
 class Messages:
@@ -44,9 +46,13 @@ class Messages:
 
     async def answer(self, request: Request) -> Response:
         body: dict[str, Any] = {
-            "messages": [_turn(turn, self._endpoint.resources.folder) for turn in turns_of(request.messages)]
+            "messages": [
+                _turn(turn, self._endpoint.resources.folder) for turn in turns_of(request.messages)
+            ]
         }
-        if system := "\n\n".join(message.text for message in request.messages if message.role == "system"):
+        if system := "\n\n".join(
+            message.text for message in request.messages if message.role == "system"
+        ):
             body["system"] = system
         reply = await self._endpoint.post(body, request.timeout_s)
         first_token_s = None
@@ -87,7 +93,11 @@ class Messages:
             if event.content_block is not None:
                 blocks[event.index] = event.content_block
             for counted in (event.message and event.message.usage, event.usage):
-                usage |= {name: count for name, count in asdict(counted).items() if count} if counted else {}
+                usage |= (
+                    {name: count for name, count in asdict(counted).items() if count}
+                    if counted
+                    else {}
+                )
             if (delta := event.delta) is not None:
                 stop_reason = delta.stop_reason or stop_reason
                 parts.setdefault(event.index, []).append(delta.text or delta.partial_json)
@@ -109,7 +119,10 @@ def _whole(block: "_Block", told: str) -> "_Block":
 def _turn(messages: Sequence[Message], folder: Path) -> dict[str, Any]:
     message = messages[0]
     if message.role == "tool":
-        results = [{"type": "tool_result", "tool_use_id": each.tool_call_id, "content": each.text} for each in messages]
+        results = [
+            {"type": "tool_result", "tool_use_id": each.tool_call_id, "content": each.text}
+            for each in messages
+        ]
         return {"role": "user", "content": results}
     if not message.tool_calls and isinstance(message.content, str):
         return {"role": message.role, "content": message.content}
@@ -159,7 +172,9 @@ class _Usage:
 
     @property
     def tokens(self) -> Usage:
-        """All tokens: `input_tokens` leaves out those that were written to the cache or read from it."""
+        """All tokens: `input_tokens` leaves out those that were written to the cache or read from
+        it.
+        """
         cached = self.cache_read_input_tokens or 0
         written = self.cache_creation_input_tokens or 0
         return Usage(self.input_tokens + written + cached, self.output_tokens, cached)

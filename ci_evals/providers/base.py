@@ -10,7 +10,17 @@ from typing import Any, ClassVar, Literal, Protocol
 import aiohttp
 
 from ci_evals.model.case import Case, Request
-from ci_evals.model.fields import Above0, Bool, Concurrency, Many, NonEmpty, NonNegative, Options, Retries, Seconds
+from ci_evals.model.fields import (
+    Above0,
+    Bool,
+    Concurrency,
+    Many,
+    NonEmpty,
+    NonNegative,
+    Options,
+    Retries,
+    Seconds,
+)
 from ci_evals.model.response import Detail, Message, Response
 from ci_evals.providers.serve import Serve
 from ci_evals.providers.tokens import Tokens
@@ -22,7 +32,9 @@ def overrides_of(case: Case) -> dict[str, Any]:
 
 
 def content_fields(message: Message) -> str | list[dict[str, str]]:
-    """Return what a message says as the team's code gets it: text, or its parts with paths from the suite's folder."""
+    """Return what a message says as the team's code gets it: text, or its parts with paths from the
+    suite's folder.
+    """
     if isinstance(message.content, str):
         return message.content
     return [
@@ -41,11 +53,17 @@ def data_url(data: bytes, media_type: str | None) -> str:
 
 
 def message_fields(message: Message) -> dict[str, Any]:
-    """Return a message as the team's code gets it: `role`, `content`, and of the rest what it has."""
+    """Return a message as the team's code gets it: `role`, `content`, and of the rest what it
+    has.
+    """
     fields: dict[str, Any] = {"role": message.role, "content": content_fields(message)}
     if message.tool_calls:
         fields["tool_calls"] = [
-            {"name": call.name, "arguments": call.arguments, **({"id": call.id} if call.id is not None else {})}
+            {
+                "name": call.name,
+                "arguments": call.arguments,
+                **({"id": call.id} if call.id is not None else {}),
+            }
             for call in message.tool_calls
         ]
     if message.tool_call_id is not None:
@@ -63,7 +81,9 @@ class Price(Options):
 
 
 class Provider(Protocol):
-    """Answers requests. Raises `ProviderError` when it can't; anything else that it raises is a crash."""
+    """Answers requests. Raises `ProviderError` when it can't; anything else that it raises is a
+    crash.
+    """
 
     async def answer(self, request: Request) -> Response: ...
 
@@ -93,7 +113,9 @@ class Resources(Protocol):
 
     @property
     def files(self) -> Path | None:
-        """The folder for files that a run leaves behind, beside the reports; None if nothing is to be kept."""
+        """The folder for files that a run leaves behind, beside the reports; None if nothing is to
+        be kept.
+        """
         ...
 
     @property
@@ -116,15 +138,19 @@ class ProviderOptions(Options):
         max_concurrency: calls under way at once, within the suite's own limit; or `unlimited`.
         timeout_s: seconds a call may take; the suite's value when left out.
         retries: further attempts after a refused or lost call; the suite's value when left out.
-        on_error: whether a run without an answer counts as failed (`fail`) or is left out of the rate (`exclude`).
-        price: USD per million tokens, for costs that are not publicly listed; or the name of a model that is.
+        on_error: whether a run without an answer counts as failed (`fail`) or is left out of the
+            rate (`exclude`).
+        price: USD per million tokens, for costs that are not publicly listed; or the name of a
+            model that is.
         rpm: requests per minute that the provider allows.
         tpm: tokens per minute that it allows, asked and answered together.
-        before: what the input goes through before it is asked, in order: providers by name, or `module:function`.
+        before: what the input goes through before it is asked, in order: providers by name, or
+            `module:function`.
         after: what the answer goes through, likewise.
         cache: whether what stages made is kept in the results folder and taken from there.
         serve: the service that it talks to, started before the run and ended after it.
-        limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one key do.
+        limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one
+            key do.
     """
 
     kind: ClassVar[str]
@@ -138,7 +164,9 @@ class ProviderOptions(Options):
     works_on_tasks: ClassVar[bool] = False
     """True if it works on task folders, and on nothing else."""
     portable: ClassVar[bool] = False
-    """True if it needs nothing but the suite's folder, so that an executor may run it on another machine."""
+    """True if it needs nothing but the suite's folder, so that an executor may run it on another
+    machine.
+    """
 
     name: str | None = None
     max_concurrency: Concurrency | None = None
@@ -171,15 +199,21 @@ class ProviderOptions(Options):
 
     @property
     def key_variable(self) -> str | None:
-        """The environment variable to take the key from; None when the config names one or none is needed."""
+        """The environment variable to take the key from; None when the config names one or none is
+        needed.
+        """
         return None
 
     def problems(self, folder: Path) -> list[str]:
-        """Return what is wrong as far as it shows before any call: a missing file, a module that does not exist."""
+        """Return what is wrong as far as it shows before any call: a missing file, a module that
+        does not exist.
+        """
         return []
 
     def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
-        """Yield requests that cannot be sent, as far as that shows before any call, each with the reason."""
+        """Yield requests that cannot be sent, as far as that shows before any call, each with the
+        reason.
+        """
         return iter(())
 
     def open(self, resources: Resources) -> Provider:

@@ -12,7 +12,13 @@ from ci_evals.model.case import NO_OVERRIDES, Request
 from ci_evals.model.fields import Many
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, encode_json
-from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
+from ci_evals.providers.base import (
+    Provider,
+    ProviderOptions,
+    Resources,
+    message_fields,
+    overrides_of,
+)
 from ci_evals.providers.subprocess import (
     MAX_OUTPUT_BYTES,
     ProgramEnd,
@@ -30,7 +36,8 @@ class ProgramOptions(ProviderOptions):
     """Settings of what runs a program.
 
     Args:
-        command: the program with its arguments, as a list or as one line that is split as a POSIX shell would.
+        command: the program with its arguments, as a list or as one line that is split as a POSIX
+            shell would.
         env: added to the environment that ci-evals itself was given.
     """
 
@@ -58,12 +65,13 @@ class ProgramOptions(ProviderOptions):
 class Command(ProgramOptions):
     """Runs a program once per run.
 
-    It reads one JSON object (`id`, `input`, `messages`, `vars`, `metadata`, `run`, `timeout_s`) and writes text, or a
-    JSON object with `output` or `tool_calls` (and `usage`, `model`, `finish_reason`, `cost_usd`, `steps`, `context`,
-    `metadata`). No shell is involved.
+    It reads one JSON object (`id`, `input`, `messages`, `vars`, `metadata`, `run`, `timeout_s`) and
+    writes text, or a JSON object with `output` or `tool_calls` (and `usage`, `model`,
+    `finish_reason`, `cost_usd`, `steps`, `context`, `metadata`). No shell is involved.
 
     Args:
-        command: the program with its arguments, as a list or as one line that is split as a POSIX shell would.
+        command: the program with its arguments, as a list or as one line that is split as a POSIX
+            shell would.
         cwd: the folder it runs in, relative to the config's folder, which is the default.
         env: added to the environment that ci-evals itself was given.
     """
@@ -125,25 +133,35 @@ class _Program:
                 timeout_s=request.timeout_s,
             )
         except OSError as error:
-            raise ProviderError("crash", f"{self._argv[0]} could not be started: {error}") from error
+            raise ProviderError(
+                "crash", f"{self._argv[0]} could not be started: {error}"
+            ) from error
         return _response(ended, request.timeout_s)
 
 
 def _response(ended: ProgramEnd, timeout_s: float) -> Response:
     detail = ended.stderr or None
     if ended.why == "timeout":
-        raise ProviderError("timeout", f"no answer within {timeout_s:g} s; the program was ended", detail=detail)
+        raise ProviderError(
+            "timeout", f"no answer within {timeout_s:g} s; the program was ended", detail=detail
+        )
     if ended.why == "too_large":
         limit = MAX_OUTPUT_BYTES // 1024**2
-        raise ProviderError("bad_answer", f"more than {limit} MB on stdout; the program was ended", detail=detail)
+        raise ProviderError(
+            "bad_answer", f"more than {limit} MB on stdout; the program was ended", detail=detail
+        )
     if ended.status:
         cause = describe_status(ended.status)
         last = f": {ended.last_line}" if ended.last_line else ", nothing on stderr"
-        raise ProviderError("crash", cause + last, status=max(0, ended.status) or None, detail=detail)
+        raise ProviderError(
+            "crash", cause + last, status=max(0, ended.status) or None, detail=detail
+        )
     try:
         return as_response(_answer(ended.stdout.decode("utf-8-sig", "replace")))
     except (TypeError, ValueError) as error:
-        raise ProviderError("bad_answer", f"the JSON on stdout is not an answer: {error}", detail=detail) from None
+        raise ProviderError(
+            "bad_answer", f"the JSON on stdout is not an answer: {error}", detail=detail
+        ) from None
 
 
 def _answer(stdout: str) -> object:

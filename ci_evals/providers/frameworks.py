@@ -1,7 +1,7 @@
 """Results of agent frameworks as answers. They are known by their shape; no framework is imported.
 
-Known are `AgentRunResult` of Pydantic AI, `RunResult` of the OpenAI Agents SDK, states, messages and documents of
-LangGraph and LangChain, and `AgentReply` of AG2.
+Known are `AgentRunResult` of Pydantic AI, `RunResult` of the OpenAI Agents SDK, states, messages
+and documents of LangGraph and LangChain, and `AgentReply` of AG2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,7 +39,9 @@ def _has(value: object, *names: str) -> bool:
 
 
 class _Trail:
-    """The steps of an agent, in order. A tool call is a step as soon as its result is there; others stay open."""
+    """The steps of an agent, in order. A tool call is a step as soon as its result is there; others
+    stay open.
+    """
 
     def __init__(self) -> None:
         self.model: str | None = None
@@ -47,17 +49,26 @@ class _Trail:
         self._steps: list[Step] = []
         self._open: dict[str, Step] = {}
 
-    def ask_model(self, model: object, usage: object, text: str, finish_reason: object = None) -> None:
+    def ask_model(
+        self, model: object, usage: object, text: str, finish_reason: object = None
+    ) -> None:
         """Note a request to a model."""
         name = model if isinstance(model, str) else ""
         self.model = name or self.model
         self.finish_reason = finish_reason if isinstance(finish_reason, str) else None
         self._steps.append(Step("model_request", name, result=text or None, usage=_usage(usage)))
 
-    def call_tool(self, id_: object, name: object, arguments: object, agent: str | None = None) -> None:
+    def call_tool(
+        self, id_: object, name: object, arguments: object, agent: str | None = None
+    ) -> None:
         """Note that a tool was asked for."""
         decoded = read_arguments(arguments) if isinstance(arguments, str) else _plain(arguments)
-        step = Step("tool_call", str(name), decoded if isinstance(decoded, Mapping | str) else {}, agent=agent)
+        step = Step(
+            "tool_call",
+            str(name),
+            decoded if isinstance(decoded, Mapping | str) else {},
+            agent=agent,
+        )
         self._steps.append(step)
         self._open[str(id_)] = step
 
@@ -84,7 +95,8 @@ class _Trail:
         told = {
             "output": _text(output),
             "tool_calls": [
-                {"name": step.name, "arguments": step.arguments, "id": id_} for id_, step in self._open.items()
+                {"name": step.name, "arguments": step.arguments, "id": id_}
+                for id_, step in self._open.items()
             ],
             "steps": steps,
             "usage": _usage(usage) or (sum(counted, Usage()) if counted else None),
@@ -103,18 +115,27 @@ def _from_pydantic_ai(result: Any) -> Response:
         parts = message.parts
         if getattr(message, "kind", "") == "response":
             said = "".join(part.content for part in parts if _kind(part) == "text")
-            trail.ask_model(message.model_name, message.usage, said, getattr(message, "finish_reason", None))
+            trail.ask_model(
+                message.model_name, message.usage, said, getattr(message, "finish_reason", None)
+            )
         for part in parts:
             kind, id_ = _kind(part), getattr(part, "tool_call_id", None)
-            if kind.endswith("tool-call") and part.tool_name != getattr(result, "_output_tool_name", None):
+            if kind.endswith("tool-call") and part.tool_name != getattr(
+                result, "_output_tool_name", None
+            ):
                 trail.call_tool(id_, part.tool_name, part.args)
-            elif kind == "retry-prompt" or getattr(part, "outcome", "success") not in ("success", None):
+            elif kind == "retry-prompt" or getattr(part, "outcome", "success") not in (
+                "success",
+                None,
+            ):
                 trail.end_call(id_, None, error=part.content)
             elif kind.endswith("tool-return"):
                 trail.end_call(id_, part.content)
     usage, metadata = result.usage, getattr(result, "metadata", None)
     told = usage if hasattr(usage, "input_tokens") else usage()  # a method before version 2
-    return trail.answer(result.output, told, metadata=metadata if isinstance(metadata, Mapping) else None)
+    return trail.answer(
+        result.output, told, metadata=metadata if isinstance(metadata, Mapping) else None
+    )
 
 
 def _kind(part: object) -> str:
@@ -126,14 +147,22 @@ def _kind(part: object) -> str:
 
 def _from_openai_agents(result: Any) -> Response:
     trail = _Trail()
-    by_call = {_get(item.raw_item, "call_id"): item for item in result.new_items if "output" not in item.type}
+    by_call = {
+        _get(item.raw_item, "call_id"): item
+        for item in result.new_items
+        if "output" not in item.type
+    }
     outputs = {
-        _get(item.raw_item, "call_id"): item.output for item in result.new_items if item.type == "tool_call_output_item"
+        _get(item.raw_item, "call_id"): item.output
+        for item in result.new_items
+        if item.type == "tool_call_output_item"
     }
     first = next((item.agent.name for item in result.new_items), None)
     for response in result.raw_responses:
         said = "".join(
-            _parts_text(_get(item, "content")) for item in response.output if _get(item, "type") == "message"
+            _parts_text(_get(item, "content"))
+            for item in response.output
+            if _get(item, "type") == "message"
         )
         trail.ask_model(None, response.usage, said)
         for item in response.output:
@@ -143,22 +172,33 @@ def _from_openai_agents(result: Any) -> Response:
             if noted is not None and noted.type == "handoff_call_item":
                 trail.start_agent(str(_get(item, "name")).removeprefix("transfer_to_"))
             elif kind == "function_call":
-                trail.call_tool(id_, _get(item, "name"), _get(item, "arguments"), None if agent == first else agent)
+                trail.call_tool(
+                    id_,
+                    _get(item, "name"),
+                    _get(item, "arguments"),
+                    None if agent == first else agent,
+                )
                 if id_ in outputs:
                     trail.end_call(id_, outputs[id_])
             elif kind == "mcp_call":  # by the model's own host
                 trail.call_tool(_get(item, "id"), _get(item, "name"), _get(item, "arguments"))
                 trail.end_call(_get(item, "id"), _get(item, "output"), _get(item, "error"))
-    return trail.answer(result.final_output, getattr(getattr(result, "context_wrapper", None), "usage", None))
+    return trail.answer(
+        result.final_output, getattr(getattr(result, "context_wrapper", None), "usage", None)
+    )
 
 
 # LangGraph and LangChain.
 
 
 def _from_langchain(value: Any) -> object:
-    """Return the answer in a state, a message or a list of messages; None if it is none of these."""
+    """Return the answer in a state, a message or a list of messages; None if it is none of
+    these.
+    """
     state = value if isinstance(value, Mapping) else {}
-    context = next((found for key in _DOCUMENTS if (found := _documents(state.get(key))) is not None), None)
+    context = next(
+        (found for key in _DOCUMENTS if (found := _documents(state.get(key))) is not None), None
+    )
     if context and "output" in state:
         return {**state, "context": context}
     answer = state.get("answer")
@@ -180,7 +220,9 @@ def _from_langchain(value: Any) -> object:
             about = getattr(message, "response_metadata", None) or {}
             said = _parts_text(message.content)
             model = about.get("model_name") or about.get("model")
-            trail.ask_model(model, getattr(message, "usage_metadata", None), said, about.get("finish_reason"))
+            trail.ask_model(
+                model, getattr(message, "usage_metadata", None), said, about.get("finish_reason")
+            )
             for call in getattr(message, "tool_calls", None) or ():
                 trail.call_tool(call.get("id"), call.get("name"), call.get("args"))
     output = state.get("structured_response")
@@ -189,7 +231,9 @@ def _from_langchain(value: Any) -> object:
 
 def _documents(value: object) -> list[dict[str, Any]] | None:
     """Return documents of LangChain as texts of the context; None if it is no list of them."""
-    if not isinstance(value, list | tuple) or not all(_has(each, "page_content", "metadata") for each in value):
+    if not isinstance(value, list | tuple) or not all(
+        _has(each, "page_content", "metadata") for each in value
+    ):
         return None
     documents: list[Any] = list(value)
     return [
@@ -230,7 +274,9 @@ def _joined(parts: Iterable[Any]) -> str:
 
 
 def _get(value: Any, name: str) -> Any:
-    """Return what an object, or a mapping that stands for one, has under a name; None if it has no such thing."""
+    """Return what an object, or a mapping that stands for one, has under a name; None if it has no
+    such thing.
+    """
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
@@ -239,7 +285,9 @@ def _parts_text(content: object) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list | tuple) else ()
-    return "".join(part if isinstance(part, str) else str(_get(part, "text") or "") for part in parts)
+    return "".join(
+        part if isinstance(part, str) else str(_get(part, "text") or "") for part in parts
+    )
 
 
 def _usage(told: object) -> Usage | None:
@@ -252,7 +300,9 @@ def _usage(told: object) -> Usage | None:
     details = _get(told, "input_tokens_details") or _get(told, "input_token_details")
     asked = count("input_tokens", "prompt_tokens", "request_tokens")
     said = count("output_tokens", "completion_tokens", "response_tokens")
-    cached = count("cache_read_tokens", "cache_read_input_tokens") or count("cached_tokens", "cache_read", of=details)
+    cached = count("cache_read_tokens", "cache_read_input_tokens") or count(
+        "cached_tokens", "cache_read", of=details
+    )
     return Usage(asked, said, min(cached, asked)) if asked or said else None
 
 

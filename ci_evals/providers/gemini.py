@@ -16,15 +16,20 @@ from ci_evals.providers.http_client import Event, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
 from ci_evals.providers.parts import attach
 
-# Models since Gemini 3 refuse a tool call in the history without the signature that came with it. A conversation that
-# a person wrote has none; Google documents this value for it.
+# Models since Gemini 3 refuse a tool call in the history without the signature that came with it. A
+# conversation that a person wrote has none; Google documents this value for it.
 _NO_SIGNATURE = {"thoughtSignature": "skip_thought_signature_validator"}
 
 _IN_GENERATION_CONFIG = frozenset({
     "candidateCount", "maxOutputTokens", "responseMimeType", "responseSchema", "seed", "stopSequences", "temperature",
     "thinkingConfig", "topK", "topP",
 })  # fmt: skip
-_OF_OTHERS = {"max_tokens": "maxOutputTokens", "stop": "stopSequences", "top_k": "topK", "top_p": "topP"}  # vendors
+_OF_OTHERS = {
+    "max_tokens": "maxOutputTokens",
+    "stop": "stopSequences",
+    "top_k": "topK",
+    "top_p": "topP",
+}  # vendors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +43,10 @@ class Gemini(ModelOptions):
     reserved: ClassVar[tuple[str, ...]] = ("model", "contents", "stream")
     settings: ClassVar[Mapping[str, str]] = {
         written: f"params.generationConfig.{name}"
-        for written, name in {**{name: name for name in _IN_GENERATION_CONFIG}, **_OF_OTHERS}.items()
+        for written, name in {
+            **{name: name for name in _IN_GENERATION_CONFIG},
+            **_OF_OTHERS,
+        }.items()
     }
 
     base_url: str = "https://generativelanguage.googleapis.com"
@@ -57,7 +65,9 @@ class Gemini(ModelOptions):
         model = self.model if "/" in self.model else f"models/{self.model}"
         endpoint = self.endpoint(resources, f"v1beta/{model}:generateContent", self.params)
         if self.stream:
-            url = self.endpoint(resources, f"v1beta/{model}:streamGenerateContent", {}).url.update_query(alt="sse")
+            url = self.endpoint(
+                resources, f"v1beta/{model}:streamGenerateContent", {}
+            ).url.update_query(alt="sse")
             endpoint = replace(endpoint, url=url)
         signed = not model.startswith(("models/gemini-1", "models/gemini-2"))
         return GenerateContent(endpoint, _NO_SIGNATURE if signed else {})
@@ -72,9 +82,13 @@ class GenerateContent:
 
     async def answer(self, request: Request) -> Response:
         body: dict[str, Any] = {
-            "contents": list(_contents(request.messages, self._signature, self._endpoint.resources.folder))
+            "contents": list(
+                _contents(request.messages, self._signature, self._endpoint.resources.folder)
+            )
         }
-        if system := [{"text": message.text} for message in request.messages if message.role == "system"]:
+        if system := [
+            {"text": message.text} for message in request.messages if message.role == "system"
+        ]:
             body["systemInstruction"] = {"parts": system}
         reply = await self._endpoint.post(body, request.timeout_s)
         first_token_s = None
@@ -127,7 +141,9 @@ class GenerateContent:
         return _Answer(candidates, feedback, usage, version), first_token_s
 
 
-def _contents(messages: Iterable[Message], signature: Mapping[str, str], folder: Path) -> Iterator[dict[str, Any]]:
+def _contents(
+    messages: Iterable[Message], signature: Mapping[str, str], folder: Path
+) -> Iterator[dict[str, Any]]:
     names: dict[str | None, str] = {}
     for turn in turns_of(messages):
         message = turn[0]
@@ -136,7 +152,9 @@ def _contents(messages: Iterable[Message], signature: Mapping[str, str], folder:
             yield {"role": "user", "parts": parts}
             continue
         names.update((call.id, call.name) for call in message.tool_calls)
-        said = [_sent(part, folder) for part in message.parts] or ([] if message.tool_calls else [{"text": ""}])
+        said = [_sent(part, folder) for part in message.parts] or (
+            [] if message.tool_calls else [{"text": ""}]
+        )
         calls = [{"functionCall": _function_call(call), **signature} for call in message.tool_calls]
         yield {"role": "model" if message.role == "assistant" else "user", "parts": [*said, *calls]}
 
@@ -159,7 +177,13 @@ def _result(message: Message, name: str | None) -> dict[str, Any]:
     """Return a tool's result; Gemini knows it by the function's name and wants an object."""
     identity = {"id": message.tool_call_id} if message.tool_call_id else {}
     response = {"output": message.text}
-    return {"functionResponse": {**identity, "name": name or message.tool_call_id or "tool", "response": response}}
+    return {
+        "functionResponse": {
+            **identity,
+            "name": name or message.tool_call_id or "tool",
+            "response": response,
+        }
+    }
 
 
 # The answer, as far as it is needed.
@@ -240,8 +264,11 @@ _answer = TypeAdapter(_Answer)
 
 def _no_candidate(feedback: _Feedback | None, host: str | None) -> ProviderError:
     if feedback is None or feedback.block_reason is None:
-        return ProviderError("bad_answer", f"{host} answered without a candidate and without a reason")
+        return ProviderError(
+            "bad_answer", f"{host} answered without a candidate and without a reason"
+        )
     why = ": ".join(filter(None, (feedback.block_reason, feedback.block_reason_message)))
     return ProviderError(
-        "rejected", f"{host} blocked the prompt ({readable(why)}); change the prompt or safetySettings"
+        "rejected",
+        f"{host} blocked the prompt ({readable(why)}); change the prompt or safetySettings",
     )

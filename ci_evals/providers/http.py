@@ -31,7 +31,13 @@ from ci_evals.providers.answer import (
     plain_json,
     read_arguments,
 )
-from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
+from ci_evals.providers.base import (
+    Provider,
+    ProviderOptions,
+    Resources,
+    message_fields,
+    overrides_of,
+)
 from ci_evals.providers.http_client import (
     END_OF_STREAM,
     Call,
@@ -46,7 +52,13 @@ from ci_evals.providers.http_client import (
     url_problems,
 )
 from ci_evals.providers.tokens import TokenCommand
-from ci_evals.templating import TooSlowError, is_template, json_renderer, template_sandbox, text_renderer
+from ci_evals.templating import (
+    TooSlowError,
+    is_template,
+    json_renderer,
+    template_sandbox,
+    text_renderer,
+)
 
 _DEFAULT_BODY = {"input": "{{ input }}"}
 
@@ -56,7 +68,12 @@ _any: TypeAdapter[Any] = TypeAdapter(Any)
 _tool_call = TypeAdapter(ToolCall)
 _TOOL_CALL_KEYS = {each.name for each in fields(ToolCall)}
 _PASSAGE_KEYS = {each.name for each in fields(Passage)}
-_USAGE_KEYS = {*(each.name for each in fields(Usage)), "prompt_tokens", "completion_tokens", "prompt_tokens_details"}
+_USAGE_KEYS = {
+    *(each.name for each in fields(Usage)),
+    "prompt_tokens",
+    "completion_tokens",
+    "prompt_tokens_details",
+}
 
 T = TypeVar("T")
 
@@ -66,7 +83,8 @@ class Stream(Options):
     """The shape of an answer that comes as server-sent events.
 
     Args:
-        text: JSONPath of the next piece of text in an event's data; left out, the data itself is text.
+        text: JSONPath of the next piece of text in an event's data; left out, the data itself is
+            text.
         event: the name of the events that have text; all of them when left out.
         end: the name or the data of the last event: a stream that ends without it was broken off.
     """
@@ -82,9 +100,9 @@ class Stream(Options):
 class Http(ProviderOptions):
     """A service of any kind.
 
-    Strings in `url`, `headers` and `body` are Jinja2 templates over `input`, `messages`, `vars`, `case` (`id`, `tags`,
-    `metadata`) and `run`. A body string that is exactly one `{{ expression }}` becomes its value: a number stays a
-    number.
+    Strings in `url`, `headers` and `body` are Jinja2 templates over `input`, `messages`, `vars`,
+    `case` (`id`, `tags`, `metadata`) and `run`. A body string that is exactly one `{{ expression
+    }}` becomes its value: a number stays a number.
 
     Args:
         url: where to send to; `{{ vars.q | urlencode }}` quotes a value.
@@ -95,12 +113,15 @@ class Http(ProviderOptions):
         output: JSONPath of the output in the answer; the whole answer as text when left out.
         tool_calls: JSONPath of the tool calls, each with `name` and `arguments`.
         steps: JSONPath of the steps that were taken, each with `kind` and `name`.
-        context: JSONPath of the texts that were retrieved, or of mappings with `text` and perhaps `id` and `score`.
-        usage: JSONPath of the token counts, or a mapping with one for each count; known if all of them are there.
+        context: JSONPath of the texts that were retrieved, or of mappings with `text` and perhaps
+            `id` and `score`.
+        usage: JSONPath of the token counts, or a mapping with one for each count; known if all of
+            them are there.
         cost_usd: JSONPath of the cost; else the header `x-litellm-response-cost` tells it.
         finish_reason: JSONPath of the reason why the answer ended.
         metadata: JSONPath of a mapping to keep with the answer, or a mapping of names to JSONPaths.
-        stream: how the answer is streamed, if it is; JSONPaths are then looked up in the data of each event.
+        stream: how the answer is streamed, if it is; JSONPaths are then looked up in the data of
+            each event.
     """
 
     kind: ClassVar[str] = "http"
@@ -115,7 +136,9 @@ class Http(ProviderOptions):
     tool_calls: str | None = None
     steps: str | None = None
     context: str | None = None
-    usage: str | Mapping[Literal["input_tokens", "output_tokens", "cached_tokens"], str] | None = None
+    usage: str | Mapping[Literal["input_tokens", "output_tokens", "cached_tokens"], str] | None = (
+        None
+    )
     cost_usd: str | None = None
     finish_reason: str | None = None
     metadata: str | Mapping[str, str] | None = None
@@ -143,7 +166,11 @@ class Http(ProviderOptions):
             *header_problems(fixed | templated),
             *token_problems(self.token, self.headers),
             *_template_problems({"url": self.url, "headers": self.headers, "body": self.body}),
-            *(f"{where}: {problem}" for where, path in _paths(self) for problem in path_problems(path)),
+            *(
+                f"{where}: {problem}"
+                for where, path in _paths(self)
+                for problem in path_problems(path)
+            ),
         ]
 
     def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
@@ -164,7 +191,16 @@ class Http(ProviderOptions):
 
 def _paths(options: Http) -> Iterator[tuple[str, str]]:
     """Yield every JSONPath with its place: `metadata.trace`."""
-    for key in ("output", "tool_calls", "steps", "context", "usage", "cost_usd", "finish_reason", "metadata"):
+    for key in (
+        "output",
+        "tool_calls",
+        "steps",
+        "context",
+        "usage",
+        "cost_usd",
+        "finish_reason",
+        "metadata",
+    ):
         yield from _strings(getattr(options, key), key)
     if options.stream is not None:
         yield from _strings(options.stream.text, "stream.text")
@@ -185,7 +221,8 @@ class Service:
         reply = await send(self._resources, call, timeout_s=request.timeout_s, token=self._token)
         if self._options.stream is not None:
             return self._response(
-                *_read_stream(self._options, self._options.stream, reply, place_of(call.url)), reply.cost_usd
+                *_read_stream(self._options, self._options.stream, reply, place_of(call.url)),
+                reply.cost_usd,
             )
         text = reply.body.decode("utf-8", "replace")
         if not self._reads_json:
@@ -193,11 +230,17 @@ class Service:
         return self._response(text, [decode(_any, reply.body, call.url.host)], None, reply.cost_usd)
 
     def _response(
-        self, text: str, documents: Sequence[Any], first_token_s: float | None, cost_usd: float | None
+        self,
+        text: str,
+        documents: Sequence[Any],
+        first_token_s: float | None,
+        cost_usd: float | None,
     ) -> Response:
-        """Read an answer: its text, the JSON of it or of its events, and the cost that a gateway told.
+        """Read an answer: its text, the JSON of it or of its events, and the cost that a gateway
+        told.
 
-        Lists are gathered from all events. Of all else, which services repeat as they go, the last one counts.
+        Lists are gathered from all events. Of all else, which services repeat as they go, the last
+        one counts.
         """
 
         def last(path: str) -> Any:
@@ -205,15 +248,23 @@ class Service:
             having = (each for each in reversed(documents) if _find(path, each))
             return next(having, documents[-1] if documents else None)
 
-        def gather(read: Callable[[str, Any], tuple[T, ...] | None], path: str | None) -> tuple[T, ...] | None:
+        def gather(
+            read: Callable[[str, Any], tuple[T, ...] | None], path: str | None
+        ) -> tuple[T, ...] | None:
             """Return the items of all lists; None if there is no list."""
-            lists = [found for each in documents if path is not None and (found := read(path, each)) is not None]
+            lists = [
+                found
+                for each in documents
+                if path is not None and (found := read(path, each)) is not None
+            ]
             return tuple(chain.from_iterable(lists)) if lists else None
 
         options = self._options
         told = None if options.cost_usd is None else _cost(options.cost_usd, last(options.cost_usd))
         return Response(
-            output=text if options.output is None else _output(options.output, last(options.output)),
+            output=text
+            if options.output is None
+            else _output(options.output, last(options.output)),
             tool_calls=gather(_tool_calls, options.tool_calls) or (),
             steps=gather(_steps, options.steps),
             context=gather(_context, options.context),
@@ -227,15 +278,21 @@ class Service:
         )
 
 
-def _read_stream(options: Http, stream: Stream, reply: Reply, place: str) -> tuple[str, list[Any], float | None]:
-    """Return the text of a stream, what its events hold as JSON, and when its first piece of text came.
+def _read_stream(
+    options: Http, stream: Stream, reply: Reply, place: str
+) -> tuple[str, list[Any], float | None]:
+    """Return the text of a stream, what its events hold as JSON, and when its first piece of text
+    came.
 
     Raises:
-        ProviderError: it is no stream, it was broken off, or none of its events has text where it should be.
+        ProviderError: it is no stream, it was broken off, or none of its events has text where it
+            should be.
     """
     if reply.events is None:
         kind = readable(reply.headers.get("Content-Type", "no type").partition(";")[0])
-        raise ProviderError("bad_answer", f"{place} answered with {kind}, not with text/event-stream")
+        raise ProviderError(
+            "bad_answer", f"{place} answered with {kind}, not with text/event-stream"
+        )
     pieces: list[str] = []
     documents: list[Any] = []
     first_token_s = None
@@ -251,7 +308,9 @@ def _read_stream(options: Http, stream: Stream, reply: Reply, place: str) -> tup
     path, may_lack_text = stream.text, options.output is not None or options.tool_calls is not None
     if path is not None and not may_lack_text and not any(_find(path, each) for each in documents):
         first = f", of which the first is {readable(reply.events[0].data)}" if reply.events else ""
-        text = f"{place} streamed nothing at {path} in {number_of(len(reply.events), 'event')}{first}"
+        text = (
+            f"{place} streamed nothing at {path} in {number_of(len(reply.events), 'event')}{first}"
+        )
         raise ProviderError("bad_answer", text)
     return "".join(pieces), documents, first_token_s
 
@@ -271,7 +330,9 @@ def _until_end(stream: Stream, events: Iterable[Event], place: str) -> Iterator[
         if event.name == stream.end:
             return
     if stream.end is not None:
-        raise ProviderError("network", f"{place} broke off its stream: it ended without {stream.end!r}")
+        raise ProviderError(
+            "network", f"{place} broke off its stream: it ended without {stream.end!r}"
+        )
 
 
 class _RequestTemplate:
@@ -296,7 +357,11 @@ class _RequestTemplate:
             headers = {name: render(names) for name, render in self._headers.items()}
             data = None if self._body is None else encode_json(self._body(names))
         except Exception as error:  # a user's template can raise anything
-            why = readable(str(error) if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}")
+            why = readable(
+                str(error)
+                if isinstance(error, TemplateError)
+                else f"{type(error).__name__}: {error}"
+            )
             raise ProviderError("rejected", f"the request cannot be rendered: {why}") from error
         if wrong := [*url_problems("url", url), *header_problems(headers)]:
             raise ProviderError("rejected", "; ".join(wrong))
@@ -309,7 +374,12 @@ def _variables(request: Request) -> dict[str, Any]:
     """Return the names that templates may use."""
     case = request.case
     messages = [message_fields(message) for message in request.messages]
-    about = {"id": case.id, "tags": list(case.tags), "metadata": case.metadata, "overrides": overrides_of(case)}
+    about = {
+        "id": case.id,
+        "tags": list(case.tags),
+        "metadata": case.metadata,
+        "overrides": overrides_of(case),
+    }
     return dict(zip(_NAMES, (request.input, messages, case.vars, about, request.run), strict=True))
 
 
@@ -317,7 +387,9 @@ def _find(path: str, value: Any) -> list[Any]:
     try:
         return find_all(path, value)
     except (JSONPathError, RecursionError) as error:
-        raise ProviderError("bad_answer", f"{path} cannot be looked up: {readable(str(error))}") from error
+        raise ProviderError(
+            "bad_answer", f"{path} cannot be looked up: {readable(str(error))}"
+        ) from error
 
 
 def _find_items(path: str, value: Any) -> list[Any]:
@@ -327,10 +399,14 @@ def _find_items(path: str, value: Any) -> list[Any]:
 
 
 def _output(path: str, value: Any) -> str:
-    """Return the text at a path: a string as it is, null as no text, all else as JSON, several matches as a list."""
+    """Return the text at a path: a string as it is, null as no text, all else as JSON, several
+    matches as a list.
+    """
     found = _find(path, value)
     if not found:
-        raise ProviderError("bad_answer", f"nothing at {path} in the answer, which starts {_start(value)}")
+        raise ProviderError(
+            "bad_answer", f"nothing at {path} in the answer, which starts {_start(value)}"
+        )
     match found[0] if len(found) == 1 else found:
         case None:
             return ""
@@ -344,12 +420,20 @@ def _tool_calls(path: str, value: Any) -> tuple[ToolCall, ...]:
     calls = []
     for item in _find_items(path, value):
         try:
-            call = _tool_call.validate_python(_known(item, _TOOL_CALL_KEYS)) if item is not None else None
+            call = (
+                _tool_call.validate_python(_known(item, _TOOL_CALL_KEYS))
+                if item is not None
+                else None
+            )
         except ValidationError as error:
             text = f"{path} must hold tool calls with `name` and `arguments`: {first_problem(error)}: {_start(item)}"
             raise ProviderError("bad_answer", text) from error
         if call is not None:
-            arguments = read_arguments(call.arguments) if isinstance(call.arguments, str) else call.arguments
+            arguments = (
+                read_arguments(call.arguments)
+                if isinstance(call.arguments, str)
+                else call.arguments
+            )
             calls.append(replace(call, arguments=arguments))
     return tuple(calls)
 
@@ -360,7 +444,9 @@ def _steps(path: str, value: Any) -> tuple[Step, ...] | None:
 
 
 def _context(path: str, value: Any) -> tuple[Passage, ...] | None:
-    """Return the texts at a path. Nothing there says that nothing was retrieved only if the path has a wildcard."""
+    """Return the texts at a path. Nothing there says that nothing was retrieved only if the path
+    has a wildcard.
+    """
     if not _find(path, value):
         return None if is_singular(path) else ()
     told = [item for item in _find_items(path, value) if item is not None]
@@ -368,18 +454,24 @@ def _context(path: str, value: Any) -> tuple[Passage, ...] | None:
 
 
 def _usage(paths: str | Mapping[Any, str], document: Callable[[str], Any]) -> Usage | None:
-    """Return the token counts at paths, each in the document where it leads; None unless all of them are there."""
+    """Return the token counts at paths, each in the document where it leads; None unless all of
+    them are there.
+    """
     if isinstance(paths, str):
         found = _first(paths, document(paths))
         counted = _known(found, _USAGE_KEYS)
         if found and not counted:
             names = ", ".join(each.name for each in fields(Usage))
             text = f"{paths} has no token counts by a known name ({names}), only {_start(found)}: name their places"
-            raise ProviderError("bad_answer", f"{text}, as in `usage: {{input_tokens: {paths}.in}}`")
+            raise ProviderError(
+                "bad_answer", f"{text}, as in `usage: {{input_tokens: {paths}.in}}`"
+            )
         return _convert(as_usage, paths, counted)
     counts = {name: _first(path, document(path)) for name, path in paths.items()}
     told = {name: count for name, count in counts.items() if count is not None}
-    known = told.keys() >= counts.keys() - {"cached_tokens"}  # which services leave out when there are none
+    known = told.keys() >= counts.keys() - {
+        "cached_tokens"
+    }  # which services leave out when there are none
     return _convert(as_usage, ", ".join(paths.values()), told if known else None)
 
 
@@ -395,7 +487,9 @@ def _metadata(paths: str | Mapping[str, str], document: Callable[[str], Any]) ->
     if isinstance(paths, str):
         return _convert(as_metadata, paths, _first(paths, document(paths)))
     found = {name: _find(path, document(path)) for name, path in paths.items()}
-    return as_metadata({name: each[0] if len(each) == 1 else each for name, each in found.items() if each})
+    return as_metadata(
+        {name: each[0] if len(each) == 1 else each for name, each in found.items() if each}
+    )
 
 
 def _convert(convert: Callable[[Any], T], path: str, value: Any) -> T:
@@ -417,7 +511,11 @@ def _first(path: str, value: Any) -> Any:
 
 def _known(item: Any, keys: Collection[str]) -> Any:
     """Return a mapping with some keys only: a service may tell more."""
-    return {key: value for key, value in item.items() if key in keys} if isinstance(item, Mapping) else item
+    return (
+        {key: value for key, value in item.items() if key in keys}
+        if isinstance(item, Mapping)
+        else item
+    )
 
 
 def _start(value: Any) -> str:
@@ -439,16 +537,23 @@ def _template_problems(value: Any) -> list[str]:
         else:
             known = ", ".join(_NAMES)
             problems += [
-                f"{where}: {name!r} is undefined: a case's var is `vars.{name}`; known: {known}" for name in unknown
+                f"{where}: {name!r} is undefined: a case's var is `vars.{name}`; known: {known}"
+                for name in unknown
             ]
     return problems
 
 
 def _unknown_names(source: str) -> list[str]:
-    """List the names of a template that have no value, unless it minds that by `default` or `is defined`."""
+    """List the names of a template that have no value, unless it minds that by `default` or `is
+    defined`.
+    """
     environment = template_sandbox(keep_last_newline=True)
     tree = environment.parse(source)
-    guards = (each for each in tree.find_all((nodes.Filter, nodes.Test)) if each.name in ("default", "d", "defined"))
+    guards = (
+        each
+        for each in tree.find_all((nodes.Filter, nodes.Test))
+        if each.name in ("default", "d", "defined")
+    )
     guarded = {guard.node.name for guard in guards if isinstance(guard.node, nodes.Name)}
     return sorted(find_undeclared_variables(tree) - {*_NAMES, *environment.globals} - guarded)
 

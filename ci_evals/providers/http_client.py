@@ -33,22 +33,34 @@ _PLACE_CHARACTERS = 200
 _REFUSAL_BYTES = 64 * 1024
 _LARGE_BYTES = 1024 * 1024  # from here on aiohttp wants a file
 
-_KINDS: Mapping[int, ErrorKind] = {401: "auth", 403: "auth", 408: "server", 409: "server", 429: "rate_limit"}
+_KINDS: Mapping[int, ErrorKind] = {
+    401: "auth",
+    403: "auth",
+    408: "server",
+    409: "server",
+    429: "rate_limit",
+}
 _CREDENTIAL = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
 _FIELD_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
-_RETRY_DELAY = re.compile(rb'"retryDelay":\s*"([\d.]+)s"')  # Google's RetryInfo, which stands in the body
+_RETRY_DELAY = re.compile(
+    rb'"retryDelay":\s*"([\d.]+)s"'
+)  # Google's RetryInfo, which stands in the body
 _TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^<>]*>", re.IGNORECASE | re.DOTALL)
 
 T = TypeVar("T")
 
 
 def open_session(max_connections: int) -> aiohttp.ClientSession:
-    """Return the session of all providers; a proxy is taken from the environment. Each call sets its own time-out."""
+    """Return the session of all providers; a proxy is taken from the environment. Each call sets
+    its own time-out.
+    """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=max_connections),
         cookie_jar=aiohttp.DummyCookieJar(),
         # Not always: where it trusts the environment, aiohttp also sends the passwords of ~/.netrc.
-        trust_env=any(name.lower() in ("http_proxy", "https_proxy", "all_proxy") for name in os.environ),
+        trust_env=any(
+            name.lower() in ("http_proxy", "https_proxy", "all_proxy") for name in os.environ
+        ),
     )
 
 
@@ -77,7 +89,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to an HTTP request, of a status in 2xx; `events` are those of a stream, None of any other answer."""
+    """The answer to an HTTP request, of a status in 2xx; `events` are those of a stream, None of
+    any other answer.
+    """
 
     body: bytes
     headers: Mapping[str, str]
@@ -90,9 +104,15 @@ class Reply:
 
 
 async def send(
-    resources: Resources, call: Call, *, timeout_s: float, max_bytes: int = MAX_BYTES, token: Token | None = None
+    resources: Resources,
+    call: Call,
+    *,
+    timeout_s: float,
+    max_bytes: int = MAX_BYTES,
+    token: Token | None = None,
 ) -> Reply:
-    """Make a call and return its answer. No redirect is followed, so that a key stays where it belongs.
+    """Make a call and return its answer. No redirect is followed, so that a key stays where it
+    belongs.
 
     Args:
         resources: the engine's.
@@ -102,7 +122,8 @@ async def send(
         token: is sent with it; one that is refused is fetched anew, once.
 
     Raises:
-        ProviderError: there was no answer, one outside of 2xx, or a longer one than `max_bytes`; or no token.
+        ProviderError: there was no answer, one outside of 2xx, or a longer one than `max_bytes`; or
+            no token.
     """
     if token is None:
         return await _send(resources, call, timeout_s, max_bytes)
@@ -137,11 +158,17 @@ async def _send(resources: Resources, call: Call, timeout_s: float, max_bytes: i
             else:
                 reply = Reply(await _read(response, max_bytes), response.headers)
     except TimeoutError as error:
-        raise ProviderError("timeout", f"{place_of(url)} did not answer within {timeout_s:g} s") from error
+        raise ProviderError(
+            "timeout", f"{place_of(url)} did not answer within {timeout_s:g} s"
+        ) from error
     except (aiohttp.ClientError, OSError) as error:
-        raise ProviderError("network", f"no answer from {_address(url, error)}: {why_lost(error)}") from error
+        raise ProviderError(
+            "network", f"no answer from {_address(url, error)}: {why_lost(error)}"
+        ) from error
     if len(reply.body) > max_bytes:
-        raise ProviderError("bad_answer", f"{place_of(url)} answered with more than {max_bytes:,} bytes")
+        raise ProviderError(
+            "bad_answer", f"{place_of(url)} answered with more than {max_bytes:,} bytes"
+        )
     return reply
 
 
@@ -158,7 +185,9 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
         return adapter.validate_python(plain_json(value))
     except (ValueError, RecursionError) as error:
         problem = first_problem(error) if isinstance(error, ValidationError) else error
-        what = "HTML, not JSON" if body.lstrip()[:1] == b"<" else f"something unexpected ({problem})"
+        what = (
+            "HTML, not JSON" if body.lstrip()[:1] == b"<" else f"something unexpected ({problem})"
+        )
         start = readable(body[:4000].decode("utf-8", "replace")) or "an empty body"
         raise ProviderError("bad_answer", f"{host} answered with {what}: {start}") from error
 
@@ -167,7 +196,9 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
 
 
 def url_problems(key: str, url: str) -> list[str]:
-    """Return what is wrong with an address that must be complete, or a variable that was not filled in."""
+    """Return what is wrong with an address that must be complete, or a variable that was not filled
+    in.
+    """
     return (
         []
         if is_complete_url(url) or url.startswith("${")
@@ -176,7 +207,9 @@ def url_problems(key: str, url: str) -> list[str]:
 
 
 def header_problems(headers: Mapping[str, str]) -> list[str]:
-    """Return which header names and values HTTP cannot carry; the values are not shown, they may be secret."""
+    """Return which header names and values HTTP cannot carry; the values are not shown, they may be
+    secret.
+    """
     return [
         f"headers.{name}: a name takes letters, digits and '-', a value no line breaks or other control characters"
         for name, value in headers.items()
@@ -191,7 +224,9 @@ def token_problems(token: TokenCommand | None, headers: Mapping[str, str]) -> li
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return how long the server asks to be left alone, in seconds: `retry-after-ms`, or `Retry-After` of RFC 9110."""
+    """Return how long the server asks to be left alone, in seconds: `retry-after-ms`, or
+    `Retry-After` of RFC 9110.
+    """
     if (milliseconds := number_in(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     if (seconds := number_in(headers.get("Retry-After"))) is not None:
@@ -237,25 +272,35 @@ def authority(host: str | None, port: int | None) -> str:
 
 
 def place_of(url: URL) -> str:
-    """Return `localhost:8000/chat`: a usual port is left out, and so is all that may be secret in an address."""
+    """Return `localhost:8000/chat`: a usual port is left out, and so is all that may be secret in
+    an address.
+    """
     host = f"[{url.host}]" if url.host and ":" in url.host else url.host
     at = host if url.is_default_port() else authority(url.host, url.port)
     return one_line(f"{at}{url.path.rstrip('/')}", _PLACE_CHARACTERS)
 
 
 def why_lost(error: Exception) -> str:
-    """Return what prevented or broke a connection, without aiohttp's URLs, which may hold credentials."""
+    """Return what prevented or broke a connection, without aiohttp's URLs, which may hold
+    credentials.
+    """
     cause = getattr(error, "os_error", error)
     if isinstance(cause, ConnectionRefusedError):
         return "the connection was refused; is a server running there?"
     reason = getattr(cause, "strerror", None) or str(cause).partition("url=")[0]
-    if isinstance(cause, OSError) and cause.errno and reason.startswith("Connect call failed"):  # asyncio's own words
+    if (
+        isinstance(cause, OSError) and cause.errno and reason.startswith("Connect call failed")
+    ):  # asyncio's own words
         reason = os.strerror(cause.errno)
     return readable(reason) or type(error).__name__
 
 
-async def _read(response: aiohttp.ClientResponse, enough: int, feed: Callable[[bytes], None] = lambda _: None) -> bytes:
-    """Read the body until it is complete or longer than `enough` bytes; `feed` gets each chunk as it comes."""
+async def _read(
+    response: aiohttp.ClientResponse, enough: int, feed: Callable[[bytes], None] = lambda _: None
+) -> bytes:
+    """Read the body until it is complete or longer than `enough` bytes; `feed` gets each chunk as
+    it comes.
+    """
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -287,7 +332,9 @@ class _EventReader:
         self._after_cr = chunk.endswith(b"\r")
         *ended, rest = re.split(rb"\r\n|\n|\r", chunk)
         for line in ended:
-            self._read_line(b"".join((*self._line, line)).decode("utf-8", "replace").removeprefix("\ufeff"))
+            self._read_line(
+                b"".join((*self._line, line)).decode("utf-8", "replace").removeprefix("\ufeff")
+            )
             self._line = []
         self._line.append(rest)
 
@@ -310,30 +357,47 @@ async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) ->
     status, place = response.status, place_of(response.url)
     if 300 <= status < 400:
         text = f"{place} answered {status}, a redirect, which is not followed: check the provider's `base_url` or `url`"
-        return ProviderError("rejected", text, status=status)  # where to is said by nobody that has to be believed
+        return ProviderError(
+            "rejected", text, status=status
+        )  # where to is said by nobody that has to be believed
     try:
         body = await _read(response, _REFUSAL_BYTES)
     except (aiohttp.ClientError, OSError):
         body = b""  # the status says enough
-    kind = "rejected" if status == 429 and b"insufficient_quota" in body else kind_of(status)  # no credit: final
+    kind = (
+        "rejected" if status == 429 and b"insufficient_quota" in body else kind_of(status)
+    )  # no credit: final
     message = _message(body) or body.decode("utf-8", "replace") or response.reason or "no message"
     for name, value in sent.items():  # the server may repeat a credential
         if _CREDENTIAL.search(name) and (words := value.split()) and len(words[-1]) >= SHORTEST:
             message = message.replace(words[-1], MASK)
-    wait_s = retry_after_s(response.headers, date_in(response.headers.get("Date")) or datetime.now(UTC))
+    wait_s = retry_after_s(
+        response.headers, date_in(response.headers.get("Date")) or datetime.now(UTC)
+    )
     if wait_s is None and (delay := _RETRY_DELAY.search(body)):
         wait_s = number_in(delay[1].decode())
-    return ProviderError(kind, f"{place} answered {status}: {readable(message)}", status=status, retry_after_s=wait_s)
+    return ProviderError(
+        kind, f"{place} answered {status}: {readable(message)}", status=status, retry_after_s=wait_s
+    )
 
 
 def _message(body: bytes) -> str | None:
-    """Return the message of an error in any of the usual shapes: `error.message`, `error`, `message` or `detail`."""
+    """Return the message of an error in any of the usual shapes: `error.message`, `error`,
+    `message` or `detail`.
+    """
     try:
         answer = json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
-    match answer[0] if isinstance(answer, list) and answer else answer:  # Google wraps some errors in a list
-        case {"error": {"message": str(text)}} | {"error": str(text)} | {"message": str(text)} | {"detail": str(text)}:
+    match (
+        answer[0] if isinstance(answer, list) and answer else answer
+    ):  # Google wraps some errors in a list
+        case (
+            {"error": {"message": str(text)}}
+            | {"error": str(text)}
+            | {"message": str(text)}
+            | {"detail": str(text)}
+        ):
             return text
         case _:
             return None

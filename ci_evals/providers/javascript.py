@@ -9,12 +9,24 @@ from typing import Any, ClassVar
 
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.format import one_line
-from ci_evals.javascript import JavaScriptError, NodeEndedError, current_node, file_problem, split_file
+from ci_evals.javascript import (
+    JavaScriptError,
+    NodeEndedError,
+    current_node,
+    file_problem,
+    split_file,
+)
 from ci_evals.model.case import NO_OVERRIDES, Request
 from ci_evals.model.fields import NonEmpty
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response
-from ci_evals.providers.base import Provider, ProviderOptions, Resources, message_fields, overrides_of
+from ci_evals.providers.base import (
+    Provider,
+    ProviderOptions,
+    Resources,
+    message_fields,
+    overrides_of,
+)
 
 _FIELDS = frozenset(each.name for each in fields(Response))
 
@@ -23,11 +35,13 @@ _FIELDS = frozenset(each.name for each in fields(Response))
 class JavaScript(ProviderOptions):
     """Calls a function of a file once per run, or the method `callApi` of a class.
 
-    A function is called as `fn(prompt, context)`, with `config` in the context; a class is made once, of an object with
-    `id` and `config`. Either returns text, or an object with `output` and what else an answer may tell.
+    A function is called as `fn(prompt, context)`, with `config` in the context; a class is made
+    once, of an object with `id` and `config`. Either returns text, or an object with `output` and
+    what else an answer may tell.
 
     Args:
-        file: `.js`, `.mjs` or `.cjs`, relative to the config's folder; `file.mjs:name` is another export of it.
+        file: `.js`, `.mjs` or `.cjs`, relative to the config's folder; `file.mjs:name` is another
+            export of it.
         config: what the function or the class is given.
     """
 
@@ -53,7 +67,10 @@ class JavaScript(ProviderOptions):
             ConfigError: there is no Node.js, or the file does not export what can be called.
         """
         name = self.name or self.default_name
-        called = {**(split_file(self.file) or {}), "options": {"id": name, "config": dict(self.config)}}
+        called = {
+            **(split_file(self.file) or {}),
+            "options": {"id": name, "config": dict(self.config)},
+        }
         try:
             current_node().check(do="open", **called)
         except ConfigError as error:
@@ -68,7 +85,9 @@ class _JavaScriptProvider:
 
     async def answer(self, request: Request) -> Response:
         given = request.input
-        prompt = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+        prompt = (
+            given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+        )
         timeout_s = request.timeout_s
         try:
             async with asyncio.timeout(timeout_s) as scope:
@@ -79,16 +98,22 @@ class _JavaScriptProvider:
                 raise
             raise ProviderError("timeout", f"no answer within {timeout_s:g} s") from None
         except JavaScriptError as error:
-            raise ProviderError("crash", one_line(str(error).partition("\n")[0], 300), detail=str(error)) from error
+            raise ProviderError(
+                "crash", one_line(str(error).partition("\n")[0], 300), detail=str(error)
+            ) from error
         except NodeEndedError as error:
             raise ProviderError("crash", str(error)) from error
         if value is None:
             file = self._called["file"]
-            raise ProviderError("bad_answer", f"`{file}` returned nothing. Return text, or an object with `output`")
+            raise ProviderError(
+                "bad_answer", f"`{file}` returned nothing. Return text, or an object with `output`"
+            )
         try:
             return as_response(_as_fields(value) if isinstance(value, dict) else value)
         except (TypeError, ValueError) as error:
-            raise ProviderError("bad_answer", f"`{self._called['file']}` returned an invalid answer: {error}") from None
+            raise ProviderError(
+                "bad_answer", f"`{self._called['file']}` returned an invalid answer: {error}"
+            ) from None
 
 
 def _context(request: Request, prompt: str) -> dict[str, Any]:
@@ -96,17 +121,24 @@ def _context(request: Request, prompt: str) -> dict[str, Any]:
     context = {
         "vars": case.vars,
         "prompt": {"raw": prompt, "label": prompt},
-        "test": {"description": case.description or case.id, "vars": case.vars, "metadata": case.metadata},
+        "test": {
+            "description": case.description or case.id,
+            "vars": case.vars,
+            "metadata": case.metadata,
+        },
         "id": case.id,
         "messages": [message_fields(message) for message in request.messages],
         "run": request.run,
         "timeout_s": request.timeout_s,
     }
-    return context if case.overrides == NO_OVERRIDES else {**context, "overrides": overrides_of(case)}
+    return (
+        context if case.overrides == NO_OVERRIDES else {**context, "overrides": overrides_of(case)}
+    )
 
 
 def _as_fields(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an answer with the names that other tools have for its fields replaced, and without what is none.
+    """Return an answer with the names that other tools have for its fields replaced, and without
+    what is none.
 
     Raises:
         ProviderError: it tells of an error instead.
@@ -117,5 +149,8 @@ def _as_fields(value: Mapping[str, Any]) -> Mapping[str, Any]:
         return value
     told = {name: item for name, item in value.items() if name in _FIELDS}
     if isinstance(usage := value.get("tokenUsage"), dict) and "usage" not in told:
-        told["usage"] = {"input_tokens": usage.get("prompt", 0), "output_tokens": usage.get("completion", 0)}
+        told["usage"] = {
+            "input_tokens": usage.get("prompt", 0),
+            "output_tokens": usage.get("completion", 0),
+        }
     return {"cost_usd": value["cost"], **told} if value.get("cost") is not None else told

@@ -40,7 +40,9 @@ class MockPassage(Passage):
 
 @dataclass(frozen=True, slots=True)
 class MockAnswer(Options):
-    """An answer in the table: text, tool calls, or both, and perhaps what led to them and is told beside them."""
+    """An answer in the table: text, tool calls, or both, and perhaps what led to them and is told
+    beside them.
+    """
 
     output: str = ""
     tool_calls: Many[ToolCall] = ()
@@ -54,9 +56,10 @@ class Mock(ProviderOptions):
     """Answers without a model. The same suite and seed give the same answers and faults.
 
     Args:
-        answers: what to answer, by case id or by the exact text of the input (the last user message).
-        default: the answer to everything else: text, or a Jinja2 template over `input` and the case's vars. Without
-            it the input comes back.
+        answers: what to answer, by case id or by the exact text of the input (the last user
+            message).
+        default: the answer to everything else: text, or a Jinja2 template over `input` and the
+            case's vars. Without it the input comes back.
         wrong: what a flaky answer says.
         flakiness: the share of runs that answer `wrong`.
         error_rate: the share of calls that fail with a mock status 500.
@@ -92,7 +95,9 @@ class Mock(ProviderOptions):
         except TemplateError as error:
             found.append(f"default is not a valid template: {one_line(str(error))}")
         if self.error_rate + self.rate_limit_rate > 1:
-            found.append("error_rate and rate_limit_rate are shares of the same calls: together at most 1")
+            found.append(
+                "error_rate and rate_limit_rate are shares of the same calls: together at most 1"
+            )
         return found
 
     def open(self, resources: Resources) -> Provider:
@@ -116,7 +121,9 @@ class MockProvider:
             ProviderError: a fault was drawn, or the answer takes longer than `request.timeout_s`.
         """
         options, text = self._options, _question(request)
-        run = f"{options.seed}\0{request.case.id}\0{request.run}\0{crc32(text.encode())}".encode(errors="replace")
+        run = f"{options.seed}\0{request.case.id}\0{request.run}\0{crc32(text.encode())}".encode(
+            errors="replace"
+        )
         fault, flaky, latency = _draw(run, self._faults[run])
         if (delay_s := options.latency_s + options.latency_jitter_s * latency) > 0:
             await sleep(min(delay_s, request.timeout_s))
@@ -126,12 +133,18 @@ class MockProvider:
             self._faults[run] += 1  # so that the retry draws anew
             if fault < options.error_rate:
                 raise ProviderError("server", "mock error 500", status=500)
-            raise ProviderError("rate_limit", "mock error 429", status=429, retry_after_s=options.retry_after_s)
+            raise ProviderError(
+                "rate_limit", "mock error 429", status=429, retry_after_s=options.retry_after_s
+            )
         del self._faults[run]
         if flaky < options.flakiness:
             response = Response(clean_text(options.wrong), finish_reason="stop")
         else:
-            response = self._answers.get(request.case.id) or self._answers.get(text) or self._by_default(request, text)
+            response = (
+                self._answers.get(request.case.id)
+                or self._answers.get(text)
+                or self._by_default(request, text)
+            )
         return _with_usage(response, request, text)
 
     def _by_default(self, request: Request, text: str) -> Response:
@@ -140,14 +153,20 @@ class MockProvider:
             try:
                 text = clean_text(self._default.render({**request.case.vars, "input": given}))
             except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-                raise ProviderError("rejected", f"mock: default cannot be rendered: {one_line(str(error))}") from error
+                raise ProviderError(
+                    "rejected", f"mock: default cannot be rendered: {one_line(str(error))}"
+                ) from error
         return Response(text, finish_reason="stop")
 
 
 def _draw(run: bytes, attempt: int) -> tuple[float, float, float]:
-    """Return three numbers that are independent and uniform in [0, 1), the same for the same run and attempt."""
+    """Return three numbers that are independent and uniform in [0, 1), the same for the same run
+    and attempt.
+    """
     digest = blake2b(run, digest_size=24, salt=attempt.to_bytes(8, "big")).digest()
-    fault, flaky, latency = (int.from_bytes(digest[at : at + 8], "big") / 2**64 for at in (0, 8, 16))
+    fault, flaky, latency = (
+        int.from_bytes(digest[at : at + 8], "big") / 2**64 for at in (0, 8, 16)
+    )
     return fault, flaky, latency
 
 
@@ -171,6 +190,8 @@ def _response_of(answer: str | MockAnswer) -> Response:
 def _with_usage(response: Response, request: Request, text: str) -> Response:
     """Return the response with its tokens, at four characters each."""
     asked = sum(len(message.text) for message in request.messages) or len(text)
-    said = len(response.output) + sum(len(call.name) + len(str(call.arguments)) for call in response.tool_calls)
+    said = len(response.output) + sum(
+        len(call.name) + len(str(call.arguments)) for call in response.tool_calls
+    )
     usage = Usage(input_tokens=asked // 4, output_tokens=said // 4)
     return replace(response, usage=usage, model=MODEL)

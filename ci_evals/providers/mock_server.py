@@ -1,4 +1,6 @@
-"""The mock behind an OpenAI-compatible HTTP endpoint, so that a config can be tried without a key."""
+"""The mock behind an OpenAI-compatible HTTP endpoint, so that a config can be tried without a
+key.
+"""
 
 import asyncio
 import json
@@ -82,7 +84,9 @@ async def run_server(
         try:
             await web.TCPSite(runner, host, port).start()
         except (OSError, OverflowError) as error:
-            reason = (getattr(error, "strerror", None) or str(error)).rpartition(": ")[2]  # asyncio says more before it
+            reason = (getattr(error, "strerror", None) or str(error)).rpartition(": ")[
+                2
+            ]  # asyncio says more before it
             advice = "try another --host, or another --port, of which 0 takes any"
             raise UsageError(f"cannot listen on {host}:{port}: {reason}; {advice}") from error
         bound_port = runner.addresses[0][1]
@@ -92,7 +96,9 @@ async def run_server(
 
 
 def application(options: Mock, log: Log | None = None) -> web.Application:
-    """Return the endpoint as an aiohttp application. It knows no cases: the last user message finds the answer."""
+    """Return the endpoint as an aiohttp application. It knows no cases: the last user message finds
+    the answer.
+    """
     endpoint = _Endpoint(options, log or (lambda _: None))
     app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
     app.router.add_post("/v1/chat/completions", endpoint.complete)
@@ -115,11 +121,17 @@ class _Endpoint:
         except ValueError as error:
             return self._refuse(http, 400, "invalid_request_error", str(error))
         except ProviderError as error:
-            headers = {} if error.retry_after_s is None else {"Retry-After": f"{error.retry_after_s:g}"}
+            headers = (
+                {} if error.retry_after_s is None else {"Retry-After": f"{error.retry_after_s:g}"}
+            )
             kind = _ERROR_TYPES.get(error.kind, "invalid_request_error")
             return self._refuse(http, error.status or 400, kind, error.message, headers)
         completion = _completion(response, body.model, f"chatcmpl-mock-{next(self._ids)}")
-        return await self._stream(http, completion) if body.stream else self._reply(http, 200, completion)
+        return (
+            await self._stream(http, completion)
+            if body.stream
+            else self._reply(http, 200, completion)
+        )
 
     async def _stream(self, http: web.Request, completion: dict[str, Any]) -> web.StreamResponse:
         """Answer word by word; the usage comes last, whether it was asked for or not."""
@@ -138,7 +150,10 @@ class _Endpoint:
     async def not_found(self, http: web.Request) -> web.Response:
         here = "POST /v1/chat/completions and GET /v1/models; a base_url ends in /v1"
         return self._refuse(
-            http, 404, "invalid_request_error", f"{http.method} {http.path} is not served: there are {here}"
+            http,
+            404,
+            "invalid_request_error",
+            f"{http.method} {http.path} is not served: there are {here}",
         )
 
     def _request(self, body: _Body) -> Request:
@@ -148,13 +163,22 @@ class _Endpoint:
         return Request(text, messages, Case(id=""), self._asked[text], _TIMEOUT_S)
 
     def _refuse(
-        self, http: web.Request, status: int, kind: str, message: str, headers: dict[str, str] | None = None
+        self,
+        http: web.Request,
+        status: int,
+        kind: str,
+        message: str,
+        headers: dict[str, str] | None = None,
     ) -> web.Response:
         error = {"message": message, "type": kind, "param": None, "code": None}
         return self._reply(http, status, {"error": error}, headers)
 
     def _reply(
-        self, http: web.Request, status: int, body: dict[str, Any], headers: dict[str, str] | None = None
+        self,
+        http: web.Request,
+        status: int,
+        body: dict[str, Any],
+        headers: dict[str, str] | None = None,
     ) -> web.Response:
         self._log(f"{http.method} {http.path!r} {status}")
         return web.json_response(body, status=status, headers=headers)
@@ -164,7 +188,9 @@ def _parse(raw: bytes) -> _Body:
     try:
         body = _body.validate_json(raw)
     except ValidationError as error:
-        raise ValueError(f"the request is not in the documented shape: {first_problem(error)}") from None
+        raise ValueError(
+            f"the request is not in the documented shape: {first_problem(error)}"
+        ) from None
     if body.n not in (None, 1):
         raise ValueError("the mock server gives one choice: leave 'n' out or set it to 1")
     return body
@@ -181,18 +207,33 @@ def _role(message: _Message) -> Role:
 
 
 def _completion(response: Response, model: str, completion_id: str) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": response.output or None, "refusal": None}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": response.output or None,
+        "refusal": None,
+    }
     if response.tool_calls:
-        message["tool_calls"] = [_tool_call(call, index) for index, call in enumerate(response.tool_calls)]
+        message["tool_calls"] = [
+            _tool_call(call, index) for index, call in enumerate(response.tool_calls)
+        ]
     elif message["content"] is None:
         message["content"] = ""
-    asked, said = (response.usage.input_tokens, response.usage.output_tokens) if response.usage else (0, 0)
+    asked, said = (
+        (response.usage.input_tokens, response.usage.output_tokens) if response.usage else (0, 0)
+    )
     return {
         "id": completion_id,
         "object": "chat.completion",
         "created": int(time.time()),
         "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": response.finish_reason, "logprobs": None}],
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "finish_reason": response.finish_reason,
+                "logprobs": None,
+            }
+        ],
         "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
     }
 

@@ -1,4 +1,6 @@
-"""The base of the model APIs: their settings, their address and key, and the shape of a conversation."""
+"""The base of the model APIs: their settings, their address and key, and the shape of a
+conversation.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,8 +87,14 @@ class ModelOptions(ProviderOptions):
 
     @property
     def key_variable(self) -> str | None:
-        at_vendor = re.match(rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])", self.base_url)
-        return self.default_key_variable if at_vendor and self.api_key is None and self.token is None else None
+        at_vendor = re.match(
+            rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])", self.base_url
+        )
+        return (
+            self.default_key_variable
+            if at_vendor and self.api_key is None and self.token is None
+            else None
+        )
 
     def problems(self, folder: Path) -> list[str]:
         reserved = [name for name in self.reserved if name in self.params]
@@ -94,14 +102,25 @@ class ModelOptions(ProviderOptions):
         return [
             *(["model: is empty"] if not self.model.strip() else []),
             *url_problems("base_url", self.base_url),
-            *(f"params.{name}: is set by ci-evals itself; {advice.get(name, 'leave it out')}" for name in reserved),
+            *(
+                f"params.{name}: is set by ci-evals itself; {advice.get(name, 'leave it out')}"
+                for name in reserved
+            ),
             *header_problems(self.headers),
             *token_problems(self.token, self.headers),
-            *(["token: there is an `api_key`, too: leave one of them out"] if self.token and self.api_key else []),
+            *(
+                ["token: there is an `api_key`, too: leave one of them out"]
+                if self.token and self.api_key
+                else []
+            ),
         ]
 
     def endpoint(
-        self, resources: Resources, path: str, fields: Mapping[str, Any], headers: Mapping[str, str] | None = None
+        self,
+        resources: Resources,
+        path: str,
+        fields: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
     ) -> "Endpoint":
         """Return the API at a path below the base URL, whose own query is kept.
 
@@ -117,7 +136,9 @@ class ModelOptions(ProviderOptions):
             merged[self.key_header] = f"{self.key_prefix}{self.api_key.reveal().strip()}"
         merged.update(self.headers)
         token = resources.tokens.of(self.token) if self.token else None
-        return Endpoint(resources, base.joinpath(*path.split("/")).with_query(base.query), merged, fields, token)
+        return Endpoint(
+            resources, base.joinpath(*path.split("/")).with_query(base.query), merged, fields, token
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +151,11 @@ class Endpoint:
     fields: Mapping[str, Any]
     token: Token | None = None
 
-    async def ask(self, fields: Mapping[str, Any], adapter: TypeAdapter[T], timeout_s: float) -> tuple[T, float | None]:
-        """Post `fields` beside those of every call; return the decoded answer, and its cost if a gateway tells it.
+    async def ask(
+        self, fields: Mapping[str, Any], adapter: TypeAdapter[T], timeout_s: float
+    ) -> tuple[T, float | None]:
+        """Post `fields` beside those of every call; return the decoded answer, and its cost if a
+        gateway tells it.
 
         Raises:
             ProviderError: there was none, or it has another shape.
@@ -152,10 +176,17 @@ class Endpoint:
         """Decode an answer; raises ProviderError if it has another shape."""
         return decode(adapter, reply.body, self.url.host)
 
-    def read_events(self, adapter: TypeAdapter[T], events: Iterable[Event]) -> Iterator[tuple[T, float]]:
-        """Decode the events of a stream, each with when it came; raises ProviderError if one has another shape."""
+    def read_events(
+        self, adapter: TypeAdapter[T], events: Iterable[Event]
+    ) -> Iterator[tuple[T, float]]:
+        """Decode the events of a stream, each with when it came; raises ProviderError if one has
+        another shape.
+        """
         for event in events:
-            if event.data.strip() not in ("", END_OF_STREAM):  # some keep a connection alive by events without data
+            if event.data.strip() not in (
+                "",
+                END_OF_STREAM,
+            ):  # some keep a connection alive by events without data
                 yield decode(adapter, event.data.encode(), self.url.host), event.after_s
 
     def broken_off(self, error: str = "") -> ProviderError:
@@ -165,7 +196,9 @@ class Endpoint:
 
 
 def turns_of(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """Yield a conversation turn by turn, without system messages; the results of one round of tools are one turn."""
+    """Yield a conversation turn by turn, without system messages; the results of one round of tools
+    are one turn.
+    """
     spoken = (message for message in messages if message.role != "system")
     for is_tool, group in groupby(spoken, key=lambda message: message.role == "tool"):
         if is_tool:

@@ -31,14 +31,18 @@ class OpenAI(ModelOptions):
     base_url: str = "https://api.openai.com/v1"
 
     def open(self, resources: Resources) -> Provider:
-        streaming = {"stream": True, "stream_options": {"include_usage": True}} if self.stream else {}
+        streaming = (
+            {"stream": True, "stream_options": {"include_usage": True}} if self.stream else {}
+        )
         fields = {"model": self.model, **streaming, **self.params}
         return ChatCompletions(self.endpoint(resources, "chat/completions", fields))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embeddings(OpenAI):
-    """OpenAI's embeddings, or any endpoint that speaks like them: one vector for each text of the input."""
+    """OpenAI's embeddings, or any endpoint that speaks like them: one vector for each text of the
+    input.
+    """
 
     kind: ClassVar[str] = "embeddings"
     reserved: ClassVar[tuple[str, ...]] = ("model", "input", "encoding_format")
@@ -46,10 +50,14 @@ class Embeddings(OpenAI):
 
     def problems(self, folder: Path) -> list[str]:
         found = ModelOptions.problems(self, folder)
-        return [*found, "stream: embeddings are not streamed; leave it out"] if self.stream else found
+        return (
+            [*found, "stream: embeddings are not streamed; leave it out"] if self.stream else found
+        )
 
     def open(self, resources: Resources) -> Provider:
-        return EmbeddingsEndpoint(self.endpoint(resources, "embeddings", {"model": self.model, **self.params}))
+        return EmbeddingsEndpoint(
+            self.endpoint(resources, "embeddings", {"model": self.model, **self.params})
+        )
 
 
 class ChatCompletions:
@@ -60,7 +68,11 @@ class ChatCompletions:
         self._takes_schema = True
 
     async def answer(self, request: Request) -> Response:
-        fields = {"messages": [_turn(message, self._endpoint.resources.folder) for message in request.messages]}
+        fields = {
+            "messages": [
+                _turn(message, self._endpoint.resources.folder) for message in request.messages
+            ]
+        }
         if request.schema is None:
             reply = await self._endpoint.post(fields, request.timeout_s)
         else:
@@ -80,15 +92,22 @@ class ChatCompletions:
             usage=completion.usage.tokens if completion.usage else None,
             model=completion.model,
             finish_reason=choice.finish_reason,
-            cost_usd=completion.usage.cost_usd if reply.cost_usd is None and completion.usage else reply.cost_usd,
+            cost_usd=completion.usage.cost_usd
+            if reply.cost_usd is None and completion.usage
+            else reply.cost_usd,
             first_token_s=first_token_s,
         )
 
-    async def _post_with_schema(self, fields: Mapping[str, Any], schema: Mapping[str, Any], timeout_s: float) -> Reply:
+    async def _post_with_schema(
+        self, fields: Mapping[str, Any], schema: Mapping[str, Any], timeout_s: float
+    ) -> Reply:
         """Constrain the answer to a schema, unless the endpoint turns out not to know how."""
         if self._takes_schema and "response_format" not in self._endpoint.fields:
             named = {"name": "answer", "schema": schema, "strict": True}
-            constrained = {**fields, "response_format": {"type": "json_schema", "json_schema": named}}
+            constrained = {
+                **fields,
+                "response_format": {"type": "json_schema", "json_schema": named},
+            }
             try:
                 return await self._endpoint.post(constrained, timeout_s)
             except ProviderError as error:
@@ -159,7 +178,11 @@ class EmbeddingsEndpoint:
 
 
 def _turn(message: Message, folder: Path) -> dict[str, Any]:
-    said = message.content if isinstance(message.content, str) else [_part(part, folder) for part in message.content]
+    said = (
+        message.content
+        if isinstance(message.content, str)
+        else [_part(part, folder) for part in message.content]
+    )
     turn: dict[str, Any] = {"role": message.role, "content": said}
     if message.tool_calls:
         turn["tool_calls"] = [_call_fields(call) for call in message.tool_calls]
@@ -181,8 +204,14 @@ def _part(part: Part, folder: Path) -> dict[str, Any]:
 
 
 def _call_fields(call: ToolCall) -> dict[str, Any]:
-    arguments = call.arguments if isinstance(call.arguments, str) else encode_json(call.arguments).decode()
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    arguments = (
+        call.arguments if isinstance(call.arguments, str) else encode_json(call.arguments).decode()
+    )
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
 
 
 # The answers, as far as they are needed.
@@ -241,12 +270,20 @@ class _Usage:
     @property
     def cost_usd(self) -> float | None:
         """The cost of the answer, as OpenRouter tells it."""
-        return float(self.cost) if isinstance(self.cost, int | float) and 0 <= self.cost < math.inf else None
+        return (
+            float(self.cost)
+            if isinstance(self.cost, int | float) and 0 <= self.cost < math.inf
+            else None
+        )
 
     @property
     def tokens(self) -> Usage:
         details = self.prompt_tokens_details
-        return Usage(self.prompt_tokens or 0, self.completion_tokens or 0, (details and details.cached_tokens) or 0)
+        return Usage(
+            self.prompt_tokens or 0,
+            self.completion_tokens or 0,
+            (details and details.cached_tokens) or 0,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,9 +376,12 @@ def _tool_call(call: _Call) -> ToolCall:
 def _add(calls: list[_CallInProgress], part: _CallDelta) -> None:
     """Add a part of a tool call to the call that it belongs to, or as a new one.
 
-    Some endpoints send whole calls, without an index or all with index 0: an id of its own makes another call, too.
+    Some endpoints send whole calls, without an index or all with index 0: an id of its own makes
+    another call, too.
     """
-    known = next((call for call in reversed(calls) if part.index is None or call.index == part.index), None)
+    known = next(
+        (call for call in reversed(calls) if part.index is None or call.index == part.index), None
+    )
     if known is None or (part.id and known.id and part.id != known.id):
         calls.append(known := _CallInProgress(part.index, part.id))
     known.id = known.id or part.id
@@ -351,13 +391,20 @@ def _add(calls: list[_CallInProgress], part: _CallDelta) -> None:
 
 
 def _no_choice(error: object, host: str | None) -> ProviderError:
-    """Return the error in an answer of status 200, as gateways give it: the real status is in the body, if anywhere."""
+    """Return the error in an answer of status 200, as gateways give it: the real status is in the
+    body, if anywhere.
+    """
     match error:
         case {"message": str(message), "code": int(code)} if 400 <= code < 600:
-            return ProviderError(kind_of(code), f"{host} answered {code}: {readable(message)}", status=code)
+            return ProviderError(
+                kind_of(code), f"{host} answered {code}: {readable(message)}", status=code
+            )
         case {"message": str(message)} | str(message):
-            return ProviderError("bad_answer", f"{host} answered without a choice: {readable(message)}")
+            return ProviderError(
+                "bad_answer", f"{host} answered without a choice: {readable(message)}"
+            )
         case _:
             return ProviderError(
-                "bad_answer", f"{host} answered without a choice: is this a chat completions endpoint?"
+                "bad_answer",
+                f"{host} answered without a choice: is this a chat completions endpoint?",
             )

@@ -1,4 +1,6 @@
-"""Images and files in messages: found and identified when a suite is loaded, read when they are sent."""
+"""Images and files in messages: found and identified when a suite is loaded, read when they are
+sent.
+"""
 
 import base64
 import binascii
@@ -59,7 +61,9 @@ def _identify(part: Part, folder: Path) -> Part:
     if isinstance(source, str):
         media_type = media_type or mimetypes.guess_type(source)[0]
         if media_type is None:
-            raise ValueError(f"the media type of {source} is not known by its name: add a `media_type`")
+            raise ValueError(
+                f"the media type of {source} is not known by its name: add a `media_type`"
+            )
         content = _read(source, folder)
         return replace(part, media_type=media_type, sha256=hashlib.sha256(content).hexdigest())
     if media_type is None:
@@ -73,7 +77,9 @@ def _decode(url: str) -> tuple[bytes, str]:
     head, comma, data = url.removeprefix("data:").partition(",")
     media_type, *options = head.split(";")
     try:
-        decoded = base64.b64decode(data, validate=True) if "base64" in options else unquote_to_bytes(data)
+        decoded = (
+            base64.b64decode(data, validate=True) if "base64" in options else unquote_to_bytes(data)
+        )
     except binascii.Error:
         comma = ""
     if not comma:
@@ -124,7 +130,9 @@ def attach(part: Part, folder: Path) -> Attachment:
     source, is_image = part.source, part.image is not None
     assert source is not None
     if isinstance(source, bytes):
-        return Attachment(is_image, part.media_type, "file", base64=base64.b64encode(source).decode())
+        return Attachment(
+            is_image, part.media_type, "file", base64=base64.b64encode(source).decode()
+        )
     if is_url(source):
         path = PurePosixPath(urlsplit(source).path)
         media_type = part.media_type or mimetypes.guess_type(path.name)[0]
@@ -137,7 +145,9 @@ def attach(part: Part, folder: Path) -> Attachment:
 
 
 def without_bytes(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return messages as a journal may have them: with what their files are, but not what is in them."""
+    """Return messages as a journal may have them: with what their files are, but not what is in
+    them.
+    """
     return tuple(
         message
         if isinstance(message.content, str)

@@ -1,4 +1,6 @@
-"""The cost of an answer: as the provider says, by the config's `price`, or by the public list of genai-prices."""
+"""The cost of an answer: as the provider says, by the config's `price`, or by the public list of
+genai-prices.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -16,8 +18,8 @@ from ci_evals.providers.base import ProviderOptions
 def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
     """Return a function from an answer to its cost in USD, or to None where the price is not known.
 
-    The provider's own word comes first, then the config's `price`, which may name a model of the public list, then
-    that list for the endpoint's host.
+    The provider's own word comes first, then the config's `price`, which may name a model of the
+    public list, then that list for the endpoint's host.
     """
 
     def cost_usd(response: Response) -> float | None:
@@ -27,12 +29,18 @@ def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
         if isinstance(price := options.price, str):
             return _list_price_usd(None, price, usage)
         if price is not None:
-            cached = price.input_per_mtok if price.cached_per_mtok is None else price.cached_per_mtok
+            cached = (
+                price.input_per_mtok if price.cached_per_mtok is None else price.cached_per_mtok
+            )
             fresh_tokens = usage.input_tokens - usage.cached_tokens
             per_million = fresh_tokens * price.input_per_mtok + usage.cached_tokens * cached
             return (per_million + usage.output_tokens * price.output_per_mtok) / 1e6
         for model in (response.model, getattr(options, "model", None)):
-            if model and options.api_url and (cost := _list_price_usd(options.api_url, model, usage)) is not None:
+            if (
+                model
+                and options.api_url
+                and (cost := _list_price_usd(options.api_url, model, usage)) is not None
+            ):
                 return cost
         return None
 
@@ -46,12 +54,16 @@ def total_usd(costs: Iterable[float | None]) -> float | None:
 
 
 def has_price(options: ProviderOptions) -> bool:
-    """Return True if the costs of a provider's answers will be known, by the config's `price` or the public list."""
+    """Return True if the costs of a provider's answers will be known, by the config's `price` or
+    the public list.
+    """
     return pricer(options)(Response(usage=Usage(1, 1))) is not None
 
 
 def price_problem(options: ProviderOptions) -> str | None:
-    """Return what is wrong with the name of a model whose price is to be taken; None if its price is known."""
+    """Return what is wrong with the name of a model whose price is to be taken; None if its price
+    is known.
+    """
     name = options.price
     if not isinstance(name, str) or has_price(options):
         return None

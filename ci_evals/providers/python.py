@@ -47,14 +47,16 @@ _Call = Callable[[Request], Awaitable[Any]]
 class Python(ProviderOptions):
     """Calls `module:function` with the case's input, and with the `Request` too if it asks for one.
 
-    The function gets the request as second argument if it has a second positional parameter that is required or is
-    called `request`. It may be async; otherwise it runs in a thread. It returns text, a mapping with `output` or
-    `tool_calls`, a `Response`, or the result of an agent framework. The config's folder is importable.
+    The function gets the request as second argument if it has a second positional parameter that is
+    required or is called `request`. It may be async; otherwise it runs in a thread. It returns
+    text, a mapping with `output` or `tool_calls`, a `Response`, or the result of an agent
+    framework. The config's folder is importable.
 
     Args:
         target: `module:function`, or `module:object.method`.
-        factory: the target takes nothing and makes a fresh agent for each run, which is then called. A plain
-            function or class makes it in a thread; an `async def` on the event loop.
+        factory: the target takes nothing and makes a fresh agent for each run, which is then
+            called. A plain function or class makes it in a thread; an `async def` on the event
+            loop.
     """
 
     kind: ClassVar[str] = "python"
@@ -88,7 +90,9 @@ class Python(ProviderOptions):
 
 
 class Target:
-    """A function or an object to call. Its text is the same in every process, so that results can be compared."""
+    """A function or an object to call. Its text is the same in every process, so that results can
+    be compared.
+    """
 
     def __init__(self, called: Any) -> None:
         self.called = called
@@ -98,7 +102,10 @@ class Target:
 
     @property
     def name(self) -> str:
-        return str(getattr(self.called, "name", None) or getattr(self.called, "__name__", type(self.called).__name__))
+        return str(
+            getattr(self.called, "name", None)
+            or getattr(self.called, "__name__", type(self.called).__name__)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +150,9 @@ class Function(ProviderOptions):
 
 
 class FunctionProvider:
-    """A function as a provider: it stands in `providers`, and is called as before. Made by `@provider`."""
+    """A function as a provider: it stands in `providers`, and is called as before. Made by
+    `@provider`.
+    """
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         functools.update_wrapper(self, function)
@@ -161,15 +170,16 @@ def provider(**options: Any) -> Callable[[Callable[..., Any]], FunctionProvider]
 def provider(
     function: Callable[..., Any] | None = None, **options: Any
 ) -> FunctionProvider | Callable[[Callable[..., Any]], FunctionProvider]:
-    """Make a provider of a function: `fn(input)` or `fn(input, request)`, sync (in a thread) or async.
+    """Make a provider of a function: `fn(input)` or `fn(input, request)`, sync (in a thread) or
+    async.
 
-    It returns text, a mapping with `output` or `tool_calls`, or a `Response`. A crash fails the run: it is the change
-    under test.
+    It returns text, a mapping with `output` or `tool_calls`, or a `Response`. A crash fails the
+    run: it is the change under test.
 
     Args:
         function: the function, where `@provider` stands without parentheses.
-        options: what every provider may set, such as `name`, `max_concurrency`, `timeout_s`, `retries`; and
-            `factory=True` for a function that makes a fresh agent for each run.
+        options: what every provider may set, such as `name`, `max_concurrency`, `timeout_s`,
+            `retries`; and `factory=True` for a function that makes a fresh agent for each run.
 
     >>> @provider(name="shouting", max_concurrency=2)
     ... def agent(question: str) -> str:
@@ -177,7 +187,11 @@ def provider(
     >>> agent("hello")
     'HELLO'
     """
-    return FunctionProvider(function, **options) if function else functools.partial(FunctionProvider, **options)
+    return (
+        FunctionProvider(function, **options)
+        if function
+        else functools.partial(FunctionProvider, **options)
+    )
 
 
 @contextmanager
@@ -203,14 +217,20 @@ def _open_function(function: _Function, target: str, *, factory: bool) -> Provid
         _check_signature(function, target, ())
         return _Callee(functools.partial(_call_factory, function), target)
     if inspect.isclass(function):
-        raise target_problem(target, function, "is a class: set `factory: true` for a fresh instance per run")
+        raise target_problem(
+            target, function, "is a class: set `factory: true` for a fresh instance per run"
+        )
     takes_request = has_second_parameter(function, "request")
     _check_signature(function, target, ("input", "request") if takes_request else ("input",))
-    return _Callee(lambda request: call(function, *_arguments(request, takes_request=takes_request)), target)
+    return _Callee(
+        lambda request: call(function, *_arguments(request, takes_request=takes_request)), target
+    )
 
 
 class _Callee:
-    """The live provider. Where opentelemetry-sdk is installed, spans of the team's code tell steps that it doesn't."""
+    """The live provider. Where opentelemetry-sdk is installed, spans of the team's code tell steps
+    that it doesn't.
+    """
 
     def __init__(self, ask: _Call, target: str) -> None:
         self._ask = ask
@@ -235,7 +255,9 @@ class _Callee:
                     context=spans.context() if response.context is None else response.context,
                 )
             except (TypeError, ValueError) as wrong:
-                raise ProviderError("bad_answer", f"the agent's spans are not valid steps: {wrong}") from None
+                raise ProviderError(
+                    "bad_answer", f"the agent's spans are not valid steps: {wrong}"
+                ) from None
 
     async def _answer(self, request: Request) -> Response:
         error: BaseException | None = None
@@ -264,7 +286,9 @@ class _Callee:
                 raise ProviderError("bad_answer", f"`{self._target}` returned {reason}")
             return as_response(value)
         except (TypeError, ValueError) as wrong:
-            raise ProviderError("bad_answer", f"`{self._target}` returned an invalid answer: {wrong}") from None
+            raise ProviderError(
+                "bad_answer", f"`{self._target}` returned an invalid answer: {wrong}"
+            ) from None
 
 
 async def _call_factory(factory: _Function, request: Request) -> Any:
@@ -287,7 +311,9 @@ async def _call_factory(factory: _Function, request: Request) -> Any:
 def _arguments(request: Request, *, takes_request: bool) -> tuple[Any, ...]:
     given = request.input
     if not isinstance(given, str):
-        given = copy.deepcopy(given)  # the case's own: a function that changes it must not change the next run
+        given = copy.deepcopy(
+            given
+        )  # the case's own: a function that changes it must not change the next run
     return (given, request) if takes_request else (given,)
 
 
@@ -305,7 +331,9 @@ def _check_signature(function: _Function, target: str, given: tuple[str, ...]) -
     try:
         signature.bind(*given)
     except TypeError as error:
-        raise target_problem(target, function, f"cannot be called with ({', '.join(given)}): {error}") from None
+        raise target_problem(
+            target, function, f"cannot be called with ({', '.join(given)}): {error}"
+        ) from None
 
 
 def _crash(error: BaseException) -> ProviderError:

@@ -1,4 +1,6 @@
-"""Working copies of a task: a temporary folder on this machine, or a container of Docker or Podman."""
+"""Working copies of a task: a temporary folder on this machine, or a container of Docker or
+Podman.
+"""
 
 import asyncio
 import os
@@ -27,7 +29,9 @@ class Sandbox(Protocol):
     tests: str
     logs: str
 
-    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> ProgramEnd:
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float
+    ) -> ProgramEnd:
         """Run a command in the working copy to its end. Raises OSError if it cannot be started."""
         ...
 
@@ -45,7 +49,9 @@ MakeSandbox = Callable[[Task], AbstractAsyncContextManager[Sandbox]]
 
 @asynccontextmanager
 async def folder_sandbox(task: Task) -> AsyncIterator[Sandbox]:
-    """Make a temporary folder with the files of the task's `environment`; it goes, as do servers started in it."""
+    """Make a temporary folder with the files of the task's `environment`; it goes, as do servers
+    started in it.
+    """
     root = await asyncio.to_thread(_make_folder, task)
     descendants = Descendants()
     try:
@@ -69,7 +75,9 @@ def _make_folder(task: Task) -> Path:
     except (OSError, shutil.Error) as error:
         if root is not None:
             shutil.rmtree(root, ignore_errors=True)
-        raise ProviderError("environment", f"no folder could be made for the task: {error}") from error
+        raise ProviderError(
+            "environment", f"no folder could be made for the task: {error}"
+        ) from error
     return root
 
 
@@ -80,7 +88,9 @@ class _Folder:
         self.tests = str(root / "tests")
         self.logs = str(root / "logs")
 
-    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> ProgramEnd:
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float
+    ) -> ProgramEnd:
         return await run_program(
             argv,
             stdin,
@@ -98,7 +108,8 @@ class _Folder:
 
 
 class Engine:
-    """Docker or Podman, by its command line; asked once whether it is there, and for each image once.
+    """Docker or Podman, by its command line; asked once whether it is there, and for each image
+    once.
 
     Args:
         programs: the engines that will do; the first that answers is taken.
@@ -112,7 +123,8 @@ class Engine:
 
     @asynccontextmanager
     async def sandbox(self, task: Task) -> AsyncIterator[Sandbox]:
-        """Start a container of the task's image; it is removed afterwards, with whatever still runs in it.
+        """Start a container of the task's image; it is removed afterwards, with whatever still runs
+        in it.
 
         Raises:
             ProviderError: there is no engine, or the image cannot be had.
@@ -128,7 +140,17 @@ class Engine:
         if task.memory_mb is not None:
             limits += ["--memory", f"{task.memory_mb}m"]
         # The label is for whoever ended this process with SIGKILL, to find what it left.
-        options = ["--detach", "--init", "--name", name, "--label", "ci-evals", *limits, "--entrypoint", "sleep"]
+        options = [
+            "--detach",
+            "--init",
+            "--name",
+            name,
+            "--label",
+            "ci-evals",
+            *limits,
+            "--entrypoint",
+            "sleep",
+        ]
         with kill_on_exit(name, command=remove):
             try:
                 build_s = task.build_timeout_s or _BUILD_S
@@ -146,12 +168,16 @@ class Engine:
             if shutil.which(program) is None:
                 complaints.append(f"there is no `{program}` on the PATH")
                 continue
-            ended = await _run([program, "version", "--format", "{{.Server.Version}}"], timeout_s=_QUICK_S)
+            ended = await _run(
+                [program, "version", "--format", "{{.Server.Version}}"], timeout_s=_QUICK_S
+            )
             if ended.why == "exit" and not ended.status:
                 return program
             complaints.append(f"`{program}` does not answer ({_complaint(ended)})")
         image = f"the image {task.image}" if task.image else "an image of its own"
-        advice = "start an engine, or give the provider another `sandbox`: folder, or module:function"
+        advice = (
+            "start an engine, or give the provider another `sandbox`: folder, or module:function"
+        )
         text = f"the task {task.folder.name} asks for {image}, and {', and '.join(complaints)}: {advice}"
         raise ProviderError("environment", text)
 
@@ -165,7 +191,13 @@ class Engine:
             tag = f"ci-evals-task:{task.digest}"
             folder = str(task.folder / "environment")
             await _succeed(
-                program, "build", "--quiet", "--tag", tag, folder, timeout_s=task.build_timeout_s or _BUILD_S
+                program,
+                "build",
+                "--quiet",
+                "--tag",
+                tag,
+                folder,
+                timeout_s=task.build_timeout_s or _BUILD_S,
             )
             self._images[task.digest] = tag
         return self._images[task.digest]
@@ -178,8 +210,12 @@ class _Container:
         self.tests = "/tests"
         self.logs = "/logs"
 
-    async def run(self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float) -> ProgramEnd:
-        names = [word for name in env for word in ("--env", name)]  # the values stay out of the list of processes
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float
+    ) -> ProgramEnd:
+        names = [
+            word for name in env for word in ("--env", name)
+        ]  # the values stay out of the list of processes
         command = [self._program, "exec", "--interactive", *names, self._name, *argv]
         return await _run(command, stdin=stdin, env=env, timeout_s=timeout_s)
 
@@ -193,11 +229,17 @@ class _Container:
 async def _succeed(program: str, *arguments: str, timeout_s: float = _QUICK_S) -> None:
     ended = await _run([program, *arguments], timeout_s=timeout_s)
     if ended.why != "exit" or ended.status:
-        raise ProviderError("environment", f"{program} {arguments[0]}: {_complaint(ended)}", status=ended.status)
+        raise ProviderError(
+            "environment", f"{program} {arguments[0]}: {_complaint(ended)}", status=ended.status
+        )
 
 
 async def _run(
-    argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", env: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
 ) -> ProgramEnd:
     return await run_program(
         argv,
@@ -209,4 +251,8 @@ async def _run(
 
 
 def _complaint(ended: ProgramEnd) -> str:
-    return "no answer in time" if ended.why == "timeout" else ended.last_line or f"exit status {ended.status}"
+    return (
+        "no answer in time"
+        if ended.why == "timeout"
+        else ended.last_line or f"exit status {ended.status}"
+    )

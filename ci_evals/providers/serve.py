@@ -1,4 +1,6 @@
-"""`serve` of a provider: starts the service that it talks to before the run, and ends it afterwards."""
+"""`serve` of a provider: starts the service that it talks to before the run, and ends it
+afterwards.
+"""
 
 import os
 import shlex
@@ -30,12 +32,14 @@ _LAST_LINES = 5
 
 @dataclass(frozen=True, slots=True)
 class Serve(Options):
-    """The service that a provider talks to: started before the run, and ended after it with all that it started.
+    """The service that a provider talks to: started before the run, and ended after it with all
+    that it started.
 
     Args:
-        command: starts the service and stays in the foreground: a list, or one line that is split as a POSIX shell
-            would.
-        url: answers once the service is ready, with any status below 500; nothing may answer there before.
+        command: starts the service and stays in the foreground: a list, or one line that is split
+            as a POSIX shell would.
+        url: answers once the service is ready, with any status below 500; nothing may answer there
+            before.
         timeout_s: seconds that it may take until then.
         cwd: the folder it runs in, relative to the config's folder, which is the default.
         env: added to the environment.
@@ -52,7 +56,9 @@ class Serve(Options):
     def problems(self, folder: Path) -> list[str]:
         """Return what is wrong, as far as it shows without starting anything."""
         found = (
-            [] if is_complete_url(self.url) else ["url: is not a complete address; write it as http://host:port/path"]
+            []
+            if is_complete_url(self.url)
+            else ["url: is not a complete address; write it as http://host:port/path"]
         )
         if wrong := command_problems(self.command):
             return [*found, *wrong]
@@ -83,22 +89,32 @@ class StartedService:
         url, env = self._options.url, self._options.env
         if await _status(session, url, 1.0) is not None:
             advice = "end what runs there, or leave `serve` out to ask that"
-            raise ProviderError("crash", f"{url} answers before `{self._shown}` is started: {advice}")
+            raise ProviderError(
+                "crash", f"{url} answers before `{self._shown}` is started: {advice}"
+            )
         path = find_program(self._argv[0], self._folder, env.get("PATH")) or self._argv[0]
-        start = running_program((path, *self._argv[1:]), cwd=self._folder, env={**os.environ, **env})
+        start = running_program(
+            (path, *self._argv[1:]), cwd=self._folder, env={**os.environ, **env}
+        )
         try:
             program = await stack.enter_async_context(start)
         except OSError as error:
-            raise ProviderError("crash", f"`{self._shown}` could not be started: {error}") from error
+            raise ProviderError(
+                "crash", f"`{self._shown}` could not be started: {error}"
+            ) from error
         await self._wait_for_answer(program, session)
         self._program = program
 
-    async def _wait_for_answer(self, program: RunningProgram, session: aiohttp.ClientSession) -> None:
+    async def _wait_for_answer(
+        self, program: RunningProgram, session: aiohttp.ClientSession
+    ) -> None:
         url, limit_s = self._options.url, self._options.timeout_s
         ends_at, status = time.monotonic() + limit_s, None
         while (left_s := ends_at - time.monotonic()) > 0:
             if program.has_ended:
-                raise ProviderError("crash", f"`{self._shown}` {_ending(program)} before {url} answered")
+                raise ProviderError(
+                    "crash", f"`{self._shown}` {_ending(program)} before {url} answered"
+                )
             status = await _status(session, url, min(left_s, _LONGEST_LOOK_S))
             if status is not None and status < 500 and not program.has_ended:
                 return

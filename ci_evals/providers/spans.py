@@ -1,4 +1,6 @@
-"""Spans of an instrumented agent, made into steps: GenAI semantic conventions of OpenTelemetry, and OpenInference."""
+"""Spans of an instrumented agent, made into steps: GenAI semantic conventions of OpenTelemetry, and
+OpenInference.
+"""
 
 import json
 import re
@@ -16,7 +18,9 @@ _KINDS: Mapping[str, StepKind] = {"LLM": "model_request", "TOOL": "tool_call", "
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span: when it began and ended, in nanoseconds since 1970; `error` is None if it did not fail."""
+    """One span: when it began and ended, in nanoseconds since 1970; `error` is None if it did not
+    fail.
+    """
 
     trace_id: str
     span_id: str
@@ -29,7 +33,8 @@ class Span:
 
 
 def response_of(spans: Sequence[Span]) -> Response:
-    """Return the answer of one trace: its last output, its steps, and the tokens of its model requests.
+    """Return the answer of one trace: its last output, its steps, and the tokens of its model
+    requests.
 
     Raises:
         ValueError: it has more steps than are kept.
@@ -40,12 +45,18 @@ def response_of(spans: Sequence[Span]) -> Response:
     usage = sum(used, Usage()) if used else None
     models = [step.name for step in steps if step.kind == "model_request" and step.name]
     return Response(
-        _output(ordered), usage=usage, model=models[-1] if models else None, steps=steps, context=context_of(ordered)
+        _output(ordered),
+        usage=usage,
+        model=models[-1] if models else None,
+        steps=steps,
+        context=context_of(ordered),
     )
 
 
 def steps_of(spans: Sequence[Span]) -> tuple[Step, ...]:
-    """Return model requests, tool calls and agents among spans, in the order in which they began."""
+    """Return model requests, tool calls and agents among spans, in the order in which they
+    began.
+    """
     ordered = sorted(spans, key=lambda span: span.start_ns)
     by_id = {span.span_id: span for span in ordered}
     found = [(span, kind) for span in ordered if (kind := _kind(span)) is not None]
@@ -53,12 +64,15 @@ def steps_of(spans: Sequence[Span]) -> tuple[Step, ...]:
 
 
 def context_of(spans: Sequence[Span]) -> tuple[Passage, ...] | None:
-    """Return the documents that retrievers found, in the order of their spans; None if there is no such span.
+    """Return the documents that retrievers found, in the order of their spans; None if there is no
+    such span.
 
     Raises:
         ValueError: there are more than are kept, or they are of another shape.
     """
-    retrievers = [span for span in spans if span.attributes.get("openinference.span.kind") == "RETRIEVER"]
+    retrievers = [
+        span for span in spans if span.attributes.get("openinference.span.kind") == "RETRIEVER"
+    ]
     if not retrievers:
         return None
     found: list[dict[str, Any]] = []
@@ -66,7 +80,9 @@ def context_of(spans: Sequence[Span]) -> tuple[Passage, ...] | None:
         documents: dict[int, dict[str, Any]] = {}
         for name, value in span.attributes.items():
             if part := _DOCUMENT.fullmatch(name):
-                documents.setdefault(int(part[1]), {})["text" if part[2] == "content" else part[2]] = value
+                documents.setdefault(int(part[1]), {})[
+                    "text" if part[2] == "content" else part[2]
+                ] = value
         found += [{"text": "", **documents[rank]} for rank in sorted(documents)]
     return as_context(found)
 
@@ -78,11 +94,17 @@ def attribute(spans: Sequence[Span], names: Sequence[str]) -> str | None:
 
 
 def question_of(spans: Sequence[Span]) -> str | None:
-    """Return the input of a trace: that of its first span that has one, or its last user message."""
+    """Return the input of a trace: that of its first span that has one, or its last user
+    message.
+    """
     for span in sorted(spans, key=lambda span: span.start_ns):
         if isinstance(value := span.attributes.get("input.value"), str):
             return value
-        asked = [text for role, text in _messages(span.attributes.get("gen_ai.input.messages")) if role == "user"]
+        asked = [
+            text
+            for role, text in _messages(span.attributes.get("gen_ai.input.messages"))
+            if role == "user"
+        ]
         if asked:
             return asked[-1]
     return None
@@ -109,12 +131,19 @@ def _step(span: Span, kind: StepKind, by_id: Mapping[str, Span]) -> dict[str, An
     }
     if kind == "tool_call":
         step["name"] = str(get("gen_ai.tool.name") or get("tool.name") or span.name or "(unnamed)")
-        step["arguments"] = _text(get("gen_ai.tool.call.arguments") or get("tool.parameters") or get("input.value"))
+        step["arguments"] = _text(
+            get("gen_ai.tool.call.arguments") or get("tool.parameters") or get("input.value")
+        )
         step["result"] = _text(get("gen_ai.tool.call.result") or get("output.value"))
     elif kind == "agent":
         step["name"] = _agent_name(span)
     else:
-        step["name"] = str(get("gen_ai.response.model") or get("gen_ai.request.model") or get("llm.model_name") or "")
+        step["name"] = str(
+            get("gen_ai.response.model")
+            or get("gen_ai.request.model")
+            or get("llm.model_name")
+            or ""
+        )
         step["usage"] = _usage(span.attributes)
     return step
 
@@ -126,7 +155,9 @@ def _sub_agent(span: Span, by_id: Mapping[str, Span]) -> str | None:
 
 
 def _agent_name(span: Span) -> str:
-    return str(span.attributes.get("gen_ai.agent.name") or span.attributes.get("agent.name") or span.name)
+    return str(
+        span.attributes.get("gen_ai.agent.name") or span.attributes.get("agent.name") or span.name
+    )
 
 
 def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
@@ -139,7 +170,9 @@ def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
 
 def _usage(attributes: Mapping[str, Any]) -> Usage | None:
     asked = attributes.get("gen_ai.usage.input_tokens", attributes.get("llm.token_count.prompt"))
-    said = attributes.get("gen_ai.usage.output_tokens", attributes.get("llm.token_count.completion"))
+    said = attributes.get(
+        "gen_ai.usage.output_tokens", attributes.get("llm.token_count.completion")
+    )
     return None if asked is None and said is None else Usage(_count(asked), _count(said))
 
 
@@ -159,7 +192,10 @@ def _output(ordered: Sequence[Span]) -> str:
         said = [text for _, text in _messages(span.attributes.get("gen_ai.output.messages"))]
         if said:
             return said[-1]
-        if _kind(span) == "model_request" and (value := _text(span.attributes.get("output.value"))) is not None:
+        if (
+            _kind(span) == "model_request"
+            and (value := _text(span.attributes.get("output.value"))) is not None
+        ):
             return value
     return ""
 
@@ -174,7 +210,9 @@ def _messages(value: Any) -> list[tuple[str, str]]:
     for message in messages if isinstance(messages, list) else ():
         parts = message.get("parts") if isinstance(message, dict) else None
         texts = [
-            str(part.get("content")) for part in parts or () if isinstance(part, dict) and part.get("type") == "text"
+            str(part.get("content"))
+            for part in parts or ()
+            if isinstance(part, dict) and part.get("type") == "text"
         ]
         if texts:
             found.append((str(message.get("role")), "\n".join(texts)))

@@ -34,13 +34,17 @@ _THIS_PROCESS = os.urandom(16).hex()
 
 _numbers = count()
 _running: set[int] = set()  # the programs not yet cleaned up, each the leader of a process group
-_elsewhere: dict[str, tuple[str, ...]] = {}  # names of containers and the like, with the command that ends them
+_elsewhere: dict[
+    str, tuple[str, ...]
+] = {}  # names of containers and the like, with the command that ends them
 
 
 # Command lines.
 
 _STARTS_FOR_SHELL = re.compile(r"cd|export|source|\.|[A-Za-z_]\w*=.*", re.DOTALL)
-_SHELL_WORDS = frozenset({"&&", "||", "|", ";", "&", "<", ">", ">>", "2>", "2>&1", "2>/dev/null", ">/dev/null"})
+_SHELL_WORDS = frozenset(
+    {"&&", "||", "|", ";", "&", "<", ">", ">>", "2>", "2>&1", "2>/dev/null", ">/dev/null"}
+)
 
 
 def split_command(command: str | Sequence[str]) -> tuple[str, ...]:
@@ -57,17 +61,23 @@ def command_problems(command: str | Sequence[str]) -> list[str]:
     try:
         argv = split_command(command)
     except ValueError as error:
-        return [f"command cannot be split into words: {error}; write it as a list: [program, argument, ...]"]
+        return [
+            f"command cannot be split into words: {error}; write it as a list: [program, argument, ...]"
+        ]
     if not argv or not argv[0]:
         return ["command is empty: name a program, as in [python, agent.py]"]
     starts = argv[:1] if _STARTS_FOR_SHELL.fullmatch(argv[0]) else ()
     for word in (*starts, *(each for each in argv if each in _SHELL_WORDS))[:1]:
-        return [f"command: {word!r} is for a shell, and none is involved: use `cwd` and `env`, or [sh, -c, …]"]
+        return [
+            f"command: {word!r} is for a shell, and none is involved: use `cwd` and `env`, or [sh, -c, …]"
+        ]
     return []
 
 
 def find_program(program: str, folder: Path, path: str | None = None) -> str | None:
-    """Return the file of a program; one with a folder in its name is sought from `folder`, others on the PATH."""
+    """Return the file of a program; one with a folder in its name is sought from `folder`, others
+    on the PATH.
+    """
     if os.path.dirname(program):  # noqa: PTH120  Path drops the leading ./ that makes this a path
         return shutil.which(folder / program)
     return shutil.which(program, path=path)
@@ -80,7 +90,9 @@ def program_problem(program: str, folder: Path) -> str:
         advice = f"chmod +x {program}, or start it with its interpreter, as in [sh, {program}]"
         if has_folder:
             return f"command: {folder / program} is not executable: {advice}"
-        return f"command: {program!r} is not on the PATH; for the file in {folder} write ./{program}"
+        return (
+            f"command: {program!r} is not on the PATH; for the file in {folder} write ./{program}"
+        )
     if has_folder:
         return f"command: there is no program {folder / program}"
     return f"command: there is no program {program!r} on the PATH: install it, or give the path of its file"
@@ -113,8 +125,9 @@ class ProgramEnd:
 class Descendants:
     """All processes that some programs started, daemons included.
 
-    A variable in their environment marks them, so that they are found even after their parents have ended. Where the
-    system hides the environment of a process, as macOS does for its own programs, only its process group is known.
+    A variable in their environment marks them, so that they are found even after their parents have
+    ended. Where the system hides the environment of a process, as macOS does for its own programs,
+    only its process group is known.
     """
 
     def __init__(self) -> None:
@@ -122,13 +135,20 @@ class Descendants:
         self._before = frozenset(psutil.pids())  # older than the programs: no need to look at them
 
     def environment(self, given: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Return an environment that marks a program; `given` is the one to extend, None for that of this process."""
+        """Return an environment that marks a program; `given` is the one to extend, None for that
+        of this process.
+        """
         inherited = os.environ if given is None else given
-        return {**inherited, _VARIABLE: inherited.get(_VARIABLE, "") + self.mark}  # ci-evals may run within ci-evals
+        return {
+            **inherited,
+            _VARIABLE: inherited.get(_VARIABLE, "") + self.mark,
+        }  # ci-evals may run within ci-evals
 
     def living(self, group: int | None = None) -> list[psutil.Process]:
         """Return those that are alive, and the living members of a process group."""
-        return _find(self.mark, () if group is None else (group,), set(psutil.pids()) - self._before)
+        return _find(
+            self.mark, () if group is None else (group,), set(psutil.pids()) - self._before
+        )
 
     async def end(self) -> None:
         """Kill those that are left, and wait until they are gone."""
@@ -154,8 +174,8 @@ async def run_program(
         cwd: the working folder.
         env: the whole environment; that of this process when None.
         timeout_s: seconds after which the program is ended.
-        descendants: a group that the program joins: daemons that it starts live until the group is ended. When None,
-            they end with the program.
+        descendants: a group that the program joins: daemons that it starts live until the group is
+            ended. When None, they end with the program.
 
     Raises:
         OSError: the program could not be started.
@@ -178,11 +198,15 @@ async def run_program(
         await _clear_away(child, members, ends_all=descendants is None)
     status = child.transport.get_returncode() if child.transport else None
     why: Literal["exit", "timeout", "too_large"] = "exit" if in_time else "timeout"
-    return ProgramEnd("too_large" if child.too_large else why, status, bytes(child.stdout), bytes(child.stderr))
+    return ProgramEnd(
+        "too_large" if child.too_large else why, status, bytes(child.stdout), bytes(child.stderr)
+    )
 
 
 class RunningProgram:
-    """A program that runs beside this process; `output` is the end of what it wrote to stdout and stderr."""
+    """A program that runs beside this process; `output` is the end of what it wrote to stdout and
+    stderr.
+    """
 
     def __init__(self, child: "_Child") -> None:
         self._child = child
@@ -211,8 +235,11 @@ class RunningProgram:
 
 
 @asynccontextmanager
-async def running_program(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> AsyncIterator[RunningProgram]:
-    """Run a program for as long as the context lasts, then end it and every process that it started.
+async def running_program(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]
+) -> AsyncIterator[RunningProgram]:
+    """Run a program for as long as the context lasts, then end it and every process that it
+    started.
 
     If this process is killed meanwhile, a guard ends them.
 
@@ -233,7 +260,9 @@ def _guarded(members: Descendants) -> Iterator[None]:
     """Have a process of its own end `members` if this one is gone."""
     command = [sys.executable, "-P", guard.__file__, _VARIABLE, members.mark]
     nowhere = subprocess.DEVNULL
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, **_own_group())  # noqa: S603
+    process = subprocess.Popen(  # noqa: S603
+        command, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, **_own_group()
+    )
     try:
         yield
     finally:
@@ -267,7 +296,8 @@ def kill_on_exit(name: str, *, command: tuple[str, ...]) -> Iterator[None]:
 
 
 def kill_all() -> None:
-    """Kill every program and its descendants at once, without waiting: for a process that is about to exit.
+    """Kill every program and its descendants at once, without waiting: for a process that is about
+    to exit.
 
     Containers are ended by commands that outlive this process.
     """
@@ -285,8 +315,8 @@ class _Child(asyncio.SubprocessProtocol):
 
     With `tail_bytes`, only the end of all that it writes is kept, in `stderr`.
 
-    `asyncio.subprocess.Process.wait` is of no use here: in some releases of Python it waits for grandchildren that
-    hold the pipes open.
+    `asyncio.subprocess.Process.wait` is of no use here: in some releases of Python it waits for
+    grandchildren that hold the pipes open.
     """
 
     def __init__(self, tail_bytes: int | None = None) -> None:
@@ -324,10 +354,12 @@ class _Child(asyncio.SubprocessProtocol):
         self.ended.set()
 
 
-async def _start(child: _Child, argv: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str]) -> None:
+async def _start(
+    child: _Child, argv: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str]
+) -> None:
     with tempfile.TemporaryFile() as file:
-        # A file, because asyncio's stdin is a socket, which programs cannot open as /dev/stdin. Nor does a program that
-        # ignores its input break a pipe.
+        # A file, because asyncio's stdin is a socket, which programs cannot open as /dev/stdin. Nor
+        # does a program that ignores its input break a pipe.
         file.write(stdin)
         file.seek(0)
         loop = asyncio.get_running_loop()
@@ -339,7 +371,8 @@ async def _start(child: _Child, argv: Sequence[str], stdin: bytes, cwd: Path, en
             try:
                 await asyncio.wait([starting])
             except asyncio.CancelledError as error:
-                # Wait for the start: asyncio, cancelled in between, would wait for pipes that grandchildren hold open.
+                # Wait for the start: asyncio, cancelled in between, would wait for pipes that
+                # grandchildren hold open.
                 cancelled = error
         if cancelled is not None:
             starting.exception()
@@ -354,7 +387,9 @@ def _own_group() -> dict[str, Any]:
 
 
 async def _clear_away(child: _Child, members: Descendants, *, ends_all: bool) -> None:
-    """End a program if it is still running, and its process group or, if `ends_all`, all its descendants."""
+    """End a program if it is still running, and its process group or, if `ends_all`, all its
+    descendants.
+    """
     if child.transport is None:  # it was not started, or a moment ago
         await members.end()
         return
@@ -373,7 +408,9 @@ async def _clear_away(child: _Child, members: Descendants, *, ends_all: bool) ->
 
 
 async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False) -> None:
-    """Kill processes until none is found. If `gently`, terminate them first and give them a second to exit."""
+    """Kill processes until none is found. If `gently`, terminate them first and give them a second
+    to exit.
+    """
     try:
         if gently:
             terminating = find()
@@ -385,7 +422,9 @@ async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False
                     while any(map(_is_alive, terminating)):  # noqa: ASYNC110  nothing reports their end
                         await asyncio.sleep(_POLL_S)
     finally:  # also if a second cancellation cuts the grace short
-        for _ in range(_MOST_PASSES):  # one that was starting another when it was looked for leaves that behind
+        for _ in range(
+            _MOST_PASSES
+        ):  # one that was starting another when it was looked for leaves that behind
             if not (left := find()):
                 break
             _kill(left)
@@ -397,12 +436,16 @@ async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False
 
 
 def _find(mark: str | None, groups: Collection[int], pids: Collection[int]) -> list[psutil.Process]:
-    """Return the living processes among `pids` that have a mark in their environment or are of a process group."""
+    """Return the living processes among `pids` that have a mark in their environment or are of a
+    process group.
+    """
     found = []
     for pid in pids:
         with suppress(psutil.Error, OSError):  # gone by now, or somebody else's
             process = psutil.Process(pid)
-            if not _is_in(groups, pid) and (mark is None or mark not in process.environ().get(_VARIABLE, "")):
+            if not _is_in(groups, pid) and (
+                mark is None or mark not in process.environ().get(_VARIABLE, "")
+            ):
                 continue
             if _is_alive(process):
                 found.append(process)

@@ -1,4 +1,6 @@
-"""Task folders: a command works in a fresh sandbox, then the task's verifier rewards what it left there."""
+"""Task folders: a command works in a fresh sandbox, then the task's verifier rewards what it left
+there.
+"""
 
 import asyncio
 import json
@@ -31,16 +33,19 @@ BUILT_IN = ("auto", "folder", "docker", "podman")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAgent(ProgramOptions):
-    """Runs a command in a fresh working copy of a task, then the task's verifier, whose reward is the score.
+    """Runs a command in a fresh working copy of a task, then the task's verifier, whose reward is
+    the score.
 
     Args:
-        command: the agent with its arguments, each a template over `input`, `case`, `run`, `model`, `params` and
-            `folder`, the suite's; it reads the instruction on stdin. A text is split as a POSIX shell would.
+        command: the agent with its arguments, each a template over `input`, `case`, `run`, `model`,
+            `params` and `folder`, the suite's; it reads the instruction on stdin. A text is split
+            as a POSIX shell would.
         env: added to the environment of the agent and of the verifier.
         model: the `model` of the templates, unless a case overrides it.
         params: likewise; those that a case overrides win.
-        sandbox: where it runs: `docker`; `podman`; `folder`, a temporary one on this machine; `auto`, Docker or else
-            Podman for tasks that ask for an image and a folder for the others; or `module:function`.
+        sandbox: where it runs: `docker`; `podman`; `folder`, a temporary one on this machine;
+            `auto`, Docker or else Podman for tasks that ask for an image and a folder for the
+            others; or `module:function`.
     """
 
     kind: ClassVar[str] = "task"
@@ -66,10 +71,16 @@ class TaskAgent(ProgramOptions):
             try:
                 template_sandbox().from_string(word)
             except TemplateSyntaxError as error:
-                found.append(f"command: {one_line(word, 80)!r} is not a valid template: {error.message}")
+                found.append(
+                    f"command: {one_line(word, 80)!r} is not a valid template: {error.message}"
+                )
         if self.sandbox not in BUILT_IN:
             expected = f"expected module:function, or one of {', '.join(BUILT_IN)}"
-            if problem := missing_target(self.sandbox, folder) if target_parts(self.sandbox) else expected:
+            if (
+                problem := missing_target(self.sandbox, folder)
+                if target_parts(self.sandbox)
+                else expected
+            ):
                 found.append(f"sandbox: {problem}")
         return found
 
@@ -82,7 +93,9 @@ class TaskAgent(ProgramOptions):
         engine = Engine("docker", "podman")
 
         def as_the_task_asks(task: Task) -> AbstractAsyncContextManager[Sandbox]:
-            return engine.sandbox(task) if task.image or task.has_dockerfile else folder_sandbox(task)
+            return (
+                engine.sandbox(task) if task.image or task.has_dockerfile else folder_sandbox(task)
+            )
 
         built_in: dict[str, MakeSandbox] = {
             "auto": as_the_task_asks,
@@ -104,7 +117,9 @@ class _Agent:
         task = request.case.task
         if task is None:
             raise ProviderError("rejected", "the case is not a task folder")
-        kept = await asyncio.to_thread(_make_kept_folder, self._files, str(self._options.name), request)
+        kept = await asyncio.to_thread(
+            _make_kept_folder, self._files, str(self._options.name), request
+        )
         try:
             async with self._make_sandbox(task) as sandbox:
                 return await self._work(task, request, sandbox, kept)
@@ -121,15 +136,23 @@ class _Agent:
         for command in task.setup:
             ended = await sandbox.run(("sh", "-c", command), stdin=b"", env=env, timeout_s=agent_s)
             _check(ended, f"the setup command {one_line(command, 80)!r}", agent_s)
-        instruction = request.input if isinstance(request.input, str) else encode_json(request.input).decode()
-        agent = await sandbox.run(self._argv(request), stdin=instruction.encode(), env=env, timeout_s=agent_s)
+        instruction = (
+            request.input if isinstance(request.input, str) else encode_json(request.input).decode()
+        )
+        agent = await sandbox.run(
+            self._argv(request), stdin=instruction.encode(), env=env, timeout_s=agent_s
+        )
         await asyncio.to_thread(_keep, kept, "agent", agent)
         _check(agent, "the agent", agent_s)
         verifier_s = task.verifier_timeout_s or request.timeout_s
         await sandbox.put_tests(task.folder / "tests")
-        verifier = await sandbox.run(("bash", f"{sandbox.tests}/test.sh"), stdin=b"", env=env, timeout_s=verifier_s)
+        verifier = await sandbox.run(
+            ("bash", f"{sandbox.tests}/test.sh"), stdin=b"", env=env, timeout_s=verifier_s
+        )
         await asyncio.to_thread(_keep, kept, "verifier", verifier)
-        if verifier.why != "exit":  # its exit status says nothing: a verifier may end with the result of its tests
+        if (
+            verifier.why != "exit"
+        ):  # its exit status says nothing: a verifier may end with the result of its tests
             _check(verifier, "the verifier", verifier_s)
         await sandbox.get_logs(kept / "logs")
         reward = await asyncio.to_thread(_reward, kept / "logs" / "verifier", verifier)
@@ -157,7 +180,9 @@ def _check(ended: ProgramEnd, who: str, timeout_s: float) -> None:
         raise ProviderError("bad_answer", f"{who} wrote too much to stdout", detail=detail)
     if ended.status:
         last = f": {ended.last_line}" if ended.last_line else ""
-        raise ProviderError("crash", f"{who} ended with exit status {ended.status}{last}", detail=detail)
+        raise ProviderError(
+            "crash", f"{who} ended with exit status {ended.status}{last}", detail=detail
+        )
 
 
 def _reward(logs: Path, ended: ProgramEnd) -> float:
@@ -175,7 +200,9 @@ def _reward(logs: Path, ended: ProgramEnd) -> float:
         text = f"the verifier left no reward in verifier/reward.txt of its LOGS_DIR (exit status {ended.status})"
         raise ProviderError("environment", text, detail=ended.stderr or None) from error
     if not 0 <= reward <= 1:
-        raise ProviderError("environment", f"the verifier's reward is {reward:g}, which is not between 0 and 1")
+        raise ProviderError(
+            "environment", f"the verifier's reward is {reward:g}, which is not between 0 and 1"
+        )
     return reward
 
 
@@ -201,7 +228,9 @@ def _keep(kept: Path, who: str, ended: ProgramEnd) -> None:
 
 @contextmanager
 def _storage_errors(kept: Path) -> Iterator[None]:
-    """Raise StorageError for an OSError: that the results folder takes no file is no fault of the agent."""
+    """Raise StorageError for an OSError: that the results folder takes no file is no fault of the
+    agent.
+    """
     try:
         yield
     except OSError as error:

@@ -1,4 +1,6 @@
-"""Spans that an instrumented agent makes in this process, kept apart by run. Needs opentelemetry-sdk."""
+"""Spans that an instrumented agent makes in this process, kept apart by run. Needs
+opentelemetry-sdk.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,7 +56,9 @@ _current: ContextVar[Collection | None] = ContextVar("ci_evals_spans", default=N
 
 
 class _Collector(SpanProcessor):
-    """Hands each span to the run in whose context it began; in a thread of the agent's own, to that of its parent."""
+    """Hands each span to the run in whose context it began; in a thread of the agent's own, to that
+    of its parent.
+    """
 
     def __init__(self) -> None:
         self._collections: dict[_Id, Collection] = {}
@@ -90,12 +94,16 @@ _attached: WeakSet[object] = WeakSet()
 
 
 def attach() -> None:
-    """Listen to the tracer provider of this process, which is made if the agent's code has set none."""
+    """Listen to the tracer provider of this process, which is made if the agent's code has set
+    none.
+    """
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):
         provider = TracerProvider()
         trace.set_tracer_provider(provider)
-    listen = getattr(provider, "add_span_processor", None)  # others than the SDK's wrap it and have it too
+    listen = getattr(
+        provider, "add_span_processor", None
+    )  # others than the SDK's wrap it and have it too
     if listen is not None and provider not in _attached:
         listen(_collector)
         _attached.add(provider)

@@ -9,7 +9,13 @@ from typing import ClassVar
 from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
 from ci_evals.model.fields import Many, Options
-from ci_evals.providers.subprocess import command_problems, find_program, program_problem, run_program, split_command
+from ci_evals.providers.subprocess import (
+    command_problems,
+    find_program,
+    program_problem,
+    run_program,
+    split_command,
+)
 from ci_evals.redaction import learn
 
 _TIMEOUT_S = 60.0
@@ -21,8 +27,8 @@ class TokenCommand(Options):
     """The source of a bearer token.
 
     Args:
-        command: prints the token, as `gcloud auth print-access-token` does: a list, or one line that is split as a
-            POSIX shell would.
+        command: prints the token, as `gcloud auth print-access-token` does: a list, or one line
+            that is split as a POSIX shell would.
     """
 
     example: ClassVar[str] = "{command: gcloud auth print-access-token}"
@@ -47,7 +53,8 @@ class Token:
         self._lock = asyncio.Lock()
 
     async def get(self, refused: str | None = None) -> str:
-        """Return the token; one that was `refused` is fetched anew, once for all calls that carried it.
+        """Return the token; one that was `refused` is fetched anew, once for all calls that carried
+        it.
 
         Raises:
             ProviderError: the command does not print one.
@@ -61,19 +68,30 @@ class Token:
         shown = shlex.join(self._argv)
         program = find_program(self._argv[0], self._folder) or self._argv[0]
         try:
-            ended = await run_program((program, *self._argv[1:]), b"", cwd=self._folder, env=None, timeout_s=_TIMEOUT_S)
+            ended = await run_program(
+                (program, *self._argv[1:]), b"", cwd=self._folder, env=None, timeout_s=_TIMEOUT_S
+            )
         except OSError as error:
-            raise ProviderError("auth", f"no token: `{shown}` could not be started: {error}") from error
+            raise ProviderError(
+                "auth", f"no token: `{shown}` could not be started: {error}"
+            ) from error
         if ended.why == "timeout":
             raise ProviderError("auth", f"no token: `{shown}` did not end within {_TIMEOUT_S:g} s")
         if ended.status:
             said = one_line(ended.stderr, 300)
             why = f": {said}" if said else " and printed nothing on stderr"
-            raise ProviderError("auth", f"no token: `{shown}` exited with status {ended.status}{why}")
+            raise ProviderError(
+                "auth", f"no token: `{shown}` exited with status {ended.status}{why}"
+            )
         token = ended.stdout.decode("utf-8", "replace").strip()
         if not token:
             raise ProviderError("auth", f"no token: `{shown}` printed nothing on stdout")
-        if not token.isascii() or not token.isprintable() or " " in token or len(token) > _MAX_CHARACTERS:
+        if (
+            not token.isascii()
+            or not token.isprintable()
+            or " " in token
+            or len(token) > _MAX_CHARACTERS
+        ):
             learn(token)
             text = "must print the token alone, in one line: choose its plain output, as `-o tsv` of az does"
             raise ProviderError("auth", f"no token: `{shown}` {text}")

@@ -12,7 +12,9 @@ from ci_evals.library import Report
 from ci_evals.pytest_plugin.marked import OUTCOME, Evaluation, baseline_path, evaluate_test
 from ci_evals.pytest_plugin.suites import SuiteFile
 
-MARKER = "evals(prompt|prompts|cases|config, expect, judges, target, runs, gate, …): evaluate and judge"
+MARKER = (
+    "evals(prompt|prompts|cases|config, expect, judges, target, runs, gate, …): evaluate and judge"
+)
 _EVALUATION = pytest.StashKey[Evaluation]()
 _MOST_LINES = 50
 
@@ -20,7 +22,10 @@ _MOST_LINES = 50
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("evals", "evaluations (ci-evals)")
     group.addoption(
-        "--evals-runs", type=_count, metavar="N", help="Runs of every case; what a marker or a case says still wins."
+        "--evals-runs",
+        type=_count,
+        metavar="N",
+        help="Runs of every case; what a marker or a case says still wins.",
     )
     group.addoption(
         "--evals-max-concurrency",
@@ -28,7 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="Calls under way at once in one test; what a marker says still wins.",
     )
-    group.addoption("--evals-report", type=Path, metavar="DIR", help="Write the reports of each evaluating test here.")
+    group.addoption(
+        "--evals-report",
+        type=Path,
+        metavar="DIR",
+        help="Write the reports of each evaluating test here.",
+    )
     group.addoption(
         "--evals-baseline",
         type=Path,
@@ -51,19 +61,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a suite file that the command line or `evals_files` names: a stray one must not start paid calls."""
+    """Collect a suite file that the command line or `evals_files` names: a stray one must not start
+    paid calls.
+    """
     if file_path.suffix not in (".yaml", ".yml", ".json"):
         return None
     patterns = parent.config.getini("evals_files")
-    if not parent.session.isinitpath(file_path) and not any(file_path.match(pattern) for pattern in patterns):
+    if not parent.session.isinitpath(file_path) and not any(
+        file_path.match(pattern) for pattern in patterns
+    ):
         return None
     return SuiteFile.from_parent(parent, path=file_path)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> None:
-    """Give every marked test the fixture, so that it is evaluated even if it does not take the result."""
-    if not isinstance(collector, pytest.Class | pytest.Module) or not collector.istestfunction(obj, name):
+    """Give every marked test the fixture, so that it is evaluated even if it does not take the
+    result.
+    """
+    if not isinstance(collector, pytest.Class | pytest.Module) or not collector.istestfunction(
+        obj, name
+    ):
         return
     own = {mark.name for mark in getattr(obj, "pytestmark", ())}
     if "evals" in own or collector.get_closest_marker("evals"):
@@ -73,12 +91,16 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Give a test that only one of its parameters marks the fixture, too."""
     if isinstance(item, pytest.Function) and item.get_closest_marker("evals"):
-        item.fixturenames = list(dict.fromkeys((*item.fixturenames, "evals_result")))  # its own: parameters share one
+        item.fixturenames = list(
+            dict.fromkeys((*item.fixturenames, "evals_result"))
+        )  # its own: parameters share one
 
 
 @pytest.fixture
 def evals_target() -> Any:
-    """The provider, unless the marker names one: override this fixture in a conftest or beside the tests."""
+    """The provider, unless the marker names one: override this fixture in a conftest or beside the
+    tests.
+    """
     return None
 
 
@@ -88,25 +110,37 @@ def evals_result(request: pytest.FixtureRequest, evals_target: Any) -> Report:
     evaluation = evaluate_test(request.node, evals_target, request.getfixturevalue)
     request.node.stash[_EVALUATION] = evaluation
     decides_itself = isinstance(request.node, pytest.Function) and _takes_the_result(request.node)
-    lines = (evaluation.figures if decides_itself else evaluation.line, *(f"  {each}" for each in evaluation.changes))
+    lines = (
+        evaluation.figures if decides_itself else evaluation.line,
+        *(f"  {each}" for each in evaluation.changes),
+    )
     request.node.user_properties += [(OUTCOME, line) for line in lines]
     return evaluation.report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A test that does not take `evals_result` fails by the gate; one that does decides by itself."""
+    """A test that does not take `evals_result` fails by the gate; one that does decides by
+    itself.
+    """
     evaluation = item.stash.get(_EVALUATION, None)
     if evaluation is None:
-        if item.get_closest_marker("evals"):  # as that of one parameter: a test must not pass unevaluated
-            pytest.fail("the `evals` marker came too late to be seen: let the test take `evals_result`", pytrace=False)
+        if item.get_closest_marker(
+            "evals"
+        ):  # as that of one parameter: a test must not pass unevaluated
+            pytest.fail(
+                "the `evals` marker came too late to be seen: let the test take `evals_result`",
+                pytrace=False,
+            )
         return (yield)
     try:
         yield
     except BaseException:
         item.add_report_section("call", "evals", evaluation.text)
         raise
-    if not evaluation.is_good and not (isinstance(item, pytest.Function) and _takes_the_result(item)):
+    if not evaluation.is_good and not (
+        isinstance(item, pytest.Function) and _takes_the_result(item)
+    ):
         pytest.fail(evaluation.text, pytrace=False)
 
 
@@ -121,7 +155,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for reports in terminalreporter.stats.values()
         for report in reports
         for name, line in getattr(report, "user_properties", ())
-        if name == OUTCOME and (report.when == "call" or (report.when == "setup" and report.outcome != "passed"))
+        if name == OUTCOME
+        and (report.when == "call" or (report.when == "setup" and report.outcome != "passed"))
     ]
     if not lines:
         return

@@ -65,8 +65,9 @@ def run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
 class Evaluation:
     """The outcome of a test's evaluation.
 
-    `line` is the verdict for the summary, `figures` the same without a verdict, `changes` what differs from the
-    baseline, `text` the verdict and what the command line prints: pytest's short summary shows its first line.
+    `line` is the verdict for the summary, `figures` the same without a verdict, `changes` what
+    differs from the baseline, `text` the verdict and what the command line prints: pytest's short
+    summary shows its first line.
     """
 
     report: Report
@@ -87,12 +88,17 @@ def evaluate_test(item: pytest.Item, target: Any, fixture: Callable[[str], Any])
     """
     markers = list(item.iter_markers("evals"))
     if not markers:
-        pytest.fail("evals_result needs a marker that says what to ask: @pytest.mark.evals(prompt=…)", pytrace=False)
+        pytest.fail(
+            "evals_result needs a marker that says what to ask: @pytest.mark.evals(prompt=…)",
+            pytrace=False,
+        )
     try:
         settings = _merge(markers)
         for name in {"prompt", "prompts", "cases"} & settings.keys():
             if inspect.isfunction(make := settings[name]):
-                settings[name] = make(*(fixture(parameter) for parameter in inspect.signature(make).parameters))
+                settings[name] = make(
+                    *(fixture(parameter) for parameter in inspect.signature(make).parameters)
+                )
         runs, max_concurrency = settings.pop("runs", None), settings.pop("max_concurrency", None)
         suite = _suite(item, settings, target)
         report = evaluate_in_thread(item, suite, runs=runs, max_concurrency=max_concurrency)
@@ -104,8 +110,12 @@ def evaluate_test(item: pytest.Item, target: Any, fixture: Callable[[str], Any])
         line = f"{VERDICTS[verdict.status].upper()}  {verdict.reason}"
         shown = terminal.render(report.judged, width=_WIDTH, color=False)
         text = f"{without_commands(one_line(line, _LINE_CHARACTERS))}\n\n{shown}"
-        return Evaluation(report, line, figures, changes_of(report), text, exit_code(verdict, report.gate) == 0)
-    pytest.fail(problem, pytrace=False)  # outside of the handler, so that no traceback comes with it
+        return Evaluation(
+            report, line, figures, changes_of(report), text, exit_code(verdict, report.gate) == 0
+        )
+    pytest.fail(
+        problem, pytrace=False
+    )  # outside of the handler, so that no traceback comes with it
 
 
 def evaluate_in_thread(
@@ -116,7 +126,8 @@ def evaluate_in_thread(
     max_concurrency: int | None = None,
     cases: Sequence[str] | None = None,
 ) -> Report:
-    """Evaluate a suite, with the options of pytest's command line for what is None, and leave its reports in a folder.
+    """Evaluate a suite, with the options of pytest's command line for what is None, and leave its
+    reports in a folder.
 
     Args:
         item: whose reports these are.
@@ -132,7 +143,9 @@ def evaluate_in_thread(
             suite,
             cases=cases,
             runs=option("--evals-runs") if runs is None else runs,
-            max_concurrency=option("--evals-max-concurrency") if max_concurrency is None else max_concurrency,
+            max_concurrency=option("--evals-max-concurrency")
+            if max_concurrency is None
+            else max_concurrency,
             out=out,
             baseline=baseline_path(item.config),
         )
@@ -143,7 +156,9 @@ def evaluate_in_thread(
 
 
 def baseline_path(config: pytest.Config) -> Path | None:
-    """Return the path of earlier reports: one report, or a folder that `--evals-report` filled; None without any."""
+    """Return the path of earlier reports: one report, or a folder that `--evals-report` filled;
+    None without any.
+    """
     given: Path | None = config.getoption("--evals-baseline")
     path = given and config.invocation_params.dir / given
     return path if path and path.exists() else None
@@ -160,15 +175,26 @@ def _folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
 
 
 def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:
-    """Return the changes against the baseline, of all cases or of one; else why nothing was compared."""
+    """Return the changes against the baseline, of all cases or of one; else why nothing was
+    compared.
+    """
     comparison = report.comparison
     if isinstance(comparison, NoComparison):
         return (comparison.reason,)
     if not isinstance(comparison, Comparison):
         return ()
-    whole = [] if case else [f"regressed: {variant_sentence(comparison, each)}" for each in comparison.worse_variants()]
+    whole = (
+        []
+        if case
+        else [
+            f"regressed: {variant_sentence(comparison, each)}"
+            for each in comparison.worse_variants()
+        ]
+    )
     kinds: tuple[CellKind, ...] = ("regressed", "suspect", "fixed")
-    cells = ((kind, cell) for kind in kinds for cell in comparison.of(kind) if case in (None, cell.case))
+    cells = (
+        (kind, cell) for kind in kinds for cell in comparison.of(kind) if case in (None, cell.case)
+    )
     return (*whole, *(f"{kind}: {cell_sentence(comparison, cell)}" for kind, cell in cells))
 
 
@@ -182,8 +208,12 @@ def _merge(markers: Iterable[pytest.Mark]) -> dict[str, Any]:
     for marker in markers:
         if marker.args:
             raise UsageError("@pytest.mark.evals: name its arguments, as in evals(prompt=…)")
-        asks = not settings.keys().isdisjoint(_ASKED)  # then what a marker further out asks is replaced
-        beyond = {name: value for name, value in marker.kwargs.items() if not (asks and name in _ASKED)}
+        asks = not settings.keys().isdisjoint(
+            _ASKED
+        )  # then what a marker further out asks is replaced
+        beyond = {
+            name: value for name, value in marker.kwargs.items() if not (asks and name in _ASKED)
+        }
         settings = beyond | settings
     for name in settings:
         if name not in _KNOWN:
@@ -191,9 +221,13 @@ def _merge(markers: Iterable[pytest.Mark]) -> dict[str, Any]:
     asked = [name for name in _ASKED if name in settings]
     if len(asked) != 1:
         what = " and ".join(asked) if asked else "nothing"
-        raise UsageError(f"@pytest.mark.evals: give one of prompt, prompts, cases and config; there is {what}")
+        raise UsageError(
+            f"@pytest.mark.evals: give one of prompt, prompts, cases and config; there is {what}"
+        )
     if "config" in settings and (beside := settings.keys() - {"config", "runs", "max_concurrency"}):
-        raise UsageError(f"@pytest.mark.evals: {', '.join(sorted(beside))}: belongs into the suite that config names")
+        raise UsageError(
+            f"@pytest.mark.evals: {', '.join(sorted(beside))}: belongs into the suite that config names"
+        )
     return settings
 
 
@@ -211,4 +245,6 @@ def _suite(item: pytest.Item, settings: Mapping[str, Any], target: Any) -> Suite
         for text in ([settings["prompt"]] if "prompt" in settings else settings.get("prompts", ()))
     ]
     given = {name: settings[name] for name in _SETTINGS if name in settings}
-    return Suite(name=item.nodeid, cases=cases, providers=target, folder=item.path.parent, **place, **given)
+    return Suite(
+        name=item.nodeid, cases=cases, providers=target, folder=item.path.parent, **place, **given
+    )

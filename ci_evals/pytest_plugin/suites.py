@@ -15,7 +15,14 @@ from ci_evals.library import Report
 from ci_evals.model.result import Status
 from ci_evals.model.rules import Gate
 from ci_evals.pytest_plugin.marked import OUTCOME, changes_of, evaluate_in_thread
-from ci_evals.reports.cells import JudgedCell, answer_text, judged_cells, place_of, reason_lines, results_of
+from ci_evals.reports.cells import (
+    JudgedCell,
+    answer_text,
+    judged_cells,
+    place_of,
+    reason_lines,
+    results_of,
+)
 from ci_evals.suite.load import load_suite as read_suite
 from ci_evals.suite.types import CheckedSuite
 
@@ -24,7 +31,9 @@ _ANSWER_CHARACTERS = 500
 
 
 class SuiteFile(pytest.File):
-    """A suite. Its cases are run together when the first of them is due, unless tests are shared among processes."""
+    """A suite. Its cases are run together when the first of them is due, unless tests are shared
+    among processes.
+    """
 
     suite: CheckedSuite | None = None
     report: Report | None = None
@@ -42,7 +51,9 @@ class SuiteFile(pytest.File):
         together = not hasattr(self.config, "workerinput") and not self.config.getoption("maxfail")
         if together and self.report is not None:
             return self.report
-        chosen = [each for each in self.session.items if each.parent is self] if together else [item]
+        chosen = (
+            [each for each in self.session.items if each.parent is self] if together else [item]
+        )
         self.suite = self.suite or load_suite(self.path)
         owner = self if together else item
         self.report = evaluate_in_thread(owner, self.suite, cases=[each.name for each in chosen])
@@ -95,7 +106,9 @@ def _regressions(report: Report, case: str) -> list[str]:
     if not isinstance(comparison, Comparison):
         return []
     red = (report.gate or Gate()).on_regression == "fail"
-    found = (cell for cell in comparison.of("regressed") if cell.case == case and (red or cell.critical))
+    found = (
+        cell for cell in comparison.of("regressed") if cell.case == case and (red or cell.critical)
+    )
     return [cell_sentence(comparison, cell) for cell in found]
 
 
@@ -106,5 +119,7 @@ def _account(cell: JudgedCell, report: Report) -> str:
     lines = [f"{cell.case.id}: {_variant_prefix(cell, report)}{cell.tally}  {place_of(cell.case)}"]
     lines += [f"    {reason}" for reason in reason_lines(results, _MAX_REASONS)]
     if results and (answer := answer_text(results[0])) is not None:
-        lines.append(f"    answer of run {results[0].run}: {one_line(answer, _ANSWER_CHARACTERS) or '(empty)'}")
+        lines.append(
+            f"    answer of run {results[0].run}: {one_line(answer, _ANSWER_CHARACTERS) or '(empty)'}"
+        )
     return "\n".join(lines)

@@ -1,4 +1,6 @@
-"""The cells of a report and their runs: held against their bar, sorted by what changed, and in the words of people."""
+"""The cells of a report and their runs: held against their bar, sorted by what changed, and in the
+words of people.
+"""
 
 import json
 import os
@@ -32,9 +34,11 @@ CellOutcome = Literal["passed", "flaky", "failed", "errored", "not run"]
 
 @dataclass(frozen=True, slots=True)
 class JudgedCell(CellReport):
-    """One case on one variant with the pass rate that it must reach, and with its comparison, if there is one.
+    """One case on one variant with the pass rate that it must reach, and with its comparison, if
+    there is one.
 
-    `missed` is True if the gate says that a bar which covers the cell is missed, and not only within noise.
+    `missed` is True if the gate says that a bar which covers the cell is missed, and not only
+    within noise.
     """
 
     bar: float
@@ -43,13 +47,16 @@ class JudgedCell(CellReport):
 
     @property
     def below_bar(self) -> bool:
-        """Return True if fewer of its graded runs passed than its bar asks for, were it by chance."""
+        """Return True if fewer of its graded runs passed than its bar asks for, were it by
+        chance.
+        """
         share = self.counts.pass_rate
         return share is not None and share < self.bar
 
     @property
     def outcome(self) -> CellOutcome:
-        """`failed` is below a bar that is missed, or without a passed run; any other one with failed runs is `flaky`.
+        """`failed` is below a bar that is missed, or without a passed run; any other one with
+        failed runs is `flaky`.
 
         `errored` is one without any graded run.
         """
@@ -64,7 +71,9 @@ class JudgedCell(CellReport):
         """`3 of 5 runs passed`, of the runs that were graded, and what became of the others."""
         counts = self.counts
         if counts.errored and not counts.graded and not counts.missing:
-            return f"{'all ' if counts.errored > 1 else ''}{number_of(counts.errored, 'run')} errored"
+            return (
+                f"{'all ' if counts.errored > 1 else ''}{number_of(counts.errored, 'run')} errored"
+            )
         parts = [f"{counts.passed:,} of {number_of(counts.graded, 'run')} passed"]
         parts += [f"{counts.errored:,} errored"] if counts.errored else []
         parts += [f"{counts.missing:,} not run"] if counts.missing else []
@@ -90,14 +99,20 @@ def judged_cells(summary: Summary, variant: Variant | None = None) -> Iterator[J
         if variant in (None, each.variant):
             bar = bar_of(each.case, each.variant, summary.gate)
             missed = any(_covers(scope, each) for scope in missed_bars)
-            yield JudgedCell(each.cell, each.case, each.variant, each.counts, bar, missed, known.get(each.key))
+            yield JudgedCell(
+                each.cell, each.case, each.variant, each.counts, bar, missed, known.get(each.key)
+            )
 
 
 def _covers(scope: ScopeVerdict, cell: CellReport) -> bool:
     """Return True if the bar of a scope is one that `bar_of` holds the cell to."""
     if scope.kind == "case" or cell.case.min_pass_rate is not None:
         return scope.kind == "case" and scope.name == cell.case.id
-    names = {"variant": (str(cell.variant),), "provider": (cell.variant.provider,), "tag": cell.case.tags}
+    names = {
+        "variant": (str(cell.variant),),
+        "provider": (cell.variant.provider,),
+        "tag": cell.case.tags,
+    }
     return scope.kind == "suite" or scope.name in names.get(scope.kind, ())
 
 
@@ -108,7 +123,12 @@ def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
     if gate is None:
         return 1.0
     by_tag = map(gate.tag_bar, case.tags)
-    covering = (gate.min_pass_rate, gate.min_case_pass_rate, gate.providers.get(variant.provider), *by_tag)
+    covering = (
+        gate.min_pass_rate,
+        gate.min_case_pass_rate,
+        gate.providers.get(variant.provider),
+        *by_tag,
+    )
     return max((bar for bar in covering if bar is not None), default=1.0)
 
 
@@ -121,11 +141,14 @@ class Changes:
 
     Attributes:
         regressed, possible, fixed: what the comparison found, the surest first.
-        failing, still_failing: other cells that failed, apart those that were below their bar on the base branch too.
+        failing, still_failing: other cells that failed, apart those that were below their bar on
+            the base branch too.
         failed_some: cells below their bar, but within noise.
-        flaky: cells within their bar but with failed runs. These last four have the lowest pass rate first.
+        flaky: cells within their bar but with failed runs. These last four have the lowest pass
+            rate first.
         errored: cells of which no run was graded.
-        quarantined: cells of cases in quarantine, whatever became of them; they are in no other group.
+        quarantined: cells of cases in quarantine, whatever became of them; they are in no other
+            group.
         others: cells that passed or did not run.
     """
 
@@ -151,7 +174,9 @@ def changes(summary: Summary) -> Changes:
 
     regressed, possible, fixed = of("regressed"), of("suspect"), of("fixed")
     named = {cell.key for cell in (*regressed, *possible)}
-    rest = [cell for cell in cells.values() if cell.key not in named and cell.case.quarantine is None]
+    rest = [
+        cell for cell in cells.values() if cell.key not in named and cell.case.quarantine is None
+    ]
 
     def rest_of(*outcomes: CellOutcome) -> list[JudgedCell]:
         chosen = [cell for cell in rest if cell.outcome in outcomes]
@@ -177,7 +202,9 @@ def changes(summary: Summary) -> Changes:
 
 
 def finding_of(cell: JudgedCell, comparison: Comparison | NoComparison | None) -> str:
-    """Say what became of a cell: what the comparison found, or how many of its runs passed here and on the base."""
+    """Say what became of a cell: what the comparison found, or how many of its runs passed here and
+    on the base.
+    """
     text, found = cell.tally, cell.found
     flips = flip_rate(cell.counts.passed, cell.counts.graded)
     if cell.outcome == "flaky" and flips is not None:
@@ -186,7 +213,9 @@ def finding_of(cell: JudgedCell, comparison: Comparison | NoComparison | None) -
         return text
     if found.kind in ("regressed", "suspect", "fixed"):
         return cell_finding(comparison, found)
-    before = f"{tally_text(found.base)} on {comparison.baseline.called}" if found.base.graded else ""
+    before = (
+        f"{tally_text(found.base)} on {comparison.baseline.called}" if found.base.graded else ""
+    )
     if found.kind == "edited":
         return f"{text}; edited, so not compared" + (f": {before}" if before else "")
     return f"{text}; {before}" if before else text
@@ -210,7 +239,9 @@ _NOT_COMPARED = ("not compared variant", "not compared")
 
 @dataclass(frozen=True, slots=True)
 class MatrixChange:
-    """Cases or variants that are not those of the baseline: `3 edited`. A name is one text, or an old and a new one."""
+    """Cases or variants that are not those of the baseline: `3 edited`. A name is one text, or an
+    old and a new one.
+    """
 
     word: str
     names: tuple[tuple[str, ...], ...]
@@ -225,9 +256,9 @@ class MatrixChange:
 def matrix_changes(comparison: Comparison) -> list[MatrixChange]:
     """List whole variants first, then cases.
 
-    A case that several variants have alike is named once; one that was not compared on some of them, with these. A
-    variant that was compared under another name is not removed; only a case of it may be. Where nothing at all was
-    compared, that is said elsewhere.
+    A case that several variants have alike is named once; one that was not compared on some of
+    them, with these. A variant that was compared under another name is not removed; only a case of
+    it may be. Where nothing at all was compared, that is said elsewhere.
     """
     now = {theirs: mine for mine, theirs in comparison.base_variants.items()}
     here = {cell.variant for cell in comparison.cells if cell.kind != "removed"}
@@ -274,7 +305,9 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
     cases = {case.id: case for case in report.plan.cases}
     groups: dict[Hashable, list[Result]] = {}
     for result in report.results(report.indices("errored")):
-        reason = (result.error.kind, same_reason(result.error)) if result.error else reasons_of(result)
+        reason = (
+            (result.error.kind, same_reason(result.error)) if result.error else reasons_of(result)
+        )
         groups.setdefault((result.provider, result.prompt, reason), []).append(result)
     found = [
         ErrorGroup(
@@ -301,7 +334,9 @@ _MAX_METADATA_SHOWN = 20
 _MAX_FRAMES = 3
 
 
-def results_of(report: SuiteReport, cell: int, status: Status, limit: int | None = None) -> tuple[Result, ...]:
+def results_of(
+    report: SuiteReport, cell: int, status: Status, limit: int | None = None
+) -> tuple[Result, ...]:
     """Return the results of a cell that ended with this status, or the first `limit` of them."""
     return tuple(report.results(report.indices(status, (cell,))[:limit]))
 
@@ -315,7 +350,9 @@ def failed_runs(report: SuiteReport, cell: int, limit: int | None = None) -> tup
 
 
 def common_error(report: SuiteReport, cell: JudgedCell) -> RunError | None:
-    """Return the error that ended every graded run of a cell without an answer; None if there is no such error."""
+    """Return the error that ended every graded run of a cell without an answer; None if there is no
+    such error.
+    """
     if cell.counts.passed or not cell.counts.failed:
         return None
     errors = [result.error for result in failed_runs(report, cell.cell)]
@@ -324,7 +361,9 @@ def common_error(report: SuiteReport, cell: JudgedCell) -> RunError | None:
 
 
 def reasons_of(result: Result) -> tuple[str, ...]:
-    """Say why a run did not pass: its error, or each failed grade as `contains: expected 'Paris', got 'Lyon'`."""
+    """Say why a run did not pass: its error, or each failed grade as `contains: expected 'Paris',
+    got 'Lyon'`.
+    """
     if result.error is not None:
         return (one_line(result.error.message or result.error.kind, _REASON_CHARACTERS),)
     failed = tuple(
@@ -336,7 +375,11 @@ def reasons_of(result: Result) -> tuple[str, ...]:
         return (*failed, missed)
     if failed:
         return failed
-    return ("no grader says why",) if result.score is None else (f"the score {result.score:.2f} is below its bar",)
+    return (
+        ("no grader says why",)
+        if result.score is None
+        else (f"the score {result.score:.2f} is below its bar",)
+    )
 
 
 def score_sentence(result: Result) -> str | None:
@@ -348,27 +391,35 @@ def score_sentence(result: Result) -> str | None:
 
 
 def without_answer(reason: str) -> str:
-    """Return what a grader missed without the part of the answer that it quotes: `contains: does not contain 'Paris'`.
+    """Return what a grader missed without the part of the answer that it quotes: `contains: does
+    not contain 'Paris'`.
 
-    Every grader of ours writes `…: got …`, so that many answers with the same fault have the same text here.
+    Every grader of ours writes `…: got …`, so that many answers with the same fault have the same
+    text here.
     """
     return reason.partition(": got ")[0]
 
 
 def count_reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
-    """Return every distinct reason with the number of runs that it stopped, the most frequent first."""
-    return Counter(reason for result in results for reason in dict.fromkeys(reasons_of(result))).most_common()
+    """Return every distinct reason with the number of runs that it stopped, the most frequent
+    first.
+    """
+    return Counter(
+        reason for result in results for reason in dict.fromkeys(reasons_of(result))
+    ).most_common()
 
 
 def reason_lines(results: Sequence[Result], limit: int) -> list[str]:
-    """Return the reasons of failed runs as lines, `2 of 3 failed runs: contains: …` where they differ.
+    """Return the reasons of failed runs as lines, `2 of 3 failed runs: contains: …` where they
+    differ.
 
     There are at most `limit`, and one more that counts those left out.
     """
     counted = count_reasons(results)
     same = len(results) == 1 or all(count == len(results) for _, count in counted)
     lines = [
-        reason if same else f"{count:,} of {len(results):,} failed runs: {reason}" for reason, count in counted[:limit]
+        reason if same else f"{count:,} of {len(results):,} failed runs: {reason}"
+        for reason, count in counted[:limit]
     ]
     left_out = len(counted) - len(lines)
     return [*lines, f"… and {number_of(left_out, 'other reason')}"] if left_out else lines
@@ -380,13 +431,20 @@ def place_of(case: Case) -> str:
 
 
 def address_of(case: str, variant: Variant | None = None, run: int | None = None) -> str:
-    """Return the fragment of report.html that leads to a case, to its cell on a variant, or to a run of that.
+    """Return the fragment of report.html that leads to a case, to its cell on a variant, or to a
+    run of that.
 
     The variant is only named where there are several.
     """
     parts = {"case": case, "on": variant, "run": run}
-    named = ((name, quote(str(value), safe="!~*'()", errors="replace")) for name, value in parts.items() if value)
-    return "&".join(f"{name}={value}" for name, value in named)  # as encodeURIComponent in report.js
+    named = (
+        (name, quote(str(value), safe="!~*'()", errors="replace"))
+        for name, value in parts.items()
+        if value
+    )
+    return "&".join(
+        f"{name}={value}" for name, value in named
+    )  # as encodeURIComponent in report.js
 
 
 def input_text(case: Case) -> str:
@@ -405,11 +463,16 @@ def input_text(case: Case) -> str:
 def asked_text(case: Case, result: Result | None) -> str:
     """Return what a run asked, as it was sent; what the case asks, where that is not known."""
     sent = _messages_text(result.messages) if result else ""
-    return "\n".join(filter(None, [sent, input_text(case)])) if case.is_conversation else sent or input_text(case)
+    return (
+        "\n".join(filter(None, [sent, input_text(case)]))
+        if case.is_conversation
+        else sent or input_text(case)
+    )
 
 
 def question_text(case: Case, result: Result | None) -> str:
-    """Return what the user said last before a run answered; what the case asks, where that is not known.
+    """Return what the user said last before a run answered; what the case asks, where that is not
+    known.
 
     Of a conversation that is nothing: its answer has both sides.
     """
@@ -426,16 +489,22 @@ def _messages_text(messages: Sequence[Message]) -> str:
 
 
 def answer_text(result: Result) -> str | None:
-    """Return the answer: the text, then a line for each of the first tool calls; None if there was none."""
+    """Return the answer: the text, then a line for each of the first tool calls; None if there was
+    none.
+    """
     if result.response is None:
         return None
     if turns := result.response.turns:
-        return "\n".join(f"user: {turn.user}\nassistant: {_response_text(turn.response)}" for turn in turns)
+        return "\n".join(
+            f"user: {turn.user}\nassistant: {_response_text(turn.response)}" for turn in turns
+        )
     return _response_text(result.response)
 
 
 def whole_answers(result: Result) -> tuple[str, ...]:
-    """Return the files in the results folder with what was too long for the journal, one for each such answer."""
+    """Return the files in the results folder with what was too long for the journal, one for each
+    such answer.
+    """
     response = result.response
     each = (response, *(turn.response for turn in response.turns)) if response else ()
     return tuple(dict.fromkeys(answer.whole for answer in each if answer.whole))
@@ -447,7 +516,11 @@ def _response_text(response: Response) -> str:
 
 def _with_calls(text: str, made: Sequence[ToolCall]) -> str:
     calls = [f"→ {call.name} {_plain(call.arguments)}" for call in made[:_MAX_CALLS_SHOWN]]
-    more = [f"… and {number_of(len(made) - len(calls), 'more tool call')}"] if len(made) > len(calls) else []
+    more = (
+        [f"… and {number_of(len(made) - len(calls), 'more tool call')}"]
+        if len(made) > len(calls)
+        else []
+    )
     return "\n".join(filter(None, [text, *calls, *more]))
 
 
@@ -457,13 +530,17 @@ def passages_of(result: Result) -> tuple[Passage, ...]:
 
 
 def passage_lines(found: Sequence[Passage], characters: int) -> list[str]:
-    """Return the first retrieved texts, each on a line and cut: `1. policy.md (0.83): Refunds take …`."""
+    """Return the first retrieved texts, each on a line and cut: `1. policy.md (0.83): Refunds take
+    …`.
+    """
     lines = []
     for number, passage in enumerate(found[:_MAX_PASSAGES_SHOWN], 1):
         name = one_line(passage.id, 80) if passage.id else ""
         rank = f"({passage.score:.4g})" if passage.score is not None else ""
         label = " ".join(filter(None, (name, rank)))
-        lines.append(f"{number}. {label}{': ' if label else ''}{one_line(passage.text, characters)}")
+        lines.append(
+            f"{number}. {label}{': ' if label else ''}{one_line(passage.text, characters)}"
+        )
     left_out = len(found) - len(lines)
     return [*lines, f"… and {number_of(left_out, 'more text')}"] if left_out else lines
 
@@ -471,7 +548,11 @@ def passage_lines(found: Sequence[Passage], characters: int) -> list[str]:
 def common_metadata(each: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return what several answers tell alike."""
     first, *others = each
-    return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
+    return {
+        key: value
+        for key, value in first.items()
+        if all(other.get(key) == value for other in others)
+    }
 
 
 def metadata_lines(metadata: Mapping[str, Any]) -> list[str]:
@@ -486,14 +567,18 @@ def metadata_lines(metadata: Mapping[str, Any]) -> list[str]:
 
 def detail_text(result: Result) -> str | None:
     """Return the end of what a run left behind instead of a good answer: a traceback, stderr."""
-    return result.error.detail[-_DETAIL_CHARACTERS:] if result.error and result.error.detail else None
+    return (
+        result.error.detail[-_DETAIL_CHARACTERS:] if result.error and result.error.detail else None
+    )
 
 
 _FRAME = re.compile(r'^[ |]*File "(.+)", line (\d+), in (.+)\n[ |]*(\S.*)', re.MULTILINE)
 
 
 def frames_of(error: RunError | None) -> list[str]:
-    """Return the last frames of the team's code in a crash: `agent.py:12 in book: seat = flight["seat"]`."""
+    """Return the last frames of the team's code in a crash: `agent.py:12 in book: seat =
+    flight["seat"]`.
+    """
     folder = f"{Path.cwd()}{os.sep}"
     frames = [
         one_line(f"{file.removeprefix(folder)}:{line} in {name}: {code}", _REASON_CHARACTERS)
@@ -530,8 +615,12 @@ class Scored(Protocol):
 
 
 def grades_key(grades: Iterable[Grade]) -> tuple[tuple[str, str | None], ...]:
-    """Return what tells runs apart: each grader, and why it failed. Reasons of passed grades are ignored."""
-    return tuple((each.grader, None if each.passed else each.reason) for each in every_grade(grades))
+    """Return what tells runs apart: each grader, and why it failed. Reasons of passed grades are
+    ignored.
+    """
+    return tuple(
+        (each.grader, None if each.passed else each.reason) for each in every_grade(grades)
+    )
 
 
 def context_key(context: Iterable[Passage]) -> tuple[tuple[str | None, str], ...]:
@@ -540,7 +629,9 @@ def context_key(context: Iterable[Passage]) -> tuple[tuple[str | None, str], ...
 
 
 def scores_text(runs: Iterable[Scored]) -> str:
-    """`score 0.50 (threshold 0.8)`, `score 0.50 to 0.75`; empty where every grader had to pass, and all or none did."""
+    """`score 0.50 (threshold 0.8)`, `score 0.50 to 0.75`; empty where every grader had to pass, and
+    all or none did.
+    """
     scored = [(each.score, each.threshold) for each in runs if each.score is not None]
     threshold = scored[0][1] if scored else None
     if threshold is None and all(value in (0, 1) for value, _ in scored):
@@ -550,25 +641,35 @@ def scores_text(runs: Iterable[Scored]) -> str:
 
 
 def common_grades(of_each: Iterable[Sequence[Grade]]) -> list[Grade]:
-    """Return the grades of runs that have the same verdicts, without reasons that not all of them share."""
+    """Return the grades of runs that have the same verdicts, without reasons that not all of them
+    share.
+    """
 
     def common(same: Sequence[Grade]) -> Grade:
         parts = tuple(common_grades(grade.parts for grade in same))
         alike = len({grade.reason for grade in same}) == 1
         statements = same[0].statements if len({grade.statements for grade in same}) == 1 else ()
-        return replace(same[0], parts=parts, reason=same[0].reason if alike else "", statements=statements)
+        return replace(
+            same[0], parts=parts, reason=same[0].reason if alike else "", statements=statements
+        )
 
     return [common(same) for same in zip(*of_each, strict=True)]
 
 
 def statement_lines(grade: Grade) -> list[tuple[bool, str]]:
-    """Return of the first statements of a grade whether each holds, and its text: `Refunds take 30 days. (text 1)`."""
+    """Return of the first statements of a grade whether each holds, and its text: `Refunds take 30
+    days. (text 1)`.
+    """
     shown = [
         (each.holds, f"{one_line(each.text, _REASON_CHARACTERS)}{_in_texts(each.texts)}")
         for each in grade.statements[:_MAX_STATEMENTS_SHOWN]
     ]
     left_out = grade.statements[_MAX_STATEMENTS_SHOWN:]
-    return [*shown, (all(each.holds for each in left_out), f"… and {len(left_out):,} more")] if left_out else shown
+    return (
+        [*shown, (all(each.holds for each in left_out), f"… and {len(left_out):,} more")]
+        if left_out
+        else shown
+    )
 
 
 def _in_texts(numbers: Sequence[int]) -> str:
@@ -577,7 +678,9 @@ def _in_texts(numbers: Sequence[int]) -> str:
 
 
 def grade_facts(grade: Grade) -> str:
-    """`score 0.50, weight 2, metric tone`: what a grade's verdict leaves open; empty where that is nothing."""
+    """`score 0.50, weight 2, metric tone`: what a grade's verdict leaves open; empty where that is
+    nothing.
+    """
     parts = [f"score {score(grade.score)}"] if grade.score not in (0, 1) else []
     if grade.weight != USUAL_WEIGHT:
         parts.append(f"weight {grade.weight:g}" if grade.weight else "weight 0: for information")

@@ -1,4 +1,6 @@
-"""The pictures of report.html as coordinates and path data: nothing in them was written by anybody else."""
+"""The pictures of report.html as coordinates and path data: nothing in them was written by anybody
+else.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,7 +39,9 @@ def _axis(values: Sequence[float], least_span: float = _LEAST_SPAN) -> tuple[flo
 
 @dataclass(frozen=True, slots=True)
 class RateChart:
-    """A pass rate with its interval and its bar, as positions between 0 and `width`; None where one is not known."""
+    """A pass rate with its interval and its bar, as positions between 0 and `width`; None where one
+    is not known.
+    """
 
     width: int
     rate: float
@@ -48,9 +52,16 @@ class RateChart:
 
 
 def rate_chart(
-    rate: float | None, lower: float | None, upper: float | None, bar: float | None = None, *, whole: bool = True
+    rate: float | None,
+    lower: float | None,
+    upper: float | None,
+    bar: float | None = None,
+    *,
+    whole: bool = True,
 ) -> RateChart | None:
-    """Draw a pass rate, on an axis from 0 to 100 % or on what of that is needed; None where nothing was graded."""
+    """Draw a pass rate, on an axis from 0 to 100 % or on what of that is needed; None where nothing
+    was graded.
+    """
     if rate is None or lower is None or upper is None:
         return None
     known = [rate, lower, upper, *([] if bar is None else [bar])]
@@ -76,7 +87,9 @@ def rate_chart(
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """Columns of one cell's pass rate, the oldest report first: path data of the earlier ones and of this one."""
+    """Columns of one cell's pass rate, the oldest report first: path data of the earlier ones and
+    of this one.
+    """
 
     width: int
     before: str
@@ -87,11 +100,18 @@ class Spark:
 def spark(comparison: Comparison | None, key: CellKey, here: Tally) -> Spark | None:
     """Draw the history of a cell; None without earlier runs."""
     base = comparison.base_of(key) if comparison else None
-    earlier = [each.tally for each in base.history.evidence if each.graded][: _SPARK_REPORTS - 1] if base else []
+    earlier = (
+        [each.tally for each in base.history.evidence if each.graded][: _SPARK_REPORTS - 1]
+        if base
+        else []
+    )
     if not earlier:
         return None
     shown = [*reversed(earlier), *([here] if here.graded else [])]
-    columns = [f"M{2 + number * _SPARK_STEP} 12V{_spark_top(tally.rate)}" for number, tally in enumerate(shown)]
+    columns = [
+        f"M{2 + number * _SPARK_STEP} 12V{_spark_top(tally.rate)}"
+        for number, tally in enumerate(shown)
+    ]
     split = len(earlier)
     text = ", ".join(f"{tally.passed}/{tally.graded}" for tally in shown)
     return Spark(len(shown) * _SPARK_STEP, "".join(columns[:split]), "".join(columns[split:]), text)
@@ -115,7 +135,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The values of one variant, oldest first, the last of them of this report. `number` tells its style."""
+    """The values of one variant, oldest first, the last of them of this report. `number` tells its
+    style.
+    """
 
     variant: Variant
     number: int
@@ -145,13 +167,20 @@ class TrendChart:
 
 
 def trend_chart(
-    report: SuiteReport, comparison: Comparison | None, variants: Sequence[VariantReport], bar: float | None
+    report: SuiteReport,
+    comparison: Comparison | None,
+    variants: Sequence[VariantReport],
+    bar: float | None,
 ) -> TrendChart | None:
-    """Draw the pass rates of the last reports and of this one; None with too few of them for a line."""
+    """Draw the pass rates of the last reports and of this one; None with too few of them for a
+    line.
+    """
     if comparison is None:
         return None
     width, height = 360, 64
-    earlier = [point for point in comparison.baseline.trend if point.report.id != report.id][: _TREND_REPORTS - 1]
+    earlier = [point for point in comparison.baseline.trend if point.report.id != report.id][
+        : _TREND_REPORTS - 1
+    ]
     refs = [point.report for point in reversed(earlier)]
     rates: list[tuple[Variant, list[float | None]]] = []
     for each in variants[:MAX_LINES]:
@@ -198,7 +227,9 @@ def trend_chart(
 
 def _ticks(bottom: float, top: float) -> Iterator[float]:
     """Yield two to five round rates between the ends of an axis."""
-    step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5) if (top - bottom) / step <= 4)
+    step = next(
+        step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5) if (top - bottom) / step <= 4
+    )
     number = -int(-bottom // step)
     while round(number * step, 4) <= round(top, 4):
         yield round(number * step, 4)
@@ -215,10 +246,11 @@ def _age(ref: ReportRef, now: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Variants as points: their pass rate against what they take, in a picture of `width` × `height`.
+    """Variants as points: their pass rate against what they take, in a picture of `width` ×
+    `height`.
 
-    `labels` are the heights of their names, None of one that is not named: of many, those are that no other beats in
-    both.
+    `labels` are the heights of their names, None of one that is not named: of many, those are that
+    no other beats in both.
     """
 
     title: str
@@ -236,7 +268,9 @@ class Scatter:
 
 
 def scatters(variants: Sequence[VariantReport]) -> Iterator[Scatter]:
-    """Yield cost and latency against the pass rate, as far as they are known of two variants or more."""
+    """Yield cost and latency against the pass rate, as far as they are known of two variants or
+    more.
+    """
     graded = [each for each in variants if each.pass_rate is not None]
     costs = [(each, each.figures.cost_per_run_usd) for each in graded]
     latencies = [(each, each.figures.latency_p50_s) for each in graded]
@@ -271,5 +305,7 @@ def scatters(variants: Sequence[VariantReport]) -> Iterator[Scatter]:
 
 
 def _beats(one: Point, other: Point) -> bool:
-    """Return True if one point is better than another in one direction, and no worse in the other one."""
+    """Return True if one point is better than another in one direction, and no worse in the other
+    one.
+    """
     return one.x <= other.x and one.y <= other.y and (one.x, one.y) != (other.x, other.y)

@@ -59,12 +59,13 @@ _MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
-    """One run. A `confirming` one was made because the cell was a suspect; `output` is the beginning of the answer.
+    """One run. A `confirming` one was made because the cell was a suspect; `output` is the
+    beginning of the answer.
 
-    A `recorded` one was answered by a journal instead of the provider, a `reused` one because nothing which that answer
-    depends on has changed.
-    `whole` are files in the results folder: answers that were too long for the journal.
-    `context` is what was retrieved for the answer, as far as it tells, and `metadata` whatever else it tells.
+    A `recorded` one was answered by a journal instead of the provider, a `reused` one because
+    nothing which that answer depends on has changed. `whole` are files in the results folder:
+    answers that were too long for the journal. `context` is what was retrieved for the answer, as
+    far as it tells, and `metadata` whatever else it tells.
     """
 
     run: int
@@ -108,9 +109,9 @@ class BaseEntry:
 class Explanation:
     """One cell. The fields about its comparison are None or empty if there is none.
 
-    `head` are the passed and graded runs that are evidence: those that a recording answered are none.
-    `asked` is what its runs sent to the provider: the rendered prompt, or the case's input; `asked_on_base` what those
-    of the newest report of the baseline did.
+    `head` are the passed and graded runs that are evidence: those that a recording answered are
+    none. `asked` is what its runs sent to the provider: the rendered prompt, or the case's input;
+    `asked_on_base` what those of the newest report of the baseline did.
     """
 
     suite: str
@@ -148,7 +149,11 @@ class Explanation:
         reused = sum(run.reused for run in self.runs)
         recorded = sum(run.recorded for run in self.runs) - reused
         of = number_of(len(self.runs), "run")
-        counted = [f"{count:,} of {of} {word}" for count, word in ((reused, "reused"), (recorded, "recorded")) if count]
+        counted = [
+            f"{count:,} of {of} {word}"
+            for count, word in ((reused, "reused"), (recorded, "recorded"))
+            if count
+        ]
         lack = f"{' and '.join(counted)}: no evidence for a comparison" if counted else ""
         return [text for text in (self.sentence, lack, self.test, self.compared_with) if text]
 
@@ -161,7 +166,9 @@ class ExplanationDocument:
     cells: tuple[Explanation, ...]
 
 
-def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | None = None) -> list[Explanation]:
+def explanations(
+    summary: Summary, cells: Iterable[int], base: SuiteReport | None = None
+) -> list[Explanation]:
     """Explain cells of a report.
 
     Args:
@@ -174,7 +181,11 @@ def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | Non
     if comparison:
         compared_with = baseline_sentence(comparison, report.started_at)
     else:
-        compared_with = summary.comparison.reason if isinstance(summary.comparison, NoComparison) else _NOT_COMPARED
+        compared_with = (
+            summary.comparison.reason
+            if isinstance(summary.comparison, NoComparison)
+            else _NOT_COMPARED
+        )
 
     def explain_cell(cell: int) -> Explanation:
         case, (_, provider, prompt) = report.plan.case(cell), report.plan.key(cell)
@@ -188,7 +199,9 @@ def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | Non
             line=case.line,
             started_at=report.started_at,
             compared_with=compared_with,
-            sentence=f"{tally.passed:,} of {number_of(tally.graded, 'run')} passed here" if tally.graded else lack,
+            sentence=f"{tally.passed:,} of {number_of(tally.graded, 'run')} passed here"
+            if tally.graded
+            else lack,
             head=report.fresh(cell),
             runs=_runs_of(report, cell),
             asked=_asked(report, cell),
@@ -207,7 +220,9 @@ def explanations(summary: Summary, cells: Iterable[int], base: SuiteReport | Non
             adjusted_p=found.adjusted_p,
             base_reports=_base_entries(comparison, found.key),
             base_runs=() if base is None or base_number is None else _runs_of(base, base_number),
-            asked_on_base=None if base is None or base_number is None else _asked(base, base_number),
+            asked_on_base=None
+            if base is None or base_number is None
+            else _asked(base, base_number),
         )
 
     return list(map(explain_cell, cells))
@@ -275,7 +290,9 @@ def render_json(found: Sequence[Explanation]) -> str:
 
 
 def render_text(found: Sequence[Explanation]) -> str:
-    """Return text for a terminal. No name and no answer can move the cursor or command a CI runner."""
+    """Return text for a terminal. No name and no answer can move the cursor or command a CI
+    runner.
+    """
     several = len({each.suite for each in found}) > 1
     return without_commands("\n\n".join("\n".join(_lines(each, several)) for each in found)) + "\n"
 
@@ -352,7 +369,10 @@ def _sections(cell: Explanation) -> Iterator[_Section]:
         yield _Section("Asked on the base", cell.asked_on_base)
     yield _section_of_runs("Runs here", cell.runs)
     if cell.base_reports:
-        yield _Section("On the base, report by report", lines=[_base_line(entry, cell) for entry in cell.base_reports])
+        yield _Section(
+            "On the base, report by report",
+            lines=[_base_line(entry, cell) for entry in cell.base_reports],
+        )
     if cell.base_runs:
         yield _section_of_runs("Runs of the newest of them", cell.base_runs)
 
@@ -362,18 +382,37 @@ def _section_of_runs(title: str, runs: Sequence[RunEntry]) -> _Section:
     groups = group_alike(
         runs[:_MAX_RUNS],
         lambda run: (
-            *(run.confirming, run.status, run.recorded, run.reused, run.output, run.reason, grades_key(run.grades)),
+            *(
+                run.confirming,
+                run.status,
+                run.recorded,
+                run.reused,
+                run.output,
+                run.reason,
+                grades_key(run.grades),
+            ),
             *(context_key(run.context or ()), run.model, run.finish_reason),
         ),
     )
-    more = f"… and {number_of(len(runs) - _MAX_RUNS, 'more run')} in report.json" if len(runs) > _MAX_RUNS else ""
+    more = (
+        f"… and {number_of(len(runs) - _MAX_RUNS, 'more run')} in report.json"
+        if len(runs) > _MAX_RUNS
+        else ""
+    )
     return _Section(f"{title} ({len(runs):,})", groups=groups, left_out=more)
 
 
 def _runs_line(runs: Sequence[RunEntry]) -> str:
-    """`run 4 failed, 850 ms, $0.0012, confirm run`, `runs 1, 2 and 3 failed alike, 850 ms to 1.20 s`."""
-    first_token = span((run.first_token_s for run in runs if run.first_token_s is not None), seconds)
-    tokens = span((run.usage.total_tokens for run in runs if run.usage and run.usage.total_tokens), "{:,}".format)
+    """`run 4 failed, 850 ms, $0.0012, confirm run`, `runs 1, 2 and 3 failed alike, 850 ms to 1.20
+    s`.
+    """
+    first_token = span(
+        (run.first_token_s for run in runs if run.first_token_s is not None), seconds
+    )
+    tokens = span(
+        (run.usage.total_tokens for run in runs if run.usage and run.usage.total_tokens),
+        "{:,}".format,
+    )
     parts = [
         runs_text([run.run for run in runs], runs[0].status),
         scores_text(runs),
@@ -384,7 +423,9 @@ def _runs_line(runs: Sequence[RunEntry]) -> str:
         one_line(runs[0].model, 80) if runs[0].model else "",
         f"finish reason {one_line(runs[0].finish_reason, 80)}" if runs[0].finish_reason else "",
         ("confirm run" if len(runs) == 1 else "confirm runs") if runs[0].confirming else "",
-        f"{'reused' if runs[0].reused else 'recorded'}, so no new evidence" if runs[0].recorded else "",
+        f"{'reused' if runs[0].reused else 'recorded'}, so no new evidence"
+        if runs[0].recorded
+        else "",
     ]
     return ", ".join(filter(None, parts))
 
@@ -398,7 +439,9 @@ def _reasons(runs: Sequence[RunEntry]) -> Iterator[str]:
 
 
 def _left_behind(runs: Sequence[RunEntry]) -> list[str]:
-    """Return the last lines of what a run left behind that crashed elsewhere than in Python: stderr, a stack."""
+    """Return the last lines of what a run left behind that crashed elsewhere than in Python:
+    stderr, a stack.
+    """
     error = runs[0].error
     if error is None or frames_of(error):
         return []
@@ -412,7 +455,8 @@ def _grade_lines(grades: Iterable[Grade], indent: str = "") -> Iterator[str]:
         shown = f"{grade.grader}{f' ({facts})' if facts else ''}"
         yield f"{indent}{mark} {shown}{f': {grade.reason}' if grade.reason else ''}"
         yield from (
-            f"{indent}↳ {_MARKS['passed' if holds else 'failed']} {text}" for holds, text in statement_lines(grade)
+            f"{indent}↳ {_MARKS['passed' if holds else 'failed']} {text}"
+            for holds, text in statement_lines(grade)
         )
         yield from _grade_lines(grade.parts, f"{indent}↳ ")
 

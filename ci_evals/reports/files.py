@@ -25,23 +25,31 @@ class Format(NamedTuple):
 FORMATS: Mapping[str, Format] = {
     "json": Format("report.json", report_json.render, re.compile(rb'\{"schema_version": \d')),
     "junit": Format(
-        "junit.xml", junit.render, re.compile(rb".{,100}<testsuites [^>]*>\s*<!-- ci-evals -->", re.DOTALL)
+        "junit.xml",
+        junit.render,
+        re.compile(rb".{,100}<testsuites [^>]*>\s*<!-- ci-evals -->", re.DOTALL),
     ),
     "markdown": Format(
         "summary.md",
         markdown.render,
         re.compile(b"## (?:%s) " % "|".join(markdown.VERDICT_MARKS.values()).encode()),
     ),
-    "html": Format("report.html", html.render, re.compile(rb'.*?<meta name="generator" content="ci-evals ', re.DOTALL)),
+    "html": Format(
+        "report.html",
+        html.render,
+        re.compile(rb'.*?<meta name="generator" content="ci-evals ', re.DOTALL),
+    ),
 }
 
 _BEGINNING_BYTES = 4096
 
 
 def remove_reports(folder: Path) -> None:
-    """Remove the reports of an earlier run from a folder, where they would contradict those of the next.
+    """Remove the reports of an earlier run from a folder, where they would contradict those of the
+    next.
 
-    Files of the same names that are not this package's stay. What a process that was killed has left unfinished goes.
+    Files of the same names that are not this package's stay. What a process that was killed has
+    left unfinished goes.
 
     Raises:
         StorageError: a report cannot be removed.

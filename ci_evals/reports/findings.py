@@ -1,7 +1,8 @@
-"""The facts, notes and groups of cells that a person is shown of a summary, with their sentences and in order.
+"""The facts, notes and groups of cells that a person is shown of a summary, with their sentences
+and in order.
 
-The pages for people are views of `findings`: terminal, summary.md, the comment and report.html. Annotations, `explain`
-and the formats for programs read `reports/cells.py`.
+The pages for people are views of `findings`: terminal, summary.md, the comment and report.html.
+Annotations, `explain` and the formats for programs read `reports/cells.py`.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -119,9 +120,15 @@ Sentence = tuple[str, ...]
 """A sentence in pieces, of which the `ForeignText`s are names and texts that others wrote."""
 
 
-def join_sentence(sentence: Sentence, name: Callable[[str], str] = name_of, text: Callable[[str], str] = str) -> str:
-    """Return a sentence as one text; `name` and `text` escape names and our own words for a format."""
-    return "".join(name(piece) if isinstance(piece, ForeignText) else text(piece) for piece in sentence)
+def join_sentence(
+    sentence: Sentence, name: Callable[[str], str] = name_of, text: Callable[[str], str] = str
+) -> str:
+    """Return a sentence as one text; `name` and `text` escape names and our own words for a
+    format.
+    """
+    return "".join(
+        name(piece) if isinstance(piece, ForeignText) else text(piece) for piece in sentence
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,8 @@ class Entry:
         finding: what is to be said of it; may be empty.
         critical: whether it alone makes the gate red.
         reasons: why its runs failed, the most frequent reason first.
-        cells: the cells that it is about, if it is about any; several only where all failed for the same reason.
+        cells: the cells that it is about, if it is about any; several only where all failed for the
+            same reason.
         failed: the first failed run of the first cell, if an answer is worth showing.
     """
 
@@ -151,8 +159,14 @@ class Entry:
 
     @property
     def text(self) -> Sentence:
-        """`40 cases on agent: no answer from localhost:8000, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5)`."""
-        named = (", in ", *_case_list([cell.case for cell in self.cells])) if len(self.cells) > 1 else ()
+        """`40 cases on agent: no answer from localhost:8000, in faq 1 (evals.yaml:3), faq 2
+        (evals.yaml:5)`.
+        """
+        named = (
+            (", in ", *_case_list([cell.case for cell in self.cells]))
+            if len(self.cells) > 1
+            else ()
+        )
         return (*self.subject, *((": ", *self.finding) if self.finding else ()), *named)
 
     def line(self, name: Callable[[str], str] = name_of, text: Callable[[str], str] = str) -> str:
@@ -196,7 +210,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class CellRow:
-    """A cell that decided, or that was fixed, as figures in columns: `30/30` on the base, `4/10` here, `p < 0.001`.
+    """A cell that decided, or that was fixed, as figures in columns: `30/30` on the base, `4/10`
+    here, `p < 0.001`.
 
     `base` is empty where it was not compared.
     """
@@ -215,18 +230,22 @@ class Findings:
     Attributes:
         headline: what happened, by name: `2 cases regressed: refund, cancel`.
         evidence: the verdict's reason, where neither the headline nor `rows` say it; else empty.
-        facts: what the run came to, in a few words each: passed runs, the base's pass rate, repeats, cost, time.
+        facts: what the run came to, in a few words each: passed runs, the base's pass rate,
+            repeats, cost, time.
         outcome: `34 of 43 graded runs passed, … in 12.5 s`.
         expected: what similar new cases would come to, where there are cases enough to tell.
         notes: what else is to be known of the run.
         variants, leaderboard: the figures.
         trend: the pass rates of the variants in earlier reports, where there are two.
         variant_changes: each variant beside the baseline; empty without a comparison.
-        bars: the parts of the matrix that are judged apart, the worst first; empty if only the suite is.
+        bars: the parts of the matrix that are judged apart, the worst first; empty if only the
+            suite is.
         cells: every cell, sorted by what is to be said of it.
         rows: the cells that decided and those that were fixed, in the order of `groups`.
-        groups: the cells to look at with what there is to say, the most important first; none is empty.
-        basis: what the verdict rests on: the baseline, the size of the plan, what bounds mean, the cost.
+        groups: the cells to look at with what there is to say, the most important first; none is
+            empty.
+        basis: what the verdict rests on: the baseline, the size of the plan, what bounds mean, the
+            cost.
     """
 
     summary: Summary
@@ -260,7 +279,11 @@ class Findings:
         """The metrics of graders: every variant by the first one, then by the second."""
         names = dict.fromkeys(metric.name for each in self.variants for metric in each.metrics)
         return [
-            (each.variant, one) for name in names for each in self.variants for one in each.metrics if one.name == name
+            (each.variant, one)
+            for name in names
+            for each in self.variants
+            for one in each.metrics
+            if one.name == name
         ]
 
     @property
@@ -276,14 +299,19 @@ class Findings:
 def findings(summary: Summary) -> Findings:
     """Decide what a person is shown of a summary."""
     report, scopes = summary.report, summary.verdict.scopes
-    bounds, variants, cells = population_bounds(report, summary.gate), variant_reports(summary), changes(summary)
+    bounds, variants, cells = (
+        population_bounds(report, summary.gate),
+        variant_reports(summary),
+        changes(summary),
+    )
     headline, rows, reason = _headline(summary, cells), tuple(_rows(cells)), summary.verdict.reason
     text = "".join(headline)
     of_each_case = summary.gate is not None and summary.gate.min_case_pass_rate is not None
     bars = [
         scope
         for scope in scopes
-        if scope.bar is not None and not (of_each_case and scope.kind == "case" and scope.status == "pass")
+        if scope.bar is not None
+        and not (of_each_case and scope.kind == "case" and scope.status == "pass")
     ]
     return Findings(
         summary=summary,
@@ -292,7 +320,11 @@ def findings(summary: Summary) -> Findings:
         facts=tuple(fact for fact in facts(summary) if fact.partition(" (")[0] != text),
         outcome=f"{outcome(report)} in {seconds(report.duration_s)}",
         expected=_expected_on_new_cases(bounds) if bounds else None,
-        notes=(*notes(report), *comparison_notes(summary), Note("Bounds", bounds_fact(summary.gate))),
+        notes=(
+            *notes(report),
+            *comparison_notes(summary),
+            Note("Bounds", bounds_fact(summary.gate)),
+        ),
         variants=variants,
         variant_changes=variant_changes(summary),
         leaderboard=leaderboard(variants),
@@ -321,7 +353,9 @@ def _evidence(reason: str, headline: str) -> str:
 
 
 def _headline(summary: Summary, found: Changes) -> Sentence:
-    """Return what happened, by name where single cases decided; else the verdict's reason, or a shorter form of it."""
+    """Return what happened, by name where single cases decided; else the verdict's reason, or a
+    shorter form of it.
+    """
     report, verdict, comparison = summary.report, summary.verdict, summary.compared
     passed = f"{report.gated.passed:,} of {number_of(report.gated.graded, 'run')} passed"
     worst = next((scope for scope in worst_first(verdict.scopes) if scope.bar is not None), None)
@@ -335,8 +369,14 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
         text = (*_counted(summary, regressed, "regressed"), *limit)
     elif leading == "variant" and comparison is not None:
         fallen = min(comparison.variants, key=lambda each: each.adjusted_p)
-        base, here = percent(fallen.base_rate, fallen.head_rate), percent(fallen.head_rate, fallen.base_rate)
-        text = (f"pass rate fell from {base} on {comparison.baseline.called} to {here}", *_on(summary, fallen.variant))
+        base, here = (
+            percent(fallen.base_rate, fallen.head_rate),
+            percent(fallen.head_rate, fallen.base_rate),
+        )
+        text = (
+            f"pass rate fell from {base} on {comparison.baseline.called} to {here}",
+            *_on(summary, fallen.variant),
+        )
     elif leading is None and verdict.status == "error" and too_many_errored(report, summary.gate):
         shorter = errored_headline(report)
         text = (verdict.reason if len(verdict.reason) <= _HEADLINE_CHARACTERS else shorter,)
@@ -346,8 +386,16 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
         passed += quarantine_clause(report)
         text = (passed,)
         if found.regressed:
-            text = (f"{passed}; ", *_counted(summary, found.regressed, "regressed, as the gate allows"))
-    elif worst is not None and worst.rate is not None and worst.bar is not None and worst.rate < worst.bar:
+            text = (
+                f"{passed}; ",
+                *_counted(summary, found.regressed, "regressed, as the gate allows"),
+            )
+    elif (
+        worst is not None
+        and worst.rate is not None
+        and worst.bar is not None
+        and worst.rate < worst.bar
+    ):
         failed = (*found.failing, *found.still_failing)
         rate, bar = percent(worst.rate, worst.bar), percent(worst.bar, worst.bar)
         if verdict.status == "borderline":
@@ -365,7 +413,8 @@ def _short_reason(summary: Summary) -> str:
 
 
 def _counted(summary: Summary, cells: Sequence[JudgedCell], what: str) -> Sentence:
-    """`6 cases regressed: refund (critical) on gpt-4o, cancel on 2 variants and 4 more`; of many cases only how many.
+    """`6 cases regressed: refund (critical) on gpt-4o, cancel on 2 variants and 4 more`; of many
+    cases only how many.
 
     No more names are told than fit into two lines on a phone, but the first one always is.
     """
@@ -376,7 +425,11 @@ def _counted(summary: Summary, cells: Sequence[JudgedCell], what: str) -> Senten
     named: list[str] = []
     room = _NAMED_CHARACTERS
     for number, (cell, *others) in enumerate(of_case[:_MAX_NAMED]):
-        on = (f" on {number_of(1 + len(others), 'variant')}",) if others else _on(summary, cell.variant)
+        on = (
+            (f" on {number_of(1 + len(others), 'variant')}",)
+            if others
+            else _on(summary, cell.variant)
+        )
         critical = (" (critical)",) if any(each.critical for each in (cell, *others)) else ()
         pieces = (", " if number else "", ForeignText(cell.case.id), *critical, *on)
         room -= sum(map(len, pieces))
@@ -403,7 +456,13 @@ def _rows(found: Changes) -> Iterator[CellRow]:
         for cell in cells:
             known = cell.found if cell.found and cell.found.base.graded else None
             base, here = (known.base, known.head) if known else (None, cell.counts.tally)
-            note = "fixed" if kind == "fixed" else brief_chance(cell.found.p) if known and cell.found else ""
+            note = (
+                "fixed"
+                if kind == "fixed"
+                else brief_chance(cell.found.p)
+                if known and cell.found
+                else ""
+            )
             if cell.found and cell.found.kind in ("new", "edited"):
                 note = cell.found.kind
             yield CellRow(kind, cell, brief_tally(base) if base else "", brief_tally(here), note)
@@ -415,7 +474,10 @@ def _rows(found: Changes) -> Iterator[CellRow]:
 def _fold(summary: Summary, groups: Sequence[Group]) -> tuple[Group, ...]:
     """Fold what did not decide where something did, or where the suite passed."""
     decided = summary.verdict.status == "pass" or any(group.kind in _DECIDING for group in groups)
-    return tuple(replace(group, folded=group.folded or (decided and group.kind not in _DECIDING)) for group in groups)
+    return tuple(
+        replace(group, folded=group.folded or (decided and group.kind not in _DECIDING))
+        for group in groups
+    )
 
 
 def _groups(summary: Summary, found: Changes) -> Iterator[Group]:
@@ -430,23 +492,33 @@ def _groups(summary: Summary, found: Changes) -> Iterator[Group]:
     yield _cell_group(summary, "failing", "Failing", "failing case", found.failing)
     below = any(cell.below_bar for cell in found.possible)
     title = "Possible, within noise"
-    yield _cell_group(summary, "possible", title, "possibly worse case", found.possible, folded=not below)
+    yield _cell_group(
+        summary, "possible", title, "possibly worse case", found.possible, folded=not below
+    )
     title = "Failed some runs"
     yield _cell_group(summary, "failed some", title, "case with failed runs", found.failed_some)
     yield _cell_group(summary, "fixed", "Fixed", "fixed case", found.fixed)
-    yield _cell_group(summary, "still failing", "Still failing", "still failing case", found.still_failing)
+    yield _cell_group(
+        summary, "still failing", "Still failing", "still failing case", found.still_failing
+    )
     if summary.compared:
         yield _matrix_group(matrix_changes(summary.compared))
     flaky = _cell_group(summary, "flaky", "Flaky, but within the bar", "flaky case", found.flaky)
     flips = suite_flip_rate(counts.tally for counts in report.by_cell)
-    remark = f"running again would change {percent(round(flips, 3))} of the verdicts" if flips else ""
+    remark = (
+        f"running again would change {percent(round(flips, 3))} of the verdicts" if flips else ""
+    )
     yield replace(flaky, folded=summary.compared is not None, remark=remark)
     yield _over_budget_runs(summary)
-    yield _cell_group(summary, "quarantined", "Quarantined", "quarantined case", found.quarantined, folded=True)
+    yield _cell_group(
+        summary, "quarantined", "Quarantined", "quarantined case", found.quarantined, folded=True
+    )
 
 
 def _objections(summary: Summary) -> Iterator[Group]:
-    """Yield objections to merging that neither the headline nor another group tells, and what is only a warning."""
+    """Yield objections to merging that neither the headline nor another group tells, and what is
+    only a warning.
+    """
     verdict = summary.verdict
     told = [
         rule
@@ -460,7 +532,13 @@ def _objections(summary: Summary) -> Iterator[Group]:
 
 
 def _cell_group(
-    summary: Summary, kind: GroupKind, title: str, noun: str, cells: Sequence[JudgedCell], *, folded: bool = False
+    summary: Summary,
+    kind: GroupKind,
+    title: str,
+    noun: str,
+    cells: Sequence[JudgedCell],
+    *,
+    folded: bool = False,
 ) -> Group:
     """Tell each cell, but in one entry those of a variant that failed for the same reason."""
     causes = {cell.key: _common_cause(summary.report, cell) for cell in cells}
@@ -484,7 +562,8 @@ def _cell_group(
 
 
 def _common_cause(report: SuiteReport, cell: JudgedCell) -> Hashable:
-    """Return a key of the reason that all failed runs of a cell share, whatever they answered; None if there is none.
+    """Return a key of the reason that all failed runs of a cell share, whatever they answered; None
+    if there is none.
 
     A cell that failed without an answer has the cause of its error only if no run of it passed.
     """
@@ -503,7 +582,12 @@ def _alike_entry(summary: Summary, cells: Sequence[JudgedCell]) -> Entry:
     if failed.error is None:
         reason = ", ".join(map(without_answer, reasons_of(failed)))
         return Entry(subject, (ForeignText(reason),), cells[0].critical, (), tuple(cells), failed)
-    errors = [each.error for cell in cells for each in failed_runs(summary.report, cell.cell, 1) if each.error]
+    errors = [
+        each.error
+        for cell in cells
+        for each in failed_runs(summary.report, cell.cell, 1)
+        if each.error
+    ]
     error = min(errors, key=lambda error: error.kind == "given_up")  # that one repeats the others
     message = ForeignText(one_line(error.message or error.kind, _REASON_CHARACTERS))
     return Entry(subject, (message,), cells[0].critical, tuple(frames_of(error)), tuple(cells))
@@ -533,7 +617,14 @@ def _error_groups(summary: Summary) -> Iterator[Group]:
     found = error_groups(summary.report)
     groups = [group for group in found if group.kind != "not_recorded"]
     entries = tuple(_error_entry(summary, group) for group in groups[:MAX_ENTRIES])
-    yield Group("errored", "Errored", "error message", sum(group.runs for group in groups), len(groups), entries)
+    yield Group(
+        "errored",
+        "Errored",
+        "error message",
+        sum(group.runs for group in groups),
+        len(groups),
+        entries,
+    )
     unrecorded = tuple(
         Entry((ForeignText(case.id), *_on(summary, group.variant)))
         for group in found
@@ -541,31 +632,43 @@ def _error_groups(summary: Summary) -> Iterator[Group]:
         for case in group.cases
     )
     title, count = "Not checked: no recorded answer", len(unrecorded)
-    yield Group("unrecorded", title, "unchecked case", count, count, unrecorded[:MAX_ENTRIES], folded=True)
+    yield Group(
+        "unrecorded", title, "unchecked case", count, count, unrecorded[:MAX_ENTRIES], folded=True
+    )
 
 
 def _error_entry(summary: Summary, group: ErrorGroup) -> Entry:
-    """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31 more cases`."""
+    """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31
+    more cases`.
+    """
     subject = (number_of(group.runs, "run"), *_on(summary, group.variant))
     message = group.message
     if group.kind == "outage":
         sentence, cause = split_outage_message(message)
         message = cause if cause and sentence in summary.verdict.reason else message
-    return Entry(subject, (ForeignText(message), ", in ", *_case_list(group.cases)), reasons=group.frames)
+    return Entry(
+        subject, (ForeignText(message), ", in ", *_case_list(group.cases)), reasons=group.frames
+    )
 
 
 def _case_list(cases: Sequence[Case]) -> Iterator[str]:
     """Yield the first cases with their places, and how many others there are."""
     for number, case in enumerate(cases[:MAX_CASES_OF_ERROR]):
         place = place_of(case)
-        yield from (", " if number else "", ForeignText(case.id), *((" (", ForeignText(place), ")") if place else ()))
+        yield from (
+            ", " if number else "",
+            ForeignText(case.id),
+            *((" (", ForeignText(place), ")") if place else ()),
+        )
     if (left_out := len(cases) - MAX_CASES_OF_ERROR) > 0:
         yield f" and {number_of(left_out, 'more case')}"
 
 
 def _matrix_group(lists: Sequence[MatrixChange]) -> Group:
     entries = tuple(Entry((change.heading,), _matrix_change_text(change)) for change in lists)
-    title = ", ".join(dict.fromkeys(change.word.removesuffix(" variant") for change in lists)).capitalize()
+    title = ", ".join(
+        dict.fromkeys(change.word.removesuffix(" variant") for change in lists)
+    ).capitalize()
     count = sum(len(change.names) for change in lists)
     return Group("changed", title, "change", count, len(entries), entries, folded=True)
 
@@ -584,7 +687,11 @@ def _over_budget_runs(summary: Summary) -> Group:
     report = summary.report
     count = report.budget_violations
     chosen = (
-        islice((each for each in report.results() if each.budget_violations), min(count, MAX_ENTRIES)) if count else ()
+        islice(
+            (each for each in report.results() if each.budget_violations), min(count, MAX_ENTRIES)
+        )
+        if count
+        else ()
     )
     entries = tuple(
         Entry(

@@ -33,7 +33,14 @@ from ci_evals.model.result import Status
 from ci_evals.release import __version__
 from ci_evals.reports.cells import CellOutcome, address_of, statement_lines
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart
-from ci_evals.reports.findings import Entry, Findings, ForeignText, Sentence, findings, join_sentence
+from ci_evals.reports.findings import (
+    Entry,
+    Findings,
+    ForeignText,
+    Sentence,
+    findings,
+    join_sentence,
+)
 from ci_evals.reports.page import Page, PageGroup, PagePart, PageRow, slices
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import TIES
@@ -72,7 +79,9 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
     """
     report, found = summary.report, findings(summary)
     page = Page(found)
-    groups, without_details, left_out = _rendered(page, summary.base, several_variants=found.several_variants)
+    groups, without_details, left_out = _rendered(
+        page, summary.base, several_variants=found.several_variants
+    )
     suite = summary.verdict.scopes[0] if summary.verdict.scopes else None
     columns = min(_MAX_COLUMNS, len(found.variants))
     style, script = _style(columns), _script()
@@ -94,7 +103,9 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
             script_hash=_hash(script),
             started=datetime.fromtimestamp(report.started_at, UTC),
             suite=suite,
-            trend=trend_chart(report, summary.compared, found.variants, suite.bar if suite else None),
+            trend=trend_chart(
+                report, summary.compared, found.variants, suite.bar if suite else None
+            ),
             figures=report.figures(),
             scatters=tuple(scatters(found.variants)),
             ranked=[(each.place, each.variant) for each in found.leaderboard]
@@ -125,7 +136,9 @@ class SuiteSection:
     page: str | None
 
     def address(self, entry: Entry) -> str | None:
-        """Return the address of the case that an entry is about; None if it is about none, or about several."""
+        """Return the address of the case that an entry is about; None if it is about none, or about
+        several.
+        """
         if self.page is None or len(entry.cells) != 1:
             return None
         (cell,) = entry.cells
@@ -133,21 +146,35 @@ class SuiteSection:
 
 
 def render_several(
-    suites: Sequence[tuple[Summary, str | None]], not_run: Mapping[str, str], *, broken: bool = False
+    suites: Sequence[tuple[Summary, str | None]],
+    not_run: Mapping[str, str],
+    *,
+    broken: bool = False,
 ) -> Iterator[bytes]:
     """Yield the page of several suites, with a section for each.
 
     Args:
-        suites: those that were run, each with the path of its own page from this one, if it has one.
+        suites: those that were run, each with the path of its own page from this one, if it has
+            one.
         not_run: the names of the others, with why.
         broken: one of these could not be run.
     """
     sections = [SuiteSection(findings(summary), page and quote(page)) for summary, page in suites]
     sections.sort(key=lambda each: -SEVERITY[each.found.summary.verdict.status])
-    of_status: dict[VerdictStatus, list[str]] = {"error": [], "fail": [], "borderline": [], "pass": []}
+    of_status: dict[VerdictStatus, list[str]] = {
+        "error": [],
+        "fail": [],
+        "borderline": [],
+        "pass": [],
+    }
     for summary, _ in suites:
         of_status[summary.verdict.status].append(summary.report.suite.name)
-    words = {"error": "without a verdict", "fail": "failed", "borderline": "borderline", "pass": "passed"}
+    words = {
+        "error": "without a verdict",
+        "fail": "failed",
+        "borderline": "borderline",
+        "pass": "passed",
+    }
     headline: list[str] = []
     for status, names in of_status.items():
         if names and (status != "pass" or len(names) == len(suites)):
@@ -155,13 +182,19 @@ def render_several(
             headline += ["; " if headline else "", of]
             headline += () if status == "pass" else _listed(names)
     if not_run:
-        headline += ["; " if headline else "", f"{number_of(len(not_run), 'suite')} not run", *_listed(list(not_run))]
+        headline += [
+            "; " if headline else "",
+            f"{number_of(len(not_run), 'suite')} not run",
+            *_listed(list(not_run)),
+        ]
     style = _style(1)
     parts = (
         _environment()
         .get_template("suites.html.j2")
         .generate(
-            status="error" if broken else next((status for status, names in of_status.items() if names), "error"),
+            status="error"
+            if broken
+            else next((status for status, names in of_status.items() if names), "error"),
             headline=tuple(headline),
             number=len(suites) + len(not_run),
             sections=sections,
@@ -201,8 +234,11 @@ class RenderedGroup:
     parts: tuple[RenderedPart, ...]
 
 
-def _rendered(page: Page, base: str | None, *, several_variants: bool) -> tuple[list[RenderedGroup], int, int]:
-    """Return the groups with as many rows as fit, how many of these are without details, and how many rows do not fit.
+def _rendered(
+    page: Page, base: str | None, *, several_variants: bool
+) -> tuple[list[RenderedGroup], int, int]:
+    """Return the groups with as many rows as fit, how many of these are without details, and how
+    many rows do not fit.
 
     Details are given to the first rows, which are the most important ones.
     """
@@ -218,7 +254,9 @@ def _rendered(page: Page, base: str | None, *, several_variants: bool) -> tuple[
             return None
         details = page.details(row) if room_for_details > 0 else []
         shared = {"row": row, "several_variants": several_variants, "tags": tags, "base": base}
-        text = template.render(shared, details=details, failed_graders={each.shown.column: each for each in details})
+        text = template.render(
+            shared, details=details, failed_graders={each.shown.column: each for each in details}
+        )
         size = len(text.encode("utf-8", "replace"))
         if size > room_for_details:
             room_for_details, without_details = 0, without_details + 1
@@ -231,7 +269,9 @@ def _rendered(page: Page, base: str | None, *, several_variants: bool) -> tuple[
 
     groups = []
     for group in page.groups():
-        parts = [RenderedPart(part, tuple(filter(None, map(block, part.rows)))) for part in group.parts]
+        parts = [
+            RenderedPart(part, tuple(filter(None, map(block, part.rows)))) for part in group.parts
+        ]
         groups.append(RenderedGroup(group, tuple(parts)))
     return groups, without_details, left_out
 
@@ -256,7 +296,9 @@ def _hash(text: str) -> str:
 def _with_code(text: str) -> Markup:
     """Render a sentence of ours, in which backticks mark code."""
     spans = code_spans(one_line(text, _REASON_CHARACTERS))
-    return Markup("").join(Markup("<code>{}</code>").format(span) if is_code else span for span, is_code in spans)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(span) if is_code else span for span, is_code in spans
+    )
 
 
 def _marked(sentence: Sentence) -> Markup:
@@ -272,7 +314,9 @@ def _marked(sentence: Sentence) -> Markup:
 
 def _keep_names(sentence: Markup) -> Markup:
     """Wrap each name with the mark after it, so that no line begins with a comma."""
-    return Markup(re.sub(r"<bdi>[^<]*</bdi>[,;]?", r'<span class="name">\g<0></span>', str(sentence)))  # noqa: S704  escaped
+    return Markup(  # noqa: S704  escaped
+        re.sub(r"<bdi>[^<]*</bdi>[,;]?", r'<span class="name">\g<0></span>', str(sentence))
+    )
 
 
 def _heading(entry: Entry) -> Markup:

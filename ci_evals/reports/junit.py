@@ -37,11 +37,12 @@ ANSWER_CHARACTERS = 1000
 def render(summary: Summary) -> Iterator[bytes]:
     """Return junit.xml.
 
-    `<failure>` is a cell that failed, or one that is worse than the baseline if that makes the gate red; `<error>`
-    one without a graded run, `<skipped>` one that never ran, or of code that only a recording answered for. Any other
-    cell passes, and its system-out says which of its runs did not and what the comparison found. Properties of each
-    suite say what concerns all of its cells: what ended the run early, which results are recorded or of an earlier
-    invocation, the mean of each metric.
+    `<failure>` is a cell that failed, or one that is worse than the baseline if that makes the gate
+    red; `<error>` one without a graded run, `<skipped>` one that never ran, or of code that only a
+    recording answered for. Any other cell passes, and its system-out says which of its runs did not
+    and what the comparison found. Properties of each suite say what concerns all of its cells: what
+    ended the run early, which results are recorded or of an earlier invocation, the mean of each
+    metric.
     """
     report = summary.report
     red = blocking(summary.comparison, summary.verdict.rules)
@@ -54,7 +55,10 @@ def render(summary: Summary) -> Iterator[bytes]:
     root = Element("testsuites", name=_attribute(report.suite.name))
     for variant, figures, name in zip(variants, variant_reports(summary), suite_names, strict=True):
         cells = list(judged_cells(summary, variant))
-        cases = [_test_case(summary, cell, red, name, case_names[report.plan.row(cell.cell)]) for cell in cells]
+        cases = [
+            _test_case(summary, cell, red, name, case_names[report.plan.row(cell.cell)])
+            for cell in cells
+        ]
         suite = TestSuite(name, cases, properties=properties | _metrics(figures)).build_xml_doc()
         runs = report.records_of(cell.cell for cell in cells)
         suite.set("time", f"{sum(run.latency_s for run in runs):.3f}")  # it shows 1e-07 as such
@@ -68,8 +72,12 @@ def render(summary: Summary) -> Iterator[bytes]:
 
 
 def _metrics(variant: VariantReport) -> dict[str, str]:
-    texts = (rate_with_interval(metric.mean, metric.lower, metric.upper) for metric in variant.metrics)
-    return dict(zip(_distinct(f"metric {metric.name}" for metric in variant.metrics), texts, strict=True))
+    texts = (
+        rate_with_interval(metric.mean, metric.lower, metric.upper) for metric in variant.metrics
+    )
+    return dict(
+        zip(_distinct(f"metric {metric.name}" for metric in variant.metrics), texts, strict=True)
+    )
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
@@ -85,8 +93,12 @@ def _distinct(texts: Iterable[str]) -> list[str]:
     return list(names)
 
 
-def _test_case(summary: Summary, cell: JudgedCell, red: frozenset[CellKey], class_name: str, name: str) -> TestCase:
-    """A cell. Readers know nothing else of the gate, so a cell that makes it red has failed, whatever its bar."""
+def _test_case(
+    summary: Summary, cell: JudgedCell, red: frozenset[CellKey], class_name: str, name: str
+) -> TestCase:
+    """A cell. Readers know nothing else of the gate, so a cell that makes it red has failed,
+    whatever its bar.
+    """
     report = summary.report
     time_s = round(sum(record.latency_s for record in report.records_of((cell.cell,))), 6)
     case = TestCase(name, class_name, time_s, file=_attribute(cell.case.file), line=cell.case.line)
@@ -103,7 +115,9 @@ def _test_case(summary: Summary, cell: JudgedCell, red: frozenset[CellKey], clas
     elif outcome == "errored":
         case.add_error_info(*_message_and_body(report, cell, "errored"))
     elif outcome == "not run":
-        case.add_skipped_info(f"not run: {_attribute(report.interrupted or 'the suite ended early')}")
+        case.add_skipped_info(
+            f"not run: {_attribute(report.interrupted or 'the suite ended early')}"
+        )
     elif finding or cell.counts.passed < cell.counts.planned:
         accounts = _body(_runs_without_pass(report, cell))
         case.stdout = "\n".join([*filter(None, [finding]), cell.tally, accounts])
@@ -120,7 +134,9 @@ def _comparison_text(summary: Summary, cell: JudgedCell) -> str:
 
 
 def _message_and_body(report: SuiteReport, cell: JudgedCell, status: Status) -> tuple[str, str]:
-    """`2 of 3 runs failed: contains: expected 'Paris', got 'Lyon'`, and the same at length for each run."""
+    """`2 of 3 runs failed: contains: expected 'Paris', got 'Lyon'`, and the same at length for each
+    run.
+    """
     counts = cell.counts
     if status == "failed":
         results = failed_runs(report, cell.cell, MAX_RUNS_SHOWN)
@@ -128,13 +144,19 @@ def _message_and_body(report: SuiteReport, cell: JudgedCell, status: Status) -> 
     else:
         results = results_of(report, cell.cell, status, MAX_RUNS_SHOWN)
         count, of = counts.errored, counts.planned
-    more = report.confirmation.by_cell[cell.cell].failed if report.confirmation and status == "failed" else 0
+    more = (
+        report.confirmation.by_cell[cell.cell].failed
+        if report.confirmation and status == "failed"
+        else 0
+    )
     counted = [reason for reason, _ in count_reasons(results)]
     others = f" (and {number_of(len(counted) - 1, 'other reason')})" if counted[1:] else ""
     why = f": {_attribute(counted[0])}{others}" if counted else ""
     message = f"{count:,} of {number_of(of, 'run')} {status}{why}"
     left_out = count + more - len(results)
-    return message, _body(results) + (f"\n… and {number_of(left_out, 'more run')}\n" if left_out > 0 else "")
+    return message, _body(results) + (
+        f"\n… and {number_of(left_out, 'more run')}\n" if left_out > 0 else ""
+    )
 
 
 def _runs_without_pass(report: SuiteReport, cell: JudgedCell) -> tuple[Result, ...]:
@@ -154,7 +176,10 @@ def _body(results: tuple[Result, ...]) -> str:
         return textwrap.indent("\n".join(lines), "  ")
 
     groups = group_alike(results, lambda result: (result.status, account(result)))
-    return "".join(f"\n{runs_text([run.run for run in runs], runs[0].status)}\n{account(runs[0])}\n" for runs in groups)
+    return "".join(
+        f"\n{runs_text([run.run for run in runs], runs[0].status)}\n{account(runs[0])}\n"
+        for runs in groups
+    )
 
 
 def _attribute(text: str) -> str:

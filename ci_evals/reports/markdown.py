@@ -1,4 +1,6 @@
-"""summary.md and the comment: the findings as Markdown of limited size, in which no foreign text acts."""
+"""summary.md and the comment: the findings as Markdown of limited size, in which no foreign text
+acts.
+"""
 
 import re
 from bisect import bisect_right
@@ -48,15 +50,33 @@ from ci_evals.reports.cells import (
     whole_answers,
     without_answer,
 )
-from ci_evals.reports.findings import CellRow, Entry, Findings, Group, GroupKind, findings, join_sentence
+from ci_evals.reports.findings import (
+    CellRow,
+    Entry,
+    Findings,
+    Group,
+    GroupKind,
+    findings,
+    join_sentence,
+)
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
 
 MAX_BYTES: Final = 900_000
 """Of summary.md. GitHub drops a step summary of more than 1,048,576 bytes whole."""
 
-VERDICT_MARKS: Mapping[VerdictStatus, str] = {"pass": "✅", "borderline": "🟡", "fail": "❌", "error": "⚠️"}
-_MARKS: Mapping[GroupKind, str] = {"regressed": "🔴", "errored": "⚠️", "failing": "❌", "fixed": "🟢"}
+VERDICT_MARKS: Mapping[VerdictStatus, str] = {
+    "pass": "✅",
+    "borderline": "🟡",
+    "fail": "❌",
+    "error": "⚠️",
+}
+_MARKS: Mapping[GroupKind, str] = {
+    "regressed": "🔴",
+    "errored": "⚠️",
+    "failing": "❌",
+    "fixed": "🟢",
+}
 _IN_TABLE: tuple[GroupKind, ...] = ("regressed", "failing", "fixed")
 _MAX_ROWS = 50
 _MAX_CELLS = 10  # of a kind in the table of cells
@@ -100,14 +120,18 @@ def summary_document(summary: Summary) -> "Document":
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """URLs of the workflow run, of its artifact and of the files at its commit, as far as there are any."""
+    """URLs of the workflow run, of its artifact and of the files at its commit, as far as there are
+    any.
+    """
 
     run: str | None = None
     artifact: str | None = None
     source: str | None = None
 
     def to_place(self, case: Case) -> Markdown:
-        """Return the place of a case in the suite, linked where that is a file of the repository."""
+        """Return the place of a case in the suite, linked where that is a file of the
+        repository.
+        """
         file = PurePosixPath(case.file)
         if not case.file or self.source is None or file.is_absolute() or ".." in file.parts:
             return code(place_of(case)) if place_of(case) else Markdown()
@@ -136,15 +160,28 @@ def progress_text(suite: str, run_url: str | None) -> str:
     return fill("### ⏳ Running · {}{}", code(one_line(suite, 80)), see)
 
 
-def problems_text(problems: Sequence[Problem], run_url: str | None = None, *, level: str = "###") -> str:
-    """Return what stands in the place of a suite's section, or summary, where an error ended the command."""
+def problems_text(
+    problems: Sequence[Problem], run_url: str | None = None, *, level: str = "###"
+) -> str:
+    """Return what stands in the place of a suite's section, or summary, where an error ended the
+    command.
+    """
     placed = [problem for problem in problems if problem.file]
     text = f"The suite is broken ({number_of(len(placed), 'problem')}), and nothing was run"
-    headline = text if placed else with_code(problems[0].message[:1].upper() + problems[0].message[1:])
+    headline = (
+        text if placed else with_code(problems[0].message[:1].upper() + problems[0].message[1:])
+    )
     lines = [fill("{} {} {}\n", Markdown(level), VERDICT_MARKS["error"], headline)]
     for file, line, path, message in placed[:_MAX_PROBLEMS]:
         place = code(f"{file}:{line}" if line else file)
-        lines.append(fill("- {}{}: {}", place, fill(", {}", code(path)) if path else Markdown(), with_code(message)))
+        lines.append(
+            fill(
+                "- {}{}: {}",
+                place,
+                fill(", {}", code(path)) if path else Markdown(),
+                with_code(message),
+            )
+        )
     if (left_out := len(placed) - _MAX_PROBLEMS) > 0:
         lines.append(fill("- … and {}, see the log", number_of(left_out, "more problem")))
     if run_url:
@@ -152,8 +189,12 @@ def problems_text(problems: Sequence[Problem], run_url: str | None = None, *, le
     return "\n".join(lines) + "\n"
 
 
-def unchanged_text(reason: str, suite: str, run_url: str | None = None, *, level: str = "###") -> str:
-    """Return what stands in the place of a suite's section, or summary, where it was rightly not run."""
+def unchanged_text(
+    reason: str, suite: str, run_url: str | None = None, *, level: str = "###"
+) -> str:
+    """Return what stands in the place of a suite's section, or summary, where it was rightly not
+    run.
+    """
     lines = [fill("{} {} Not run: {}\n", Markdown(level), VERDICT_MARKS["pass"], reason)]
     see = fill(" · {}", link("see the run", run_url)) if run_url else Markdown()
     lines.append(fill("**{}**{}", code(one_line(suite, 80)), see))
@@ -162,11 +203,21 @@ def unchanged_text(reason: str, suite: str, run_url: str | None = None, *, level
 
 def suites_text(summaries: Sequence[Summary], not_run: Mapping[str, str]) -> str:
     """Return the list of several suites that one step ran, below what is said of each."""
-    lines = [fill("## {} of {} run\n", f"{len(summaries):,}", number_of(len(summaries) + len(not_run), "suite"))]
+    lines = [
+        fill(
+            "## {} of {} run\n",
+            f"{len(summaries):,}",
+            number_of(len(summaries) + len(not_run), "suite"),
+        )
+    ]
     for each in summaries:
         name, verdict = code(one_line(each.report.suite.name, 80)), each.verdict
-        lines.append(fill("- {} {}: {}", VERDICT_MARKS[verdict.status], name, one_line(verdict.reason, 300)))
-    lines += [fill("- {}: not run: {}", code(one_line(name, 80)), why) for name, why in not_run.items()]
+        lines.append(
+            fill("- {} {}: {}", VERDICT_MARKS[verdict.status], name, one_line(verdict.reason, 300))
+        )
+    lines += [
+        fill("- {}: not run: {}", code(one_line(name, 80)), why) for name, why in not_run.items()
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -200,7 +251,9 @@ def fill(template: str, *values: object) -> Markdown:
 
 
 def plain(text: str) -> Markdown:
-    """Return running text on one line that formats nothing, links to nothing and notifies nobody."""
+    """Return running text on one line that formats nothing, links to nothing and notifies
+    nobody.
+    """
     return Markdown(_inert(one_line(text, _PLAIN_CHARACTERS)))
 
 
@@ -210,7 +263,8 @@ def units(text: str) -> Markdown:
 
 
 def code(text: str) -> Markdown:
-    """Return a name on one line as `<code>`, which unlike backticks holds in table cells and in `<summary>` too.
+    """Return a name on one line as `<code>`, which unlike backticks holds in table cells and in
+    `<summary>` too.
 
     People, issues and commits are no links in there; e-mail addresses are.
     """
@@ -219,7 +273,9 @@ def code(text: str) -> Markdown:
 
 
 def with_code(text: str) -> Markdown:
-    """Return a sentence of ours, in which backticks mark code; only what stands outside of them is escaped."""
+    """Return a sentence of ours, in which backticks mark code; only what stands outside of them is
+    escaped.
+    """
     spans = code_spans(one_line(text, _PLAIN_CHARACTERS))
     return Markdown("".join(f"`{span}`" if is_code else _inert(span) for span, is_code in spans))
 
@@ -237,7 +293,9 @@ def fence(text: str, language: str = "text") -> Markdown:
 
 
 def difference(before: str | None, after: str) -> Markdown:
-    """Return both answers in a fence, with changed lines marked; only the new one if there is no difference."""
+    """Return both answers in a fence, with changed lines marked; only the new one if there is no
+    difference.
+    """
     new = _lines(after)
     if before is None or (old := _lines(before)) == new:
         return fence("\n".join(new))
@@ -247,8 +305,15 @@ def difference(before: str | None, after: str) -> Markdown:
 
 def _lines(text: str) -> list[str]:
     every = text.rstrip("\n").split("\n")
-    lines = [line if len(line) <= _DIFF_CHARACTERS else f"{line[:_DIFF_CHARACTERS]}…" for line in every[:_DIFF_LINES]]
-    return [*lines, f"… ({len(every) - _DIFF_LINES:,} more lines)"] if len(every) > _DIFF_LINES else lines
+    lines = [
+        line if len(line) <= _DIFF_CHARACTERS else f"{line[:_DIFF_CHARACTERS]}…"
+        for line in every[:_DIFF_LINES]
+    ]
+    return (
+        [*lines, f"… ({len(every) - _DIFF_LINES:,} more lines)"]
+        if len(every) > _DIFF_LINES
+        else lines
+    )
 
 
 def _inert(text: str) -> str:
@@ -270,7 +335,9 @@ def _entity(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One entry as Markdown: in one line, and with all that unfolds, where there is more and room for it."""
+    """One entry as Markdown: in one line, and with all that unfolds, where there is more and room
+    for it.
+    """
 
     brief: Markdown
     full: Markdown = Markdown()  # noqa: RUF009  it is immutable
@@ -346,9 +413,14 @@ class Document:
     def render(self, max_bytes: int) -> str:
         """Return the document in at most so many bytes of UTF-8, or the last of `shortest`.
 
-        Details fold away before entries go, and the least important entries go first; what went is counted.
+        Details fold away before entries go, and the least important entries go first; what went is
+        counted.
         """
-        places = [(number, place) for number, (_, blocks) in enumerate(self.groups) for place in range(len(blocks))]
+        places = [
+            (number, place)
+            for number, (_, blocks) in enumerate(self.groups)
+            for place in range(len(blocks))
+        ]
 
         def shown(count: int) -> list[list[Markdown]]:
             chosen: list[list[Markdown]] = [[] for _ in self.groups]
@@ -363,7 +435,9 @@ class Document:
         if size(count) > max_bytes:
             count = bisect_right(range(count), max_bytes, key=size) - 1
         if count < 0:
-            return next((text for text in self.shortest if _size(text) <= max_bytes), self.shortest[-1])
+            return next(
+                (text for text in self.shortest if _size(text) <= max_bytes), self.shortest[-1]
+            )
         blocks = shown(count)
         room = max_bytes - _size(self._fill(blocks))
         for number, place in places[:count]:
@@ -396,11 +470,19 @@ def _size(text: str) -> int:
 # Entries.
 
 
-def _blocks(found: Findings, links: Links, asked_characters: int) -> list[tuple[Group, list[Block]]]:
+def _blocks(
+    found: Findings, links: Links, asked_characters: int
+) -> list[tuple[Group, list[Block]]]:
     """Return the entries of every group; what a row of the table of cells tells whole has none."""
     told = {row.cell.key for row in _rows(found) if row.kind == "fixed"}
     return [
-        (group, [_block(found.summary, group, entry, links, asked_characters) for entry in group.entries])
+        (
+            group,
+            [
+                _block(found.summary, group, entry, links, asked_characters)
+                for entry in group.entries
+            ],
+        )
         for group in found.groups
         if group.kind != "fixed" or group.total > len(told)
     ]
@@ -408,10 +490,16 @@ def _blocks(found: Findings, links: Links, asked_characters: int) -> list[tuple[
 
 def _rows(found: Findings) -> list[CellRow]:
     """Return the rows of the table of cells: the first of each kind."""
-    return [row for kind in _IN_TABLE for row in [each for each in found.rows if each.kind == kind][:_MAX_CELLS]]
+    return [
+        row
+        for kind in _IN_TABLE
+        for row in [each for each in found.rows if each.kind == kind][:_MAX_CELLS]
+    ]
 
 
-def _block(summary: Summary, group: Group, entry: Entry, links: Links, asked_characters: int) -> Block:
+def _block(
+    summary: Summary, group: Group, entry: Entry, links: Links, asked_characters: int
+) -> Block:
     subject = join_sentence(entry.subject, code, _own)
     several = len(entry.cells) > 1
     whole = "⏎".join(entry.reasons[0].split("\n")) if entry.reasons else ""
@@ -420,21 +508,43 @@ def _block(summary: Summary, group: Group, entry: Entry, links: Links, asked_cha
     reason = one_line(whole, _BRIEF_CHARACTERS)
     untold = entry.reasons if len(entry.reasons) > 1 or reason != whole else ()
     if several:
-        line = fill("<b>{}</b>: {}", Markdown(subject), Markdown(join_sentence(entry.finding, plain, _own)))
+        line = fill(
+            "<b>{}</b>: {}", Markdown(subject), Markdown(join_sentence(entry.finding, plain, _own))
+        )
     elif group.kind in _IN_TABLE and reason:  # its figures are in the table of cells
         line = fill("<b>{}</b>: {}", Markdown(subject), reason)
     else:
         line = Markdown(entry.line(code, _own) + (fill("<br>{}", reason) if reason else ""))
     critical = Markdown("<b>critical</b> ") if entry.critical else Markdown()
-    names = Markdown(entry.line(code, _own).removeprefix(subject)) if several and entry.failed is None else Markdown()
+    names = (
+        Markdown(entry.line(code, _own).removeprefix(subject))
+        if several and entry.failed is None
+        else Markdown()
+    )
     brief = fill("- {}{}", critical, Markdown(f"{subject}{names}") if names else line)
     if entry.cell is None or entry.failed is None:
         return Block(brief)
-    examples = [_example(summary, cell, links, asked_characters) for cell in entry.cells[:_MAX_EXAMPLES]]
-    values = {"entry": entry, "critical": critical, "line": line, "examples": examples, "base": summary.base}
+    examples = [
+        _example(summary, cell, links, asked_characters) for cell in entry.cells[:_MAX_EXAMPLES]
+    ]
+    values = {
+        "entry": entry,
+        "critical": critical,
+        "line": line,
+        "examples": examples,
+        "base": summary.base,
+    }
     values |= {"reasons": untold}
-    ids = Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:_MAX_NAMES])) if several else Markdown()
-    text = _environment().get_template("entry.md.j2").render(**values, ids=ids, more=len(entry.cells) - _MAX_NAMES)
+    ids = (
+        Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:_MAX_NAMES]))
+        if several
+        else Markdown()
+    )
+    text = (
+        _environment()
+        .get_template("entry.md.j2")
+        .render(**values, ids=ids, more=len(entry.cells) - _MAX_NAMES)
+    )
     return Block(brief, Markdown(text.strip("\n")))
 
 
@@ -481,10 +591,18 @@ def _example(summary: Summary, cell: JudgedCell, links: Links, asked_characters:
 
 
 def _with_commit(fact: str, found: Findings) -> Markdown:
-    """Return a fact in which the baseline's commit can be copied: elsewhere it would be a link, or be cut up."""
+    """Return a fact in which the baseline's commit can be copied: elsewhere it would be a link, or
+    be cut up.
+    """
     newest = found.summary.compared.baseline.reports[0] if found.summary.compared else None
-    before, at, after = fact.partition(f" at {short_sha(newest.revision)}" if newest and newest.revision else "\0")
-    return fill("{} at {}{}", before, code(at.removeprefix(" at ")), Markdown(_own(after))) if at else plain(fact)
+    before, at, after = fact.partition(
+        f" at {short_sha(newest.revision)}" if newest and newest.revision else "\0"
+    )
+    return (
+        fill("{} at {}{}", before, code(at.removeprefix(" at ")), Markdown(_own(after)))
+        if at
+        else plain(fact)
+    )
 
 
 def _headline(found: Findings, characters: int = 1000) -> Markdown:
@@ -493,8 +611,12 @@ def _headline(found: Findings, characters: int = 1000) -> Markdown:
     def show(piece: str) -> Markdown:
         return _own(piece if len(piece) <= characters else one_line(piece, characters))
 
-    text = join_sentence(found.headline, lambda name: code(one_line(name, min(characters, _HEADLINE_NAME))), show)
-    return Markdown(keep_units(f"{VERDICT_MARKS[found.summary.verdict.status]} {text[:1].upper()}{text[1:]}"))
+    text = join_sentence(
+        found.headline, lambda name: code(one_line(name, min(characters, _HEADLINE_NAME))), show
+    )
+    return Markdown(
+        keep_units(f"{VERDICT_MARKS[found.summary.verdict.status]} {text[:1].upper()}{text[1:]}")
+    )
 
 
 @cache

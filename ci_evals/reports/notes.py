@@ -1,4 +1,6 @@
-"""Notes beside the findings: the course of the run, its cost, and the evidence that the verdict rests on."""
+"""Notes beside the findings: the course of the run, its cost, and the evidence that the verdict
+rests on.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
@@ -30,9 +32,13 @@ def outcome(report: SuiteReport) -> str:
         parts = ["no run was graded"]
     else:
         text = f"{totals.passed:,} of {number_of(totals.graded, 'run' if complete else 'graded run')} passed"
-        mean = "mean over cases" if len(report.plan.variants) == 1 else "mean over cases and variants"
+        mean = (
+            "mean over cases" if len(report.plan.variants) == 1 else "mean over cases and variants"
+        )
         plain = complete and isclose(rate, share)
-        parts = [f"{text} ({percent(share)})" if plain else f"{text}, pass rate {percent(rate)} ({mean})"]
+        parts = [
+            f"{text} ({percent(share)})" if plain else f"{text}, pass rate {percent(rate)} ({mean})"
+        ]
     rest = {"failed": totals.failed, "errored": totals.errored, "not run": totals.missing}
     return ", ".join(parts + [f"{number:,} {word}" for word, number in rest.items() if number])
 
@@ -50,10 +56,16 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     if report.resumption is not None:
         yield Note("Resumed", _resumed_runs(report.resumption, report.total))
         for journal in report.resumption.torn:
-            yield Note("Torn", f"the last line of {journal} was cut off in the middle, and its run does not count")
+            yield Note(
+                "Torn",
+                f"the last line of {journal} was cut off in the middle, and its run does not count",
+            )
     yield from _recorded_runs(report)
     if (judging := report.judging).calls:
-        count, cost = judging.input_tokens + judging.output_tokens, usd(judging.cost_usd, "cost unknown")
+        count, cost = (
+            judging.input_tokens + judging.output_tokens,
+            usd(judging.cost_usd, "cost unknown"),
+        )
         tokens = number_of(count, "token") if count else "tokens unknown"
         of = f" for {judging.priced:,} of them" if judging.priced and judging.unpriced else ""
         yield Note("Judged", f"{number_of(judging.calls, 'call')} of judges, {tokens}, {cost}{of}")
@@ -61,10 +73,16 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     parts = [f"{usd(cost)} for {purpose}" for cost, purpose in purposes if cost]
     if len(parts) > 1:
         lack = _unpriced_calls(report)
-        yield Note("Spent", f"{_total(report)} in all: {', '.join(parts)}{f'; {lack}' if lack else ''}")
+        yield Note(
+            "Spent", f"{_total(report)} in all: {', '.join(parts)}{f'; {lack}' if lack else ''}"
+        )
     if orders := report.orders_to_judges:
         count = sum(orders.values())
-        does = "seems to give orders to its judge" if count == 1 else "seem to give orders to their judge"
+        does = (
+            "seems to give orders to its judge"
+            if count == 1
+            else "seem to give orders to their judge"
+        )
         yield Note("Suspicious", f"{number_of(count, 'answer')} {does}: {_case_list(orders)}")
 
 
@@ -78,19 +96,30 @@ def _case_list(cases: Collection[str]) -> str:
 def _quarantined_cases(report: SuiteReport) -> Iterator[Note]:
     """`refund until 2026-12-31: waits for the index; the gate leaves it out`."""
     marked = [(case.id, case.quarantine) for case in report.plan.cases if case.quarantine]
-    shown = [f"{name_of(id_)} until {each.until}: {one_line(each.reason)}" for id_, each in marked[:_MOST_CASES]]
+    shown = [
+        f"{name_of(id_)} until {each.until}: {one_line(each.reason)}"
+        for id_, each in marked[:_MOST_CASES]
+    ]
     shown += [number_of(more, "more case")] if (more := len(marked) - len(shown)) else []
     if shown:
-        yield Note("Quarantined", f"{'; '.join(shown)}; the gate leaves {'it' if len(marked) == 1 else 'them'} out")
+        yield Note(
+            "Quarantined",
+            f"{'; '.join(shown)}; the gate leaves {'it' if len(marked) == 1 else 'them'} out",
+        )
 
 
 def _recorded_runs(report: SuiteReport) -> Iterator[Note]:
     of = number_of(report.total, "run")
     if report.reused:
         why = "unchanged since an earlier run; graded again"
-        yield Note("Reused", f"{report.reused:,} of {of} {_was(report.reused)} not made again: {why}")
+        yield Note(
+            "Reused", f"{report.reused:,} of {of} {_was(report.reused)} not made again: {why}"
+        )
     if recorded := report.recorded - report.reused:
-        yield Note("Recorded", f"{recorded:,} of {of} {_was(recorded)} recorded, no provider was called for them")
+        yield Note(
+            "Recorded",
+            f"{recorded:,} of {of} {_was(recorded)} recorded, no provider was called for them",
+        )
 
 
 def _was(count: int) -> str:
@@ -100,19 +129,34 @@ def _was(count: int) -> str:
 def _resumed_runs(found: Resumption, total: int) -> str:
     """`120 of 200 runs kept, 3 errored ones tried again, 77 new ones`."""
     new = total - (found.kept + found.retried + found.changed)
-    others = ((found.retried, "errored", " tried again"), (found.changed, "changed", " run anew"), (new, "new", ""))
-    parts = [f"{count:,} {word} {'one' if count == 1 else 'ones'}{fate}" for count, word, fate in others if count]
+    others = (
+        (found.retried, "errored", " tried again"),
+        (found.changed, "changed", " run anew"),
+        (new, "new", ""),
+    )
+    parts = [
+        f"{count:,} {word} {'one' if count == 1 else 'ones'}{fate}"
+        for count, word, fate in others
+        if count
+    ]
     return ", ".join([f"{found.kept:,} of {number_of(total, 'run')} kept", *parts])
 
 
 def comparison_notes(summary: Summary) -> Iterator[Note]:
-    """Yield notes on the judgement: by whose rules, beside which report or why beside none, and the confirm runs."""
+    """Yield notes on the judgement: by whose rules, beside which report or why beside none, and the
+    confirm runs.
+    """
     report, comparison = summary.report, summary.comparison
     yield from summary.notes
     if looks := report.looks:
         most, last = looks.rounds[-1], looks.rounds[looks.taken - 1] if looks.taken else 0
         rounds = number_of(most, "round")
-        yield Note("Looks", f"stopped after {last} of up to {rounds}" if last < most else f"all {rounds} were needed")
+        yield Note(
+            "Looks",
+            f"stopped after {last} of up to {rounds}"
+            if last < most
+            else f"all {rounds} were needed",
+        )
     if isinstance(comparison, NoComparison):
         yield Note("Not compared", comparison.reason)
     if not isinstance(comparison, Comparison):
@@ -134,7 +178,9 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
 
 
 def _changed_judgement(summary: Summary, comparison: Comparison) -> Iterator[Note]:
-    """Yield notes on what is judged otherwise than on the baseline, which its own change may have brought about."""
+    """Yield notes on what is judged otherwise than on the baseline, which its own change may have
+    brought about.
+    """
     if changed := [*_changed_rules(summary, comparison)]:
         yield Note("Gate changed", "; ".join(changed))
     if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
@@ -145,7 +191,8 @@ def _changed_judgement(summary: Summary, comparison: Comparison) -> Iterator[Not
 
 
 def _changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
-    """Yield each rule that is not that of the baseline: `min_pass_rate is 0.8 here and 0.9 on main`.
+    """Yield each rule that is not that of the baseline: `min_pass_rate is 0.8 here and 0.9 on
+    main`.
 
     The bars of single cases are told where the gate itself is the same.
     """
@@ -161,8 +208,12 @@ def _changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
         if known and cell.case.quarantine and not known.quarantined:
             hidden[cell.case.id] = None
         elif known and before == now and known.bar not in (None, cell.bar):
-            bars.setdefault(cell.case.id, f"{percent(cell.bar)} here and {percent(known.bar)} on {base}")
-    yield from (f"the bar of {name_of(case)} is {text}" for case, text in islice(bars.items(), _MOST_CASES))
+            bars.setdefault(
+                cell.case.id, f"{percent(cell.bar)} here and {percent(known.bar)} on {base}"
+            )
+    yield from (
+        f"the bar of {name_of(case)} is {text}" for case, text in islice(bars.items(), _MOST_CASES)
+    )
     if (more := len(bars) - _MOST_CASES) > 0:
         yield f"and {number_of(more, 'more bar')}"
     if hidden:
@@ -170,7 +221,9 @@ def _changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
 
 
 def _rules_of(gate: Gate) -> Mapping[str, object]:
-    """Return the rules of a gate as they are shown, by the keys of the suite; those that are not set are left out."""
+    """Return the rules of a gate as they are shown, by the keys of the suite; those that are not
+    set are left out.
+    """
     shown: dict[str, object] = {}
     for field in fields(gate):
         value = getattr(gate, field.name)
@@ -199,14 +252,25 @@ def bounds_fact(gate: Gate | None) -> str:
 def _confirmed_suspects(confirmation: SuiteReport, comparison: Comparison) -> str:
     """`3 suspects ran again, 21 more runs, $0.02: 1 regressed, 2 within noise`."""
     keys = [confirmation.plan.key(cell.cell) for cell in confirmation.cells]
-    regressed = sum(comparison.by_key[key].kind == "regressed" for key in keys if key in comparison.by_key)
+    regressed = sum(
+        comparison.by_key[key].kind == "regressed" for key in keys if key in comparison.by_key
+    )
     totals, figures = confirmation.totals, confirmation.figures()
     of = f"{totals.planned - totals.missing:,} of " if totals.missing else ""
-    parts = [f"{number_of(len(keys), 'suspect')} ran again", f"{of}{number_of(totals.planned, 'more run')}"]
+    parts = [
+        f"{number_of(len(keys), 'suspect')} ran again",
+        f"{of}{number_of(totals.planned, 'more run')}",
+    ]
     if figures.cost_usd is not None:
         lacking = any(record.lacks_price for record in confirmation.records.values())
-        parts.append(f"{usd(figures.cost_usd)}{f' for {figures.priced_runs:,} of them' if lacking else ''}")
-    lost = [result.error for result in confirmation.results(confirmation.indices("errored")) if result.error]
+        parts.append(
+            f"{usd(figures.cost_usd)}{f' for {figures.priced_runs:,} of them' if lacking else ''}"
+        )
+    lost = [
+        result.error
+        for result in confirmation.results(confirmation.indices("errored"))
+        if result.error
+    ]
     parts += [f"{len(lost):,} errored"] if lost else []
     ended = ((regressed, "regressed"), (len(keys) - regressed, "within noise"))
     outages = dict.fromkeys(error.message for error in lost if error.kind == "outage")
@@ -215,7 +279,9 @@ def _confirmed_suspects(confirmation: SuiteReport, comparison: Comparison) -> st
 
 
 def facts(summary: Summary) -> Iterator[str]:
-    """Yield what the run came to, in a few words each: `91 of 100 runs passed (91 %)`, `main 97 %`, `$0.15`, `48 s`."""
+    """Yield what the run came to, in a few words each: `91 of 100 runs passed (91 %)`, `main 97 %`,
+    `$0.15`, `48 s`.
+    """
     report, comparison = summary.report, summary.compared
     yield outcome(report)
     if comparison and len(comparison.variants) == 1:
@@ -233,7 +299,9 @@ def basis(summary: Summary) -> Iterator[str]:
     """Yield the basis of the verdict: the baseline, the size of the plan, what bounds mean."""
     report, comparison = summary.report, summary.comparison
     plan = [number_of(len(report.plan.cases), "case")]
-    plan += [number_of(len(report.plan.variants), "variant")] if len(report.plan.variants) > 1 else []
+    plan += (
+        [number_of(len(report.plan.variants), "variant")] if len(report.plan.variants) > 1 else []
+    )
     size = f"{' × '.join(plan)}, {number_of(report.total, 'run')}"
     if isinstance(comparison, Comparison):
         yield baseline_sentence(comparison, report.started_at)

@@ -1,4 +1,6 @@
-"""The contents of report.html beside the findings: each case with its cells, their runs, and the filters."""
+"""The contents of report.html beside the findings: each case with its cells, their runs, and the
+filters.
+"""
 
 import csv
 import json
@@ -94,7 +96,9 @@ CHANGES: Final[Mapping[CellKind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ShownStep:
-    """One step of an agent; `start` and `width` are its place in the run's time, in percent, where that is known."""
+    """One step of an agent; `start` and `width` are its place in the run's time, in percent, where
+    that is known.
+    """
 
     step: Step
     arguments: str
@@ -146,16 +150,26 @@ class RunGroup:
     @property
     def pretty(self) -> str | None:
         """The answer laid out, if it is JSON with something in it."""
-        return _pretty_json(self.first.response.output) if self.first.response and not self.turns else None
+        return (
+            _pretty_json(self.first.response.output)
+            if self.first.response and not self.turns
+            else None
+        )
 
     @property
     def table(self) -> list[list[str]] | None:
         """The answer as rows, the first of them with the names, if it is a table."""
-        return _table_of(self.first.response.output) if self.first.response and not self.turns else None
+        return (
+            _table_of(self.first.response.output)
+            if self.first.response and not self.turns
+            else None
+        )
 
     @property
     def markdown(self) -> Markup | None:
-        """The answer as its Markdown shows it, if it has some: text without links, pictures or HTML."""
+        """The answer as its Markdown shows it, if it has some: text without links, pictures or
+        HTML.
+        """
         output = self.first.response.output if self.first.response and not self.turns else ""
         if len(output) > _ANSWER_CHARACTERS or not _MARKDOWN.search(output):
             return None
@@ -180,19 +194,27 @@ class RunGroup:
 
     @property
     def context(self) -> list[tuple[str, list[tuple[bool, str]]]]:
-        """The texts that were retrieved for the answer, each with the statements that judges found there."""
+        """The texts that were retrieved for the answer, each with the statements that judges found
+        there.
+        """
         found: dict[int, list[tuple[bool, str]]] = {}
         for grade in every_grade(self.grades):
             for each in grade.statements:
                 for number in each.texts:
-                    found.setdefault(number, []).append((each.holds, f"{grade.grader}: {each.text}"))
+                    found.setdefault(number, []).append(
+                        (each.holds, f"{grade.grader}: {each.text}")
+                    )
         lines = passage_lines(passages_of(self.first), _STEP_CHARACTERS)
-        return [(line, found.get(number, [])[:_MAX_STATEMENTS]) for number, line in enumerate(lines, 1)]
+        return [
+            (line, found.get(number, [])[:_MAX_STATEMENTS]) for number, line in enumerate(lines, 1)
+        ]
 
     @property
     def metadata(self) -> list[str]:
         """Return the other facts that all of them share."""
-        told = common_metadata(result.response.metadata if result.response else {} for result in self.results)
+        told = common_metadata(
+            result.response.metadata if result.response else {} for result in self.results
+        )
         return metadata_lines(told)
 
     @property
@@ -224,12 +246,20 @@ class RunGroup:
 
     @property
     def facts(self) -> str:
-        """`score 0.50 (threshold 0.8) · 1.10 s to 1.20 s · first token 0.20 s · $0.0010 · 1 to 5 attempts`."""
+        """`score 0.50 (threshold 0.8) · 1.10 s to 1.20 s · first token 0.20 s · $0.0010 · 1 to 5
+        attempts`.
+        """
         latency = span((result.latency_s for result in self.results), seconds)
-        waits = (result.response.slowest_first_token_s for result in self.results if result.response)
+        waits = (
+            result.response.slowest_first_token_s for result in self.results if result.response
+        )
         first_token = span((wait_s for wait_s in waits if wait_s is not None), seconds)
-        cost = span((result.cost_usd for result in self.results if result.cost_usd is not None), usd)
-        tokens = span((used.total_tokens for each in self.results if (used := _usage(each))), "{:,}".format)
+        cost = span(
+            (result.cost_usd for result in self.results if result.cost_usd is not None), usd
+        )
+        tokens = span(
+            (used.total_tokens for each in self.results if (used := _usage(each))), "{:,}".format
+        )
         attempts = span((result.attempts for result in self.results), "{:,}".format)
         parts = (
             scores_text(self.results),
@@ -244,12 +274,16 @@ class RunGroup:
 
 
 _WHOLE: Final = re.compile(r"files/[0-9a-f]{64}\.txt")
-_MARKDOWN: Final = re.compile(r"^(?:#{1,6} |\|?[ :]*-{3,}[ :|-]*\||```|\d+\. |[*-] )|\*\*\S", re.MULTILINE)
+_MARKDOWN: Final = re.compile(
+    r"^(?:#{1,6} |\|?[ :]*-{3,}[ :|-]*\||```|\d+\. |[*-] )|\*\*\S", re.MULTILINE
+)
 
 
 @cache
 def _markdown() -> MarkdownIt:
-    """Return a renderer of CommonMark with tables that makes no links and no pictures, and escapes all HTML."""
+    """Return a renderer of CommonMark with tables that makes no links and no pictures, and escapes
+    all HTML.
+    """
     without = ("link", "image", "autolink", "reference", "html_block", "html_inline")
     return MarkdownIt("commonmark", {"html": False}).enable("table").disable(without)
 
@@ -263,7 +297,15 @@ def _look(result: Result) -> Hashable:
     scores = tuple(grade.score for grade in every_grade(result.grades))
     error = reasons_of(result) if result.error is not None else ()
     context = context_key(passages_of(result))
-    return result.status, error, grades_key(result.grades), scores, answer_text(result), detail_text(result), context
+    return (
+        result.status,
+        error,
+        grades_key(result.grades),
+        scores,
+        answer_text(result),
+        detail_text(result),
+        context,
+    )
 
 
 def _shown_turn(turn: Turn) -> ShownTurn:
@@ -288,7 +330,9 @@ def _shown_steps(response: Response) -> list[ShownStep]:
         shown.append(
             ShownStep(
                 step=step,
-                arguments=shorten(_json_text(step.arguments), _STEP_CHARACTERS) if step.arguments else "",
+                arguments=shorten(_json_text(step.arguments), _STEP_CHARACTERS)
+                if step.arguments
+                else "",
                 result=shorten(step.result or "", _STEP_CHARACTERS),
                 facts=" · ".join(facts),
                 start=round(100 * start / total, 1) if timed else None,
@@ -304,7 +348,9 @@ def _json_text(value: Any) -> str:
 
 
 def _pretty_json(text: str) -> str | None:
-    """Lay out an answer that is a JSON object or array on several lines; None if it is none, or is laid out already."""
+    """Lay out an answer that is a JSON object or array on several lines; None if it is none, or is
+    laid out already.
+    """
     if not text.lstrip().startswith(("{", "[")) or len(text) > _ANSWER_CHARACTERS:
         return None
     try:
@@ -315,7 +361,9 @@ def _pretty_json(text: str) -> str | None:
 
 
 def _table_of(text: str) -> list[list[str]] | None:
-    """Read an answer as a table: comma-, semicolon- or tab-separated lines, or JSON objects; None if it is none."""
+    """Read an answer as a table: comma-, semicolon- or tab-separated lines, or JSON objects; None
+    if it is none.
+    """
     text = text.strip()
     if len(text) > _ANSWER_CHARACTERS:
         return None
@@ -335,7 +383,9 @@ def _table_of(text: str) -> list[list[str]] | None:
             rows = list(csv.reader(text.splitlines(), delimiter=separator, strict=True))
         except csv.Error:
             return None
-        prose = any(cell.startswith(" ") and len(cell.split()) > _FEW_WORDS for row in rows for cell in row)
+        prose = any(
+            cell.startswith(" ") and len(cell.split()) > _FEW_WORDS for row in rows for cell in row
+        )
         if prose or len(rows) < _FEWEST_ROWS or len({len(row) for row in rows}) > 1:
             return None
     return rows if 1 < len(rows[0]) <= _MAX_COLUMNS else None
@@ -354,7 +404,9 @@ class ShownExpectation:
 
 
 def shown_expectations(expect: Iterable[Any]) -> Iterator[ShownExpectation]:
-    """Yield the first expectations of a case, as far as they are known: a report that was read back has none."""
+    """Yield the first expectations of a case, as far as they are known: a report that was read back
+    has none.
+    """
     for each in islice(expect, _MAX_GRADES):
         if not isinstance(each, Expectation):
             continue
@@ -362,13 +414,19 @@ def shown_expectations(expect: Iterable[Any]) -> Iterator[ShownExpectation]:
         if isinstance(grader, Composite):
             parts = tuple(shown_expectations(grader.of))
         if isinstance(grader, GraderOptions):
-            told = {field.name: getattr(grader, field.name) for field in fields(grader) if field.name != "of"}
+            told = {
+                field.name: getattr(grader, field.name)
+                for field in fields(grader)
+                if field.name != "of"
+            }
             usual = {field.name: field.default for field in fields(grader)}
             for name in (grader.short, *(name for name in told if name != grader.short)):
                 value = told.get(name)
                 if value is not None and value != usual[name] and name not in _SHOWN_ELSEWHERE:
                     text = one_line(_json_text(value), _OPTION_CHARACTERS)
-                    options.append(text if name == grader.short else f"{name.replace('_', ' ')} {text}")
+                    options.append(
+                        text if name == grader.short else f"{name.replace('_', ' ')} {text}"
+                    )
         options += [f"in turn {each.turn}"] if each.turn is not None else []
         options += [f"weight {each.weight:g}"] if each.weight != USUAL_WEIGHT else []
         options += [f"metric {each.metric}"] if each.metric else []
@@ -383,7 +441,9 @@ _SHOWN_ELSEWHERE: Final = ("name", "metric", "weight")
 
 @dataclass(frozen=True, slots=True)
 class ShownCell:
-    """One case on one variant, as far as a row shows it: what is needed to filter, to sort and to draw it."""
+    """One case on one variant, as far as a row shows it: what is needed to filter, to sort and to
+    draw it.
+    """
 
     cell: JudgedCell
     runs: Tally
@@ -410,7 +470,9 @@ class ShownCell:
     @property
     def tally(self) -> str:
         """`3/12`, or what became of it instead."""
-        return f"{self.runs.passed:,}/{self.runs.graded:,}" if self.runs.graded else self.cell.outcome
+        return (
+            f"{self.runs.passed:,}/{self.runs.graded:,}" if self.runs.graded else self.cell.outcome
+        )
 
     @property
     def change(self) -> str | None:
@@ -424,8 +486,8 @@ class CellDetail:
     Attributes:
         asked: what was sent, the prompt rendered.
         finding: its sentence.
-        diff: the words that changed since the base's answer; None where there is nothing to compare, or too little in
-            common: `before` is then shown whole.
+        diff: the words that changed since the base's answer; None where there is nothing to
+            compare, or too little in common: `before` is then shown whole.
         compared_run: the run whose answer is compared.
         strip: the status of every run.
         runs: all runs, those that ended alike as one.
@@ -507,12 +569,18 @@ class PagePart:
     @property
     def placed_above(self) -> int:
         """The number of its cases whose row is elsewhere."""
-        return len({cell.case.id for cell in self.heading.cells}) - len(self.rows) if self.heading else 0
+        return (
+            len({cell.case.id for cell in self.heading.cells}) - len(self.rows)
+            if self.heading
+            else 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class PageGroup:
-    """A group of the findings with the rows of its cases; the last one has those that need no word."""
+    """A group of the findings with the rows of its cases; the last one has those that need no
+    word.
+    """
 
     title: str
     count: int
@@ -542,13 +610,19 @@ class Page:
         every = chain(*self._cells_of.values())
         for cell in {cell.cell: cell for cell in every}.values():
             self._by_case.setdefault(cell.case.id, []).append(cell)
-        self._columns = {variant: number for number, variant in enumerate(self._report.plan.variants)}
+        self._columns = {
+            variant: number for number, variant in enumerate(self._report.plan.variants)
+        }
         self._unfolded = 0
         self.graders: dict[str, int] = {}
-        """The graders that a run failed, as far as details were made, with the number that stands for each."""
+        """The graders that a run failed, as far as details were made, with the number that stands
+        for each.
+        """
 
     def groups(self) -> Iterator[PageGroup]:
-        """Yield the groups in order; each case is in the first group that one of its cells belongs to."""
+        """Yield the groups in order; each case is in the first group that one of its cells belongs
+        to.
+        """
         placed: set[str] = set()
         seen = False  # whether any group is unfolded
         for group in self._found.groups:
@@ -560,7 +634,11 @@ class Page:
                 continue
             rows = sum(len(part.rows) for part in parts if part.heading is None)
             few = 0 < rows <= _FEW_ROWS and group.tone != "good"
-            unfolded = group.kind == "regressed" or few or (not (group.folded and seen) and rows <= _MAX_ROWS_UNFOLDED)
+            unfolded = (
+                group.kind == "regressed"
+                or few
+                or (not (group.folded and seen) and rows <= _MAX_ROWS_UNFOLDED)
+            )
             seen = seen or (unfolded and bool(parts))
             yield PageGroup(
                 title=group.title,
@@ -576,23 +654,36 @@ class Page:
         rest = self._rows(self._found.cells.others, placed, unfold=False)
         if rest:
             unfolded = alone and len(rest) <= _MAX_ROWS_UNFOLDED
-            yield PageGroup("Passed", len(rest), "good", "", unfolded, (), "", (PagePart(None, rest),))
+            yield PageGroup(
+                "Passed", len(rest), "good", "", unfolded, (), "", (PagePart(None, rest),)
+            )
 
     def _parts(self, group: Group, placed: set[str]) -> Iterator[PagePart]:
-        """Yield the cases with a reason of their own, then those that share one with others, under it."""
+        """Yield the cases with a reason of their own, then those that share one with others, under
+        it.
+        """
         unfold = group.tone == "bad" and group.kind != "still failing"
         shared = [entry for entry in group.entries if len(entry.cells) > 1]
         together = {cell.key for entry in shared for cell in entry.cells}
         single = [cell for cell in self._cells_of.get(group.kind, ()) if cell.key not in together]
-        parts = [PagePart(None, self._rows(single, placed, unfold=unfold and group.kind != "errored"))]
+        parts = [
+            PagePart(None, self._rows(single, placed, unfold=unfold and group.kind != "errored"))
+        ]
         for entry in shared:
             first, *others = entry.cells
             few = unfold and len(entry.cells) <= _FEW_ALIKE
-            rows = (*self._rows([first], placed, unfold=few), *self._rows(others, placed, unfold=False))
-            parts.append(PagePart(entry, tuple(replace(row, reason=None) for row in rows)))  # it stands above them
+            rows = (
+                *self._rows([first], placed, unfold=few),
+                *self._rows(others, placed, unfold=False),
+            )
+            parts.append(
+                PagePart(entry, tuple(replace(row, reason=None) for row in rows))
+            )  # it stands above them
         yield from (part for part in parts if part.rows)
 
-    def _rows(self, cells: Iterable[JudgedCell], placed: set[str], *, unfold: bool) -> tuple[PageRow, ...]:
+    def _rows(
+        self, cells: Iterable[JudgedCell], placed: set[str], *, unfold: bool
+    ) -> tuple[PageRow, ...]:
         rows = []
         for cell in cells:
             if cell.case.id in placed:
@@ -637,7 +728,9 @@ class Page:
             cell=cell,
             runs=runs,
             column=self._columns[cell.variant],
-            address=address_of(cell.case.id, cell.variant if self._found.several_variants else None),
+            address=address_of(
+                cell.case.id, cell.variant if self._found.several_variants else None
+            ),
             spark=spark(self._found.summary.compared, cell.key, runs),
             cost=sum(costs) if costs else None,
             latency=latencies[len(latencies) // 2] if latencies else None,
@@ -653,7 +746,9 @@ class Page:
         results = self._results(cell)
         groups = [RunGroup(tuple(group)) for group in group_alike(results, _look)]
         groups.sort(key=lambda group: ("failed", "errored", "passed").index(group.status))
-        failed = (grade.grader for group in groups for grade in group.first.grades if not grade.passed)
+        failed = (
+            grade.grader for group in groups for grade in group.first.grades if not grade.passed
+        )
         before = summary.before.get(cell.key)
         compared = next((group.first for group in groups if group.status == "failed"), None)
         after = answer_text(compared) if compared else None
@@ -662,7 +757,9 @@ class Page:
             diff = word_diff(before, shorten(after, _DIFF_CHARACTERS))
         return CellDetail(
             shown=shown,
-            asked=visible(abridge(asked_text(cell.case, results[0] if results else None), _ASKED_CHARACTERS)),
+            asked=visible(
+                abridge(asked_text(cell.case, results[0] if results else None), _ASKED_CHARACTERS)
+            ),
             finding=finding_of(cell, summary.comparison),
             before=before,
             diff=diff,
@@ -670,7 +767,9 @@ class Page:
             strip=tuple(result.status for result in results),
             runs=tuple(groups[:_MAX_RUN_GROUPS]),
             left_out=len(groups) - _MAX_RUN_GROUPS,
-            failed_graders=tuple(self.graders.setdefault(name, len(self.graders)) for name in dict.fromkeys(failed)),
+            failed_graders=tuple(
+                self.graders.setdefault(name, len(self.graders)) for name in dict.fromkeys(failed)
+            ),
             commands=tuple(self._commands(cell)),
         )
 
@@ -699,7 +798,9 @@ class Page:
     # What can be chosen.
 
     def choices(self) -> dict[str, list[tuple[str, int]]]:
-        """Return the options of each filter with the number of cells that they leave, in their usual order."""
+        """Return the options of each filter with the number of cells that they leave, in their
+        usual order.
+        """
         outcomes: dict[str, int] = dict.fromkeys(_OUTCOMES, 0)
         changes: dict[str, int] = dict.fromkeys(CHANGES.values(), 0)
         tags: dict[str, int] = {}
@@ -719,7 +820,9 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some cells of a report together: their mean pass rate with its bounds, and their graded runs."""
+    """Some cells of a report together: their mean pass rate with its bounds, and their graded
+    runs.
+    """
 
     name: str
     rate: float
@@ -730,7 +833,9 @@ class Slice:
 
 
 def slices(report: SuiteReport, gate: Gate | None) -> dict[str, list[Slice]]:
-    """Return the pass rates by prompt and by provider, where both vary, and by tag; the lowest first."""
+    """Return the pass rates by prompt and by provider, where both vary, and by tag; the lowest
+    first.
+    """
     prompts: dict[str, list[int]] = {}
     providers: dict[str, list[int]] = {}
     tags: dict[str, list[int]] = {}
@@ -740,17 +845,25 @@ def slices(report: SuiteReport, gate: Gate | None) -> dict[str, list[Slice]]:
         for tag in dict.fromkeys(cell.case.tags):
             tags.setdefault(tag, []).append(cell.cell)
     crossed = len(prompts) > 1 and len(providers) > 1
-    found = {"prompt": prompts if crossed else {}, "provider": providers if crossed else {}, "tag": tags}
+    found = {
+        "prompt": prompts if crossed else {},
+        "provider": providers if crossed else {},
+        "tag": tags,
+    }
     return {by: _slices(report, gate, each) for by, each in found.items() if each}
 
 
-def _slices(report: SuiteReport, gate: Gate | None, cells_of: Mapping[str, Sequence[int]]) -> list[Slice]:
+def _slices(
+    report: SuiteReport, gate: Gate | None, cells_of: Mapping[str, Sequence[int]]
+) -> list[Slice]:
     shown = []
     for name, cells in cells_of.items():
         tallies = [report.by_cell[cell].tally for cell in cells]
         if estimate := pass_rate(tallies):
             lower, upper = estimate.bounds((gate or Gate()).confidence)
-            runs = Tally(sum(tally.passed for tally in tallies), sum(tally.graded for tally in tallies))
+            runs = Tally(
+                sum(tally.passed for tally in tallies), sum(tally.graded for tally in tallies)
+            )
             shown.append(Slice(name, float(estimate.rate), lower, upper, len(cells), runs))
     return sorted(shown, key=lambda each: each.rate)
 

@@ -1,7 +1,8 @@
-"""Saved reports, read back as a baseline, as the side that is compared, or as the summary that they were made from.
+"""Saved reports, read back as a baseline, as the side that is compared, or as the summary that they
+were made from.
 
-A report may come from anybody. Its results are believed; its figures must follow from them, and its verdict is decided
-anew.
+A report may come from anybody. Its results are believed; its figures must follow from them, and its
+verdict is decided anew.
 """
 
 from collections import defaultdict
@@ -17,7 +18,16 @@ from pydantic_core import from_json
 
 from ci_evals.errors import StorageError, first_problem
 from ci_evals.format import name_of, number_of, one_line, shorten
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef, head_cells, join
+from ci_evals.gate.baseline import (
+    BaseCell,
+    Baseline,
+    Evidence,
+    HeadCell,
+    History,
+    ReportRef,
+    head_cells,
+    join,
+)
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.outages import find_lost_reports, unanswered_runs
 from ci_evals.gate.wording import lost_report_sentences
@@ -48,7 +58,14 @@ MAX_ANSWERS: Final = 100
 ANSWER_CHARACTERS: Final = 2000
 
 _ROUNDING: Final = 1e-6
-_OTHER_SUFFIXES: Final = (".html", ".jsonl", ".md", ".xml", ".yaml", ".yml")  # what else may be named by mistake
+_OTHER_SUFFIXES: Final = (
+    ".html",
+    ".jsonl",
+    ".md",
+    ".xml",
+    ".yaml",
+    ".yml",
+)  # what else may be named by mistake
 _DOCUMENT: Final = TypeAdapter(ReportDocument)
 
 
@@ -58,7 +75,9 @@ class ContradictionError(ValueError):
 
 @dataclass(frozen=True)
 class SavedReport:
-    """A report.json that was read back, checked for what no run leaves behind, or one that is not written yet."""
+    """A report.json that was read back, checked for what no run leaves behind, or one that is not
+    written yet.
+    """
 
     document: ReportDocument
     path: Path | None = None
@@ -109,7 +128,8 @@ class SavedReport:
     def baseline(self) -> Baseline:
         """Itself and the reports before it, as a side to compare with.
 
-        Of a variant of which a quarter of the runs failed without an answer, these runs do not count.
+        Of a variant of which a quarter of the runs failed without an answer, these runs do not
+        count.
         """
         document, comparison = self.document, self.document.compared
         own = ReportRef(document.id, document.started_at, document.suite.revision)
@@ -122,7 +142,9 @@ class SavedReport:
             if cell.variant in lost:
                 runs, per_runs = Tally(runs.passed, runs.graded - cell.unanswered), {}
             history = History((Evidence(own.id, *runs), *saved.history))
-            cells[saved.key] = BaseCell(saved.fingerprint, history, per_runs, cell.quarantined, saved.bar)
+            cells[saved.key] = BaseCell(
+                saved.fingerprint, history, per_runs, cell.quarantined, saved.bar
+            )
         return Baseline(
             suite=document.suite.name,
             reports=(own, *(ref for ref in earlier if ref.id != own.id)),
@@ -135,7 +157,9 @@ class SavedReport:
 
     @property
     def summary(self) -> Summary:
-        """The summary of its results, judged again. Of its cases it has what a report shows, not what was asked."""
+        """The summary of its results, judged again. Of its cases it has what a report shows, not
+        what was asked.
+        """
         return summary_of(self.document)
 
 
@@ -143,15 +167,20 @@ def read_report(path: Path) -> SavedReport:
     """Read one report.json, or the one in a folder.
 
     Raises:
-        StorageError: there is none, it is damaged or contradicts itself, or another version of ci-evals wrote it.
+        StorageError: there is none, it is damaged or contradicts itself, or another version of
+            ci-evals wrote it.
     """
     path = path / REPORT if path.is_dir() else path
     try:
         if path.stat().st_size > MAX_REPORT_BYTES:
-            raise StorageError(f"{path}: is larger than {MAX_REPORT_BYTES >> 20:,} MiB: no report of ci-evals is")
+            raise StorageError(
+                f"{path}: is larger than {MAX_REPORT_BYTES >> 20:,} MiB: no report of ci-evals is"
+            )
         content = path.read_bytes()
     except FileNotFoundError:
-        raise StorageError(f"{path}: there is no report: name one that `ci-evals run` wrote, or its folder") from None
+        raise StorageError(
+            f"{path}: there is no report: name one that `ci-evals run` wrote, or its folder"
+        ) from None
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
     try:
@@ -202,14 +231,16 @@ def read_baseline(
     but: SavedReport | None = None,
     redactor: Redactor | None = None,
 ) -> Baseline | NoComparison:
-    """Read the reports that a run is compared with, the newest of them being the baseline and the others its history.
+    """Read the reports that a run is compared with, the newest of them being the baseline and the
+    others its history.
 
     Args:
         paths: report.json files, folders with one in them, or folders of such folders.
         suite: the name of the suite that is compared with them.
         name: what sentences call the base side.
         but: a report that is no part of its own baseline, wherever it lies.
-        redactor: takes secrets out of the names of cases, as it does out of those that they are compared with.
+        redactor: takes secrets out of the names of cases, as it does out of those that they are
+            compared with.
 
     Returns:
         The baseline, or why there is none: nothing is there, or it is of another suite.
@@ -219,7 +250,9 @@ def read_baseline(
     """
     found = [read_report(file) for path in paths for file in _report_files(path)]
     if not found:
-        return NoComparison(f"no baseline: there is no report at {' or '.join(path.as_posix() for path in paths)}")
+        return NoComparison(
+            f"no baseline: there is no report at {' or '.join(path.as_posix() for path in paths)}"
+        )
     return baseline_of(found, suite, name, but=but, redactor=redactor)
 
 
@@ -251,7 +284,9 @@ def baseline_of(
     if not others:
         given = but.name if but else ""
         both = f"{same[0].name} and {given} are the same report"
-        return NoComparison(f"no baseline: {f'{given} is compared with itself' if given == same[0].name else both}")
+        return NoComparison(
+            f"no baseline: {f'{given} is compared with itself' if given == same[0].name else both}"
+        )
     baseline = find_lost_reports(join([report.baseline for report in others]))
     if not baseline.cells:
         return NoComparison(f"no baseline: {same[0].name} has no cells")
@@ -266,7 +301,9 @@ def baseline_of(
 
 
 def with_answers(summary: Summary) -> Summary:
-    """Return the summary with what the baseline answered where answers look worse, if its file is still at hand."""
+    """Return the summary with what the baseline answered where answers look worse, if its file is
+    still at hand.
+    """
     comparison = summary.compared
     if comparison is None or comparison.baseline.source is None:
         return summary
@@ -345,7 +382,8 @@ def _check_status(result: Result, threshold: float | None) -> None:
         "errored": result.error is None or bool(grades),
     }
     wrong_score = bool(grades) and not (
-        result.score is not None and isclose(result.score, score_of(grades), rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+        result.score is not None
+        and isclose(result.score, score_of(grades), rel_tol=_ROUNDING, abs_tol=_ROUNDING)
     )
     if contradicts[result.status] or wrong_score:
         raise ContradictionError(
@@ -357,20 +395,40 @@ def _check_figures(document: ReportDocument) -> None:
     """Refuse counts that do not follow from the results."""
     report = _report(document)
     totals = document.totals
-    if (totals.passed, totals.failed, totals.errored) != (report.passed, report.failed, report.errored):
+    if (totals.passed, totals.failed, totals.errored) != (
+        report.passed,
+        report.failed,
+        report.errored,
+    ):
         raise ContradictionError("its totals contradict its results")
     counted = {cell.key: cell.counts for cell in report.cells}
-    for cell, head in zip(document.cells, head_cells(report, document.gate, unplanned=True), strict=True):
+    for cell, head in zip(
+        document.cells, head_cells(report, document.gate, unplanned=True), strict=True
+    ):
         counts = counted.get(cell.key, Counts(0, 0, 0, 0))
-        told = (cell.passed, cell.failed, cell.errored, *cell.evidence, cell.unanswered, *cell.confirming)
+        told = (
+            cell.passed,
+            cell.failed,
+            cell.errored,
+            *cell.evidence,
+            cell.unanswered,
+            *cell.confirming,
+        )
         runs = (*head.planned, head.unanswered, *head.confirming)
         if told != (counts.passed, counts.failed, counts.errored, *runs):
             raise ContradictionError(f"the counts of the case {cell.case!r} contradict its results")
-        amounts = zip((*cell.per_run.scores, *cell.per_run[1:]), (*head.per_run.scores, *head.per_run[1:]), strict=True)
+        amounts = zip(
+            (*cell.per_run.scores, *cell.per_run[1:]),
+            (*head.per_run.scores, *head.per_run[1:]),
+            strict=True,
+        )
         if not all(
-            a is b or (a is not None and b is not None and isclose(a, b, rel_tol=_ROUNDING)) for a, b in amounts
+            a is b or (a is not None and b is not None and isclose(a, b, rel_tol=_ROUNDING))
+            for a, b in amounts
         ):
-            raise ContradictionError(f"the costs, scores or latencies of the case {cell.case!r} contradict its results")
+            raise ContradictionError(
+                f"the costs, scores or latencies of the case {cell.case!r} contradict its results"
+            )
 
 
 def _check_references(document: ReportDocument) -> None:
@@ -378,13 +436,17 @@ def _check_references(document: ReportDocument) -> None:
     comparison = document.compared
     known = {ref.id for ref in comparison.references} if comparison else set()
     if unknown := {evidence.report for cell in document.cells for evidence in cell.history} - known:
-        raise ContradictionError(f"its history has a report that it was not compared with: {min(unknown)!r}")
+        raise ContradictionError(
+            f"its history has a report that it was not compared with: {min(unknown)!r}"
+        )
 
     cells = {cell.key for cell in document.cells}
     variants = {(variant.provider, variant.prompt) for variant in document.variants}
     if strange := {key for key in cells if key[1:] not in variants}:
         raise ContradictionError(f"a cell is of no variant: {min(map(str, strange))}")
-    if comparison and any((each.provider, each.prompt) not in variants for each in comparison.variants):
+    if comparison and any(
+        (each.provider, each.prompt) not in variants for each in comparison.variants
+    ):
         raise ContradictionError("a variant was compared that it does not have")
     if any(cell.comparison and cell.comparison.key != cell.key for cell in document.cells):
         raise ContradictionError("the comparison of a cell is that of another one")
@@ -397,22 +459,30 @@ def _check_references(document: ReportDocument) -> None:
             raise ContradictionError(f"it has two results of run {result.run} of {result.case!r}")
         seen.add((key, result.run))
         if key not in cells or not 1 <= result.run <= MOST_RUNS:
-            raise ContradictionError(f"run {result.run} of {result.case!r} is of no cell of the report")
+            raise ContradictionError(
+                f"run {result.run} of {result.case!r} is of no cell of the report"
+            )
         if result.run > planned[key]:
             further[key] = max(result.run - planned[key], further.get(key, 0))
     size = len({cell.case for cell in document.cells}) * len(variants)
-    if max(size, sum(planned.values()), len(further) * max(further.values(), default=0)) > MOST_RUNS:
+    if (
+        max(size, sum(planned.values()), len(further) * max(further.values(), default=0))
+        > MOST_RUNS
+    ):
         raise ContradictionError(f"it has more than {MOST_RUNS:,} runs")
 
 
-def summary_of(document: ReportDocument, baseline: Baseline | NoComparison | None = None) -> Summary:
+def summary_of(
+    document: ReportDocument, baseline: Baseline | NoComparison | None = None
+) -> Summary:
     """Return the summary of a document's results, compared and judged again by its gate.
 
     Of what it says that was found, nothing is used.
 
     Args:
         document: what was read.
-        baseline: what to compare with, or why there is nothing; None for what the document tells of its own.
+        baseline: what to compare with, or why there is nothing; None for what the document tells of
+            its own.
     """
     confirm_runs = document.compared.confirm_runs if document.compared else 0
     told = baseline or _baseline(document)
@@ -420,14 +490,18 @@ def summary_of(document: ReportDocument, baseline: Baseline | NoComparison | Non
     if baseline is not None:
         return summary
     compared = ((cell.key, cell.comparison) for cell in document.cells)
-    return summary._replace(before={key: found.before for key, found in compared if found and found.before is not None})
+    return summary._replace(
+        before={key: found.before for key, found in compared if found and found.before is not None}
+    )
 
 
 def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
-    """Judge a report that anybody may have written, beside a baseline that is trusted and whose file is at hand.
+    """Judge a report that anybody may have written, beside a baseline that is trusted and whose
+    file is at hand.
 
-    Whoever writes a report also writes its rules: the gate, the bars of its cases, which of them are critical. So it is
-    judged by those of the baseline's report, too, and the worse verdict counts.
+    Whoever writes a report also writes its rules: the gate, the bars of its cases, which of them
+    are critical. So it is judged by those of the baseline's report, too, and the worse verdict
+    counts.
 
     Raises:
         StorageError: the file of the baseline is not there any more.
@@ -438,22 +512,34 @@ def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
     assert comparison is not None
     strict = summary_of(_under_rules_of(trusted, saved.document, comparison), baseline)
     told = []
-    if summary.verdict.status in ("pass", "borderline") and summary.verdict.status != strict.verdict.status != "pass":
+    if (
+        summary.verdict.status in ("pass", "borderline")
+        and summary.verdict.status != strict.verdict.status != "pass"
+    ):
         summary = strict
-        told.append(Note("Rules", f"judged by those of {baseline.called}, which this pull request changes"))
+        told.append(
+            Note("Rules", f"judged by those of {baseline.called}, which this pull request changes")
+        )
     if missing := _missing_runs(saved.document, trusted, baseline.called):
         told.append(Note("Missing", missing))
     if edited := dict.fromkeys(cell.case for cell in comparison.of("edited")):
         first, *others = map(name_of, edited)
         more = f" and {number_of(len(others), 'more case')}" if others else ""
         told.append(
-            Note("Edited", f"{first}{more}: said to be another question than on {baseline.called}, or judged otherwise")
+            Note(
+                "Edited",
+                f"{first}{more}: said to be another question than on {baseline.called}, or judged otherwise",
+            )
         )
     return with_answers(summary._replace(notes=tuple(told)))
 
 
-def _under_rules_of(trusted: ReportDocument, document: ReportDocument, comparison: Comparison) -> ReportDocument:
-    """Return a document with the gate of another one, and with its cells: whatever is a rule there is taken over."""
+def _under_rules_of(
+    trusted: ReportDocument, document: ReportDocument, comparison: Comparison
+) -> ReportDocument:
+    """Return a document with the gate of another one, and with its cells: whatever is a rule there
+    is taken over.
+    """
     known = {cell.key: cell for cell in trusted.cells}
 
     def ruled(cell: SavedCellEntry) -> SavedCellEntry:
@@ -481,7 +567,13 @@ def _under_rules_of(trusted: ReportDocument, document: ReportDocument, compariso
 
     own_code = (*document.suite.own_code, *trusted.suite.own_code)
     suite = replace(document.suite, own_code=own_code, without_secrets=True)
-    return replace(document, suite=suite, gate=trusted.gate, cells=cells, results=tuple(map(judged, document.results)))
+    return replace(
+        document,
+        suite=suite,
+        gate=trusted.gate,
+        cells=cells,
+        results=tuple(map(judged, document.results)),
+    )
 
 
 def _missing_runs(document: ReportDocument, trusted: ReportDocument, base: str) -> str:
@@ -489,12 +581,20 @@ def _missing_runs(document: ReportDocument, trusted: ReportDocument, base: str) 
     planned = {cell.key: cell.planned for cell in document.cells}
     adaptive = trusted.looks is not None or trusted.settled is not None
     missing = sum(cell.key not in planned for cell in trusted.cells)
-    fewer = 0 if adaptive else sum(planned.get(cell.key, cell.planned) < cell.planned for cell in trusted.cells)
+    fewer = (
+        0
+        if adaptive
+        else sum(planned.get(cell.key, cell.planned) < cell.planned for cell in trusted.cells)
+    )
     parts = []
     if missing:
-        parts.append(f"{number_of(missing, 'case')} of {base} {'was' if missing == 1 else 'were'} not run")
+        parts.append(
+            f"{number_of(missing, 'case')} of {base} {'was' if missing == 1 else 'were'} not run"
+        )
     if fewer:
-        parts.append(f"{number_of(fewer, 'case')} {'has' if fewer == 1 else 'have'} fewer runs than on {base}")
+        parts.append(
+            f"{number_of(fewer, 'case')} {'has' if fewer == 1 else 'have'} fewer runs than on {base}"
+        )
     return "; ".join(parts)
 
 
@@ -508,7 +608,9 @@ def _report(document: ReportDocument) -> SuiteReport:
         (planned if result.run <= plan.runs(cell) else further)[cell, result.run] = result
     fingerprints = list({cell.case: cell.fingerprint for cell in document.cells}.values())
 
-    def report(plan: RunPlan, results: Mapping[tuple[int, int], Result], **more: Any) -> SuiteReport:
+    def report(
+        plan: RunPlan, results: Mapping[tuple[int, int], Result], **more: Any
+    ) -> SuiteReport:
         by_index = {plan.index(cell, run): result for (cell, run), result in results.items()}
         return SuiteReport(
             document.suite,
@@ -560,11 +662,15 @@ def _plan(document: ReportDocument) -> RunPlan:
     variants = [variant.variant for variant in document.variants]
     planned = {cell.key for cell in document.cells if cell.planned}
     keys = ((case.id, variant.provider, variant.prompt) for case in cases for variant in variants)
-    return plan_runs(cases, variants, 1, only={number for number, key in enumerate(keys) if key in planned})
+    return plan_runs(
+        cases, variants, 1, only={number for number, key in enumerate(keys) if key in planned}
+    )
 
 
 def _baseline(document: ReportDocument) -> Baseline | NoComparison | None:
-    """Return what a report tells of its baseline: the cells that both sides have, and those that only the base has."""
+    """Return what a report tells of its baseline: the cells that both sides have, and those that
+    only the base has.
+    """
     if not isinstance(entry := document.comparison, ComparisonEntry):
         return entry
     cells = (*(cell.comparison for cell in document.cells if cell.comparison), *entry.removed)
@@ -591,6 +697,8 @@ def _base_cells(
         kept = cell.history if cell and cell.fingerprint == found.base_fingerprint else ()
         history = History(kept or pooled)
         per_runs = {each.report: found.base_per_run for each in history.evidence}
-        return BaseCell(found.base_fingerprint, history, per_runs, found.base_quarantined, found.base_bar)
+        return BaseCell(
+            found.base_fingerprint, history, per_runs, found.base_quarantined, found.base_bar
+        )
 
     return {found.base_key(base): base_cell(found) for found in cells if found.kind != "new"}

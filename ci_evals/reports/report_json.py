@@ -1,4 +1,6 @@
-"""report.json, `--format json` and `compare --format json`: the types of the document, which are written and read."""
+"""report.json, `--format json` and `compare --format json`: the types of the document, which are
+written and read.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,7 +53,9 @@ REPORT = "report.json"
 SCHEMA_VERSION: Final = 1
 
 MOST_RUNS: Final = 2_000_000
-"""A report that claims more runs than this is not believed: a few digits must not take all memory."""
+"""A report that claims more runs than this is not believed: a few digits must not take all
+memory.
+"""
 
 MOST_OF_A_RUN: Final = 1e12
 """Seconds, USD, tokens or score of one run: sums of such amounts stay numbers."""
@@ -69,8 +73,12 @@ def _possible_per_run(per_run: PerRun) -> PerRun:
     if runs <= 0:
         possible = runs == total == squares == 0
     else:
-        possible = 0 <= total <= runs * (1 + rounding) and squares >= total * total / runs * (1 - rounding)
-    if not possible or any(amount is not None and not 0 <= amount <= MOST_OF_A_RUN for amount in amounts):
+        possible = 0 <= total <= runs * (1 + rounding) and squares >= total * total / runs * (
+            1 - rounding
+        )
+    if not possible or any(
+        amount is not None and not 0 <= amount <= MOST_OF_A_RUN for amount in amounts
+    ):
         raise ValueError("what a run came to is impossible")
     return per_run
 
@@ -87,8 +95,9 @@ Averages = Annotated[PerRun, AfterValidator(_possible_per_run)]
 class CellComparisonEntry(CellComparison):
     """A cell beside its base, in numbers and in words.
 
-    `base_fingerprint`, `base_per_run`, `base_quarantined` and `base_bar` are what the base's newest report has of it.
-    `before` is what the baseline answered to a cell that looks worse, if its file was at hand.
+    `base_fingerprint`, `base_per_run`, `base_quarantined` and `base_bar` are what the base's newest
+    report has of it. `before` is what the baseline answered to a cell that looks worse, if its file
+    was at hand.
     """
 
     head: Runs
@@ -115,11 +124,12 @@ class VariantComparisonEntry(VariantComparison):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonEntry:
-    """The report beside its baseline, but for the cells of the report. `removed` are cells that only the base has.
+    """The report beside its baseline, but for the cells of the report. `removed` are cells that
+    only the base has.
 
-    `name` is what sentences call the baseline, whose reports are `baseline`, newest first; `lost` is what looks like an
-    outage in the newest reports, and does not count; `base_gate` are the rules of the newest one, as far as they are
-    known.
+    `name` is what sentences call the baseline, whose reports are `baseline`, newest first; `lost`
+    is what looks like an outage in the newest reports, and does not count; `base_gate` are the
+    rules of the newest one, as far as they are known.
     """
 
     sentence: str
@@ -135,17 +145,23 @@ class ComparisonEntry:
 
     @property
     def references(self) -> Iterable[ReportRef]:
-        """Every report that there is evidence of, newest first, those that do not count included."""
-        return {ref.id: ref for ref in (*(each.report for each in self.lost), *self.baseline)}.values()
+        """Every report that there is evidence of, newest first, those that do not count
+        included.
+        """
+        return {
+            ref.id: ref for ref in (*(each.report for each in self.lost), *self.baseline)
+        }.values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TotalsEntry:
-    """The counts of all runs, the mean over cells of their share of passed runs, and the mean score.
+    """The counts of all runs, the mean over cells of their share of passed runs, and the mean
+    score.
 
-    `recorded` runs were answered by a journal instead of the provider; `budget_violations` are runs that took more
-    than `budget.per_run` allows. `judging` are the calls of models that judge; None if there were none. `cost_usd` is
-    what all calls of known price cost together, those of confirm runs and of judges included; None if there are none.
+    `recorded` runs were answered by a journal instead of the provider; `budget_violations` are runs
+    that took more than `budget.per_run` allows. `judging` are the calls of models that judge; None
+    if there were none. `cost_usd` is what all calls of known price cost together, those of confirm
+    runs and of judges included; None if there are none.
     """
 
     passed: int
@@ -163,7 +179,9 @@ class TotalsEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEntry:
-    """One case on one variant. `bar` is the share of its runs that must pass for it not to be a failed cell."""
+    """One case on one variant. `bar` is the share of its runs that must pass for it not to be a
+    failed cell.
+    """
 
     case: str
     provider: str
@@ -190,11 +208,11 @@ class CellEntry:
 class SavedCellEntry(CellEntry):
     """A cell with what later reports compare themselves with.
 
-    `fingerprint` identifies what the case asks and how it is judged. `evidence` are its passed and graded runs without
-    those that repeat a record, `unanswered` of them failed without an answer. `confirming` are the further ones that it
-    got as a suspect, `confirmed` whether these are all there, `history` the counts of earlier reports, newest first:
-    the id of the report, passed, graded. `threshold` is the score with which a run passes; None where all graders must
-    pass.
+    `fingerprint` identifies what the case asks and how it is judged. `evidence` are its passed and
+    graded runs without those that repeat a record, `unanswered` of them failed without an answer.
+    `confirming` are the further ones that it got as a suspect, `confirmed` whether these are all
+    there, `history` the counts of earlier reports, newest first: the id of the report, passed,
+    graded. `threshold` is the score with which a run passes; None where all graders must pass.
     """
 
     fingerprint: str
@@ -222,7 +240,9 @@ class ComparisonDocument:
 
     schema_version: Literal[1]
     suite: SuiteInfo
-    started_at: Annotated[float, Field(ge=0, lt=253_402_300_800)]  # the year 10000, which no calendar has
+    started_at: Annotated[
+        float, Field(ge=0, lt=253_402_300_800)
+    ]  # the year 10000, which no calendar has
     verdict: Verdict
     comparison: ComparisonEntry | NoComparison | None
     cells: tuple[CellComparisonEntry, ...]
@@ -234,7 +254,9 @@ class _RunDocument:
 
     schema_version: Literal[1]
     suite: SuiteInfo
-    started_at: Annotated[float, Field(ge=0, lt=253_402_300_800)]  # the year 10000, which no calendar has
+    started_at: Annotated[
+        float, Field(ge=0, lt=253_402_300_800)
+    ]  # the year 10000, which no calendar has
     duration_s: float
     interrupted: str | None
     resumption: Resumption | None
@@ -271,10 +293,12 @@ class BriefDocument(_RunDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportDocument(_RunDocument):
-    """report.json as a whole. `results` are the lines of the journal in plan order, those of confirm runs last.
+    """report.json as a whole. `results` are the lines of the journal in plan order, those of
+    confirm runs last.
 
-    `looks` says after which rounds it could have ended, `settled` the verdict that the runs which were left out could
-    not have changed. `trend` has the figures of this report and of those before it, newest first.
+    `looks` says after which rounds it could have ended, `settled` the verdict that the runs which
+    were left out could not have changed. `trend` has the figures of this report and of those before
+    it, newest first.
     """
 
     id: str
@@ -295,16 +319,26 @@ class ReportDocument(_RunDocument):
 
 
 def render(summary: Summary) -> Iterator[bytes]:
-    """Yield report.json, one variant, one cell and one result to the line, results as the journal has them."""
+    """Yield report.json, one variant, one cell and one result to the line, results as the journal
+    has them.
+    """
     report = summary.report
     document = document_of(summary)
-    lines = {field.name: getattr(document, field.name) for field in fields(document) if field.name != "results"}
+    lines = {
+        field.name: getattr(document, field.name)
+        for field in fields(document)
+        if field.name != "results"
+    }
     for name, value in lines.items():
         yield b"{" if name == "schema_version" else b",\n"
         yield encode(name) + b": "
-        yield from _one_to_the_line(map(encode, value)) if isinstance(value, tuple) else [encode(value)]
+        yield from (
+            _one_to_the_line(map(encode, value)) if isinstance(value, tuple) else [encode(value)]
+        )
     yield b',\n"results": '
-    results = (result for part in (report, report.confirmation) if part for result in part.results())
+    results = (
+        result for part in (report, report.confirmation) if part for result in part.results()
+    )
     yield from _one_to_the_line(map(journal.encode, results))
     yield b"}\n"
 
@@ -324,11 +358,18 @@ def render_brief(summary: Summary) -> str:
     for cell in judged_cells(summary):
         if cell.outcome == "passed":
             continue
-        results = results_of(report, cell.cell, "errored" if cell.outcome == "errored" else "failed")
+        results = results_of(
+            report, cell.cell, "errored" if cell.outcome == "errored" else "failed"
+        )
         why = tuple(reason for reason, _ in count_reasons(results))
         failing.append(FailingEntry(**_cell_fields(summary, cell), why=why))
     errors = tuple(
-        ErrorEntry(provider=group.variant.provider, prompt=group.variant.prompt, runs=group.runs, message=group.message)
+        ErrorEntry(
+            provider=group.variant.provider,
+            prompt=group.variant.prompt,
+            runs=group.runs,
+            message=group.message,
+        )
         for group in error_groups(report)
     )
     return stdout_json(BriefDocument(**_run_fields(summary), failing=tuple(failing), errors=errors))
@@ -344,34 +385,46 @@ def render_comparison(summary: Summary) -> str:
             started_at=summary.report.started_at,
             verdict=summary.verdict,
             comparison=_comparison(summary),
-            cells=tuple(_cell_comparison(compared, cell) for cell in compared.cells) if compared else (),
+            cells=tuple(_cell_comparison(compared, cell) for cell in compared.cells)
+            if compared
+            else (),
         )
     )
 
 
 def schema() -> bytes:
     """Return the JSON Schema of report.json."""
-    title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ci-evals report, schema version 1"}
+    title = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "ci-evals report, schema version 1",
+    }
     generated = TypeAdapter(ReportDocument).json_schema()
     return (
-        json.dumps(title | {key: value for key, value in generated.items() if key != "title"}, indent=2).encode()
+        json.dumps(
+            title | {key: value for key, value in generated.items() if key != "title"}, indent=2
+        ).encode()
         + b"\n"
     )
 
 
 def encode(value: Any) -> bytes:
-    """Return one line of JSON in UTF-8. A lone surrogate, which no encoding has, becomes a question mark."""
+    """Return one line of JSON in UTF-8. A lone surrogate, which no encoding has, becomes a question
+    mark.
+    """
     try:
         return to_json(value, inf_nan_mode="null")
     except PydanticSerializationError:
         plain = to_jsonable_python(value, inf_nan_mode="null")
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "replace"
+        )
 
 
 def stdout_json(value: Any, *, indent: int | None = None) -> str:
     """Return JSON for stdout: one line, or indented.
 
-    A CI runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where it may be escaped.
+    A CI runner obeys `##[command]` anywhere in a log line; JSON has `#` only inside strings, where
+    it may be escaped.
     """
     text = encode(value).decode()
     if indent is not None:
@@ -382,7 +435,11 @@ def stdout_json(value: Any, *, indent: int | None = None) -> str:
 def document_of(summary: Summary) -> ReportDocument:
     """Return the document without its results, which are written one by one."""
     report, comparison = summary.report, summary.compared
-    earlier = [point for point in comparison.baseline.trend if point.report.id != report.id] if comparison else []
+    earlier = (
+        [point for point in comparison.baseline.trend if point.report.id != report.id]
+        if comparison
+        else []
+    )
     return ReportDocument(
         **_run_fields(summary),
         id=report.id,
@@ -423,8 +480,12 @@ def _run_fields(summary: Summary) -> dict[str, Any]:
 
 def _saved_cells(summary: Summary) -> Iterator[SavedCellEntry]:
     comparison, own = summary.compared, summary.report.id
-    for cell, head in zip(judged_cells(summary), head_cells(summary.report, summary.gate), strict=True):
-        earlier = evidence_to_keep(comparison.base_of(head.key), head.fingerprint) if comparison else ()
+    for cell, head in zip(
+        judged_cells(summary), head_cells(summary.report, summary.gate), strict=True
+    ):
+        earlier = (
+            evidence_to_keep(comparison.base_of(head.key), head.fingerprint) if comparison else ()
+        )
         yield SavedCellEntry(
             **_cell_fields(summary, cell),
             fingerprint=head.fingerprint,
@@ -459,8 +520,14 @@ def _cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
     }
 
 
-def _cell_comparison(comparison: Comparison, cell: CellComparison, before: str | None = None) -> CellComparisonEntry:
-    base = comparison.baseline.cells.get(cell.key) if cell.kind == "removed" else comparison.base_of(cell.key)
+def _cell_comparison(
+    comparison: Comparison, cell: CellComparison, before: str | None = None
+) -> CellComparisonEntry:
+    base = (
+        comparison.baseline.cells.get(cell.key)
+        if cell.kind == "removed"
+        else comparison.base_of(cell.key)
+    )
     return CellComparisonEntry(
         **_values(cell),
         base_fingerprint=base.fingerprint if base else "",
@@ -484,7 +551,9 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
         alpha=comparison.alpha,
         counts={kind: count for kind in KINDS if (count := comparison.counts.get(kind, 0))},
         variants=tuple(
-            VariantComparisonEntry(**_values(each) | {"sentence": variant_sentence(comparison, each)})
+            VariantComparisonEntry(
+                **_values(each) | {"sentence": variant_sentence(comparison, each)}
+            )
             for each in comparison.variants
         ),
         removed=tuple(_cell_comparison(comparison, cell) for cell in comparison.of("removed")),

@@ -44,11 +44,12 @@ _BRIEF = (
 
 
 class Summary(NamedTuple):
-    """A report with its verdict, and beside its baseline: `comparison` is None if nobody asked for one.
+    """A report with its verdict, and beside its baseline: `comparison` is None if nobody asked for
+    one.
 
-    `before` has what the baseline answered to cells that look worse, as far as that is at hand; `notes` are what else
-    is to be known of how it was judged; `links` are pages of the CI system about it, by what they are called. Of a run
-    that `is_going_on` there is no verdict yet.
+    `before` has what the baseline answered to cells that look worse, as far as that is at hand;
+    `notes` are what else is to be known of how it was judged; `links` are pages of the CI system
+    about it, by what they are called. Of a run that `is_going_on` there is no verdict yet.
     """
 
     report: SuiteReport

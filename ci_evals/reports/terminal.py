@@ -1,4 +1,6 @@
-"""The summary on stdout: figures, the cases that need a look with why, and the verdict last. Laid out by rich."""
+"""The summary on stdout: figures, the cases that need a look with why, and the verdict last. Laid
+out by rich.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
@@ -29,7 +31,16 @@ from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.reports.cells import answer_text, frames_of, place_of, question_text, without_answer
-from ci_evals.reports.findings import Entry, Findings, ForeignText, Group, GroupKind, Tone, findings, join_sentence
+from ci_evals.reports.findings import (
+    Entry,
+    Findings,
+    ForeignText,
+    Group,
+    GroupKind,
+    Tone,
+    findings,
+    join_sentence,
+)
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantReport
 
@@ -68,7 +79,9 @@ def render(summary: Summary, *, width: int, color: bool) -> str:
 
 
 def draw(parts: Iterable[ConsoleRenderable], *, width: int, color: bool = False) -> str:
-    """Lay out texts and tables below each other, whatever the environment says of colours and sizes."""
+    """Lay out texts and tables below each other, whatever the environment says of colours and
+    sizes.
+    """
     console = Console(
         file=StringIO(),
         width=width,
@@ -88,7 +101,9 @@ def draw(parts: Iterable[ConsoleRenderable], *, width: int, color: bool = False)
     return without_commands("\n".join(lines)).strip("\n") + "\n"
 
 
-def columns(rows: Sequence[Sequence[str | Text]], *, gap: int = 2, flush_right: bool = False) -> Table:
+def columns(
+    rows: Sequence[Sequence[str | Text]], *, gap: int = 2, flush_right: bool = False
+) -> Table:
     """Return a table without lines. Words that are wider than their column are folded.
 
     Args:
@@ -105,7 +120,9 @@ def columns(rows: Sequence[Sequence[str | Text]], *, gap: int = 2, flush_right: 
 
 
 def render_comparison(comparison: Comparison) -> str:
-    """Return a line for each figure of a variant and for each cell; those that changed come first."""
+    """Return a line for each figure of a variant and for each cell; those that changed come
+    first.
+    """
     changed = ("regressed", "suspect", "fixed")
     order = (*changed, *(kind for kind in KINDS if kind not in changed))
     rows: list[tuple[str, ...]] = [("", "baseline", "here", "change", "p")]
@@ -114,8 +131,18 @@ def render_comparison(comparison: Comparison) -> str:
         rows += _variant_rows(variant, f"{name}: " if comparison.several_variants else "")
     for cell in sorted(comparison.cells, key=lambda cell: order.index(cell.kind)):
         on = f" on {_short_name(cell.variant)}" if comparison.several_variants else ""
-        base, here = (tally_text(side) if side.graded else UNKNOWN for side in (cell.base, cell.head))
-        rows.append((f"{_short_name(cell.case)}{on}", base, here, cell.kind, "" if cell.p is None else f"{cell.p:.2g}"))
+        base, here = (
+            tally_text(side) if side.graded else UNKNOWN for side in (cell.base, cell.head)
+        )
+        rows.append(
+            (
+                f"{_short_name(cell.case)}{on}",
+                base,
+                here,
+                cell.kind,
+                "" if cell.p is None else f"{cell.p:.2g}",
+            )
+        )
     return draw([columns(rows)], width=UNBOUNDED).rstrip("\n")
 
 
@@ -131,12 +158,21 @@ def _variant_rows(variant: VariantComparison, prefix: str) -> Iterator[tuple[str
             return f"{figure.value:{form}}"
         return f"{figure.value:{form}} ({figure.lower:{form}} to {figure.upper:{form}})"
 
-    base, here = percent(variant.base_rate, variant.head_rate), percent(variant.head_rate, variant.base_rate)
-    points = UNKNOWN if figures.pass_rate is None else f"{100 * figures.pass_rate.value:+.1f} points"
+    base, here = (
+        percent(variant.base_rate, variant.head_rate),
+        percent(variant.head_rate, variant.base_rate),
+    )
+    points = (
+        UNKNOWN if figures.pass_rate is None else f"{100 * figures.pass_rate.value:+.1f} points"
+    )
     yield f"{prefix}pass rate", base, here, points, f"{variant.p:.2g}"
     if figures.score is not None:
         yield f"{prefix}mean score", "", "", with_interval(figures.score, "+.2f"), ""
-    for label, ratio in (("cost", figures.cost), ("tokens", figures.tokens), ("latency", figures.latency)):
+    for label, ratio in (
+        ("cost", figures.cost),
+        ("tokens", figures.tokens),
+        ("latency", figures.latency),
+    ):
         if ratio is not None:
             yield f"{prefix}{label}", "", "", f"× {with_interval(ratio, '.2f')}", ""
 
@@ -165,13 +201,20 @@ def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     yield from _ending(found)
 
 
-_VERDICT_MARKS: Final[Mapping[VerdictStatus, str]] = {"pass": "✓", "borderline": "~", "fail": "✗", "error": "!"}
+_VERDICT_MARKS: Final[Mapping[VerdictStatus, str]] = {
+    "pass": "✓",
+    "borderline": "~",
+    "fail": "✗",
+    "error": "!",
+}
 
 
 def _verdict(found: Findings, text: str) -> Text:
     """`✗ FAIL  2 cases regressed: refund, cancel`."""
     status = found.summary.verdict.status
-    return Text.assemble((f"{_VERDICT_MARKS[status]} {VERDICTS[status].upper()}", _STYLES[status]), f"  {text}")
+    return Text.assemble(
+        (f"{_VERDICT_MARKS[status]} {VERDICTS[status].upper()}", _STYLES[status]), f"  {text}"
+    )
 
 
 # The figures of the variants.
@@ -185,7 +228,9 @@ _MOST_PERFECT = 3  # graders that are listed although every answer was right for
 
 
 class Column(NamedTuple):
-    """A figure of every variant. The columns of the highest `rank` go first where the terminal is too narrow."""
+    """A figure of every variant. The columns of the highest `rank` go first where the terminal is
+    too narrow.
+    """
 
     title: str
     figures: Sequence[Text]
@@ -198,12 +243,16 @@ def _figures(found: Findings, width: int) -> Iterator[ConsoleRenderable]:
     console = Console(width=UNBOUNDED, height=25)
 
     def table() -> Table:
-        table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table = Table(
+            box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
+        )
         table.add_column(overflow="fold", max_width=_WIDEST_VARIANT)
         for column in chosen:
             table.add_column(column.title, justify="right", no_wrap=True)
         for row, variant in enumerate(found.variants):
-            table.add_row(Text(_name(variant.variant), "bold"), *(column.figures[row] for column in chosen))
+            table.add_row(
+                Text(_name(variant.variant), "bold"), *(column.figures[row] for column in chosen)
+            )
         return table
 
     while len(chosen) > 1 and Measurement.get(console, console.options, table()).maximum > width:
@@ -215,11 +264,15 @@ def _figures(found: Findings, width: int) -> Iterator[ConsoleRenderable]:
 
 def _columns(found: Findings) -> Iterator[Column]:
     variants, base = found.variants, found.summary.base
-    same_work = len({variant.counts.graded for variant in variants}) == 1  # else fewer runs would look cheaper
+    same_work = (
+        len({variant.counts.graded for variant in variants}) == 1
+    )  # else fewer runs would look cheaper
     pass_rates = [variant.pass_rate for variant in variants]
     intervals = [rate_with_interval(each.pass_rate, each.lower, each.upper) for each in variants]
     yield Column("pass rate", _marked(intervals, pass_rates, max), 0)
-    yield Column("runs", _marked([f"{each.counts.passed:,}/{each.counts.graded:,}" for each in variants]), 5)
+    yield Column(
+        "runs", _marked([f"{each.counts.passed:,}/{each.counts.graded:,}" for each in variants]), 5
+    )
     if base:
         changes = [found.variant_changes[variant.variant] for variant in variants]
         yield Column(f"against {base}", _marked([change.pass_rate for change in changes]), 1)
@@ -231,11 +284,15 @@ def _columns(found: Findings) -> Iterator[Column]:
         yield Column("errored", _marked([f"{count:,}" for count in errored], errored), 2)
     scores = [variant.match_rate for variant in variants]
     yield Column("score", _marked(list(map(score, scores)), scores, max), 6)
-    costs = [None if each.unpriced_runs or not same_work else each.figures.cost_usd for each in variants]
+    costs = [
+        None if each.unpriced_runs or not same_work else each.figures.cost_usd for each in variants
+    ]
     yield Column("cost", _marked([each.cost_text for each in variants], costs), 3)
     if base and any(change.cost for change in changes):
         yield Column("per run", _marked([change.cost for change in changes]), 9)
-    counts = [(each.figures.input_tokens + each.figures.output_tokens) or None for each in variants]  # none told is 0
+    counts = [
+        (each.figures.input_tokens + each.figures.output_tokens) or None for each in variants
+    ]  # none told is 0
     if any(counts):
         texts = [f"{count:,}" if count else UNKNOWN for count in counts]
         yield Column("tokens", _marked(texts, counts if same_work else ()), 10)
@@ -252,9 +309,13 @@ def _columns(found: Findings) -> Iterator[Column]:
 
 
 def _marked(
-    texts: Sequence[str], numbers: Sequence[float | None] = (), best: Callable[[Iterable[float]], float] = min
+    texts: Sequence[str],
+    numbers: Sequence[float | None] = (),
+    best: Callable[[Iterable[float]], float] = min,
 ) -> list[Text]:
-    """Mark the best and the worst of several figures. Those that look the same are marked the same, or not at all."""
+    """Mark the best and the worst of several figures. Those that look the same are marked the same,
+    or not at all.
+    """
     by_text = dict(zip(texts, numbers, strict=False))
     known = {number for number in by_text.values() if number is not None}
     marks: dict[float | None, str] = {}
@@ -267,7 +328,9 @@ def _marked(
 
 
 def _scores(variants: Sequence[VariantReport]) -> Iterator[Text]:
-    """`graders: contains 0.90, regex 0.95 to 1.00, 4 others 1.00`, the lowest first; and the same of metrics."""
+    """`graders: contains 0.90, regex 0.95 to 1.00, 4 others 1.00`, the lowest first; and the same
+    of metrics.
+    """
     means: dict[str, list[float]] = {}
     for variant in variants:
         for grader, mean in variant.grader_means.items():
@@ -276,7 +339,9 @@ def _scores(variants: Sequence[VariantReport]) -> Iterator[Text]:
     perfect = [grader for grader in listed if min(means[grader]) == 1]
     if len(perfect) > _MOST_PERFECT:
         listed = listed[: -len(perfect)]
-    texts = [f"{name_of(grader, LABEL_CHARACTERS)} {span(means[grader], score)}" for grader in listed]
+    texts = [
+        f"{name_of(grader, LABEL_CHARACTERS)} {span(means[grader], score)}" for grader in listed
+    ]
     if len(perfect) > _MOST_PERFECT:
         texts.append(f"{len(perfect)} {'others' if listed else 'graders'} 1.00")
     if texts:
@@ -284,10 +349,13 @@ def _scores(variants: Sequence[VariantReport]) -> Iterator[Text]:
     for name in dict.fromkeys(metric.name for variant in variants for metric in variant.metrics):
         found = [(each, one) for each in variants for one in each.metrics if one.name == name]
         shown = [
-            rate_with_interval(one.mean, one.lower, one.upper) + (f" on {_name(each.variant)}" if variants[1:] else "")
+            rate_with_interval(one.mean, one.lower, one.upper)
+            + (f" on {_name(each.variant)}" if variants[1:] else "")
             for each, one in found
         ]
-        yield Text.assemble(("metric  ", "dim"), f"{name_of(name, LABEL_CHARACTERS)} {', '.join(shown)}")
+        yield Text.assemble(
+            ("metric  ", "dim"), f"{name_of(name, LABEL_CHARACTERS)} {', '.join(shown)}"
+        )
 
 
 # The sections.
@@ -301,9 +369,14 @@ def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[Con
 
     title = f"{_name(task.name).capitalize()}{f' on {_name(variant)}' if found.several_variants else ''}"
     yield _BLANK
-    yield Text.assemble((title, "bold"), f": accuracy {percent(task.accuracy)}, macro F1 {percent(task.macro_f1)}")
+    yield Text.assemble(
+        (title, "bold"), f": accuracy {percent(task.accuracy)}, macro F1 {percent(task.macro_f1)}"
+    )
     rows: list[Sequence[str | Text]] = [
-        [Text(heading, "bold dim") for heading in ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")]
+        [
+            Text(heading, "bold dim")
+            for heading in ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")
+        ]
     ]
     for row, each in enumerate(task.labels[:MAX_LABELS_SHOWN]):
         figures = map(percent, (each.precision, each.recall, each.f1, each.roc_auc))
@@ -315,7 +388,11 @@ def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[Con
 def _leaderboard(standings: Sequence[Standing]) -> Iterator[ConsoleRenderable]:
     """List the variants, the best first."""
     rows = [
-        (place, _name(report.variant), rate_with_interval(report.pass_rate, report.lower, report.upper))
+        (
+            place,
+            _name(report.variant),
+            rate_with_interval(report.pass_rate, report.lower, report.upper),
+        )
         for place, report in ((standing.place, standing.variant) for standing in standings)
     ]
     yield from _table("Leaderboard", rows, MAX_STANDINGS, "variant")
@@ -330,11 +407,15 @@ def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Iterator[Conso
         label = scope_label(scope, report)
         name = label if scope.kind == "suite" else f"{label} {scope.name}"
         rate = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
-        rows.append((_word(scope.status), _name(name), rate, f"bar {percent(scope.bar, scope.bar)}"))
+        rows.append(
+            (_word(scope.status), _name(name), rate, f"bar {percent(scope.bar, scope.bar)}")
+        )
     return _table("Gate", rows, MAX_SCOPES, "bar")
 
 
-def _table(title: str, rows: Sequence[Sequence[str | Text]], most: int, noun: str) -> Iterator[ConsoleRenderable]:
+def _table(
+    title: str, rows: Sequence[Sequence[str | Text]], most: int, noun: str
+) -> Iterator[ConsoleRenderable]:
     yield _BLANK
     yield Text(f"{title} ({len(rows):,})", "bold")
     yield columns(rows[:most])
@@ -352,7 +433,9 @@ def _group(group: Group) -> Iterator[ConsoleRenderable]:
 
 def _folded_group(group: Group) -> Text:
     """`Flaky, but within the bar (2): greet, status`."""
-    named = list(dict.fromkeys(cell.case.id for entry in group.entries for cell in entry.cells))[:_MOST_NAMED]
+    named = list(dict.fromkeys(cell.case.id for entry in group.entries for cell in entry.cells))[
+        :_MOST_NAMED
+    ]
     if group.kind == "changed":
         return _dim(", ".join(entry.line(_name) for entry in group.entries))
     if not named:
@@ -363,7 +446,9 @@ def _folded_group(group: Group) -> Text:
 
 
 def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
-    """`✗ refund on gpt: 1 of 3 runs passed  evals.yaml:12`, with the question, the answer, and why it failed."""
+    """`✗ refund on gpt: 1 of 3 runs passed  evals.yaml:12`, with the question, the answer, and why
+    it failed.
+    """
     mark = Text(*_GROUP_MARKS.get(group.kind, _TONE_MARKS[group.tone]))
     text = Text.assemble(("critical " if entry.critical else "", mark.style))
     for piece in entry.text:
@@ -375,12 +460,19 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
     if group.kind == "flaky":
         return
     sure = entry.cell is not None and (group.kind != "possible" or entry.cell.below_bar)
-    if sure and entry.cell and entry.failed is not None and (answer := answer_text(entry.failed)) is not None:
+    if (
+        sure
+        and entry.cell
+        and entry.failed is not None
+        and (answer := answer_text(entry.failed)) is not None
+    ):
         asked = one_line(question_text(entry.cell.case, entry.failed), QUESTION_CHARACTERS)
         shown = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
         yield Padding(_dim(f"{asked} → {shown}" if asked else f"→ {shown}"), _INDENT)
     for reason in entry.reasons[:MAX_REASONS]:
-        yield Padding(without_answer(reason) if entry.failed and not entry.failed.error else reason, _INDENT)
+        yield Padding(
+            without_answer(reason) if entry.failed and not entry.failed.error else reason, _INDENT
+        )
     if (left_out := len(entry.reasons) - MAX_REASONS) > 0:
         yield Padding(f"… and {number_of(left_out, 'other reason')}", _INDENT)
     for frame in frames_of(entry.failed.error) if entry.failed is not None else ():
@@ -408,7 +500,9 @@ def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
     if hint := found.summary.verdict.hint:
         yield Text(one_line(hint[:1].upper() + hint[1:], SENTENCE_CHARACTERS))
     yield _BLANK
-    yield _verdict(found, " · ".join((one_line(found.headline[0], 100).removesuffix(":"), *found.facts)))
+    yield _verdict(
+        found, " · ".join((one_line(found.headline[0], 100).removesuffix(":"), *found.facts))
+    )
 
 
 def _word(status: VerdictStatus) -> Text:

@@ -27,16 +27,34 @@ def render_power(power: Power, output: PowerFormat) -> str:
     """Return the drops that a suite detects: a sentence, a table of sizes, and what it rests on."""
     if output == "json":
         return stdout_json(power, indent=2)
-    head = ("cases × runs", "calls", "against one report", "against pooled history", "below its bar")
+    head = (
+        "cases × runs",
+        "calls",
+        "against one report",
+        "against pooled history",
+        "below its bar",
+    )
     rows = [_power_row(size) for size in power.sizes]
     sentences = [f"{size_sentence(power.now.cases, power.now.runs, power.now.pooled)}."]
     if power.runs_for_half is not None and power.now.pooled is not None:
         runs, half = number_of(power.runs_for_half, "run"), _points(power.now.pooled / 2)
         times = f"{power.runs_for_half / power.now.runs:.1f}".removesuffix(".0")
-        sentences.append(f"{runs} of each case would detect half of that ({half}), at {times} times the calls.")
+        sentences.append(
+            f"{runs} of each case would detect half of that ({half}), at {times} times the calls."
+        )
     if output == "markdown":
         table = _markdown_table(head, rows, flush_right=True)
-        return "\n\n".join([f"{code(power.suite)}: {sentences[0]}", *sentences[1:], table, plain(_basis(power))]) + "\n"
+        return (
+            "\n\n".join(
+                [
+                    f"{code(power.suite)}: {sentences[0]}",
+                    *sentences[1:],
+                    table,
+                    plain(_basis(power)),
+                ]
+            )
+            + "\n"
+        )
     sentences[0] = f"{name_of(power.suite)}: {sentences[0]}"
     table = draw([columns([head, *rows], flush_right=True)], width=UNBOUNDED)
     return "\n\n".join([*sentences, table + "\n" + _basis(power)]) + "\n"
@@ -52,7 +70,11 @@ def _points(drop: float | None) -> str:
 
 
 def _basis(power: Power) -> str:
-    source = f"as {power.known_from} shows" if power.known_from else "as is usual; --history takes them from a report"
+    source = (
+        f"as {power.known_from} shows"
+        if power.known_from
+        else "as is usual; --history takes them from a report"
+    )
     return (
         "Drops of the pass rate of a variant that are detected with a chance of 80 %, at 5 % false alarms. They are for"
         f" a pass rate of {percent(round(power.rate, 3))}, and {percent(round(power.correlation, 2))} of the variance"
@@ -96,7 +118,9 @@ class PairwiseReport:
             ("prefer neither", number_of(found.ties, "case")),
             ("flipped with the order", f"{found.flips:,} of {judged}"),
         ]
-        return [*rows, ("not judged", number_of(found.unjudged, "pair"))] if found.unjudged else rows
+        return (
+            [*rows, ("not judged", number_of(found.unjudged, "pair"))] if found.unjudged else rows
+        )
 
     @property
     def decided(self) -> Sequence[CasePreference]:
@@ -119,23 +143,34 @@ def _pairwise_text(report: PairwiseReport) -> str:
     lines = []
     for case in report.decided[:MAX_CASES]:
         name = name_of(report.preferred(case), _NAME_CHARACTERS)
-        reason = next((pair.reason for pair in case.pairs if pair.side == case.side and pair.reason), "")
+        reason = next(
+            (pair.reason for pair in case.pairs if pair.side == case.side and pair.reason), ""
+        )
         because = f" ({one_line(reason, _REASON_CHARACTERS)})" if reason else ""
         lines.append(f"  {name_of(case.case, _NAME_CHARACTERS)}: {name}{because}")
     if (left_out := len(report.decided) - MAX_CASES) > 0:
         lines.append(f"  … and {number_of(left_out, 'more case')}")
     if (pair := report.preference.first_unjudged) is not None:
-        lines.append(f"not judged: {name_of(pair.case, _NAME_CHARACTERS)}: {one_line(pair.reason, _REASON_CHARACTERS)}")
+        lines.append(
+            f"not judged: {name_of(pair.case, _NAME_CHARACTERS)}: {one_line(pair.reason, _REASON_CHARACTERS)}"
+        )
     lines.append(one_line(report.sentence, 1000))
-    table = columns([(one_line(label, 2 * _NAME_CHARACTERS), count) for label, count in report.rows])
+    table = columns(
+        [(one_line(label, 2 * _NAME_CHARACTERS), count) for label, count in report.rows]
+    )
     return draw([table, *map(Text, lines)], width=UNBOUNDED)
 
 
 def _pairwise_markdown(report: PairwiseReport) -> str:
     counts = [(plain(label), plain(value)) for label, value in report.rows]
-    parts = [f"## {plain(report.sentence)}", _markdown_table(("outcome", "count"), counts, flush_right=True)]
+    parts = [
+        f"## {plain(report.sentence)}",
+        _markdown_table(("outcome", "count"), counts, flush_right=True),
+    ]
     if report.decided:
-        cases = [(code(case.case), code(report.preferred(case))) for case in report.decided[:MAX_CASES]]
+        cases = [
+            (code(case.case), code(report.preferred(case))) for case in report.decided[:MAX_CASES]
+        ]
         parts.append(_markdown_table(("case", "preferred"), cases))
     if (left_out := len(report.decided) - MAX_CASES) > 0:
         parts.append(f"… and {number_of(left_out, 'more case')}")
@@ -179,7 +214,9 @@ def _pairwise_json(report: PairwiseReport) -> str:
 
 
 def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> str:
-    """Return a judge's agreement with people: the confusion table, Cohen's kappa and the conclusion."""
+    """Return a judge's agreement with people: the confusion table, Cohen's kappa and the
+    conclusion.
+    """
     table, kappa, judging = check.table, check.kappa, check.judging
     interval = kappa.interval if kappa else None
     if output == "json":
@@ -204,22 +241,34 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
     rows = [("", *(f"judge: {label}" for label in table.labels))]
     for label, counts in zip(table.labels, table.counts, strict=True):
         rows.append((f"people: {label}", *(f"{count:,}" for count in counts)))
-    ending = [f"{number_of(judging.calls, 'call')} of the judge, {usd(judging.cost_usd, 'cost unknown')}"]
+    ending = [
+        f"{number_of(judging.calls, 'call')} of the judge, {usd(judging.cost_usd, 'cost unknown')}"
+    ]
     if check.unanswered:
-        ending.insert(0, f"{number_of(len(check.unanswered), 'answer')} got no verdict and count for nothing")
+        ending.insert(
+            0, f"{number_of(len(check.unanswered), 'answer')} got no verdict and count for nothing"
+        )
     ending.append(_fitness(check))
     title = f"{number_of(table.size, 'labelled answer')}, agreement {percent(accuracy(table))}, {agreement}"
-    return f"{title}\n\n{draw([columns(rows, flush_right=True)], width=UNBOUNDED)}\n" + "\n".join(ending) + "\n"
+    return (
+        f"{title}\n\n{draw([columns(rows, flush_right=True)], width=UNBOUNDED)}\n"
+        + "\n".join(ending)
+        + "\n"
+    )
 
 
 def _fitness(check: JudgeCheck) -> str:
     """Conclude whether the judge is fit to gate, with the reason."""
     table = check.table
-    missing = [label for label, count in zip(table.labels, table.true_counts, strict=True) if not count]
+    missing = [
+        label for label, count in zip(table.labels, table.true_counts, strict=True) if not count
+    ]
     if check.fit:
         return f"fit to gate: kappa is at least {BAR:g}, beyond doubt"
     if check.fit is None and table.size and missing:
-        return f"too little to tell: people labelled no answer `{missing[0]}`; label some of these too"
+        return (
+            f"too little to tell: people labelled no answer `{missing[0]}`; label some of these too"
+        )
     if check.fit is None:
         return f"too little to tell: label more answers, at least {FEWEST_LABELS}, passing and failing ones"
     if table.is_one_sided:
@@ -227,7 +276,9 @@ def _fitness(check: JudgeCheck) -> str:
     return f"not fit to gate: kappa is below {BAR:g}, beyond doubt"
 
 
-def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, flush_right: bool = False) -> str:
+def _markdown_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, flush_right: bool = False
+) -> str:
     """Return a table of cells that are Markdown already."""
     rule = "|---" + ("|---:" if flush_right else "|---") * (len(head) - 1) + "|"
     return "\n".join([f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)])

@@ -37,7 +37,9 @@ class LabelReport:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """The figures of `classify` for one task. `confusion` has true labels as rows, predicted ones as columns."""
+    """The figures of `classify` for one task. `confusion` has true labels as rows, predicted ones
+    as columns.
+    """
 
     task: str
     accuracy: float | None
@@ -50,8 +52,14 @@ class TaskReport:
         return "labels" if self.task == USUAL_TASK else self.task
 
     def taken_for(self, row: int, show: Callable[[str], str]) -> str:
-        """`15 × spam, 5 × ham`: what was given where the label of a row is true, the most frequent first."""
-        given = ((count, each.label) for count, each in zip(self.confusion[row], self.labels, strict=True) if count)
+        """`15 × spam, 5 × ham`: what was given where the label of a row is true, the most frequent
+        first.
+        """
+        given = (
+            (count, each.label)
+            for count, each in zip(self.confusion[row], self.labels, strict=True)
+            if count
+        )
         frequent = sorted(given, key=lambda each: -each[0])
         texts = [f"{count:,} × {show(label)}" for count, label in frequent[:_MOST_GIVEN]]
         return ", ".join([*texts, "…"] if len(frequent) > _MOST_GIVEN else texts)
@@ -59,7 +67,9 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class MetricReport:
-    """The mean score of the graders that name this metric, with its bounds, over so many graded runs."""
+    """The mean score of the graders that name this metric, with its bounds, over so many graded
+    runs.
+    """
 
     name: str
     mean: float
@@ -70,7 +80,8 @@ class MetricReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantReport:
-    """One provider with one prompt. Rates and scores are fractions in [0, 1]; None where no run was graded.
+    """One provider with one prompt. Rates and scores are fractions in [0, 1]; None where no run was
+    graded.
 
     Attributes:
         pass_rate: the mean over cells of their share of passed runs, as the gate sees it.
@@ -113,7 +124,9 @@ class VariantReport:
 
     @property
     def cost_text(self) -> str:
-        """`$0.012`, `$0.012 for 30 of 40 runs`, `unknown`, or `recorded` when nothing was called."""
+        """`$0.012`, `$0.012 for 30 of 40 runs`, `unknown`, or `recorded` when nothing was
+        called.
+        """
         priced, unpriced = self.figures.priced_runs, self.unpriced_runs
         of = f" for {priced:,} of {priced + unpriced:,} runs" if priced and unpriced else ""
         return f"{usd(self.figures.cost_usd, self.unknown_cost)}{of}"
@@ -125,7 +138,9 @@ def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     fewest = min((counts.graded for counts in report.by_cell if counts.graded), default=0)
     k = fewest if fewest > 1 else None
 
-    def mean_chance(chance: Callable[[int, int, int], float | None], by_cell: Sequence[Counts]) -> float | None:
+    def mean_chance(
+        chance: Callable[[int, int, int], float | None], by_cell: Sequence[Counts]
+    ) -> float | None:
         """Return the mean over graded cells of a chance that follows from `k` runs of each."""
         if k is None:
             return None
@@ -171,7 +186,9 @@ def _task_reports(report: SuiteReport, variant: Variant) -> Iterator[TaskReport]
             LabelReport(label, truths, *(found[label, name] for name in BY_LABEL))
             for label, truths in zip(table.labels, table.true_counts, strict=True)
         )
-        yield TaskReport(task, found[None, "accuracy"], found[None, "macro_f1"], labels, table.counts)
+        yield TaskReport(
+            task, found[None, "accuracy"], found[None, "macro_f1"], labels, table.counts
+        )
 
 
 # Beside the baseline.
@@ -179,7 +196,8 @@ def _task_reports(report: SuiteReport, variant: Variant) -> Iterator[TaskReport]
 
 @dataclass(frozen=True, slots=True)
 class VariantChange:
-    """A variant beside its base, in words; empty where a side does not know the figure, or few cases were compared.
+    """A variant beside its base, in words; empty where a side does not know the figure, or few
+    cases were compared.
 
     `compared_with` is the base's variant if it has another name.
     """
@@ -198,31 +216,42 @@ def variant_changes(summary: Summary) -> Mapping[Variant, VariantChange]:
         found.variant: VariantChange(
             pass_rate=rate_change(comparison, found),
             cost="" if few_compared(comparison, found) else ratio_change(found.differences.cost),
-            latency="" if few_compared(comparison, found) else ratio_change(found.differences.latency),
+            latency=""
+            if few_compared(comparison, found)
+            else ratio_change(found.differences.latency),
             compared_with=found.base_variant if found.renamed else None,
         )
         for found in comparison.variants
     }
-    return {variant: changes.get(variant, VariantChange()) for variant in summary.report.plan.variants}
+    return {
+        variant: changes.get(variant, VariantChange()) for variant in summary.report.plan.variants
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The last reports of the base branch, oldest first, and the pass rate of each variant in every one of them."""
+    """The last reports of the base branch, oldest first, and the pass rate of each variant in every
+    one of them.
+    """
 
     reports: tuple[ReportRef, ...]
     rows: tuple[tuple[VariantReport, tuple[float | None, ...]], ...]
 
 
 def trend_of(summary: Summary, variants: Sequence[VariantReport]) -> Trend | None:
-    """Return the trend of the variants that have a rate in two of these reports or more; None if there is none."""
+    """Return the trend of the variants that have a rate in two of these reports or more; None if
+    there is none.
+    """
     if (comparison := summary.compared) is None:
         return None
     points = tuple(reversed(comparison.baseline.trend[:_TREND_REPORTS]))
     rows = []
     for each in variants:
         name = comparison.base_variant(each.variant)
-        found = [next((one.pass_rate for one in point.variants if one.variant == name), None) for point in points]
+        found = [
+            next((one.pass_rate for one in point.variants if one.variant == name), None)
+            for point in points
+        ]
         if sum(rate is not None for rate in found) > 1:
             rows.append((each, tuple(found)))
     return Trend(tuple(point.report for point in points), tuple(rows)) if rows else None
@@ -269,6 +298,10 @@ def rank(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
 
     def order(standing: Standing) -> tuple[float, float, float]:
         variant = standing.variant
-        return standing.rank or float("inf"), -(variant.pass_rate or 0.0), -(variant.match_rate or 0.0)
+        return (
+            standing.rank or float("inf"),
+            -(variant.pass_rate or 0.0),
+            -(variant.match_rate or 0.0),
+        )
 
     return tuple(sorted(standings, key=order))

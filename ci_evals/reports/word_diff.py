@@ -20,7 +20,9 @@ class Piece(NamedTuple):
 
 
 def word_diff(old: str, new: str) -> tuple[Piece, ...] | None:
-    """Return the pieces that make `new` out of `old`; None where they have too little in common, or too many words."""
+    """Return the pieces that make `new` out of `old`; None where they have too little in common, or
+    too many words.
+    """
     before, after = _WORD.findall(old), _WORD.findall(new)
     if max(len(before), len(after)) > MAX_WORDS:
         return None
@@ -30,7 +32,9 @@ def word_diff(old: str, new: str) -> tuple[Piece, ...] | None:
     return tuple(_pieces(matcher, before, after))
 
 
-def _pieces(matcher: "SequenceMatcher[str]", before: list[str], after: list[str]) -> Iterator[Piece]:
+def _pieces(
+    matcher: "SequenceMatcher[str]", before: list[str], after: list[str]
+) -> Iterator[Piece]:
     """Yield the pieces; a blank between two changed words belongs to both changes."""
     old, new = "", ""
     for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():

@@ -1,6 +1,7 @@
 """Agreement of predicted labels with the true ones.
 
-Source of all: C. J. van Rijsbergen, Information Retrieval (1979), chapter 7; the macro average weighs labels alike.
+Source of all: C. J. van Rijsbergen, Information Retrieval (1979), chapter 7; the macro average
+weighs labels alike.
 """
 
 from collections import Counter
@@ -48,21 +49,28 @@ class Confusion:
 
 
 def confusion(pairs: Iterable[tuple[str, str]], labels: Iterable[str] = ()) -> Confusion:
-    """Count (truth, predicted) pairs. `labels` come first, in their order; others that occur follow sorted."""
+    """Count (truth, predicted) pairs. `labels` come first, in their order; others that occur follow
+    sorted.
+    """
     cells = Counter(pairs)
     listed = tuple(dict.fromkeys(labels))
     names = listed + tuple(sorted({label for pair in cells for label in pair} - set(listed)))
-    return Confusion(names, tuple(tuple(cells[true, predicted] for predicted in names) for true in names))
+    return Confusion(
+        names, tuple(tuple(cells[true, predicted] for predicted in names) for true in names)
+    )
 
 
 def cohen_kappa(table: Confusion, confidence: float = 0.95) -> Estimate | None:
-    """Agreement beyond chance, with a two-sided interval. None where chance alone would always agree, or of nothing.
+    """Agreement beyond chance, with a two-sided interval. None where chance alone would always
+    agree, or of nothing.
 
-    Full agreement, or none at all, leaves the large-sample error without meaning (zero after any number of labels):
-    there the share that agrees has its Clopper-Pearson bound instead, and kappa that of it. No interval where one side
-    gave a single label: kappa is then 0 whatever the other did.
-    Source: J. Cohen, Educ. Psychol. Meas. 20 (1960); its error, J. L. Fleiss, J. Cohen and B. S. Everitt, "Large
-    sample standard errors of kappa and weighted kappa", Psychol. Bull. 72 (1969), equation 13.
+    Full agreement, or none at all, leaves the large-sample error without meaning (zero after any
+    number of labels): there the share that agrees has its Clopper-Pearson bound instead, and kappa
+    that of it. No interval where one side gave a single label: kappa is then 0 whatever the other
+    did.
+    Source: J. Cohen, Educ. Psychol. Meas. 20 (1960); its error, J. L. Fleiss, J. Cohen and B. S.
+    Everitt, "Large sample standard errors of kappa and weighted kappa", Psychol. Bull. 72 (1969),
+    equation 13.
     """
     size = table.size
     if not size:
@@ -76,9 +84,13 @@ def cohen_kappa(table: Confusion, confidence: float = 0.95) -> Estimate | None:
     if size in rows or size in columns:
         return Estimate(kappa, None)
     if table.agreed == size:
-        return Estimate(kappa, Interval((beta_quantile(tail, size, 1) - chance) / (1 - chance), 1.0))
+        return Estimate(
+            kappa, Interval((beta_quantile(tail, size, 1) - chance) / (1 - chance), 1.0)
+        )
     if not table.agreed:
-        return Estimate(kappa, Interval(kappa, (beta_quantile(1 - tail, 1, size) - chance) / (1 - chance)))
+        return Estimate(
+            kappa, Interval(kappa, (beta_quantile(1 - tail, 1, size) - chance) / (1 - chance))
+        )
     half = -NormalDist().inv_cdf(tail) * _kappa_error(table, kappa, chance)
     return Estimate(kappa, Interval(max(-1.0, kappa - half), min(1.0, kappa + half)))
 
@@ -118,7 +130,9 @@ def recall(table: Confusion, label: str) -> float | None:
 
 
 def f1(table: Confusion, label: str) -> float | None:
-    """The harmonic mean of precision and recall. None where the label was neither true nor predicted."""
+    """The harmonic mean of precision and recall. None where the label was neither true nor
+    predicted.
+    """
     i = table.labels.index(label)
     mentions = table.true_counts[i] + table.predicted_counts[i]
     return 2 * table.counts[i][i] / mentions if mentions else None
@@ -131,7 +145,8 @@ def macro_f1(table: Confusion) -> float | None:
 
 
 def roc_auc(scored: Iterable[tuple[float, bool]]) -> float | None:
-    """The area under the ROC curve, from (score, is positive): the chance that a positive outscores a negative.
+    """The area under the ROC curve, from (score, is positive): the chance that a positive outscores
+    a negative.
 
     Equal scores count half. None where there are no positives, or no negatives.
     Source: the Mann-Whitney statistic; J. A. Hanley and B. J. McNeil, Radiology 143 (1982).
@@ -151,9 +166,11 @@ FEWEST_PARTS = 5
 
 
 def jackknife_bounds(value: float, without: Sequence[float], confidence: float) -> Interval | None:
-    """Bounds of a statistic in [0, 1], each at `confidence`; None with fewer than `FEWEST_PARTS` parts.
+    """Bounds of a statistic in [0, 1], each at `confidence`; None with fewer than `FEWEST_PARTS`
+    parts.
 
-    Source: B. Efron, R. Tibshirani, An Introduction to the Bootstrap (1993), chapter 11, with Student's t.
+    Source: B. Efron, R. Tibshirani, An Introduction to the Bootstrap (1993), chapter 11, with
+    Student's t.
 
     Args:
         value: the statistic of all data.

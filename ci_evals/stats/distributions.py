@@ -13,7 +13,8 @@ _TOLERANCE = 1e-12
 def beta_cdf(x: float, a: float, b: float) -> float:
     """The regularized incomplete beta function I_x(a, b), for a, b > 0 and any x.
 
-    Source: DiDonato and Morris, "Algorithm 708", ACM TOMS 18 (1992), section 2, the continued fraction for BFRAC.
+    Source: DiDonato and Morris, "Algorithm 708", ACM TOMS 18 (1992), section 2, the continued
+    fraction for BFRAC.
     """
     if x <= 0:
         return 0.0
@@ -74,14 +75,20 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def _first_guess(q: float, a: float, b: float) -> float:
-    """A normal approximation: Abramowitz and Stegun 26.5.22, or the mean where that does not apply."""
+    """A normal approximation: Abramowitz and Stegun 26.5.22, or the mean where that does not
+    apply.
+    """
     if a < 1 or b < 1:
         return a / (a + b)
     z = -_STANDARD_NORMAL.inv_cdf(q)
     inverse_a, inverse_b = 1 / (2 * a - 1), 1 / (2 * b - 1)
     k = (z * z - 3) / 6
     h = 2 / (inverse_a + inverse_b)
-    w = z * sqrt(h + k) / h - (inverse_b - inverse_a) * (k + 5 / 6 - 2 / (3 * h)) if h + k > 0 else 0.0
+    w = (
+        z * sqrt(h + k) / h - (inverse_b - inverse_a) * (k + 5 / 6 - 2 / (3 * h))
+        if h + k > 0
+        else 0.0
+    )
     return a / (a + b * exp(2 * w))
 
 
@@ -111,7 +118,9 @@ def t_quantile(q: float, degrees: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Hypergeometric:
-    """The probabilities that the head has `least`, `least + 1`, … of the passes; those below 1e-308 are left out."""
+    """The probabilities that the head has `least`, `least + 1`, … of the passes; those below 1e-308
+    are left out.
+    """
 
     least: int
     probabilities: tuple[float, ...]
@@ -126,15 +135,21 @@ class Hypergeometric:
 
     def exactly(self, k: int) -> float:
         """The chance of k passes."""
-        return self.probabilities[k - self.least] if 0 <= k - self.least < len(self.probabilities) else 0.0
+        return (
+            self.probabilities[k - self.least]
+            if 0 <= k - self.least < len(self.probabilities)
+            else 0.0
+        )
 
 
 @lru_cache(maxsize=4096)
 def hypergeometric(n_head: int, n_base: int, passed: int) -> Hypergeometric:
-    """The passes among the head's `n_head` runs, when `passed` of all `n_head + n_base` runs passed.
+    """The passes among the head's `n_head` runs, when `passed` of all `n_head + n_base` runs
+    passed.
 
-    Source: the ratio of neighbouring terms, Johnson, Kemp and Kotz, Univariate Discrete Distributions, section 6.2.1.
-    It is followed outwards from the mode, so that nothing overflows and the error stays at one rounding per term.
+    Source: the ratio of neighbouring terms, Johnson, Kemp and Kotz, Univariate Discrete
+    Distributions, section 6.2.1. It is followed outwards from the mode, so that nothing overflows
+    and the error stays at one rounding per term.
     """
     least, most = max(0, passed - n_base), min(n_head, passed)
     mode = min(most, max(least, (n_head + 1) * (passed + 1) // (n_head + n_base + 2)))

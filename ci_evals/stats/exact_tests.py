@@ -1,4 +1,6 @@
-"""Exact tests of head against base: one cell (Fisher), many cells together (stratified), and many tests at once."""
+"""Exact tests of head against base: one cell (Fisher), many cells together (stratified), and many
+tests at once.
+"""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -8,12 +10,15 @@ from statistics import NormalDist
 from ci_evals.stats.distributions import Hypergeometric, hypergeometric
 
 _SAME = 1 + 1e-7
-"""Tables this near to the observed one count as equally likely: their probabilities differ by rounding."""
+"""Tables this near to the observed one count as equally likely: their probabilities differ by
+rounding.
+"""
 
 
 @lru_cache(maxsize=65536)  # a comparison has many cells and few distinct tables
 def fisher_lower(k_head: int, n_head: int, k_base: int, n_base: int) -> float:
-    """The p-value for "the head is worse": the chance of `k_head` passes or fewer, given all margins.
+    """The p-value for "the head is worse": the chance of `k_head` passes or fewer, given all
+    margins.
 
     Raises:
         ValueError: where passes are not between 0 and the runs.
@@ -23,7 +28,8 @@ def fisher_lower(k_head: int, n_head: int, k_base: int, n_base: int) -> float:
 
 @lru_cache(maxsize=65536)  # a comparison has many cells and few distinct tables
 def fisher_upper(k_head: int, n_head: int, k_base: int, n_base: int) -> float:
-    """The p-value for "the head is better": the chance of `k_head` passes or more, given all margins.
+    """The p-value for "the head is better": the chance of `k_head` passes or more, given all
+    margins.
 
     Raises:
         ValueError: where passes are not between 0 and the runs.
@@ -33,7 +39,8 @@ def fisher_upper(k_head: int, n_head: int, k_base: int, n_base: int) -> float:
 
 @lru_cache(maxsize=65536)  # a comparison has many cells and few distinct tables
 def fisher_two_sided(k_head: int, n_head: int, k_base: int, n_base: int) -> float:
-    """The p-value for "they differ": the chance of a table no likelier than the observed one, given all margins.
+    """The p-value for "they differ": the chance of a table no likelier than the observed one, given
+    all margins.
 
     Raises:
         ValueError: where passes are not between 0 and the runs.
@@ -56,13 +63,14 @@ LARGEST_SUPPORT = 4000
 
 
 def stratified_lower(strata: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT) -> float:
-    """The p-value for "the head is worse": the chance of as few passes on the head, given each cell's margins.
+    """The p-value for "the head is worse": the chance of as few passes on the head, given each
+    cell's margins.
 
-    Cells that can tell nothing (no runs on one side; all passed, all failed) are left out; 1 if that leaves none.
-    Where the head's passes could take more than `largest_support` values, their sum is taken as normal, with
-    continuity correction.
-    Source: M. W. Birch, "The detection of partial association", J. R. Stat. Soc. B 26 (1964), the exact form of
-    Cochran's, Mantel's and Haenszel's test.
+    Cells that can tell nothing (no runs on one side; all passed, all failed) are left out; 1 if
+    that leaves none. Where the head's passes could take more than `largest_support` values, their
+    sum is taken as normal, with continuity correction.
+    Source: M. W. Birch, "The detection of partial association", J. R. Stat. Soc. B 26 (1964), the
+    exact form of Cochran's, Mantel's and Haenszel's test.
     """
     cells = [(kh, nh, kb, nb) for kh, nh, kb, nb in strata if nh and nb and 0 < kh + kb < nh + nb]
     passed = sum(kh for kh, *_ in cells)
@@ -82,11 +90,17 @@ def stratified_lower(strata: Iterable[Table], *, largest_support: int = LARGEST_
 
 def stratified_upper(strata: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT) -> float:
     """The p-value for "the head is better": `stratified_lower` with head and base exchanged."""
-    return stratified_lower(((kb, nb, kh, nh) for kh, nh, kb, nb in strata), largest_support=largest_support)
+    return stratified_lower(
+        ((kb, nb, kh, nh) for kh, nh, kb, nb in strata), largest_support=largest_support
+    )
 
 
-def stratified_two_sided(strata: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT) -> float:
-    """The p-value for "they differ": twice the smaller of `stratified_lower` and `stratified_upper`, at most 1."""
+def stratified_two_sided(
+    strata: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT
+) -> float:
+    """The p-value for "they differ": twice the smaller of `stratified_lower` and
+    `stratified_upper`, at most 1.
+    """
     cells = list(strata)
     lower = stratified_lower(cells, largest_support=largest_support)
     upper = stratified_upper(cells, largest_support=largest_support)
@@ -109,9 +123,11 @@ def _sum(one: Hypergeometric, other: Hypergeometric) -> Hypergeometric:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Adjusted p-values in input order: at most `a` exactly where Holm's procedure rejects with family-wise error `a`.
+    """Adjusted p-values in input order: at most `a` exactly where Holm's procedure rejects with
+    family-wise error `a`.
 
-    Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Stat. 6 (1979).
+    Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Stat. 6
+    (1979).
     """
     adjusted = [0.0] * len(p_values)
     highest = 0.0
@@ -122,14 +138,18 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Adjusted p-values in input order: at most `q` exactly where the procedure rejects at false discovery rate `q`.
+    """Adjusted p-values in input order: at most `q` exactly where the procedure rejects at false
+    discovery rate `q`.
 
-    Source: Y. Benjamini and Y. Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57 (1995).
+    Source: Y. Benjamini and Y. Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B
+    57 (1995).
     """
     size = len(p_values)
     adjusted = [1.0] * size
     lowest = 1.0
-    for rank, i in zip(range(size, 0, -1), sorted(range(size), key=p_values.__getitem__, reverse=True), strict=True):
+    for rank, i in zip(
+        range(size, 0, -1), sorted(range(size), key=p_values.__getitem__, reverse=True), strict=True
+    ):
         lowest = min(lowest, p_values[i] * size / rank)
         adjusted[i] = lowest
     return tuple(adjusted)

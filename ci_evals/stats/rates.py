@@ -1,4 +1,6 @@
-"""Pass rates and mean scores with their bounds, and other figures of how runs of the same cell vary."""
+"""Pass rates and mean scores with their bounds, and other figures of how runs of the same cell
+vary.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ from ci_evals.stats.distributions import beta_quantile
 
 
 class Interval(NamedTuple):
-    """A lower and an upper bound; who makes it says whether each holds at the confidence asked, or both together."""
+    """A lower and an upper bound; who makes it says whether each holds at the confidence asked, or
+    both together.
+    """
 
     lower: float
     upper: float
@@ -28,7 +32,8 @@ class Estimate:
 def wilson(passed: int, runs: int, confidence: float = 0.95) -> Estimate | None:
     """A share with its two-sided score interval, to be shown, not to decide by. None without runs.
 
-    Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927).
+    Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference",
+    JASA 22 (1927).
     """
     if not runs:
         return None
@@ -37,7 +42,11 @@ def wilson(passed: int, runs: int, confidence: float = 0.95) -> Estimate | None:
     middle = (share + z * z / (2 * runs)) / (1 + z * z / runs)
     half = z * sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs)) / (1 + z * z / runs)
     return Estimate(
-        share, Interval(max(0.0, middle - half) if passed else 0.0, min(1.0, middle + half) if passed < runs else 1.0)
+        share,
+        Interval(
+            max(0.0, middle - half) if passed else 0.0,
+            min(1.0, middle + half) if passed < runs else 1.0,
+        ),
     )
 
 
@@ -47,8 +56,9 @@ Cells = Iterable[tuple[int, int]]
 ADDED_NOISE = 3
 """Flipped runs that the noise is measured with beside those that were seen.
 
-By exact enumeration of 700 suites (5 to 100 cases, 2 to 10 runs, 1 to 4 flaky cases at any rate, the bar at the truth),
-`fail` is then wrong in 5.1 % at worst; with 1 it was 16.8 %, with 2 it was 6.9 %.
+By exact enumeration of 700 suites (5 to 100 cases, 2 to 10 runs, 1 to 4 flaky cases at any rate,
+the bar at the truth), `fail` is then wrong in 5.1 % at worst; with 1 it was 16.8 %, with 2 it was
+6.9 %.
 """
 
 FEWEST_CASES = 5
@@ -56,7 +66,9 @@ FEWEST_CASES = 5
 
 
 class Bounds(NamedTuple):
-    """One-sided bounds on a rate in [0, 1]: the truth is above `lower`, and below `upper`, each at the level asked."""
+    """One-sided bounds on a rate in [0, 1]: the truth is above `lower`, and below `upper`, each at
+    the level asked.
+    """
 
     lower: float
     upper: float
@@ -74,19 +86,21 @@ class PassRate(NamedTuple):
     n_eff: float
 
     def bounds(self, confidence: float) -> Bounds:
-        """Clopper-Pearson bounds on `n_eff` runs, each of them one-sided at level `confidence` in (0, 1)."""
+        """Clopper-Pearson bounds on `n_eff` runs, each of them one-sided at level `confidence` in
+        (0, 1).
+        """
         return exact_bounds(float(self.rate), self.n_eff, confidence)
 
 
 def pass_rate(cells: Cells) -> PassRate | None:
     """Estimate the pass rate from (passed, graded) of each cell. None without graded runs.
 
-    Cells without graded runs tell nothing and are left out. `n_eff` is at least C·n̄ for C cells of n̄ runs each, n̄
-    being the harmonic mean.
+    Cells without graded runs tell nothing and are left out. `n_eff` is at least C·n̄ for C cells of
+    n̄ runs each, n̄ being the harmonic mean.
 
-    The noise is that between runs of the same cell. It is measured where each cell has two runs or more, with
-    `ADDED_NOISE` so that a few flaky cells that happened to agree do not make it too small; elsewhere all runs count as
-    independent.
+    The noise is that between runs of the same cell. It is measured where each cell has two runs or
+    more, with `ADDED_NOISE` so that a few flaky cells that happened to agree do not make it too
+    small; elsewhere all runs count as independent.
     """
     graded = [(k, n) for k, n in cells if n]
     if not graded:
@@ -99,17 +113,21 @@ def pass_rate(cells: Cells) -> PassRate | None:
 
 
 def run_variance(cells: Cells) -> float | None:
-    """Return the variance of the pass rate between runs of the same cells, from (passed, graded) of each cell.
+    """Return the variance of the pass rate between runs of the same cells, from (passed, graded) of
+    each cell.
 
-    Measured as in `pass_rate`, also with its added noise where everything passed or failed, so it is never zero.
-    None if no cell has graded runs.
+    Measured as in `pass_rate`, also with its added noise where everything passed or failed, so it
+    is never zero. None if no cell has graded runs.
     """
     graded = [(k, n) for k, n in cells if n]
     if not graded:
         return None
     if all(n > 1 for _, n in graded):
         return _variance(graded)
-    rate, runs = fmean(k / n for k, n in graded), len(graded) * harmonic_mean([n for _, n in graded])
+    rate, runs = (
+        fmean(k / n for k, n in graded),
+        len(graded) * harmonic_mean([n for _, n in graded]),
+    )
     return rate * (1 - rate) / runs + 1 / runs**2
 
 
@@ -120,10 +138,12 @@ def _variance(graded: Sequence[tuple[int, int]]) -> float:
 
 
 def population_rate(cases: Iterable[Cells]) -> PassRate | None:
-    """Estimate how new cases like these would fare, from (passed, graded) of each cell of each case.
+    """Estimate how new cases like these would fare, from (passed, graded) of each cell of each
+    case.
 
-    The noise is that between cases, whose means are taken as a sample: `n_eff` is p·(1-p) over the variance of their
-    mean, at least one for each case, at most the graded runs. None with fewer than `FEWEST_CASES` graded cases.
+    The noise is that between cases, whose means are taken as a sample: `n_eff` is p·(1-p) over the
+    variance of their mean, at least one for each case, at most the graded runs. None with fewer
+    than `FEWEST_CASES` graded cases.
     """
     graded = [cells for case in cases if (cells := [(k, n) for k, n in case if n])]
     if len(graded) < FEWEST_CASES:
@@ -135,9 +155,9 @@ def population_rate(cases: Iterable[Cells]) -> PassRate | None:
 def sample_mean(means: Sequence[Fraction], most: int | None = None) -> PassRate:
     """Estimate a mean in [0, 1] from a sample of at least one.
 
-    `n_eff` is p·(1-p) over the variance of the mean: at least the size of the sample, as nothing in [0, 1] varies more
-    than what passes or fails; at most `most`, or the square of the size, which is what it would be if only one of the
-    sample varied that much.
+    `n_eff` is p·(1-p) over the variance of the mean: at least the size of the sample, as nothing in
+    [0, 1] varies more than what passes or fails; at most `most`, or the square of the size, which
+    is what it would be if only one of the sample varied that much.
     """
     size = len(means)
     rate = sum(means, Fraction()) / size
@@ -150,10 +170,11 @@ def sample_mean(means: Sequence[Fraction], most: int | None = None) -> PassRate:
 
 
 def exact_bounds(rate: float, runs: float, confidence: float) -> Bounds:
-    """One-sided Clopper-Pearson bounds, each at level `confidence`, for any number of `runs` above 0, whole or not.
+    """One-sided Clopper-Pearson bounds, each at level `confidence`, for any number of `runs` above
+    0, whole or not.
 
-    Source: E. L. Korn and B. I. Graubard, "Confidence intervals for proportions with small expected number of positive
-    counts estimated from survey data", Surv. Methodol. 24 (1998).
+    Source: E. L. Korn and B. I. Graubard, "Confidence intervals for proportions with small expected
+    number of positive counts estimated from survey data", Surv. Methodol. 24 (1998).
     """
     passed, failed = rate * runs, (1 - rate) * runs
     return Bounds(
@@ -163,7 +184,8 @@ def exact_bounds(rate: float, runs: float, confidence: float) -> Bounds:
 
 
 def pass_at_k(passed: int, runs: int, k: int) -> float | None:
-    """The chance that of `k` runs drawn from these at least one passed. None for more than there are.
+    """The chance that of `k` runs drawn from these at least one passed. None for more than there
+    are.
 
     Source: M. Chen et al., "Evaluating large language models trained on code" (2021), equation 1.
     """
@@ -179,7 +201,9 @@ def pass_hat_k(passed: int, runs: int, k: int) -> float | None:
 
 
 def flip_rate(passed: int, runs: int) -> float | None:
-    """The chance that two runs of this cell disagree: the unbiased estimate of 2p(1-p). None with fewer than two."""
+    """The chance that two runs of this cell disagree: the unbiased estimate of 2p(1-p). None with
+    fewer than two.
+    """
     return None if runs < 2 else 2 * passed * (runs - passed) / (runs * (runs - 1))
 
 
@@ -190,5 +214,7 @@ def suite_flip_rate(cells: Iterable[tuple[int, int]]) -> float | None:
 
 
 def look_confidence(confidence: float, looks: int) -> float:
-    """The confidence to ask of each of `looks` looks, for `confidence` in all of them together: Bonferroni's bound."""
+    """The confidence to ask of each of `looks` looks, for `confidence` in all of them together:
+    Bonferroni's bound.
+    """
     return 1 - (1 - confidence) / looks

@@ -1,4 +1,6 @@
-"""Ids of cases that are written without one, and of those that a matrix makes: the same in every run."""
+"""Ids of cases that are written without one, and of those that a matrix makes: the same in every
+run.
+"""
 
 import dataclasses
 from collections import Counter
@@ -16,7 +18,9 @@ _LONGEST_TEXT = 60
 
 
 def name_cases(cases: Sequence[Case], wanted: Sequence[str]) -> tuple[Case, ...]:
-    """Give each case without an id the one that is wanted for it, with a number where that is taken."""
+    """Give each case without an id the one that is wanted for it, with a number where that is
+    taken.
+    """
     taken = {case.id for case in cases}
     times: Counter[str] = Counter()
     named = []
@@ -33,12 +37,17 @@ def name_cases(cases: Sequence[Case], wanted: Sequence[str]) -> tuple[Case, ...]
 
 
 def content_id(case: Case) -> str:
-    """Return what a case asks as an id; of a long text its beginning and a digest. Empty if it says nothing."""
+    """Return what a case asks as an id; of a long text its beginning and a digest. Empty if it says
+    nothing.
+    """
     asked = case.input
     if asked is None and case.vars:
         asked = next(iter(case.vars.values())) if len(case.vars) == 1 else case.vars
     elif asked is None:
-        said = [*(turn.user for turn in case.turns), *(message.text for message in reversed(case.messages))]
+        said = [
+            *(turn.user for turn in case.turns),
+            *(message.text for message in reversed(case.messages)),
+        ]
         asked = next(iter(said), case.user.goal if case.user else "")
     if parts := find_parts(asked):
         asked = Message("user", parts).text

@@ -1,4 +1,6 @@
-"""Completes the cases of a suite: what is expected of each, who its user is, which recording answers it."""
+"""Completes the cases of a suite: what is expected of each, who its user is, which recording
+answers it.
+"""
 
 import json
 from collections import Counter
@@ -34,8 +36,9 @@ _NOTHING_DECIDES = "all graders have weight 0, so any answer would pass: give on
 class CaseReader:
     """Reads every case of a suite.
 
-    Afterwards `tags` has the tags of all cases, and `knows_tags` is True if there can be no others; `knows_expect` is
-    True if the suite's own expectations are right, and `knows_graders` if those of all cases are, too.
+    Afterwards `tags` has the tags of all cases, and `knows_tags` is True if there can be no others;
+    `knows_expect` is True if the suite's own expectations are right, and `knows_graders` if those
+    of all cases are, too.
 
     Args:
         folder: where relative paths start.
@@ -65,7 +68,8 @@ class CaseReader:
         self.files = FileValues(folder)
         names = shared.value if isinstance(shared.value, Mapping) else ()
         self._vars = {
-            name: shared.value[name] if shared.in_code else self.files.fill(shared[name], problems) for name in names
+            name: shared.value[name] if shared.in_code else self.files.fill(shared[name], problems)
+            for name in names
         }
         self._templates = Templates(folder)
         self._transform: str | None = None
@@ -78,9 +82,13 @@ class CaseReader:
         self._recordings: dict[Path, str] = {}
         self._places: dict[str, str] = {}
         self._misfits: dict[tuple[str, str], list[Written]] = {}
-        self._lacks: dict[tuple[Place, str], str] = {}  # the first words for each, whatever else other cases have
+        self._lacks: dict[
+            tuple[Place, str], str
+        ] = {}  # the first words for each, whatever else other cases have
 
-    def read(self, written: Written, threshold: float | None, transform: str | None = None) -> tuple[Case, ...]:
+    def read(
+        self, written: Written, threshold: float | None, transform: str | None = None
+    ) -> tuple[Case, ...]:
         """Return every case, in the order of the file; `threshold` is for those without one.
 
         `transform` is for graders without one.
@@ -115,35 +123,55 @@ class CaseReader:
         return name_cases(cases, asked)
 
     def _expand(self, case: Case, found: CaseEntry) -> Iterator[Case]:
-        """Yield the case with the content of files among its vars, or one for each combination of its matrix."""
+        """Yield the case with the content of files among its vars, or one for each combination of
+        its matrix.
+        """
         written = found.written
-        if not found.is_data and any(file_named(each) or file_url(each) for each in case.vars.values()):
+        if not found.is_data and any(
+            file_named(each) or file_url(each) for each in case.vars.values()
+        ):
             case = replace(
-                case, vars={name: self.files.fill(written["vars"][name], self.problems) for name in case.vars}
+                case,
+                vars={
+                    name: self.files.fill(written["vars"][name], self.problems)
+                    for name in case.vars
+                },
             )
         if not case.matrix:
             yield case
             return
         matrix = written["matrix"]
         for name in case.matrix.keys() & case.vars.keys():
-            self.problems.append(matrix[name].problem("is one of the case's `vars`, too: leave it out there"))
-        if (combinations := prod(map(len, case.matrix.values()))) > MAX_COMBINATIONS:
-            text = (
-                f"makes {combinations:,} cases, and at most {MAX_COMBINATIONS:,} may come of one: leave out some values"
+            self.problems.append(
+                matrix[name].problem("is one of the case's `vars`, too: leave it out there")
             )
+        if (combinations := prod(map(len, case.matrix.values()))) > MAX_COMBINATIONS:
+            text = f"makes {combinations:,} cases, and at most {MAX_COMBINATIONS:,} may come of one: leave out some values"
             self.problems.append(matrix.problem(text))
             return
         filled = dict(case.matrix)
         if not found.is_data:
-            filled = {name: [self.files.fill(each, self.problems) for each in matrix[name].items()] for name in filled}
+            filled = {
+                name: [self.files.fill(each, self.problems) for each in matrix[name].items()]
+                for name in filled
+            }
         base = case.id or content_id(case)
         for indices in product(*(range(len(values)) for values in case.matrix.values())):
-            chosen = {name: case.matrix[name][index] for name, index in zip(case.matrix, indices, strict=True)}
-            values = {name: filled[name][index] for name, index in zip(case.matrix, indices, strict=True)}
-            yield replace(case, id=base and matrix_id(base, chosen), vars={**case.vars, **values}, matrix={})
+            chosen = {
+                name: case.matrix[name][index]
+                for name, index in zip(case.matrix, indices, strict=True)
+            }
+            values = {
+                name: filled[name][index] for name, index in zip(case.matrix, indices, strict=True)
+            }
+            yield replace(
+                case, id=base and matrix_id(base, chosen), vars={**case.vars, **values}, matrix={}
+            )
 
     def _complete(self, case: Case, found: CaseEntry, threshold: float | None) -> Case | None:
-        """Return the case with all that is expected of it, and with its recording and simulated user."""
+        """Return the case with all that is expected of it, and with its recording and simulated
+        user.
+        """
         written = found.written
         if case.id:
             self._take_id(case.id, written)
@@ -152,15 +180,25 @@ class CaseReader:
         before = len(self.problems)
         expect = self._expectations(case, found)
         self.knows_graders &= len(self.problems) == before
-        if threshold is None and expect and self.knows_expect and len(self.problems) == before and not _decide(expect):
+        if (
+            threshold is None
+            and expect
+            and self.knows_expect
+            and len(self.problems) == before
+            and not _decide(expect)
+        ):
             own = case.expect or any(turn.expect for turn in case.turns)
             weightless = (written if own else self._defaults_at).problem(_NOTHING_DECIDES)
             self.problems += [weightless] if weightless not in self.problems else []
         user = self._read_user(case, written)
         if case.user and user is None:
             return None
-        if case.input is None and not (case.vars or case.messages or case.turns or user or self._prompted):
-            text = "nothing is asked: give the case `input`, `vars`, `messages`, `turns` or a `user`"
+        if case.input is None and not (
+            case.vars or case.messages or case.turns or user or self._prompted
+        ):
+            text = (
+                "nothing is asked: give the case `input`, `vars`, `messages`, `turns` or a `user`"
+            )
             self.problems.append(written.problem(text))
             return None
         overrides = case.overrides
@@ -169,12 +207,16 @@ class CaseReader:
             expect=expect,
             threshold=threshold,
             timeout_s=overrides.timeout_s or case.timeout_s,
-            cassette=self._read_recording(written["overrides"]["recorded"]) if overrides.recorded else None,
+            cassette=self._read_recording(written["overrides"]["recorded"])
+            if overrides.recorded
+            else None,
             user=user,
         )
 
     def _identify_parts(self, case: Case, written: Written) -> Case:
-        """Find the images and files of a case; an input that has some becomes a message of its user."""
+        """Find the images and files of a case; an input that has some becomes a message of its
+        user.
+        """
 
         def find(message: Message, place: Written) -> Message:
             try:
@@ -183,13 +225,17 @@ class CaseReader:
                 self.problems.append(place.problem(str(error)))
                 return message
 
-        messages = [find(message, written["messages"][index]) for index, message in enumerate(case.messages)]
+        messages = [
+            find(message, written["messages"][index]) for index, message in enumerate(case.messages)
+        ]
         parts = find_parts(case.input)
         input_ = find(Message("user", parts), written["input"]) if parts else case.input
         return replace(case, messages=tuple(messages), input=input_)
 
     def _check_broken(self, written: Written) -> None:
-        """Check what can be read of a case that is wrong elsewhere, so that mending it brings up nothing new."""
+        """Check what can be read of a case that is wrong elsewhere, so that mending it brings up
+        nothing new.
+        """
         if isinstance(id_ := written["id"].value, str) and id_:
             self._take_id(id_, written)
         if isinstance(written["expect"].value, list):
@@ -214,7 +260,9 @@ class CaseReader:
         try:
             if path not in self._recordings:
                 with path.open("rb") as file:
-                    self._recordings[path] = file_digest(file, lambda: blake2b(digest_size=16)).hexdigest()
+                    self._recordings[path] = file_digest(
+                        file, lambda: blake2b(digest_size=16)
+                    ).hexdigest()
         except (OSError, ValueError) as error:  # a NUL in the name is a ValueError
             reason = getattr(error, "strerror", None) or str(error)
             text = f"the recording {written.value!r} cannot be read: {reason} (looked in {self.folder})"
@@ -248,21 +296,33 @@ class CaseReader:
             self.problems.append(written.problem(text))
         misfits: list[Problem] = []
         defaults = [
-            each if isinstance(each, Expectation) else self._fill(each, case, misfits) for each in self._defaults
+            each if isinstance(each, Expectation) else self._fill(each, case, misfits)
+            for each in self._defaults
         ]
         for problem in misfits:
             self._misfits.setdefault((problem.path, problem.message), []).append(written)
-        whole = [*(each for each in defaults if each), *turns, *self._read_own(written["expect"], case, found)]
+        whole = [
+            *(each for each in defaults if each),
+            *turns,
+            *self._read_own(written["expect"], case, found),
+        ]
         if case.task and not any(isinstance(each.grader, Reward) for each in leaves(whole)):
             whole.insert(0, Expectation("reward", Reward()))
         if case.user and not any(isinstance(each.grader, GoalReached) for each in leaves(whole)):
             whole.insert(0, Expectation("goal_reached", GoalReached()))
-        return tuple(with_transform(each, self._transform) if self._transform else each for each in whole)
+        return tuple(
+            with_transform(each, self._transform) if self._transform else each for each in whole
+        )
 
     def _read_own(self, written: Written, case: Case, found: CaseEntry) -> tuple[Expectation, ...]:
-        """Return what a case itself expects: the same objects for all cases that expect the same."""
+        """Return what a case itself expects: the same objects for all cases that expect the
+        same.
+        """
         if not found.is_data and _has_template(written.value):
-            filled = (self._fill(entry, case, self.problems) for entry in entries_of(written, self.problems))
+            filled = (
+                self._fill(entry, case, self.problems)
+                for entry in entries_of(written, self.problems)
+            )
             return tuple(expectation for expectation in filled if expectation)
         try:
             key = json.dumps(written.value)
@@ -276,7 +336,9 @@ class CaseReader:
         return expected
 
     def _read_defaults(self, written: Written) -> list[Expectation | Written]:
-        """Return the suite's own expectations; those with templates as they are written, to be filled in later."""
+        """Return the suite's own expectations; those with templates as they are written, to be
+        filled in later.
+        """
         defaults: list[Expectation | Written] = []
         for entry in entries_of(written, self.problems):
             if _has_template(entry.value):
@@ -293,13 +355,17 @@ class CaseReader:
             lack = describe_error(error, variables(case))
             if "'output'" in str(error):
                 lack = f"{error}; of the answer, `transform` takes an expression without braces"
-            problems.append(template.problem(self._lacks.setdefault((template.place, str(error)), lack)))
+            problems.append(
+                template.problem(self._lacks.setdefault((template.place, str(error)), lack))
+            )
             return None
         return read_expectation(template.having(value), problems, self.folder)
 
 
 def _merge_lines(problems: list[Problem]) -> list[Problem]:
-    """Return problems with one for those that many lines of a file have in common, as by a mistake in a `map`."""
+    """Return problems with one for those that many lines of a file have in common, as by a mistake
+    in a `map`.
+    """
     alike = Counter(problem._replace(line=None) for problem in problems)
     merged: dict[Problem, Problem] = {}
     for problem in problems:
@@ -313,7 +379,9 @@ def _merge_lines(problems: list[Problem]) -> list[Problem]:
 
 
 def _decide(expectations: Collection[Expectation]) -> bool:
-    """Return True if what one of the graders finds counts: for the verdict on a run, or in a metric."""
+    """Return True if what one of the graders finds counts: for the verdict on a run, or in a
+    metric.
+    """
     in_metric = (each.metric or isinstance(each.grader, Classify) for each in nested(expectations))
     return any(each.weight for each in expectations) or any(in_metric)
 
@@ -326,8 +394,12 @@ def _has_template(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_has_template, value))
 
 
-def _fill_texts(value: Any, values: dict[str, Any], templates: Templates, but: Collection[str] = ()) -> Any:
-    """Fill values into the templates in a grader as it is written; keys that are in `but` stay as they are."""
+def _fill_texts(
+    value: Any, values: dict[str, Any], templates: Templates, but: Collection[str] = ()
+) -> Any:
+    """Fill values into the templates in a grader as it is written; keys that are in `but` stay as
+    they are.
+    """
     if isinstance(value, str):
         return templates.value(value, values) if _has_template(value) else value
     if isinstance(value, dict):
@@ -335,4 +407,8 @@ def _fill_texts(value: Any, values: dict[str, Any], templates: Templates, but: C
             key: item if key in but else _fill_texts(item, values, templates, own_templates(key))
             for key, item in value.items()
         }
-    return [_fill_texts(item, values, templates) for item in value] if isinstance(value, list | tuple) else value
+    return (
+        [_fill_texts(item, values, templates) for item in value]
+        if isinstance(value, list | tuple)
+        else value
+    )

@@ -28,7 +28,9 @@ from ci_evals.suite.types import CheckedSuite, Suite
 def gate_problems(
     gate: Written, providers: ProviderReader, reader: CaseReader, cases: Sequence[Case]
 ) -> Iterator[Problem]:
-    """Find bars that could never be missed: for a tag, provider, label or metric that does not exist."""
+    """Find bars that could never be missed: for a tag, provider, label or metric that does not
+    exist.
+    """
     if try_check(Bool, gate["per_variant"]) and gate["min_pass_rate"].value is None:
         yield gate["per_variant"].problem("needs `min_pass_rate`, the bar to hold them to")
     if reader.knows_tags and reader.knows_graders:  # else not all graders are known
@@ -64,15 +66,23 @@ def _metric_problems(bars: Written, cases: Sequence[Case]) -> Iterator[Problem]:
                 yield bars[name].problem(text)._replace(path=bars.path)
         elif metric is None:
             close = closest(name, (*named, *WHOLE))
-            hint = f", did you mean {close!r}?" if close else f" of a grader ({', '.join(sorted(named)) or 'none'})"
+            hint = (
+                f", did you mean {close!r}?"
+                if close
+                else f" of a grader ({', '.join(sorted(named)) or 'none'})"
+            )
             known = f"{', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
-            text = f"{name!r} is no `metric`{hint}" + ("" if close else f" or of `classify`: {known}")
+            text = f"{name!r} is no `metric`{hint}" + (
+                "" if close else f" or of `classify`: {known}"
+            )
             yield bars[name].problem(text)._replace(path=bars.path)
         elif metric.task not in tasks:
             task = "" if metric.task == USUAL_TASK else f" with the task {metric.task!r}"
             text = f"{name!r} is a metric of `classify`, and no case expects one{task}"
             yield bars[name].problem(text)._replace(path=bars.path)
-        elif metric.label is not None and metric.label not in labels.get(metric.task, (metric.label,)):
+        elif metric.label is not None and metric.label not in labels.get(
+            metric.task, (metric.label,)
+        ):
             yield bars[name].problem(unknown("label", metric.label, labels[metric.task]))
 
 
@@ -82,7 +92,9 @@ def _bar_problems(noun: str, bars: Written, known: Sequence[str]) -> Iterator[Pr
             yield bars[name].problem(unknown(noun, name, known))._replace(path=bars.path)
 
 
-def tag_problems(selected: Sequence[str] | None, reader: CaseReader, cases: Written) -> Iterator[Problem]:
+def tag_problems(
+    selected: Sequence[str] | None, reader: CaseReader, cases: Written
+) -> Iterator[Problem]:
     """Find selected tags that no case has."""
     if selected is not None and not selected:
         text = f"none is named; known: {', '.join(sorted(reader.tags)) or 'none'}"
@@ -93,19 +105,29 @@ def tag_problems(selected: Sequence[str] | None, reader: CaseReader, cases: Writ
 
 
 def price_problems(
-    budget: Written, cases: Sequence[Case], providers: Sequence[ProviderOptions], others: Iterable[ProviderOptions]
+    budget: Written,
+    cases: Sequence[Case],
+    providers: Sequence[ProviderOptions],
+    others: Iterable[ProviderOptions],
 ) -> Iterator[Problem]:
-    """Find what answers at an unknown price, where a budget counts USD: of `providers`, or of whoever else is asked."""
+    """Find what answers at an unknown price, where a budget counts USD: of `providers`, or of
+    whoever else is asked.
+    """
     if not _counts_usd(budget, cases):
         return
-    asked = (*((provider, None) for provider in (*providers, *others)), *_asked_by(cases, providers))
+    asked = (
+        *((provider, None) for provider in (*providers, *others)),
+        *_asked_by(cases, providers),
+    )
     names = {
         f"{provider.name or provider.default_name}{f' with {model}' if model else ''}": None
         for provider, model in asked
         if not provider.own_code and not has_price(provider)
     }
     for name in names:
-        yield budget.problem(f"counts USD, and the price of {name} is not known: give the provider a `price`")
+        yield budget.problem(
+            f"counts USD, and the price of {name} is not known: give the provider a `price`"
+        )
 
 
 def _counts_usd(budget: Written, cases: Iterable[Case]) -> bool:
@@ -115,13 +137,22 @@ def _counts_usd(budget: Written, cases: Iterable[Case]) -> bool:
 
 
 def needs_problems(
-    budget: Written, cases: Sequence[Case], providers: Sequence[ProviderOptions], places: Mapping[str, Place]
+    budget: Written,
+    cases: Sequence[Case],
+    providers: Sequence[ProviderOptions],
+    places: Mapping[str, Place],
 ) -> Iterator[Problem]:
-    """Find graders that need what a provider never tells of its answers: cost, steps, context or first token."""
+    """Find graders that need what a provider never tells of its answers: cost, steps, context or
+    first token.
+    """
     priced = _counts_usd(budget, cases)  # a price that is not known is a problem already
     found: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
-        needing = {need: each.name for each in leaves(case.expect) if (need := getattr(each.grader, "needs", None))}
+        needing = {
+            need: each.name
+            for each in leaves(case.expect)
+            if (need := getattr(each.grader, "needs", None))
+        }
         for options in providers if needing and not case.cassette else ():
             asked = apply_case_overrides(options, case.overrides)
             for need, name in needing.items():
@@ -132,7 +163,9 @@ def needs_problems(
 
 
 def _lack_of(detail: Detail, options: ProviderOptions, *, priced: bool) -> str | None:
-    """Say why a detail of a provider's answers will not be known; None if it may be, or if that is told elsewhere."""
+    """Say why a detail of a provider's answers will not be known; None if it may be, or if that is
+    told elsewhere.
+    """
     name, keys = options.name, keys_of(type(options))
     if detail in options.tells:
         if detail != "cost" or priced or options.own_code or has_price(options):
@@ -149,13 +182,17 @@ def _lack_of(detail: Detail, options: ProviderOptions, *, priced: bool) -> str |
         case "steps":
             return f"needs the steps towards an answer, which {name} does not tell"
         case "first_token":
-            return f"needs the time to the first token, and {name} does not stream: give it `stream`"
+            return (
+                f"needs the time to the first token, and {name} does not stream: give it `stream`"
+            )
 
 
 def _asked_by(
     cases: Sequence[Case], providers: Sequence[ProviderOptions]
 ) -> Iterator[tuple[ProviderOptions, str | None]]:
-    """Yield what single cases ask: their users, and providers with the case's own model, which is given beside."""
+    """Yield what single cases ask: their users, and providers with the case's own model, which is
+    given beside.
+    """
     for case in cases:
         if case.user is not None:
             yield case.user.provider, None
@@ -188,9 +225,15 @@ def runs_problems(settings: Suite | None, max_runs: Written) -> Iterator[Problem
 
 
 def executor_problems(
-    options: ExecutorOptions, written: Written, cases: Sequence[Case], folder: Path, *, is_called: bool
+    options: ExecutorOptions,
+    written: Written,
+    cases: Sequence[Case],
+    folder: Path,
+    *,
+    is_called: bool,
 ) -> Iterator[Problem]:
-    """Find an executor that cannot be used: Ray is not installed, or the suite would not be shipped.
+    """Find an executor that cannot be used: Ray is not installed, or the suite would not be
+    shipped.
 
     Args:
         options: the executor.
@@ -201,35 +244,48 @@ def executor_problems(
     """
     if options.type == "local":
         only_ray = [key for key in keys_of(ExecutorOptions) if key != "type" and key in written]
-        yield from (written[key].problem("this is for `type: ray`, and the executor is local") for key in only_ray[:1])
+        yield from (
+            written[key].problem("this is for `type: ray`, and the executor is local")
+            for key in only_ray[:1]
+        )
         return
     if is_called and find_spec("ray") is None:
         yield written.problem(NO_RAY)
     if (shipped := shipped_folder(options, folder)) is None:
         return
-    place = written["runtime_env"]["working_dir"] if options.runtime_env.get("working_dir") else written
+    place = (
+        written["runtime_env"]["working_dir"] if options.runtime_env.get("working_dir") else written
+    )
     if not shipped.is_dir():
         yield place.problem(f"there is no folder {shipped}")
     elif not folder.resolve().is_relative_to(shipped):
-        yield place.problem(f"the suite is not in {shipped}, and nothing else is shipped to the cluster")
+        yield place.problem(
+            f"the suite is not in {shipped}, and nothing else is shipped to the cluster"
+        )
     else:
         for case in cases:
             if case.task and not case.task.folder.resolve().is_relative_to(shipped):
                 remedy = "name a folder with both, as in `runtime_env: {working_dir: ..}`"
-                yield place.problem(f"the task {case.id} is not in {shipped}, which is shipped: {remedy}")
+                yield place.problem(
+                    f"the task {case.id} is not in {shipped}, which is shipped: {remedy}"
+                )
                 return
 
 
 def paths_problems(
     settings: Suite | None, written: Written, called: Iterable[ProviderOptions], folder: Path
 ) -> Iterator[Problem]:
-    """Find a suite that could be skipped although code that it does not name, or misspells, has changed."""
+    """Find a suite that could be skipped although code that it does not name, or misspells, has
+    changed.
+    """
     if settings is None:
         return
     own = next((options for options in called if options.own_code or options.serve), None)
     if settings.skip_unchanged and not settings.paths and own is not None:
         subject = own.name if own.own_code else f"the service of {own.name}"
-        text = f"{subject} is your own code: name its files in `paths`, or changes to them are skipped"
+        text = (
+            f"{subject} is your own code: name its files in `paths`, or changes to them are skipped"
+        )
         yield written["skip_unchanged"].problem(text)
     elif settings.paths and not settings.skip_unchanged:
         yield written["paths"].problem("these are for `skip_unchanged: true`, which is not set")
@@ -237,15 +293,21 @@ def paths_problems(
         for index, pattern in enumerate(settings.paths):
             if not fits_any_file(pattern, folder):
                 start = "the root of the repository" if pattern.startswith("/") else str(folder)
-                yield written["paths"][index].problem(f"{pattern!r} fits no file (looked in {start})")
+                yield written["paths"][index].problem(
+                    f"{pattern!r} fits no file (looked in {start})"
+                )
 
 
 def task_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[Problem]:
-    """Find tasks whose provider cannot work on them, and cases that are none for one that works on nothing else."""
+    """Find tasks whose provider cannot work on them, and cases that are none for one that works on
+    nothing else.
+    """
     return problems_of_cases(_task_misfits(cases, providers))
 
 
-def _task_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -> Iterator[tuple[Case, str, str]]:
+def _task_misfits(
+    cases: Sequence[Case], providers: Sequence[ProviderOptions]
+) -> Iterator[tuple[Case, str, str]]:
     for case in cases:
         for options in providers:
             if case.task and not case.cassette and not options.works_on_tasks:
@@ -258,7 +320,9 @@ def _task_misfits(cases: Sequence[Case], providers: Sequence[ProviderOptions]) -
             yield case, "", text
 
 
-def service_problems(called: Iterable[ProviderOptions], places: Mapping[str, Place]) -> Iterator[Problem]:
+def service_problems(
+    called: Iterable[ProviderOptions], places: Mapping[str, Place]
+) -> Iterator[Problem]:
     """Find services that are to answer at the same address."""
     seen: dict[str, ProviderOptions] = {}
     for options in called:
@@ -270,7 +334,9 @@ def service_problems(called: Iterable[ProviderOptions], places: Mapping[str, Pla
             yield Problem(place.file, place.line, f"{place.path}.serve", f"{text} the same `serve`")
 
 
-def override_problems(cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path) -> Iterator[Problem]:
+def override_problems(
+    cases: Sequence[Case], providers: Sequence[ProviderOptions], folder: Path
+) -> Iterator[Problem]:
     """Find settings of cases that no provider takes, or that one refuses."""
     return problems_of_cases(_override_misfits(cases, providers, folder))
 
@@ -297,9 +363,14 @@ def _override_misfits(
 
 
 def stage_problems(
-    stages: Mapping[str, ProviderOptions], providers: Sequence[str], places: Mapping[str, Place], folder: Path
+    stages: Mapping[str, ProviderOptions],
+    providers: Sequence[str],
+    places: Mapping[str, Place],
+    folder: Path,
 ) -> Iterator[Problem]:
-    """Find stages that are neither a provider, by one of the names `providers`, nor a function that is there."""
+    """Find stages that are neither a provider, by one of the names `providers`, nor a function that
+    is there.
+    """
     for name, stage in stages.items():
         if name in providers or getattr(stage, "target", None) != name:
             continue

@@ -20,7 +20,8 @@ _FILES = frozenset({"vars", "matrix"})
 
 
 class ColumnMap:
-    """Makes cases of rows, by the value of `map`: a case with columns, and templates over `row`, for values.
+    """Makes cases of rows, by the value of `map`: a case with columns, and templates over `row`,
+    for values.
 
     Args:
         written: the map.
@@ -55,13 +56,19 @@ class ColumnMap:
             except _MisfitError as error:
                 self._note(error.place, str(error), row)
             except Exception as error:  # noqa: BLE001  a user's template can raise anything
-                self._note(self.written[key], describe_error(error, [f"row.{column}" for column in row.value]), row)
+                self._note(
+                    self.written[key],
+                    describe_error(error, [f"row.{column}" for column in row.value]),
+                    row,
+                )
             else:
                 case[key] = _as_field(key, value)
         return row.having(case) if len(case) == len(self._fields) else None
 
     def problems(self) -> list[Problem]:
-        """Return what is wrong with rows, once for each mistake, with the place of the first one."""
+        """Return what is wrong with rows, once for each mistake, with the place of the first
+        one.
+        """
         return [
             problem._replace(message=f"{problem.message} ({first}{and_more(len(others))})")
             for problem, (first, *others) in self._misfits.items()
@@ -74,7 +81,11 @@ class ColumnMap:
     def _renderer(self, written: Written, field: str) -> Render:
         value = written.value
         if isinstance(value, str):
-            return partial(_column, written) if field in _COLUMNS and not is_template(value) else json_renderer(value)
+            return (
+                partial(_column, written)
+                if field in _COLUMNS and not is_template(value)
+                else json_renderer(value)
+            )
         if field in _FILES and file_named(value):
             return partial(self._file, json_renderer(value), written)
         if isinstance(value, Mapping):
@@ -124,4 +135,8 @@ def as_tags(value: Any) -> Any:
     """Return tags as a list: those in one text are separated by comma or semicolon."""
     if isinstance(value, list | tuple):
         return [tag for item in value for tag in as_tags(item)]
-    return [tag.strip() for tag in str(value).replace(";", ",").split(",") if tag.strip()] if value is not None else []
+    return (
+        [tag.strip() for tag in str(value).replace(";", ",").split(",") if tag.strip()]
+        if value is not None
+        else []
+    )

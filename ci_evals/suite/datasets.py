@@ -1,4 +1,6 @@
-"""The cases that `cases` names: inline, in YAML, JSON, JSONL and CSV files, in task folders, or made by Python code."""
+"""The cases that `cases` names: inline, in YAML, JSON, JSONL and CSV files, in task folders, or
+made by Python code.
+"""
 
 import csv
 import inspect
@@ -28,7 +30,17 @@ MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row 
 
 _PARSED_COLUMNS = frozenset(
     {
-        *("expect", "matrix", "runs", "min_pass_rate", "critical", "quarantine", "timeout_s", "threshold", "overrides"),
+        *(
+            "expect",
+            "matrix",
+            "runs",
+            "min_pass_rate",
+            "critical",
+            "quarantine",
+            "timeout_s",
+            "threshold",
+            "overrides",
+        ),
         *("budget", "turns", "user"),
     }
 )
@@ -50,7 +62,8 @@ _SOURCES = ("file", "tasks", "python")
 
 
 def find_cases(written: Written, files: FileValues, problems: list[Problem]) -> Iterator[CaseEntry]:
-    """Yield every case that `cases` names, in the order of the file; a file that is named twice is read once.
+    """Yield every case that `cases` names, in the order of the file; a file that is named twice is
+    read once.
 
     Args:
         written: the value of `cases`.
@@ -72,19 +85,27 @@ def find_cases(written: Written, files: FileValues, problems: list[Problem]) -> 
                 yield from _check_case(entry, problems)
     else:
         example = f": write `{{file: {written.value}}}`" if isinstance(written.value, str) else ""
-        problems.append(written.problem(f"expected a list of cases, or `file:` with a path or glob{example}"))
+        problems.append(
+            written.problem(f"expected a list of cases, or `file:` with a path or glob{example}")
+        )
 
 
-def _check_case(written: Written, problems: list[Problem], *, is_data: bool = False) -> Iterator[CaseEntry]:
+def _check_case(
+    written: Written, problems: list[Problem], *, is_data: bool = False
+) -> Iterator[CaseEntry]:
     if written.in_code and not isinstance(written.value, Mapping | Case):
-        problems.append(written.problem(f"expected a Case, or the text of its input, got {written.value!r:.80}"))
+        problems.append(
+            written.problem(f"expected a Case, or the text of its input, got {written.value!r:.80}")
+        )
         return
     case = check(Case, written, problems, found={"file": written.file, "line": written.line})
     if case is not None or isinstance(written.value, Mapping | Case):
         yield CaseEntry(case, written, is_data)
 
 
-def _cases_of(written: Written, files: FileValues, problems: list[Problem], seen: set[Path]) -> Iterator[CaseEntry]:
+def _cases_of(
+    written: Written, files: FileValues, problems: list[Problem], seen: set[Path]
+) -> Iterator[CaseEntry]:
     """Yield the cases of `file:`, `tasks:` or `python:`."""
     if "tasks" in written:
         yield from _tasks(written, files.folder, problems)
@@ -97,7 +118,9 @@ def _cases_of(written: Written, files: FileValues, problems: list[Problem], seen
             text = unknown("key", str(key), _SOURCES)
             problems.append(written[key].problem(text)._replace(path=written.path))
     else:
-        problems.append(written.problem("expected a list of cases, or `file:` or `tasks:` with a path or glob"))
+        problems.append(
+            written.problem("expected a list of cases, or `file:` or `tasks:` with a path or glob")
+        )
 
 
 def _mapped(
@@ -116,9 +139,13 @@ def _mapped(
     problems += columns.problems()
 
 
-def _rows(written: Written, folder: Path, problems: list[Problem], seen: set[Path]) -> Iterator[Written]:
+def _rows(
+    written: Written, folder: Path, problems: list[Problem], seen: set[Path]
+) -> Iterator[Written]:
     files = check(CaseFiles, written, problems)
-    for _, path in _matches(files.file if files else (), "no such file:", written["file"], folder, problems):
+    for _, path in _matches(
+        files.file if files else (), "no such file:", written["file"], folder, problems
+    ):
         if path not in seen:
             seen.add(path)
             shown = _display_path(path, folder, written.file)
@@ -146,7 +173,8 @@ def _items(written: Written, folder: Path, problems: list[Problem]) -> Iterator[
 
 
 def _call(options: CaseFunction, place: Written, folder: Path) -> list[Any]:
-    """Return what a function of the team's own returns or yields. What it prints goes to stderr: stdout is ours.
+    """Return what a function of the team's own returns or yields. What it prints goes to stderr:
+    stdout is ours.
 
     Raises:
         ConfigError: it isn't there, raised, or returned something else.
@@ -175,7 +203,9 @@ def _call(options: CaseFunction, place: Written, folder: Path) -> list[Any]:
 def _tasks(written: Written, folder: Path, problems: list[Problem]) -> Iterator[CaseEntry]:
     tasks = check(TaskFolders, written, problems)
     patterns = tasks.tasks if tasks else ()
-    for pattern, path in _matches(patterns, "no task.toml matches", written["tasks"], folder, problems):
+    for pattern, path in _matches(
+        patterns, "no task.toml matches", written["tasks"], folder, problems
+    ):
         shown = _display_path(path, folder, written.file)
         try:
             case = read_task(path, shown, task_id(path, pattern, folder))
@@ -186,16 +216,27 @@ def _tasks(written: Written, folder: Path, problems: list[Problem]) -> Iterator[
 
 
 def _matches(
-    patterns: str | Sequence[str], lack: str, written: Written, folder: Path, problems: list[Problem]
+    patterns: str | Sequence[str],
+    lack: str,
+    written: Written,
+    folder: Path,
+    problems: list[Problem],
 ) -> Iterator[tuple[str, Path]]:
-    """Yield each file with the path or glob that means it; `lack` begins to say that there is none."""
+    """Yield each file with the path or glob that means it; `lack` begins to say that there is
+    none.
+    """
     for pattern in (patterns,) if isinstance(patterns, str) else patterns:
         path = folder / pattern
         try:
             start = Path(path.anchor) if Path(pattern).is_absolute() else folder
             globbed = [path] if path.is_file() else sorted(start.glob(str(path.relative_to(start))))
             matches = [match for match in globbed if match.is_file()]
-        except (OSError, ValueError, IndexError, NotImplementedError):  # a glob of nothing is an IndexError
+        except (
+            OSError,
+            ValueError,
+            IndexError,
+            NotImplementedError,
+        ):  # a glob of nothing is an IndexError
             matches = []
         if not matches:
             problems.append(written.problem(f"{lack} {pattern!r} (looked in {folder})"))
@@ -211,7 +252,9 @@ def _display_path(path: Path, folder: Path, suite_file: str) -> str:
         return path.as_posix()
 
 
-def _read_rows(path: Path, shown: str, problems: list[Problem], *, mapped: bool) -> Iterator[Written]:
+def _read_rows(
+    path: Path, shown: str, problems: list[Problem], *, mapped: bool
+) -> Iterator[Written]:
     try:
         match path.suffix.lower():
             case ".yaml" | ".yml" | ".json":
@@ -235,7 +278,9 @@ def _read_yaml(text: str, shown: str, problems: list[Problem]) -> Iterator[Writt
     if isinstance(written.value, list):
         yield from written.items()
     else:
-        problems.append(Problem(shown, 1, written.path, "expected a list of cases, as in `- id: …`"))
+        problems.append(
+            Problem(shown, 1, written.path, "expected a list of cases, as in `- id: …`")
+        )
 
 
 def _read_jsonl(path: Path, shown: str, problems: list[Problem]) -> Iterator[Written]:
@@ -269,17 +314,23 @@ def _read_csv(text: str, shown: str, problems: list[Problem], *, mapped: bool) -
             problems.append(Problem(shown, 1, "", message))
             return
         if twice:
-            problems.append(Problem(shown, 1, "", f"the column {twice[0]!r} is there twice: rename one of them"))
+            problems.append(
+                Problem(shown, 1, "", f"the column {twice[0]!r} is there twice: rename one of them")
+            )
             return
         line = rows.line_num + 1
         for cells in rows:
             place = Written(None, Lines(line), shown)
             if cells and len(cells) != len(columns):
                 message = f"{len(cells)} cells under {len(columns)} columns"
-                problems.append(place.problem(f"{message}: put quotes round a cell that has a comma in it"))
+                problems.append(
+                    place.problem(f"{message}: put quotes round a cell that has a comma in it")
+                )
             elif cells and mapped:
                 yield place.having(dict(zip(columns, cells, strict=True)))
-            elif cells and (case := _case_of_cells(dict(zip(columns, cells, strict=True)), place, problems)):
+            elif cells and (
+                case := _case_of_cells(dict(zip(columns, cells, strict=True)), place, problems)
+            ):
                 yield place.having(case)
             if len(problems) >= MAX_PROBLEMS:
                 return
@@ -288,8 +339,11 @@ def _read_csv(text: str, shown: str, problems: list[Problem], *, mapped: bool) -
         problems.append(Problem(shown, rows.line_num, "", f"not valid CSV: {error}"))
 
 
-def _case_of_cells(cells: Mapping[str, str], place: Written, problems: list[Problem]) -> dict[str, Any] | None:
-    """Return a row as a case: `id`, `input`, `tags`, `expect` and settings mean the same, other columns are vars.
+def _case_of_cells(
+    cells: Mapping[str, str], place: Written, problems: list[Problem]
+) -> dict[str, Any] | None:
+    """Return a row as a case: `id`, `input`, `tags`, `expect` and settings mean the same, other
+    columns are vars.
 
     None if one of its cells is wrong.
     """

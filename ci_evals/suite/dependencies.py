@@ -1,4 +1,6 @@
-"""The files that a suite depends on, as patterns: whoever changes none of them cannot change its answers."""
+"""The files that a suite depends on, as patterns: whoever changes none of them cannot change its
+answers.
+"""
 
 import os
 import posixpath
@@ -14,14 +16,23 @@ from ci_evals.javascript import split_file
 from ci_evals.model.case import Case
 
 _LONGEST: Final = 300
-_EXTENSIONS: Final = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".toml")  # of files that may be named by globs
+_EXTENSIONS: Final = (
+    ".yaml",
+    ".yml",
+    ".json",
+    ".jsonl",
+    ".csv",
+    ".toml",
+)  # of files that may be named by globs
 _TARGET = re.compile(r"([a-zA-Z_]\w*(?:\.\w+)*):\w[\w.]*")  # module:function
 _PYTHON_IMPORT = re.compile(r"^\s*(?:from|import)\s+([a-zA-Z_][\w.]*)", re.MULTILINE)
 _JAVASCRIPT_IMPORT = re.compile(r"(?:require|import)\(\s*[\"'`](\.[^\"'`]+)")
 _WILDCARD = re.compile(r"[*?\[]")
 
 
-def dependencies(written: Any, cases: Iterable[Case], paths: Iterable[str], folder: Path) -> tuple[str, ...]:
+def dependencies(
+    written: Any, cases: Iterable[Case], paths: Iterable[str], folder: Path
+) -> tuple[str, ...]:
     """Return patterns of the files that a suite names anywhere, relative to its folder.
 
     A text that names no file matches none, so every short text is taken for a path.
@@ -37,8 +48,12 @@ def dependencies(written: Any, cases: Iterable[Case], paths: Iterable[str], fold
     named += (pattern for text in texts for pattern in _imported_by(text))
     files = [case.task.folder for case in cases if case.task]
     files += [case.cassette.path for case in cases if case.cassette]
-    parts = (part for case in cases for message in case.messages for part in _parts(message.content))
-    return tuple(dict.fromkeys((*named, *parts, *(relpath(each, folder) for each in files), *paths)))
+    parts = (
+        part for case in cases for message in case.messages for part in _parts(message.content)
+    )
+    return tuple(
+        dict.fromkeys((*named, *parts, *(relpath(each, folder) for each in files), *paths))
+    )
 
 
 def _parts(content: Any) -> Iterator[str]:
@@ -50,7 +65,11 @@ def _parts(content: Any) -> Iterator[str]:
 
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
-        yield from (text for key, each in value.items() for text in _texts(_words(each) if key == "command" else each))
+        yield from (
+            text
+            for key, each in value.items()
+            for text in _texts(_words(each) if key == "command" else each)
+        )
     elif isinstance(value, list | tuple):
         yield from (text for each in value for text in _texts(each))
     elif isinstance(value, str):
@@ -75,7 +94,9 @@ def _paths_in(text: str) -> Iterator[str]:
     if target := _TARGET.fullmatch(text):
         module = target[1].replace(".", "/")
         yield from (f"{module}.py", module)
-    elif "://" not in text and (text.endswith(_EXTENSIONS) or not _WILDCARD.search(text)):  # or else an expression
+    elif "://" not in text and (
+        text.endswith(_EXTENSIONS) or not _WILDCARD.search(text)
+    ):  # or else an expression
         yield text
         if (folder := posixpath.dirname(_WILDCARD.split(posixpath.normpath(text))[0])).strip("./"):
             yield folder  # what lies beside a file in a folder of its own
@@ -87,11 +108,15 @@ def _imported_by(code: str) -> Iterator[str]:
         module = found[1].replace(".", "/")
         yield from (f"{module}.py", module)
     for found in _JAVASCRIPT_IMPORT.finditer(code):
-        yield from (found[1], *(f"{found[1]}{extension}" for extension in (".js", ".cjs", ".mjs", ".json")))
+        yield from (
+            found[1],
+            *(f"{found[1]}{extension}" for extension in (".js", ".cjs", ".mjs", ".json")),
+        )
 
 
 def fits_any_file(pattern: str, folder: Path) -> bool:
-    """Return True if a pattern of `paths` fits a file, or if that cannot be known as there is no repository.
+    """Return True if a pattern of `paths` fits a file, or if that cannot be known as there is no
+    repository.
 
     Args:
         pattern: as its author wrote it.
@@ -108,7 +133,9 @@ def fits_any_file(pattern: str, folder: Path) -> bool:
         return (start / relative).exists()
     fixed = posixpath.dirname(_WILDCARD.split(relative)[0])
     rest, top = relative.removeprefix(f"{fixed}/"), start / fixed
-    files = (Path(parent, name).relative_to(top) for parent, _, names in os.walk(top) for name in names)
+    files = (
+        Path(parent, name).relative_to(top) for parent, _, names in os.walk(top) for name in names
+    )
     return any(_matches(file.as_posix(), rest) for file in files)
 
 
@@ -121,7 +148,10 @@ def touched(changed: Iterable[str], file: str, patterns: Sequence[str]) -> list[
         patterns: its dependencies. `*` and `**` match slashes, too, and a folder all that is in it.
     """
     folder = posixpath.dirname(file) or "."
-    wanted = [posixpath.normpath(file), *(posixpath.normpath(_from_root(each, folder)) for each in patterns)]
+    wanted = [
+        posixpath.normpath(file),
+        *(posixpath.normpath(_from_root(each, folder)) for each in patterns),
+    ]
     return [path for path in changed if any(_matches(path, pattern) for pattern in wanted)]
 
 
@@ -130,4 +160,8 @@ def _from_root(pattern: str, folder: str) -> str:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    return path == pattern or path.startswith(f"{pattern}/") or fnmatchcase(path, pattern.replace("**/", "*"))
+    return (
+        path == pattern
+        or path.startswith(f"{pattern}/")
+        or fnmatchcase(path, pattern.replace("**/", "*"))
+    )

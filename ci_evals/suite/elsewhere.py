@@ -1,4 +1,6 @@
-"""The names that other tools have for keys, graders and providers, and what to write for them here."""
+"""The names that other tools have for keys, graders and providers, and what to write for them
+here.
+"""
 
 import re
 from collections.abc import Collection, Mapping
@@ -6,15 +8,26 @@ from collections.abc import Collection, Mapping
 _RUBRIC = 'judge: "what a good answer does"'
 _EXPECTED = "expect: [{equals: …}]"
 
-# Names are in snake case, without the `Metric` that some end with. Of several spellings, the first one counts whose key
-# may stand where the name does.
+# Names are in snake case, without the `Metric` that some end with. Of several spellings, the first
+# one counts whose key may stand where the name does.
 
 GRADER_SPELLINGS: Mapping[str, str] = {
-    **dict.fromkeys(("answer_relevance", "answer_relevancy", "relevance", "relevancy"), "judge: relevant"),
     **dict.fromkeys(
-        ("context_faithfulness", "faithfulness", "groundedness", "hallucination", "rag_groundedness"), "judge: faithful"
+        ("answer_relevance", "answer_relevancy", "relevance", "relevancy"), "judge: relevant"
     ),
-    **dict.fromkeys(("context_recall", "contextual_recall"), "judge: {rubric: context_recall, reference: …}"),
+    **dict.fromkeys(
+        (
+            "context_faithfulness",
+            "faithfulness",
+            "groundedness",
+            "hallucination",
+            "rag_groundedness",
+        ),
+        "judge: faithful",
+    ),
+    **dict.fromkeys(
+        ("context_recall", "contextual_recall"), "judge: {rubric: context_recall, reference: …}"
+    ),
     **dict.fromkeys(
         ("context_relevance", "context_precision", "contextual_precision", "contextual_relevancy"),
         "judge: context_precision",
@@ -24,33 +37,69 @@ GRADER_SPELLINGS: Mapping[str, str] = {
         "judge: {rubric: factual, reference: …}",
     ),
     "is_refusal": "judge: refusal",
-    **dict.fromkeys(("llm_rubric", "llm_judge", "llm_as_judge", "llm_as_a_judge", "llmjudge", "rubric"), "judge"),
-    **dict.fromkeys(("g_eval", "geval", "model_graded_closedqa", "model_graded_qa", "search_rubric", "dag"), "judge"),
     **dict.fromkeys(
-        ("bias", "coherence", "conciseness", "conversation_relevance", "fluency", "guardrails", "moderation", "pi"),
+        ("llm_rubric", "llm_judge", "llm_as_judge", "llm_as_a_judge", "llmjudge", "rubric"), "judge"
+    ),
+    **dict.fromkeys(
+        ("g_eval", "geval", "model_graded_closedqa", "model_graded_qa", "search_rubric", "dag"),
+        "judge",
+    ),
+    **dict.fromkeys(
+        (
+            "bias",
+            "coherence",
+            "conciseness",
+            "conversation_relevance",
+            "fluency",
+            "guardrails",
+            "moderation",
+            "pi",
+        ),
         _RUBRIC,
     ),
-    **dict.fromkeys(("summarization", "task_completion", "toxicity", "trajectory:goal_success"), _RUBRIC),
-    **dict.fromkeys(("answer", "choice", "equals_expected", "exact", "exact_match", "match"), "equals"),
+    **dict.fromkeys(
+        ("summarization", "task_completion", "toxicity", "trajectory:goal_success"), _RUBRIC
+    ),
+    **dict.fromkeys(
+        ("answer", "choice", "equals_expected", "exact", "exact_match", "match"), "equals"
+    ),
     **dict.fromkeys(("includes", "contain", "must_contain"), "contains"),
     "icontains_all": "contains_all: {value: […], ignore_case: true}",
     "icontains_any": "contains_any: {value: […], ignore_case: true}",
     "assert_set": "all_of",
     **dict.fromkeys(("pattern", "matches", "regexp"), "regex"),
     **dict.fromkeys(("json_correctness", "json_match"), "json_schema"),
-    **dict.fromkeys(("levenshtein", "levenshtein_distance", "string_distance", "edit_distance"), "similar"),
-    **dict.fromkeys(("semantic_similarity", "embedding_similarity", "cosine_similarity"), "embedding_similar"),
+    **dict.fromkeys(
+        ("levenshtein", "levenshtein_distance", "string_distance", "edit_distance"), "similar"
+    ),
+    **dict.fromkeys(
+        ("semantic_similarity", "embedding_similarity", "cosine_similarity"), "embedding_similar"
+    ),
     **dict.fromkeys(("max_duration", "duration"), "latency"),
     **dict.fromkeys(("min_words", "max_words"), "word_count"),
     **dict.fromkeys(
-        ("is_valid_function_call", "is_valid_openai_function_call", "is_valid_openai_tools_call", "tool_call_f1"),
+        (
+            "is_valid_function_call",
+            "is_valid_openai_function_call",
+            "is_valid_openai_tools_call",
+            "tool_call_f1",
+        ),
         "tool_call",
     ),
     **dict.fromkeys(
-        ("expected_tools", "function_call", "tool_correctness", "tools_called", "trajectory:tool_used"), "tool_call"
+        (
+            "expected_tools",
+            "function_call",
+            "tool_correctness",
+            "tools_called",
+            "trajectory:tool_used",
+        ),
+        "tool_call",
     ),
     "trajectory:tool_args_match": "tool_arguments",
-    **dict.fromkeys(("trajectory:tool_sequence", "trajectory:step_count", "has_matching_span"), "trajectory"),
+    **dict.fromkeys(
+        ("trajectory:tool_sequence", "trajectory:step_count", "has_matching_span"), "trajectory"
+    ),
     "is_instance": "json_schema",
 }
 
@@ -62,7 +111,9 @@ KEY_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("agent", "solver", "targets", "task"), ("providers",)),
     **dict.fromkeys(("model", "models"), ("providers", "provider", "overrides: {model: …}")),
     "target": ("providers", _EXPECTED),
-    **dict.fromkeys(("answer", "expected", "expected_output", "gold", "ground_truth", "ideal"), (_EXPECTED,)),
+    **dict.fromkeys(
+        ("answer", "expected", "expected_output", "gold", "ground_truth", "ideal"), (_EXPECTED,)
+    ),
     **dict.fromkeys(("reference", "reference_output", "reference_outputs"), (_EXPECTED,)),
     **dict.fromkeys(("expected_tools", "tools_called"), ("expect: [{tool_call: …}]",)),
     **dict.fromkeys(("context", "retrieval_context"), ("vars: {context: …}",)),
@@ -75,7 +126,10 @@ KEY_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "derived_metrics": ("gate: {metrics: {…}}",),
     "options": ("overrides: {params: {…}}",),
     **dict.fromkeys(("raw", "content", "template", "text"), ("user",)),
-    **dict.fromkeys(("developer", "instructions", "system_prompt"), ("system", "prompts: [{system: …, user: …}]")),
+    **dict.fromkeys(
+        ("developer", "instructions", "system_prompt"),
+        ("system", "prompts: [{system: …, user: …}]"),
+    ),
     "role": ("messages",),
     "label": ("name",),
     "name": ("id",),
@@ -100,36 +154,57 @@ _COMPATIBLE = "take `type: openai` with its `base_url`: docs/providers.md has re
 
 _LACKING: Mapping[str, Mapping[str, str]] = {
     "grader": {
-        **dict.fromkeys(("bert", "bleu", "f1", "f_score", "gleu", "meteor", "rouge", "rouge_l", "rouge_n"), _WORDS),
+        **dict.fromkeys(
+            ("bert", "bleu", "f1", "f_score", "gleu", "meteor", "rouge", "rouge_l", "rouge_n"),
+            _WORDS,
+        ),
         **dict.fromkeys(
             ("contains_html", "contains_sql", "contains_xml", "is_html", "is_sql", "is_xml"),
             "a `python` grader can parse it",
         ),
-        **dict.fromkeys(("max_score", "select_best"), "`ci-evals pairwise` compares the answers of two variants"),
-        **dict.fromkeys(("classifier", "perplexity", "webhook"), "a function of yours can do it, as a `python` grader"),
+        **dict.fromkeys(
+            ("max_score", "select_best"), "`ci-evals pairwise` compares the answers of two variants"
+        ),
+        **dict.fromkeys(
+            ("classifier", "perplexity", "webhook"),
+            "a function of yours can do it, as a `python` grader",
+        ),
         "ruby": "write it in `python` or `javascript`",
     },
     "key": {
         "env": "variables come from the environment, or from `.env` beside the suite",
-        **dict.fromkeys(("extensions", "nunjucks_filters", "redteam"), "there is nothing like it here"),
+        **dict.fromkeys(
+            ("extensions", "nunjucks_filters", "redteam"), "there is nothing like it here"
+        ),
     },
     "provider type": {
-        **dict.fromkeys(("azure", "azure_openai", "azureopenai", "bedrock", "deepseek", "fireworks"), _COMPATIBLE),
-        **dict.fromkeys(("groq", "litellm", "lmstudio", "mistral", "ollama", "openrouter"), _COMPATIBLE),
+        **dict.fromkeys(
+            ("azure", "azure_openai", "azureopenai", "bedrock", "deepseek", "fireworks"),
+            _COMPATIBLE,
+        ),
+        **dict.fromkeys(
+            ("groq", "litellm", "lmstudio", "mistral", "ollama", "openrouter"), _COMPATIBLE
+        ),
         **dict.fromkeys(("together", "vllm", "xai"), _COMPATIBLE),
     },
 }
 
 
 def spelling_here(noun: str, name: str, known: Collection[str]) -> str | None:
-    """Say what to write for another tool's name: `: which is called 'judge' here`; None if it is none.
+    """Say what to write for another tool's name: `: which is called 'judge' here`; None if it is
+    none.
 
     Args:
         noun: what it is a name of: `key`, `grader` or `provider type`.
         name: the name.
         known: what may stand there.
     """
-    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_").removesuffix("_metric")
+    plain = (
+        re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+        .lower()
+        .replace("-", "_")
+        .removesuffix("_metric")
+    )
     positive = plain.removeprefix("not_") if noun == "grader" else plain
     if plain in known or positive in known:
         return None

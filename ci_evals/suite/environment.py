@@ -35,7 +35,8 @@ class Interpolation:
     """Fills in references to variables.
 
     Args:
-        environ: where names are looked up; an empty value counts as not set, as in `${NAME:-default}` of the shell.
+        environ: where names are looked up; an empty value counts as not set, as in
+            `${NAME:-default}` of the shell.
         problems: gets each variable that is not set and has no default.
         offline: leave references to such variables as they are: nothing will be called.
         verbatim: leave every text as it is: Python code has the environment at hand.

@@ -30,7 +30,9 @@ def check_address(text: str) -> str:
 
 def _check_runtime_env(value: Mapping[str, Any]) -> Mapping[str, Any]:
     variables = value.get("env_vars") or {}
-    if not isinstance(variables, Mapping) or not all(isinstance(each, str) for each in variables.values()):
+    if not isinstance(variables, Mapping) or not all(
+        isinstance(each, str) for each in variables.values()
+    ):
         raise ValueError("expected text for each of `env_vars`, as in `env_vars: {MODEL: small}`")
     return {**value, "env_vars": {str(name): str(text) for name, text in variables.items()}}
 
@@ -42,11 +44,15 @@ class ExecutorOptions(Options):
     `executor: ray` and `executor: ray://head:10001` are short for a mapping.
     """
 
-    type: Annotated[Literal["local", "ray"], Field(description="This machine, or a Ray cluster.")] = "local"
+    type: Annotated[
+        Literal["local", "ray"], Field(description="This machine, or a Ray cluster.")
+    ] = "local"
     address: Annotated[
         NonEmpty | None,
         AfterValidator(lambda value: value and check_address(value)),
-        Field(description="`host:port`, `ray://host:port` or `auto`; default: RAY_ADDRESS, else one on this machine."),
+        Field(
+            description="`host:port`, `ray://host:port` or `auto`; default: RAY_ADDRESS, else one on this machine."
+        ),
     ] = None
     num_cpus: Annotated[NonNegative, Field(description="CPUs that one run takes.")] = 1.0
     num_gpus: Annotated[NonNegative, Field(description="GPUs that one run takes.")] = 0.0
@@ -54,7 +60,9 @@ class ExecutorOptions(Options):
     runtime_env: Annotated[
         Mapping[str, Any],
         AfterValidator(_check_runtime_env),
-        Field(description="Ray's runtime environment; `working_dir` is the suite's folder unless it says otherwise."),
+        Field(
+            description="Ray's runtime environment; `working_dir` is the suite's folder unless it says otherwise."
+        ),
     ] = field(default_factory=dict)
 
 
@@ -87,7 +95,9 @@ OrShortExecutor = Annotated[
 
 
 def shipped_folder(options: ExecutorOptions, folder: Path) -> Path | None:
-    """Return the folder that is shipped to the cluster; None where that is a package that is somewhere already."""
+    """Return the folder that is shipped to the cluster; None where that is a package that is
+    somewhere already.
+    """
     named = options.runtime_env.get("working_dir")
     if isinstance(named, str) and "://" in named:
         return None

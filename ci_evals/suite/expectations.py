@@ -1,4 +1,6 @@
-"""Entries of `expect` into graders: `contains: Paris`, `not_contains: {value: Paris}`, or Python objects."""
+"""Entries of `expect` into graders: `contains: Paris`, `not_contains: {value: Paris}`, or Python
+objects.
+"""
 
 import dataclasses
 import json
@@ -36,14 +38,18 @@ def read_expect(written: Written, problems: list[Problem], folder: Path) -> tupl
 
 
 def entries_of(written: Written, problems: list[Problem]) -> list[Written]:
-    """Return the entries of a list of graders; in Python, a grader that stands alone is the only one."""
+    """Return the entries of a list of graders; in Python, a grader that stands alone is the only
+    one.
+    """
     value = written.value
     if isinstance(value, list | tuple):
         return list(written.items())
     if is_object(value) or (written.in_code and isinstance(value, Mapping)):
         return [written]
     if value is not None:
-        listed = f'[Contains("Paris")], got {value!r:.80}' if written.in_code else "`- contains: Paris`"
+        listed = (
+            f'[Contains("Paris")], got {value!r:.80}' if written.in_code else "`- contains: Paris`"
+        )
         problems.append(written.problem(f"expected a list of graders, as in {listed}"))
     return []
 
@@ -68,7 +74,9 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     cls = _find_grader(name)
     if cls is None:
         known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
-        problems.append(written.problem(unknown("grader", name, known if closest(name, known) else GRADERS)))
+        problems.append(
+            written.problem(unknown("grader", name, known if closest(name, known) else GRADERS))
+        )
         return None
     options = _with_files(cls, written[name], problems, folder)
     grader = _read_options(cls, options, problems) if options else None
@@ -77,7 +85,12 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     problems += map(options.problem, _problems_of(grader, folder))
     problems += _transform_problems(grader, options["transform"], folder)
     if isinstance(grader, Composite):
-        grader = _read_parts(grader, options["of"] if isinstance(options.value, Mapping) else options, problems, folder)
+        grader = _read_parts(
+            grader,
+            options["of"] if isinstance(options.value, Mapping) else options,
+            problems,
+            folder,
+        )
     negated = name.startswith(NEGATION) and name not in GRADERS
     place = options.place if grader.has_dependency else None
     if isinstance(grader, ModelGrader) and grader.provider is not None:
@@ -86,7 +99,9 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
     return Expectation(name, judge, negated, place=place, **_common(grader))
 
 
-def _read_parts(grader: Composite, written: Written, problems: list[Problem], folder: Path) -> Composite:
+def _read_parts(
+    grader: Composite, written: Written, problems: list[Problem], folder: Path
+) -> Composite:
     """Return the grader with the expectations that it is made of."""
     before = len(problems)
     of = read_expect(written, problems, folder)
@@ -109,7 +124,9 @@ def _transform_problems(grader: GraderOptions, written: Written, folder: Path) -
     if grader.transform is None:
         return
     if not grader.reads_text:
-        yield written.problem("this grader reads no text of the answer, so there is nothing to transform: leave it out")
+        yield written.problem(
+            "this grader reads no text of the answer, so there is nothing to transform: leave it out"
+        )
     elif problem := transform_problem(grader.transform, folder):
         yield written.problem(problem)
 
@@ -120,31 +137,52 @@ def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
         return found
     if missing := grader.missing(folder):
         return [missing]
-    paths = [path for each in dataclasses.fields(grader) if (path := file_url(getattr(grader, each.name)))]
+    paths = [
+        path
+        for each in dataclasses.fields(grader)
+        if (path := file_url(getattr(grader, each.name)))
+    ]
     return [
         f"this is text: name the file in `vars`, as in `text: {{file: {path}}}`, and write `{{{{ text }}}}` here"
         for path in paths
     ]
 
 
-def _with_files(cls: type[GraderOptions], written: Written, problems: list[Problem], folder: Path) -> Written | None:
+def _with_files(
+    cls: type[GraderOptions], written: Written, problems: list[Problem], folder: Path
+) -> Written | None:
     """Return a grader's options with what files hold that they name; None if one cannot be read."""
     files, before = FileValues(folder), len(problems)
     value = written.value
     if cls.from_file and _is_long_form(cls, value):
-        value = {key: files.fill(written[key], problems) if key in cls.from_file else value[key] for key in value}
+        value = {
+            key: files.fill(written[key], problems) if key in cls.from_file else value[key]
+            for key in value
+        }
     elif cls.short in cls.from_file:
         value = files.fill(written, problems)
     return written.having(value) if len(problems) == before else None
 
 
-def _read_options(cls: type[GraderOptions], written: Written, problems: list[Problem]) -> GraderOptions | None:
-    if issubclass(cls, Composite) and isinstance(written.value, Mapping) and "of" not in written.value:
+def _read_options(
+    cls: type[GraderOptions], written: Written, problems: list[Problem]
+) -> GraderOptions | None:
+    if (
+        issubclass(cls, Composite)
+        and isinstance(written.value, Mapping)
+        and "of" not in written.value
+    ):
         graders = [name for name in written.value if _find_grader(name)]
         if graders:
-            problems.append(written.problem(f"expected a list of graders: write `- ` before {' and '.join(graders)}"))
+            problems.append(
+                written.problem(
+                    f"expected a list of graders: write `- ` before {' and '.join(graders)}"
+                )
+            )
             return None
-    if _is_long_form(cls, written.value) or (isinstance(written.value, Mapping) and not _takes_mapping(cls)):
+    if _is_long_form(cls, written.value) or (
+        isinstance(written.value, Mapping) and not _takes_mapping(cls)
+    ):
         return check(cls, written, problems)
     found: list[Problem] = []
     grader = check(cls, written.having({cls.short: written.value}), found)
@@ -154,7 +192,9 @@ def _read_options(cls: type[GraderOptions], written: Written, problems: list[Pro
 
 
 def _is_long_form(cls: type[GraderOptions], options: Any) -> bool:
-    """Return True if a mapping has the grader's options rather than being its value (`json_schema: {type: object}`)."""
+    """Return True if a mapping has the grader's options rather than being its value (`json_schema:
+    {type: object}`).
+    """
     if not isinstance(options, Mapping) or not options:
         return False
     if not _takes_mapping(cls):
@@ -163,10 +203,16 @@ def _is_long_form(cls: type[GraderOptions], options: Any) -> bool:
 
 
 def _misplacement(entry: Any) -> str | None:
-    """Say what is amiss where several keys stand side by side: several graders, or options beside their grader."""
+    """Say what is amiss where several keys stand side by side: several graders, or options beside
+    their grader.
+    """
     if isinstance(entry, Mapping) and isinstance(entry.get("type"), str):
         return _as_key(entry)
-    graders = [(key, cls) for key in entry if (cls := _find_grader(key))] if isinstance(entry, Mapping) else []
+    graders = (
+        [(key, cls) for key in entry if (cls := _find_grader(key))]
+        if isinstance(entry, Mapping)
+        else []
+    )
     if len(graders) > 1:
         names = ", ".join(name for name, _ in graders)
         options = [key for key in entry if any(key in keys_of(cls) for _, cls in graders)]
@@ -193,7 +239,9 @@ def _as_key(entry: Mapping[str, Any]) -> str:
     cls = _find_grader(name)
     if cls is None:
         return unknown("grader", entry["type"], GRADERS)
-    options = {cls.short if key == "value" else key: item for key, item in entry.items() if key != "type"}
+    options = {
+        cls.short if key == "value" else key: item for key, item in entry.items() if key != "type"
+    }
     inside = ", ".join(f"{key}: {_brief(item)}" for key, item in options.items())
     right = _brief(options[cls.short]) if set(options) == {cls.short} else f"{{{inside}}}"
     return f"the grader is the key: write `{name}: {right}`"
@@ -201,7 +249,11 @@ def _as_key(entry: Mapping[str, Any]) -> str:
 
 def _brief(value: Any) -> str:
     """Return a value as YAML would have it on one line, or dots for a long one."""
-    text = value if isinstance(value, str) and value.isalpha() else json.dumps(value, ensure_ascii=False)
+    text = (
+        value
+        if isinstance(value, str) and value.isalpha()
+        else json.dumps(value, ensure_ascii=False)
+    )
     return text if len(text) <= _LONGEST_BRIEF else "…"
 
 
@@ -211,7 +263,9 @@ def _find_grader(name: str) -> type[GraderOptions] | None:
 
 
 def own_templates(name: Any) -> tuple[str, ...]:
-    """Return the options of the grader of a name that are templates of its own; none if there is no such grader."""
+    """Return the options of the grader of a name that are templates of its own; none if there is no
+    such grader.
+    """
     cls = _find_grader(name) if isinstance(name, str) else None
     return cls.own_templates if cls else ()
 
@@ -231,7 +285,9 @@ def _read_object(written: Written, problems: list[Problem], folder: Path) -> Exp
         if of is None:
             return None
         grader = of.grader.for_negation() if isinstance(of.grader, GraderOptions) else of.grader
-        return dataclasses.replace(of, name=NEGATION + of.name, grader=grader, negated=not of.negated)
+        return dataclasses.replace(
+            of, name=NEGATION + of.name, grader=grader, negated=not of.negated
+        )
     if isinstance(entry, GraderOptions):
         return _read_grader(entry, written, problems, folder)
     if isinstance(entry, FunctionGrader):
@@ -241,7 +297,11 @@ def _read_object(written: Written, problems: list[Problem], folder: Path) -> Exp
     elif callable(entry) and not isinstance(entry, type):
         judge = FunctionGrader(entry)
     else:
-        what = f"the class {entry.__name__}" if isinstance(entry, type) else f"a {type(entry).__name__}"
+        what = (
+            f"the class {entry.__name__}"
+            if isinstance(entry, type)
+            else f"a {type(entry).__name__}"
+        )
         text = f"expected a grader, a function, or an object with a method `grade`, got {what}"
         problems.append(written.problem(text))
         return None
@@ -249,14 +309,20 @@ def _read_object(written: Written, problems: list[Problem], folder: Path) -> Exp
         text = f"the threshold of {judge.name} is {judge.threshold}, and a score is from 0 to 1"
         problems.append(written.problem(text))
     if judge.weight < 0:
-        problems.append(written.problem(f"the weight of {judge.name} is {judge.weight}: expected a number >= 0"))
+        problems.append(
+            written.problem(f"the weight of {judge.name} is {judge.weight}: expected a number >= 0")
+        )
     return Expectation(judge.name, judge, weight=judge.weight, metric=judge.metric)
 
 
-def _read_grader(entry: GraderOptions, written: Written, problems: list[Problem], folder: Path) -> Expectation | None:
+def _read_grader(
+    entry: GraderOptions, written: Written, problems: list[Problem], folder: Path
+) -> Expectation | None:
     if isinstance(entry, ModelGrader) and is_object(entry.provider):
         text = "expected the name of a judge: give the suite what answers, as in judges=[my_judge], and name it here"
-        problems.append(written["provider"].problem(f"{text}, or leave `provider` out if it is the only one"))
+        problems.append(
+            written["provider"].problem(f"{text}, or leave `provider` out if it is the only one")
+        )
         return None
     options = check(type(entry), written, problems)
     if options is None:

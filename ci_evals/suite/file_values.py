@@ -11,14 +11,18 @@ from ci_evals.suite.yaml import parse, read_text
 
 
 def file_named(value: Any) -> str | None:
-    """Return the path that a value names instead of standing there itself: a mapping with `file` alone."""
+    """Return the path that a value names instead of standing there itself: a mapping with `file`
+    alone.
+    """
     if isinstance(value, Mapping) and set(value) == {"file"} and isinstance(value["file"], str):
         return str(value["file"])
     return None
 
 
 def file_url(value: Any) -> str | None:
-    """Return the path of a text that names a file in the way of other tools, `file://policy.md`; None for all else."""
+    """Return the path of a text that names a file in the way of other tools, `file://policy.md`;
+    None for all else.
+    """
     found = re.fullmatch(r"file://([^/\s]\S*)", value) if isinstance(value, str) else None
     return found[1] if found else None
 
@@ -45,7 +49,8 @@ class FileValues:
         return tuple(self._known)
 
     def fill(self, written: Written, problems: list[Problem]) -> Any:
-        """Return a value; if it names a file, its content: data of .json, .yaml and .yml, any other as text.
+        """Return a value; if it names a file, its content: data of .json, .yaml and .yml, any other
+        as text.
 
         Args:
             written: the value.
@@ -62,6 +67,9 @@ class FileValues:
                 is_data = name.endswith((".json", ".yaml", ".yml"))
                 self._known[name] = parse(text, name, problems)[0] if is_data else text
             except ConfigError as error:
-                problems += [written["file"].problem(f"{each} (looked in {self.folder})") for each in error.problems]
+                problems += [
+                    written["file"].problem(f"{each} (looked in {self.folder})")
+                    for each in error.problems
+                ]
                 return None
         return self._known[name]

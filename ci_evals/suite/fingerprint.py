@@ -12,13 +12,18 @@ from ci_evals.model.fingerprint import digest, encode
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.rendering import Rendered
 
-_UNSEEN = frozenset({"token", *(field.name for field in dataclasses.fields(ProviderOptions))})  # change no answer
-_MAY_HOLD_SECRETS = frozenset({"headers", "env"})  # of these only the names take part: values differ without meaning
+_UNSEEN = frozenset(
+    {"token", *(field.name for field in dataclasses.fields(ProviderOptions))}
+)  # change no answer
+_MAY_HOLD_SECRETS = frozenset(
+    {"headers", "env"}
+)  # of these only the names take part: values differ without meaning
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:
-    """The fingerprints of a suite, of how the answers to each case are judged, and of each case, by row.
+    """The fingerprints of a suite, of how the answers to each case are judged, and of each case, by
+    row.
 
     That of a case is `asked.judged`, whatever the case is called.
     """
@@ -57,18 +62,23 @@ def identify(
 
 
 def provider_identity(options: ProviderOptions) -> str:
-    """Return what decides a provider's answers, as JSON: its settings but for keys, pace, price and patience."""
+    """Return what decides a provider's answers, as JSON: its settings but for keys, pace, price and
+    patience.
+    """
     settings = {
         field.name: sorted(value) if field.name in _MAY_HOLD_SECRETS else value
         for field in dataclasses.fields(options)
-        if field.name not in _UNSEEN and not isinstance(value := getattr(options, field.name), Secret)
+        if field.name not in _UNSEEN
+        and not isinstance(value := getattr(options, field.name), Secret)
     }
     stages = [[options.before, options.after]] if options.before or options.after else []
     return encode([options.name, options.kind, settings, *stages])
 
 
 def apply_case_overrides(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:
-    """Return a provider's settings for a case: those that the case overrides and the provider has are the case's."""
+    """Return a provider's settings for a case: those that the case overrides and the provider has
+    are the case's.
+    """
     names = {field.name for field in dataclasses.fields(options)}
     changes: dict[str, Any] = {}
     if overrides.model is not None and "model" in names:
@@ -79,7 +89,9 @@ def apply_case_overrides(options: ProviderOptions, overrides: CaseOverrides) -> 
 
 
 def question_fingerprint(case: Case, rendered: Rendered, identity: str) -> str:
-    """Return what identifies a question to a provider: the rendered input and the provider's settings."""
+    """Return what identifies a question to a provider: the rendered input and the provider's
+    settings.
+    """
     return digest([_question(case), rendered.input, rendered.messages, identity])
 
 
@@ -93,7 +105,9 @@ def _question(case: Case) -> list[Any]:
         asked.append([provider_identity(user.provider), user.persona, user.goal, user.max_turns])
     if case.overrides != NO_OVERRIDES:  # of which the time that a call may take changes no answer
         recorded = case.cassette.digest if case.cassette else None
-        asked.append({"model": case.overrides.model, "params": case.overrides.params, "recorded": recorded})
+        asked.append(
+            {"model": case.overrides.model, "params": case.overrides.params, "recorded": recorded}
+        )
     return asked
 
 

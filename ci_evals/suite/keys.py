@@ -1,4 +1,6 @@
-"""The keys of options: their names, the types behind them, and the place of one that is written elsewhere."""
+"""The keys of options: their names, the types behind them, and the place of one that is written
+elsewhere.
+"""
 
 import dataclasses
 import types
@@ -14,13 +16,19 @@ Loc = tuple[int | str, ...]
 
 
 def keys_of(cls: type[Any]) -> tuple[str, ...]:
-    """Return the keys that may be written for a type; a `found` field is filled in by the loader."""
+    """Return the keys that may be written for a type; a `found` field is filled in by the
+    loader.
+    """
     return tuple(field.name for field in dataclasses.fields(cls) if not field.metadata.get("found"))
 
 
 def required_keys(cls: type[Any]) -> set[str]:
     """Return the keys that must be written for a type."""
-    without = (each for each in dataclasses.fields(cls) if each.default is each.default_factory is dataclasses.MISSING)
+    without = (
+        each
+        for each in dataclasses.fields(cls)
+        if each.default is each.default_factory is dataclasses.MISSING
+    )
     return {each.name for each in without} & set(keys_of(cls))
 
 
@@ -36,19 +44,27 @@ def class_at(kind: Any, loc: Loc) -> type | None:
             elif arguments and (isinstance(part, int) or len(arguments) > 1):
                 inner += _options(arguments[0] if isinstance(part, int) else arguments[1])
         kinds = inner
-    return next((each for each in kinds if dataclasses.is_dataclass(each) and isinstance(each, type)), None)
+    return next(
+        (each for each in kinds if dataclasses.is_dataclass(each) and isinstance(each, type)), None
+    )
 
 
-_SAY_LITTLE = ("name", "description", "label")  # and are seldom meant for anything but what they stand in
+_SAY_LITTLE = (
+    "name",
+    "description",
+    "label",
+)  # and are seldom meant for anything but what they stand in
 
 
 def places_of(key: str, path: str, cls: type) -> list[str]:
-    """Return places that may be meant, as a message shows them: `'report.formats'`; none if nothing is called so.
+    """Return places that may be meant, as a message shows them: `'report.formats'`; none if nothing
+    is called so.
 
     Args:
         key: what was written.
         path: where it stands.
-        cls: whose keys may stand there; its `settings`, if it has any, are keys that belong deeper into it.
+        cls: whose keys may stand there; its `settings`, if it has any, are keys that belong deeper
+            into it.
     """
     if key in _SAY_LITTLE:
         return []
@@ -63,12 +79,16 @@ def places_of(key: str, path: str, cls: type) -> list[str]:
 
 @cache
 def _places() -> Mapping[str, str]:
-    """Return the place of each key outside of the entries of lists, the uppermost where it has several."""
+    """Return the place of each key outside of the entries of lists, the uppermost where it has
+    several.
+    """
     found: dict[str, str] = {}
     levels: list[tuple[str, type]] = [("", Suite)]
     for path, cls in levels:  # which grows
         for name in keys_of(cls):
-            found.setdefault(name, repr(f"{path}{name}") if path else f"{name!r} at the top level of the suite")
+            found.setdefault(
+                name, repr(f"{path}{name}") if path else f"{name!r} at the top level of the suite"
+            )
             inner = [each for each in _options(_hints(cls)[name]) if dataclasses.is_dataclass(each)]
             levels += [(f"{path}{name}.", each) for each in inner if isinstance(each, type)]
     return found

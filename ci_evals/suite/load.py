@@ -52,20 +52,26 @@ def find_config(folder: Path) -> Path:
     for place in (folder, folder / ".github"):
         found = [name for name in DEFAULT_NAMES if (place / name).is_file()]
         if len(found) > 1:
-            raise UsageError(f"{place} has both {' and '.join(found)}: remove one, or name the suite")
+            raise UsageError(
+                f"{place} has both {' and '.join(found)}: remove one, or name the suite"
+            )
         if found:
             return place / found[0]
     start = "start with `ci-evals init`"
     if foreign := next((name for name in FOREIGN_NAMES if (folder / name).is_file()), None):
-        start = f"take over the one of another tool, as by `ci-evals import {foreign} --to evals.yaml`"
+        start = (
+            f"take over the one of another tool, as by `ci-evals import {foreign} --to evals.yaml`"
+        )
     raise UsageError(f"no evals.yaml in {folder} or its .github folder: name a suite, or {start}")
 
 
 def find_configs(named: Sequence[Path]) -> list[Path]:
-    """Return the configs that are named, and those below the folders that are; without any, that of the project.
+    """Return the configs that are named, and those below the folders that are; without any, that of
+    the project.
 
-    A file below a folder is a config if it has the keys `providers` and `cases` at its top level, be it broken. Hidden
-    folders but `.github`, virtual environments and `node_modules` are passed over.
+    A file below a folder is a config if it has the keys `providers` and `cases` at its top level,
+    be it broken. Hidden folders but `.github`, virtual environments and `node_modules` are passed
+    over.
 
     Raises:
         UsageError: a folder has no config, or the project has none.
@@ -75,8 +81,12 @@ def find_configs(named: Sequence[Path]) -> list[Path]:
         configs = sorted(_configs_below(path)) if path.is_dir() else [path]
         if not configs:
             lack = f"{path}: there is no suite in this folder or below it"
-            if foreign := next((each for each in sorted(path.rglob("*")) if each.name in FOREIGN_NAMES), None):
-                raise UsageError(f"{lack}, but one of another tool: name {foreign.as_posix()} itself")
+            if foreign := next(
+                (each for each in sorted(path.rglob("*")) if each.name in FOREIGN_NAMES), None
+            ):
+                raise UsageError(
+                    f"{lack}, but one of another tool: name {foreign.as_posix()} itself"
+                )
             raise UsageError(f"{lack}: a .yaml, .yml or .json file with `providers` and `cases`")
         for each in configs:
             found.setdefault(each.resolve(), each)
@@ -87,19 +97,27 @@ def names_suites(path: Path) -> bool:
     """Return True if a path is that of a config, or of a folder with one in it or below."""
     if path.is_dir():
         return next(_configs_below(path), None) is not None
-    return path.suffix in (".yaml", ".yml") or (path.suffix in _SUFFIXES and path.is_file() and _is_config(path))
+    return path.suffix in (".yaml", ".yml") or (
+        path.suffix in _SUFFIXES and path.is_file() and _is_config(path)
+    )
 
 
 def _configs_below(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
-        folders[:] = [  # but virtual environments; a folder that cannot be looked into is passed over by `walk`
+        folders[
+            :
+        ] = [  # but virtual environments; a folder that cannot be looked into is passed over by `walk`
             name
             for name in folders
             if (not name.startswith(".") or name == ".github")
             and name != "node_modules"
             and not os.path.exists(Path(parent, name, "pyvenv.cfg"))  # noqa: PTH110  Path.exists raises
         ]
-        yield from (path for name in files if name.endswith(_SUFFIXES) and _is_config(path := Path(parent, name)))
+        yield from (
+            path
+            for name in files
+            if name.endswith(_SUFFIXES) and _is_config(path := Path(parent, name))
+        )
 
 
 def _is_config(path: Path) -> bool:
@@ -139,7 +157,9 @@ def load_suite(
         ConfigError: with every problem of the file, its datasets and its environment.
     """
     written, problems, origin = _read(path)
-    loader = _Loader(written, problems, path.resolve().parent, environ, offline=offline, judging=judging)
+    loader = _Loader(
+        written, problems, path.resolve().parent, environ, offline=offline, judging=judging
+    )
     return replace(loader.load(overrides or Overrides()), imported=origin)
 
 
@@ -164,7 +184,9 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
     values["cases"] = _case_list(suite)
     values |= {key: _as_list(values[key]) for key in ("providers", "judges") if key in values}
     written = Written(values, Lines(suite.line), suite.file, in_code=True)
-    return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(Overrides())
+    return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(
+        Overrides()
+    )
 
 
 def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
@@ -177,8 +199,11 @@ def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
     return _Loader(written, problems, path.resolve().parent, environ).mock()
 
 
-def load_judge(path: Path, environ: Mapping[str, str], name: str) -> tuple[CheckedSuite, ProviderOptions]:
-    """Return a suite, and the judge or else the provider of that name, with its key; other providers need none.
+def load_judge(
+    path: Path, environ: Mapping[str, str], name: str
+) -> tuple[CheckedSuite, ProviderOptions]:
+    """Return a suite, and the judge or else the provider of that name, with its key; other
+    providers need none.
 
     Raises:
         ConfigError: with every problem of the file.
@@ -213,13 +238,18 @@ def _case_list(suite: Suite) -> Any:
         raise ConfigError([Problem(suite.file, suite.line, "cases", text)])
     if isinstance(cases, Mapping):
         return cases
-    return [Case(input=each, file=suite.file, line=suite.line) if isinstance(each, str) else each for each in cases]
+    return [
+        Case(input=each, file=suite.file, line=suite.line) if isinstance(each, str) else each
+        for each in cases
+    ]
 
 
 def _read(path: Path) -> tuple[Written, list[Problem], str]:
-    """Return a config, what is wrong with it so far, and whose format it was translated from; empty if it is ours.
+    """Return a config, what is wrong with it so far, and whose format it was translated from; empty
+    if it is ours.
 
-    Of another tool's config, it is a problem if something is left out for want of which an answer could pass.
+    Of another tool's config, it is a problem if something is left out for want of which an answer
+    could pass.
     """
     file = path.as_posix()
     problems: list[Problem] = []
@@ -231,8 +261,12 @@ def _read(path: Path) -> tuple[Written, list[Problem], str]:
     draft = translate(Source(path, file, path.resolve().parent, written))
     if draft is None:
         return written, problems, ""
-    lost = [Problem(each.file, each.line, each.what, each.reason) for each in draft.lost if each.weakens]
-    lost += (Problem(file, None, "", f"needs {name}, which an import writes") for name in draft.files)
+    lost = [
+        Problem(each.file, each.line, each.what, each.reason) for each in draft.lost if each.weakens
+    ]
+    lost += (
+        Problem(file, None, "", f"needs {name}, which an import writes") for name in draft.files
+    )
     if lost:
         remedy = f"`ci-evals import {file} --to evals.yaml` makes a suite of the rest, with these parts as comments"
         lost[-1] = lost[-1]._replace(message=f"{lost[-1].message}\n{remedy}")
@@ -274,11 +308,16 @@ class _Loader:
     def load(self, overrides: Overrides) -> CheckedSuite:
         written, problems = self.written, self.problems
         filled = written.having(
-            {key: None if key in _READ_APART else self.interpolation.fill(written[key]).value for key in written.value}
+            {
+                key: None if key in _READ_APART else self.interpolation.fill(written[key]).value
+                for key in written.value
+            }
         )
         found: dict[str, Any] = {"file": written.file, "line": written.line, "folder": self.folder}
         settings = resolve_texts(check(Suite, filled, problems, found=found))
-        sweeps = Sweeps(try_check(tuple[Sweep, ...], filled["variants"]) or (), filled["variants"], problems)
+        sweeps = Sweeps(
+            try_check(tuple[Sweep, ...], filled["variants"]) or (), filled["variants"], problems
+        )
         providers: tuple[ProviderOptions, ...] = ()
         if "providers" in written:
             providers = self.providers.read(written["providers"], overrides.providers, sweeps)
@@ -287,8 +326,14 @@ class _Loader:
         prompted, shared = bool(written["prompts"].value), filled["vars"]
         threshold = settings.threshold if settings else None
         with node_process(self.folder):  # which parses JavaScript of graders
-            reader = CaseReader(self.folder, written["expect"], shared, problems, self.providers, prompted=prompted)
-            cases = reader.read(written["cases"], threshold, self.transform(filled)) if "cases" in written else ()
+            reader = CaseReader(
+                self.folder, written["expect"], shared, problems, self.providers, prompted=prompted
+            )
+            cases = (
+                reader.read(written["cases"], threshold, self.transform(filled))
+                if "cases" in written
+                else ()
+            )
         problems += prompt_problems(cases, prompts, () if prompted else providers, self.folder)
         problems += checks.task_problems(cases, providers)
         problems += checks.override_problems(cases, providers, self.folder)
@@ -296,27 +341,43 @@ class _Loader:
             if entry := self.providers.entries.get(name):
                 self.providers.read_entry(entry)  # for what is wrong with one that was not selected
         stages = stage_options(providers, self.providers.by_name)
-        problems += checks.stage_problems(stages, self.providers.names, self.providers.places, self.folder)
+        problems += checks.stage_problems(
+            stages, self.providers.names, self.providers.places, self.folder
+        )
         judges = self.add_grader_models(cases, providers, judges)
         problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
         if not self.interpolation.offline:  # else the answers are those of others
-            problems += checks.needs_problems(filled["budget"], cases, providers, self.providers.places)
-            problems += request_problems(cases, prompts, providers, self.providers.places, self.folder)
+            problems += checks.needs_problems(
+                filled["budget"], cases, providers, self.providers.places
+            )
+            problems += request_problems(
+                cases, prompts, providers, self.providers.places, self.folder
+            )
         called = (*providers, *stages.values(), *judges)
         problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
-        problems += checks.price_problems(filled["budget"], cases, providers, (*judges, *stages.values()))
+        problems += checks.price_problems(
+            filled["budget"], cases, providers, (*judges, *stages.values())
+        )
         problems += checks.runs_problems(settings, written["max_runs"])
-        if settings and isinstance(executor := settings.executor, ExecutorOptions):  # once checked, it is one
+        if settings and isinstance(
+            executor := settings.executor, ExecutorOptions
+        ):  # once checked, it is one
             is_called = not self.interpolation.offline and overrides.executor is None
-            problems += checks.executor_problems(executor, written["executor"], cases, self.folder, is_called=is_called)
-        problems += checks.paths_problems(settings, written, (*providers, *stages.values()), self.folder)
+            problems += checks.executor_problems(
+                executor, written["executor"], cases, self.folder, is_called=is_called
+            )
+        problems += checks.paths_problems(
+            settings, written, (*providers, *stages.values()), self.folder
+        )
         problems += checks.tag_problems(overrides.tags, reader, written["cases"])
         if problems or settings is None:
             raise ConfigError(_in_file_order(problems))
         visible = (settings.name or "", *_visible((*providers, *judges)))
         found = {
             "name": settings.name or self.folder.name,
-            "max_concurrency": UNLIMITED if settings.max_concurrency == "unlimited" else settings.max_concurrency,
+            "max_concurrency": UNLIMITED
+            if settings.max_concurrency == "unlimited"
+            else settings.max_concurrency,
             "providers": providers,
             "judges": judges,
             "stages": stages,
@@ -330,8 +391,12 @@ class _Loader:
             found["depends_on"] = dependencies(
                 written.value, cases, (*reader.files.names, *settings.paths), self.folder
             )
-        suite = CheckedSuite(**{each.name: getattr(settings, each.name) for each in fields(settings)} | found)
-        suite = apply_overrides(suite, replace(overrides, providers=None))  # these are selected, names of sweeps too
+        suite = CheckedSuite(
+            **{each.name: getattr(settings, each.name) for each in fields(settings)} | found
+        )
+        suite = apply_overrides(
+            suite, replace(overrides, providers=None)
+        )  # these are selected, names of sweeps too
         if too_many := checks.size_problem(suite, written["runs"]):
             raise ConfigError([too_many])
         return suite
@@ -354,13 +419,20 @@ class _Loader:
         raise ConfigError(self.problems or [entries.problem("none of them is a `mock`")])
 
     def add_grader_models(
-        self, cases: Sequence[Case], providers: Sequence[ProviderOptions], judges: tuple[ProviderOptions, ...]
+        self,
+        cases: Sequence[Case],
+        providers: Sequence[ProviderOptions],
+        judges: tuple[ProviderOptions, ...],
     ) -> tuple[ProviderOptions, ...]:
-        """Return the judges, and the providers that graders ask although they were not selected to run."""
+        """Return the judges, and the providers that graders ask although they were not selected to
+        run.
+        """
         for name in sorted({*self.judges.names} & {*self.providers.names}):
             text = f"{name!r} is the name of a provider too: give the judge another"
             self.problems.append(self.written["judges"].problem(text))
-        if not self.providers.knows_names or (self.written["judges"].value and not self.judges.knows_names):
+        if not self.providers.knows_names or (
+            self.written["judges"].value and not self.judges.knows_names
+        ):
             return judges
         asked = checks.model_graders(cases)
         selected = {provider.name for provider in (*providers, *judges)}
@@ -384,11 +456,17 @@ class _Loader:
 def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:
     """Yield values that reports show anyway: taking them out would make the reports unreadable."""
     for provider in providers:
-        for value in (provider.name, getattr(provider, "model", None), getattr(provider, "base_url", None)):
+        for value in (
+            provider.name,
+            getattr(provider, "model", None),
+            getattr(provider, "base_url", None),
+        ):
             if value:
                 yield value
 
 
 def _in_file_order(problems: Sequence[Problem]) -> list[Problem]:
     files = list(dict.fromkeys(problem.file for problem in problems))
-    return sorted(dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line or 0))
+    return sorted(
+        dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line or 0)
+    )

@@ -21,8 +21,9 @@ from ci_evals.suite.types import CheckedSuite, Reuse
 class Overrides:
     """Values of the command line or the environment that win over the file's; None leaves these.
 
-    Some select what is run: `providers` by name; cases by `tags`, of which they have one, and by id or a pattern of ids
-    (`cases`), then the `first` so many, then a `sample` of so many, drawn by the suite's seed.
+    Some select what is run: `providers` by name; cases by `tags`, of which they have one, and by id
+    or a pattern of ids (`cases`), then the `first` so many, then a `sample` of so many, drawn by
+    the suite's seed.
     """
 
     runs: int | None = None
@@ -49,12 +50,17 @@ _NO_SETTINGS = {"out", "executor", "reuse", "providers", *ALL_CASES}
 
 
 def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
-    """Return a suite with some values replaced and only what is selected of it, without the bars for anything else.
+    """Return a suite with some values replaced and only what is selected of it, without the bars
+    for anything else.
 
     Raises:
         UsageError: a provider, a tag or a case is named that the suite does not have.
     """
-    settings = {each.name: getattr(overrides, each.name) for each in fields(overrides) if each.name not in _NO_SETTINGS}
+    settings = {
+        each.name: getattr(overrides, each.name)
+        for each in fields(overrides)
+        if each.name not in _NO_SETTINGS
+    }
     changes = {name: value for name, value in settings.items() if value is not None}
     if overrides.out is not None:
         changes["report"] = replace(suite.report, out=overrides.out.as_posix())
@@ -70,7 +76,10 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
         _check("provider", overrides.providers, [str(each.name) for each in providers])
         providers = tuple(each for each in providers if each.name in overrides.providers)
     if gate is not None and (gate.providers or gate.tags):
-        names, tags = {each.name for each in providers}, frozenset(tag for case in cases for tag in case.tags)
+        names, tags = (
+            {each.name for each in providers},
+            frozenset(tag for case in cases for tag in case.tags),
+        )
         gate = replace(
             gate,
             providers={name: bar for name, bar in gate.providers.items() if name in names},
@@ -79,14 +88,18 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
     selection = suite.selection
     if len(cases) < len(suite.cases):
         if gate is not None and gate.metrics:
-            measured = {name: bar for name, bar in gate.metrics.items() if _is_measured(name, cases)}
+            measured = {
+                name: bar for name, bar in gate.metrics.items() if _is_measured(name, cases)
+            }
             gate = replace(gate, metrics=measured)
         selection = f"{len(cases):,} of {number_of(len(suite.cases), 'case')}"
     return replace(suite, providers=providers, cases=cases, gate=gate, selection=selection)
 
 
 def _is_measured(name: str, cases: Iterable[Case]) -> bool:
-    """Return True if a grader of these cases counts for a metric, or expects the label that it is of."""
+    """Return True if a grader of these cases counts for a metric, or expects the label that it is
+    of.
+    """
     metric = read_metric(name)
     graders = (each for case in cases for each in nested(case.expect))
     return any(
@@ -111,7 +124,9 @@ def check_selection(suites: Sequence[CheckedSuite], overrides: Overrides) -> Non
     _check("tag", overrides.tags or (), sorted({tag for case in cases for tag in case.tags}))
     ids = {case.id: None for case in cases}
     for name in overrides.cases or ():
-        if name not in ids and not (_is_pattern(name) and any(fnmatchcase(each, name) for each in ids)):
+        if name not in ids and not (
+            _is_pattern(name) and any(fnmatchcase(each, name) for each in ids)
+        ):
             raise UsageError(unknown("case", name, ids))
     if not any(select_cases(suite, overrides) for suite in suites):
         raise UsageError("nothing is selected: no case fits all that --tags and --case ask for")
@@ -124,8 +139,15 @@ def select_cases(suite: CheckedSuite, overrides: Overrides) -> Sequence[Case]:
         cases = [case for case in cases if not frozenset(tags).isdisjoint(case.tags)]
     if names is not None:
         ids = {case.id for case in suite.cases}
-        exact, patterns = frozenset(names), [name for name in names if _is_pattern(name) and name not in ids]
-        cases = [case for case in cases if case.id in exact or any(fnmatchcase(case.id, each) for each in patterns)]
+        exact, patterns = (
+            frozenset(names),
+            [name for name in names if _is_pattern(name) and name not in ids],
+        )
+        cases = [
+            case
+            for case in cases
+            if case.id in exact or any(fnmatchcase(case.id, each) for each in patterns)
+        ]
     cases = cases[: overrides.first]
     if overrides.sample is not None and overrides.sample < len(cases):
         drawn = random.Random(suite.seed).sample(range(len(cases)), overrides.sample)  # noqa: S311  no secret

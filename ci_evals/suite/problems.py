@@ -1,4 +1,6 @@
-"""Checks what is written against the types of options, and says of every problem where it is and what to try."""
+"""Checks what is written against the types of options, and says of every problem where it is and
+what to try.
+"""
 
 import dataclasses
 import re
@@ -52,7 +54,9 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A value as it is written, with its place: in a file, or `in_code`, in the Python code that made it."""
+    """A value as it is written, with its place: in a file, or `in_code`, in the Python code that
+    made it.
+    """
 
     value: Any
     lines: Lines
@@ -69,7 +73,9 @@ class Written:
         return Place(self.file, self.line, self.path)
 
     def __getitem__(self, key: str | int) -> "Written":
-        """Return the value under a key or at an index; None with the place of the whole where there is nothing."""
+        """Return the value under a key or at an index; None with the place of the whole where there
+        is nothing.
+        """
         value = None
         if isinstance(self.value, Mapping):
             value = self.value.get(key)
@@ -77,7 +83,13 @@ class Written:
             value = getattr(self.value, key, None)
         elif isinstance(self.value, Sequence):
             value = self.value[key]
-        path = f"{self.path}[{key}]" if isinstance(key, int) else f"{self.path}.{key}" if self.path else key
+        path = (
+            f"{self.path}[{key}]"
+            if isinstance(key, int)
+            else f"{self.path}.{key}"
+            if self.path
+            else key
+        )
         return Written(value, self.lines.at(key), self.file, path, self.in_code)
 
     def __contains__(self, key: str) -> bool:
@@ -96,7 +108,8 @@ class Written:
 
 
 def problems_of_cases(found: Iterable[tuple[Case, str, str]]) -> Iterator[Problem]:
-    """Yield one problem for each mistake, however many cases share it: at the first of them, with how many follow.
+    """Yield one problem for each mistake, however many cases share it: at the first of them, with
+    how many follow.
 
     Args:
         found: a case, the path in it, and what is wrong there.
@@ -115,11 +128,14 @@ def and_more(others: int) -> str:
 
 
 MAX_KNOWN = 50
-MAX_STRANGERS = 20  # unknown keys of one mapping that are told one by one: the file is none of ours, or damaged
+MAX_STRANGERS = (
+    20  # unknown keys of one mapping that are told one by one: the file is none of ours, or damaged
+)
 
 
 def unknown(noun: str, name: str, known: Iterable[str], places: Iterable[str] = ()) -> str:
-    """Return `unknown key 'promts', did you mean 'prompts'?`, its name here if it is another tool's, or what is known.
+    """Return `unknown key 'promts', did you mean 'prompts'?`, its name here if it is another
+    tool's, or what is known.
 
     Args:
         noun: what it is.
@@ -158,7 +174,8 @@ def check(
     found: Mapping[str, Any] | None = None,
     unread: Collection[str] = (),
 ) -> T | None:
-    """Make a value of a type out of what is written; None if it is wrong, and then `problems` says why.
+    """Make a value of a type out of what is written; None if it is wrong, and then `problems` says
+    why.
 
     Args:
         kind: a dataclass whose fields are the keys, or any other type.
@@ -186,13 +203,17 @@ def check(
         checked = checks.validate_python(value)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        told = [each for each in errors if each["type"] != "missing" or each["loc"][0] not in renamed]
+        told = [
+            each for each in errors if each["type"] != "missing" or each["loc"][0] not in renamed
+        ]
         problems += _problems(kind, written, value, told)
     return checked if len(problems) == before else None
 
 
 def _unknown_key(key: str, path: str, cls: type, absent: Collection[str]) -> str:
-    """Say what is meant by a key that a type does not have: the one that is `absent`, if nothing else is likelier."""
+    """Say what is meant by a key that a type does not have: the one that is `absent`, if nothing
+    else is likelier.
+    """
     places = places_of(key, path, cls)
     if len(absent) == 1 and not places and not closest(key, keys_of(cls)):
         places = [repr(*absent)]
@@ -211,7 +232,8 @@ def try_check(kind: type[T], written: Written) -> T | None:
 def resolve_texts(value: Any) -> Any:
     """Return a checked value with plain text in place of text of the environment.
 
-    Inside a free mapping or list, where no type says what it is, text that reads like a number becomes one.
+    Inside a free mapping or list, where no type says what it is, text that reads like a number
+    becomes one.
     """
 
     def item(inner: Any) -> Any:
@@ -225,7 +247,10 @@ def resolve_texts(value: Any) -> Any:
         case list() | tuple():
             return type(value)(map(item, value))
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {field.name: resolve_texts(getattr(value, field.name)) for field in dataclasses.fields(value)}
+            fields = {
+                field.name: resolve_texts(getattr(value, field.name))
+                for field in dataclasses.fields(value)
+            }
             return dataclasses.replace(value, **fields)
         case _:
             return value
@@ -235,7 +260,9 @@ def resolve_texts(value: Any) -> Any:
 
 
 def _locate(value: Any, loc: Loc) -> tuple[Loc, Any]:
-    """Return the part of an error's location that is in the value, without tags of unions, and what is there."""
+    """Return the part of an error's location that is in the value, without tags of unions, and what
+    is there.
+    """
     path: list[int | str] = []
     for part in loc:
         if isinstance(value, Mapping) and part in value:
@@ -251,7 +278,9 @@ def _locate(value: Any, loc: Loc) -> tuple[Loc, Any]:
     return tuple(path), value
 
 
-def _problems(kind: Any, written: Written, value: Any, errors: Sequence[ErrorDetails]) -> Iterator[Problem]:
+def _problems(
+    kind: Any, written: Written, value: Any, errors: Sequence[ErrorDetails]
+) -> Iterator[Problem]:
     """Yield one problem for each place, and none for what holds a wrong part."""
     by_place: dict[Loc, list[ErrorDetails]] = {}
     renamed: dict[Loc, list[str]] = {}
@@ -276,18 +305,27 @@ def _problems(kind: Any, written: Written, value: Any, errors: Sequence[ErrorDet
             text = unknown("key", key, keys, places_of(key, outer.path, cls) if cls else ())
             renamed.setdefault(loc[:-1], []).append(text)
             yield place.problem(text)._replace(path=outer.path)
-        elif not (holds_problem and all(error["type"] in (*_KINDS, "too_short", "too_long") for error in found)):
+        elif not (
+            holds_problem
+            and all(error["type"] in (*_KINDS, "too_short", "too_long") for error in found)
+        ):
             yield place.problem(_message(kind, loc, _locate(value, loc)[1], found))
 
 
 def _message(kind: Any, loc: Loc, raw: Any, errors: Sequence[ErrorDetails]) -> str:
-    """Say what is wrong at one place; in a union, for the member that fits the kind of what is written."""
-    numbers = dict.fromkeys(_KINDS[error["type"]] for error in errors if "number" in _KINDS.get(error["type"], ""))
+    """Say what is wrong at one place; in a union, for the member that fits the kind of what is
+    written.
+    """
+    numbers = dict.fromkeys(
+        _KINDS[error["type"]] for error in errors if "number" in _KINDS.get(error["type"], "")
+    )
     errors = [error for error in errors if error["type"] not in _KINDS] or errors
     first = errors[0]
     if first["type"] in ("problem", "value_error", "assertion_error"):
         return first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    kinds = list(dict.fromkeys(_KINDS[error["type"]] for error in errors if error["type"] in _KINDS))
+    kinds = list(
+        dict.fromkeys(_KINDS[error["type"]] for error in errors if error["type"] in _KINDS)
+    )
     got = str(len(raw)) if first["type"] in ("too_short", "too_long") else _describe(raw)
     if kinds == ["a mapping"] and (cls := class_at(kind, loc)):
         expected = f"a mapping with keys such as {', '.join(keys_of(cls)[:3])}"
@@ -328,7 +366,11 @@ def _describe(value: Any) -> str:
             if hasattr(value, "__name__")
             else f"a {type(value).__name__}"
         )
-    text = repr(value) if not isinstance(value, Interpolated) else f"the value of ${{{value.names[0]}}}"
+    text = (
+        repr(value)
+        if not isinstance(value, Interpolated)
+        else f"the value of ${{{value.names[0]}}}"
+    )
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -344,5 +386,9 @@ def _advice(expected: str, value: Any) -> str:
         return f': put quotes round it, as in "{_describe(value)}"'
     if expected.endswith("<= 1") and isinstance(value, int | float) and 1 < value <= 100:
         return f": {value:g} % is written {value / 100:g}"
-    share = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value) if "number" in expected and isinstance(value, str) else None
+    share = (
+        re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value)
+        if "number" in expected and isinstance(value, str)
+        else None
+    )
     return f": {value} is written {float(share[1]) / 100:g}" if share else ""

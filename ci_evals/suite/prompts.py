@@ -42,17 +42,23 @@ def read_prompts(
         if prompt is None:
             continue
         if prompt.name in prompts:
-            problems.append(entry.problem(f"a second prompt called {prompt.name!r}: give it another `name`"))
+            problems.append(
+                entry.problem(f"a second prompt called {prompt.name!r}: give it another `name`")
+            )
         if _is_template(prompt, entry, problems):
             prompts[prompt.name] = prompt
     return tuple(prompts.values())
 
 
-def _read_prompt(written: Written, problems: list[Problem], folder: Path, default_name: str) -> Prompt | None:
+def _read_prompt(
+    written: Written, problems: list[Problem], folder: Path, default_name: str
+) -> Prompt | None:
     if isinstance(written.value, str):
         return Prompt(default_name, (("user", str(written.value)),))
     if not isinstance(written.value, dict):
-        problems.append(written.problem("expected text, or a mapping with `user`, `file` or `messages`"))
+        problems.append(
+            written.problem("expected text, or a mapping with `user`, `file` or `messages`")
+        )
         return None
     template = check(PromptTemplate, written, problems)
     if template is None:
@@ -61,15 +67,21 @@ def _read_prompt(written: Written, problems: list[Problem], folder: Path, defaul
         problems.append(written.problem("a prompt has one of `user`, `file` and `messages`"))
         return None
     if any(message.tool_calls or message.tool_call_id for message in template.messages):
-        problems.append(written["messages"].problem("tool calls belong to the `messages` of a case"))
-    turns: list[tuple[Role, str | Sequence[Part]]] = [(message.role, message.content) for message in template.messages]
+        problems.append(
+            written["messages"].problem("tool calls belong to the `messages` of a case")
+        )
+    turns: list[tuple[Role, str | Sequence[Part]]] = [
+        (message.role, message.content) for message in template.messages
+    ]
     if template.user is not None:
         turns.append(("user", template.user))
     if template.file is not None:
         try:
             turns.append(("user", read_text(folder / template.file, template.file)))
         except ConfigError as error:
-            problems += [written["file"].problem(f"{each} (looked in {folder})") for each in error.problems]
+            problems += [
+                written["file"].problem(f"{each} (looked in {folder})") for each in error.problems
+            ]
             return None
         default_name = Path(template.file).stem
     if template.system is not None:
@@ -78,7 +90,9 @@ def _read_prompt(written: Written, problems: list[Problem], folder: Path, defaul
 
 
 def _find_path(value: Any, folder: Path) -> str | None:
-    """Return the path of a file that stands where a template is expected; None if it is no such path."""
+    """Return the path of a file that stands where a template is expected; None if it is no such
+    path.
+    """
     may_be = isinstance(value, str) and "{" not in value and "\n" not in value
     may_be = may_be and len(value.encode(errors="surrogatepass")) < _LONGEST_PATH
     return file_url(value) or (value if may_be and (folder / value).is_file() else None)
@@ -90,18 +104,29 @@ def _is_template(prompt: Prompt, written: Written, problems: list[Problem]) -> b
         try:
             Templates().compile(source)
         except TemplateSyntaxError as error:
-            problems.append(written.problem(f"not a valid template: {error.message} (line {error.lineno} of it)"))
+            problems.append(
+                written.problem(
+                    f"not a valid template: {error.message} (line {error.lineno} of it)"
+                )
+            )
         except Exception as error:  # noqa: BLE001  too deep for the parser, too long for Python's compiler
-            problems.append(written.problem(f"not a valid template: {type(error).__name__}: {error}"))
+            problems.append(
+                written.problem(f"not a valid template: {type(error).__name__}: {error}")
+            )
     return len(problems) == before
 
 
 def prompt_problems(
-    cases: Sequence[Case], prompts: Sequence[Prompt], unprompted: Sequence[ProviderOptions], folder: Path
+    cases: Sequence[Case],
+    prompts: Sequence[Prompt],
+    unprompted: Sequence[ProviderOptions],
+    folder: Path,
 ) -> Iterator[Problem]:
-    """Render every case with every prompt, so that nothing is paid for before all of them are known to work.
+    """Render every case with every prompt, so that nothing is paid for before all of them are known
+    to work.
 
-    Providers that are `unprompted` are sent a case as it is. Images and files are sought from `folder`.
+    Providers that are `unprompted` are sent a case as it is. Images and files are sought from
+    `folder`.
     """
     return problems_of_cases(_misfits(cases, prompts, unprompted, Templates(folder)))
 
@@ -113,7 +138,9 @@ def request_problems(
     places: Mapping[str, Place],
     folder: Path,
 ) -> Iterator[Problem]:
-    """Find requests that a provider cannot make of a case: its templates ask for what the case does not have."""
+    """Find requests that a provider cannot make of a case: its templates ask for what the case does
+    not have.
+    """
     called = [case for case in cases if not case.cassette]
     for options in providers:
         found: dict[str, list[Case]] = {}
@@ -122,10 +149,14 @@ def request_problems(
         for request, text in options.misfits(_first_requests(called, prompts, Templates(folder))):
             found.setdefault(text, []).append(request.case)
         for text, (first, *others) in found.items():
-            yield Problem(*places[str(options.name)], f"{text} (case {first.id!r}{and_more(len(others))})")
+            yield Problem(
+                *places[str(options.name)], f"{text} (case {first.id!r}{and_more(len(others))})"
+            )
 
 
-def _first_requests(cases: Sequence[Case], prompts: Sequence[Prompt], templates: Templates) -> Iterator[Request]:
+def _first_requests(
+    cases: Sequence[Case], prompts: Sequence[Prompt], templates: Templates
+) -> Iterator[Request]:
     """Yield what the first call of every cell asks; what a simulated user will say is not known."""
     for case in cases:
         line = case.turns[0].user if case.turns else _ANY_LINE if case.user else None
@@ -140,7 +171,10 @@ def _first_requests(cases: Sequence[Case], prompts: Sequence[Prompt], templates:
 
 
 def _misfits(
-    cases: Sequence[Case], prompts: Sequence[Prompt], unprompted: Sequence[ProviderOptions], templates: Templates
+    cases: Sequence[Case],
+    prompts: Sequence[Prompt],
+    unprompted: Sequence[ProviderOptions],
+    templates: Templates,
 ) -> Iterator[tuple[Case, str, str]]:
     chat = next((provider for provider in unprompted if not provider.own_code), None)
     lacks: dict[tuple[str, str], str] = {}
@@ -157,5 +191,7 @@ def _misfits(
                 templates.render(prompt, case)
             except Exception as error:  # noqa: BLE001  a user's template can raise anything
                 lack = describe_error(error, variables(case))
-                lack = lacks.setdefault((prompt.name, str(error)), lack)  # whatever else others have
+                lack = lacks.setdefault(
+                    (prompt.name, str(error)), lack
+                )  # whatever else others have
                 yield case, "", f"the prompt {prompt.name!r} does not fit this case: {lack}"

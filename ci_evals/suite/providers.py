@@ -22,8 +22,9 @@ _EXPECTED = "expected a provider, a function, or an object with a method `answer
 class ProviderReader:
     """Reads the entries of one list of providers.
 
-    Afterwards `names` has all of them, selected or not, and `entries` and `by_name` are what these stand for;
-    `knows_names` is False if one of them is a guess; `places` has the place of what each provider or stage opens.
+    Afterwards `names` has all of them, selected or not, and `entries` and `by_name` are what these
+    stand for; `knows_names` is False if one of them is a guess; `places` has the place of what each
+    provider or stage opens.
 
     Args:
         folder: where relative paths start.
@@ -45,7 +46,9 @@ class ProviderReader:
     def read(
         self, written: Written, selected: Sequence[str] | None = None, sweeps: Sweeps | None = None
     ) -> tuple[ProviderOptions, ...]:
-        """Return the selected providers, or all of them; those that are left out need not be complete."""
+        """Return the selected providers, or all of them; those that are left out need not be
+        complete.
+        """
         if not isinstance(written.value, list | tuple) or not written.value:
             self.problems.append(written.problem("expected a list with at least one provider"))
             return ()
@@ -64,14 +67,18 @@ class ProviderReader:
             self.entries.setdefault(name, entry)
             if provider:
                 self.by_name[name] = provider
-            is_guess = provider is None and not (isinstance(entry.value, dict) and entry.value.get("name"))
+            is_guess = provider is None and not (
+                isinstance(entry.value, dict) and entry.value.get("name")
+            )
             self.knows_names &= not is_guess
             if selected is not None and name not in selected:
                 if is_guess:
                     nameless += self.problems[before:]
                 del self.problems[before:]
             elif name in found:
-                self.problems.append(entry.problem(f"a second provider called {name!r}: give one of them a `name`"))
+                self.problems.append(
+                    entry.problem(f"a second provider called {name!r}: give one of them a `name`")
+                )
             elif provider is not None:
                 found[name] = provider
         if selected is not None:
@@ -79,7 +86,9 @@ class ProviderReader:
         return tuple(found.values())
 
     def read_user(self, written: Written) -> ProviderOptions | None:
-        """Return the provider that plays a user: one of the suite's by name, selected or not, or one of its own."""
+        """Return the provider that plays a user: one of the suite's by name, selected or not, or
+        one of its own.
+        """
         given = written.value
         if not isinstance(given, str):
             return self.read_entry(written)
@@ -93,7 +102,9 @@ class ProviderReader:
     def read_entry(self, written: Written) -> ProviderOptions | None:
         """Check one provider; None if it is so wrong that it has no name."""
         filled = written if is_object(written.value) else self.interpolation.fill(written)
-        options = self._read_object(filled) if is_object(filled.value) else self._read_mapping(filled)
+        options = (
+            self._read_object(filled) if is_object(filled.value) else self._read_mapping(filled)
+        )
         named = options and self._add_name(options, written)
         if named is None:
             return None
@@ -108,7 +119,9 @@ class ProviderReader:
         kind = written.value.get("type") if isinstance(written.value, Mapping) else None
         if kind is None:
             expected = f"expected a mapping with a `type`: {', '.join(PROVIDERS)}"
-            name, _, model = written.value.partition(":") if isinstance(written.value, str) else ("", "", "")
+            name, _, model = (
+                written.value.partition(":") if isinstance(written.value, str) else ("", "", "")
+            )
             if name in PROVIDERS and model and "model" in keys_of(PROVIDERS[name]):
                 expected = f"expected a mapping: write `{{type: {name}, model: {model}}}`"
             if written.in_code and not isinstance(written.value, Mapping):
@@ -119,7 +132,9 @@ class ProviderReader:
         if cls is None:
             self.problems.append(
                 written["type"].problem(
-                    unknown("provider type", kind if isinstance(kind, str) else str(kind), PROVIDERS)
+                    unknown(
+                        "provider type", kind if isinstance(kind, str) else str(kind), PROVIDERS
+                    )
                 )
             )
             return None
@@ -134,7 +149,9 @@ class ProviderReader:
             given = Function.of(given)
         for key in ("before", "after"):
             stages = getattr(given, key)
-            if is_object(stages) or (isinstance(stages, list | tuple) and any(map(is_object, stages))):
+            if is_object(stages) or (
+                isinstance(stages, list | tuple) and any(map(is_object, stages))
+            ):
                 text = f"stages go by name, which the cache needs: {key}=['module:function'], or the name of a provider"
                 self.problems.append(written[key].problem(text))
                 return None
@@ -178,12 +195,16 @@ class ProviderReader:
         del self.problems[before:]
         return str(provider.name) if provider else _guess_name(written.value)
 
-    def _check_selection(self, selected: Sequence[str], nameless: list[Problem], written: Written) -> None:
+    def _check_selection(
+        self, selected: Sequence[str], nameless: list[Problem], written: Written
+    ) -> None:
         option = Written(None, written.lines, written.file, "--providers")
         if not selected:
             self.problems.append(option.problem(f"none is named; known: {', '.join(self.names)}"))
         strangers = [name for name in selected if name not in self.names]
-        self.problems += [option.problem(unknown("provider", name, self.names)) for name in strangers]
+        self.problems += [
+            option.problem(unknown("provider", name, self.names)) for name in strangers
+        ]
         if strangers:  # one of those without a name may be meant
             self.problems.extend(nameless)
 
@@ -193,13 +214,17 @@ def _guess_name(entry: Any) -> str:
     if not isinstance(entry, dict):
         return "?"
     model = entry.get("model")
-    return str(entry.get("name") or (f"{entry.get('type')}:{model}" if model else entry.get("type")))
+    return str(
+        entry.get("name") or (f"{entry.get('type')}:{model}" if model else entry.get("type"))
+    )
 
 
 def stage_options(
     providers: Sequence[ProviderOptions], known: Mapping[str, ProviderOptions]
 ) -> Mapping[str, ProviderOptions]:
-    """Return the provider for each stage that others name; `known` are the suite's providers, selected or not."""
+    """Return the provider for each stage that others name; `known` are the suite's providers,
+    selected or not.
+    """
     names = dict.fromkeys(name for each in providers for name in (*each.before, *each.after))
     if not names:
         return {}

@@ -40,7 +40,8 @@ class Templates:
         self._too_slow: dict[str, TooSlowError] = {}
 
     def render(self, prompt: Prompt | None, case: Case) -> Rendered:
-        """Fill a prompt with a case's vars and `input`; without a prompt the case speaks for itself.
+        """Fill a prompt with a case's vars and `input`; without a prompt the case speaks for
+        itself.
 
         Raises:
             jinja2.TemplateError: the template is wrong or asks for what the case does not have.
@@ -61,10 +62,15 @@ class Templates:
         messages = (*turns, *case.messages)
         return Rendered(_as_data(messages), messages)
 
-    def _turn(self, role: Role, content: str | Sequence[Part], values: Mapping[str, Any]) -> Message:
+    def _turn(
+        self, role: Role, content: str | Sequence[Part], values: Mapping[str, Any]
+    ) -> Message:
         if isinstance(content, str):
             return Message(role, self.text(content, values))
-        texts = [{key: self.text(source, values) for key, source in template_texts(part)} for part in content]
+        texts = [
+            {key: self.text(source, values) for key, source in template_texts(part)}
+            for part in content
+        ]
         parts = [replace(part, **filled) for part, filled in zip(content, texts, strict=True)]
         return identify(Message(role, parts), self._folder)
 
@@ -79,7 +85,9 @@ class Templates:
             raise
 
     def value(self, source: str, values: Mapping[str, Any]) -> Any:
-        """Render a template text; one that is nothing but a list or mapping in braces becomes that."""
+        """Render a template text; one that is nothing but a list or mapping in braces becomes
+        that.
+        """
         text = self.text(source, values)
         if (render := self._renderers.get(source)) is None:
             render = self._renderers[source] = json_renderer(source)
@@ -93,7 +101,9 @@ class Templates:
             jinja2.TemplateSyntaxError: it is not valid.
         """
         if (template := self._compiled.get(source)) is None:
-            template = self._compiled[source] = template_sandbox(lists_may_grow=True).from_string(source)
+            template = self._compiled[source] = template_sandbox(lists_may_grow=True).from_string(
+                source
+            )
         return template
 
 
@@ -136,12 +146,19 @@ def _render_case(case: Case) -> Rendered:
         return Rendered(content_fields(case.input), (*case.messages, case.input))
     if case.messages:
         (first, *others), value = case.messages, case.input
-        if value is None and not others and first.role == "user" and not isinstance(first.content, str):
+        if (
+            value is None
+            and not others
+            and first.role == "user"
+            and not isinstance(first.content, str)
+        ):
             value = content_fields(first)
         return Rendered(_as_data(case.messages) if value is None else value, case.messages)
     value = dict(case.vars) if case.input is None else case.input
     text = (
-        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     )
     return Rendered(value, (Message("user", text),))
 
@@ -150,6 +167,10 @@ def _as_data(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Return messages as an API takes them, without what they leave out."""
     return [
         {"role": message.role, "content": content_fields(message)}
-        | {key: value for key, value in dataclasses.asdict(message).items() if value and key not in ("role", "content")}
+        | {
+            key: value
+            for key, value in dataclasses.asdict(message).items()
+            if value and key not in ("role", "content")
+        }
         for message in messages
     ]

@@ -20,15 +20,29 @@ _EXPECT = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Expectation"}}
 _PARTS = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/Expectation"}}
 _SOURCES = (CaseFiles, TaskFolders, CaseFunction)
 _NAMED = [{"$ref": f"#/$defs/{cls.__name__}"} for cls in _SOURCES]
-_COLUMNS = {"anyOf": [{"type": "object", "propertyNames": {"enum": [*keys_of(Case)]}}, {"type": "null"}]}
+_COLUMNS = {
+    "anyOf": [{"type": "object", "propertyNames": {"enum": [*keys_of(Case)]}}, {"type": "null"}]
+}
 _SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
     "Suite.providers": {"type": "array", "items": {"$ref": "#/$defs/Provider"}},
-    "Suite.judges": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Provider"}}, {"type": "null"}]},
-    "Suite.prompts": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Prompt"}}, {"type": "null"}]},
-    "Suite.cases": {"anyOf": [*_NAMED, {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Case"}, *_NAMED]}}]},
+    "Suite.judges": {
+        "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Provider"}}, {"type": "null"}]
+    },
+    "Suite.prompts": {
+        "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Prompt"}}, {"type": "null"}]
+    },
+    "Suite.cases": {
+        "anyOf": [
+            *_NAMED,
+            {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Case"}, *_NAMED]}},
+        ]
+    },
     "Suite.expect": _EXPECT,
     "Suite.executor": {
-        "anyOf": [{"type": "string", "pattern": "^(local|ray(://.+)?)$"}, {"$ref": "#/$defs/ExecutorOptions"}]
+        "anyOf": [
+            {"type": "string", "pattern": "^(local|ray(://.+)?)$"},
+            {"$ref": "#/$defs/ExecutorOptions"},
+        ]
     },
     "CaseFiles.map": _COLUMNS,
     "CaseFunction.map": _COLUMNS,
@@ -49,19 +63,31 @@ def suite_schema() -> dict[str, Any]:
     """Return the schema, draft 2020-12, with one definition for each provider and grader."""
     shared: dict[str, Any] = {}
     suite = _define(Suite, "Suite", shared)
-    definitions = {cls.__name__: _define(cls, cls.__name__, shared) for cls in (*_SOURCES, PromptTemplate)}
+    definitions = {
+        cls.__name__: _define(cls, cls.__name__, shared) for cls in (*_SOURCES, PromptTemplate)
+    }
     definitions["Case"] = _define(Case, "Case", shared)
     del definitions["Case"]["properties"]["id"]["default"]
-    del shared["Cassette"], shared["Task"], shared["Part"]["properties"]["sha256"]  # which the loader finds
+    del (
+        shared["Cassette"],
+        shared["Task"],
+        shared["Part"]["properties"]["sha256"],
+    )  # which the loader finds
     for kind, cls in PROVIDERS.items():
-        provider = definitions[f"provider.{cls.__name__}"] = _define(cls, cls.__name__, shared, "provider.")
+        provider = definitions[f"provider.{cls.__name__}"] = _define(
+            cls, cls.__name__, shared, "provider."
+        )
         provider["properties"] = {"type": {"enum": [kind]}, **provider["properties"]}
         provider["required"] = ["type", *provider.get("required", ())]
     for grader in GRADERS.values():
-        definitions[f"grader.{grader.__name__}"] = _define(grader, grader.__name__, shared, "grader.")
+        definitions[f"grader.{grader.__name__}"] = _define(
+            grader, grader.__name__, shared, "grader."
+        )
     in_cases = {"CaseOverrides", "Message", "Part", "ToolCall", "UserTurn", "SimulatedUser"}
     for name, definition in (*definitions.items(), *shared.items(), ("", suite)):
-        if name.startswith("provider.") or (name not in in_cases | {"Case"} and not name.startswith("grader.")):
+        if name.startswith("provider.") or (
+            name not in in_cases | {"Case"} and not name.startswith("grader.")
+        ):
             _accept_references(definition)
     definitions |= shared
     definitions["Provider"] = _any_of(f"provider.{cls.__name__}" for cls in PROVIDERS.values())
@@ -76,25 +102,33 @@ def suite_schema() -> dict[str, Any]:
 
 
 def _define(cls: type, name: str, shared: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the definition of a type; those of the types inside it go to `shared`, with a prefix to their names."""
+    """Return the definition of a type; those of the types inside it go to `shared`, with a prefix
+    to their names.
+    """
     schema = TypeAdapter(cls).json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
     for inner, definition in schema.pop("$defs", {}).items():
         shared[prefix + inner] = _tidy(definition, inner)
     tidied = _tidy(schema, name)
     keys = keys_of(cls)
-    tidied["properties"] = {key: value for key, value in tidied["properties"].items() if key in keys}
+    tidied["properties"] = {
+        key: value for key, value in tidied["properties"].items() if key in keys
+    }
     return tidied
 
 
 def _tidy(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return an object's definition without titles, with clean descriptions, and with the spellings of its keys."""
+    """Return an object's definition without titles, with clean descriptions, and with the spellings
+    of its keys.
+    """
     properties = {}
     for key, value in schema["properties"].items():
         kept = {part: item for part, item in value.items() if part != "title"}
         if kept.get("default") in (UNSET.value, "") and kept.get("type") != "string":
             kept.pop("default")
         if spelling := _SPELLINGS.get(f"{name}.{key}"):
-            kept = spelling | {part: kept[part] for part in ("description", "default") if part in kept}
+            kept = spelling | {
+                part: kept[part] for part in ("description", "default") if part in kept
+            }
         properties[key] = kept
     schema = {key: value for key, value in schema.items() if key != "title"}
     if "description" in schema:
@@ -121,10 +155,15 @@ def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
         for key in ("items", "additionalProperties")
         if isinstance(schema.get(key), dict)
     }
-    described: dict[str, Any] = {key: schema[key] for key in ("description", "default") if key in schema}
+    described: dict[str, Any] = {
+        key: schema[key] for key in ("description", "default") if key in schema
+    }
     bare = {key: value for key, value in (schema | inner).items() if key not in described}
     options = bare.get("anyOf", [bare])
-    if not any(option.get("type") in ("integer", "number", "boolean") or "enum" in option for option in options):
+    if not any(
+        option.get("type") in ("integer", "number", "boolean") or "enum" in option
+        for option in options
+    ):
         return bare | described
     return {**described, "anyOf": [*options, _REFERENCE]}
 
@@ -136,7 +175,9 @@ def _expectation(definitions: dict[str, Any]) -> dict[str, Any]:
         reference = f"grader.{cls.__name__}"
         short = definitions[reference]["properties"][cls.short]
         value = {key: item for key, item in short.items() if key != "default"}
-        properties[name] = properties[NEGATION + name] = {"anyOf": [value, {"$ref": f"#/$defs/{reference}"}]}
+        properties[name] = properties[NEGATION + name] = {
+            "anyOf": [value, {"$ref": f"#/$defs/{reference}"}]
+        }
     return {
         "type": "object",
         "properties": properties,

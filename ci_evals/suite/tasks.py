@@ -1,4 +1,6 @@
-"""Task folders into cases: `task.toml`, `instruction.md`, `tests/test.sh`, perhaps `environment/Dockerfile`."""
+"""Task folders into cases: `task.toml`, `instruction.md`, `tests/test.sh`, perhaps
+`environment/Dockerfile`.
+"""
 
 import re
 import tomllib
@@ -62,7 +64,9 @@ def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ..
     problems: list[Problem] = []
     root = Path(folder)
     if not root.is_dir():
-        raise ConfigError([Problem(root.as_posix(), None, "", "there is no such folder to look for tasks in")])
+        raise ConfigError(
+            [Problem(root.as_posix(), None, "", "there is no such folder to look for tasks in")]
+        )
     for path in sorted(root.glob(pattern)):
         try:
             cases.append(read_task(path, path.as_posix(), task_id(path, pattern, root)))
@@ -74,7 +78,9 @@ def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ..
 
 
 def task_id(path: Path, pattern: str, root: Path) -> str:
-    """Return the task's folder as seen from the plain part of the pattern: of `tasks/**/task.toml`, from `tasks`."""
+    """Return the task's folder as seen from the plain part of the pattern: of `tasks/**/task.toml`,
+    from `tasks`.
+    """
     fixed = []
     for part in PurePosixPath(pattern).parts[:-1]:
         if any(char in part for char in "*?["):
@@ -97,9 +103,13 @@ def read_task(path: Path, shown: str, name: str) -> Case:
     """
     folder = path.parent
     file = _decode(path, shown)
-    missing = [name for name in ("instruction.md", "tests/test.sh") if not (folder / name).is_file()]
+    missing = [
+        name for name in ("instruction.md", "tests/test.sh") if not (folder / name).is_file()
+    ]
     if missing:
-        raise ConfigError([Problem(shown, None, "", f"there is no {each} beside it") for each in missing])
+        raise ConfigError(
+            [Problem(shown, None, "", f"there is no {each} beside it") for each in missing]
+        )
     environment = file.environment
     tags = file.metadata.get("tags")
     task = Task(
@@ -148,14 +158,18 @@ _SECTIONS: Mapping[str, type | None] = {
 
 
 def _own(section: Any, kind: type | None) -> Any:
-    """Return a section without the keys of other tools; one close to a key that is read stays, to be reported."""
+    """Return a section without the keys of other tools; one close to a key that is read stays, to
+    be reported.
+    """
     if not isinstance(section, dict) or kind is None:
         return section
     return {key: value for key, value in section.items() if closest(key, keys_of(kind), _CLOSE)}
 
 
 def _lines(text: str) -> Lines:
-    """Return the line of each section and of each key in it, as far as they are written in the usual way."""
+    """Return the line of each section and of each key in it, as far as they are written in the
+    usual way.
+    """
     root = Lines(1)
     section = root
     for number, line in enumerate(text.splitlines(), 1):
@@ -172,5 +186,7 @@ def _digest(folder: Path) -> str:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             content = path.read_bytes()
-            digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)
+            digest.update(
+                f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content
+            )
     return digest.hexdigest()

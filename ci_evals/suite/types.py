@@ -1,4 +1,6 @@
-"""A suite: the top-level keys of `evals.yaml`, which are the arguments in Python, and what they are once checked."""
+"""A suite: the top-level keys of `evals.yaml`, which are the arguments in Python, and what they are
+once checked.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,25 +55,38 @@ class PromptTemplate(Options):
 class ReportOptions(Options):
     """The files that are written, and their folder."""
 
-    out: Annotated[str, Field(description="Folder for the results; --out wins.")] = "ci-evals-results"
-    formats: OneOrMore[Literal["json", "junit", "markdown", "html"]] = ("json", "junit", "markdown", "html")
+    out: Annotated[str, Field(description="Folder for the results; --out wins.")] = (
+        "ci-evals-results"
+    )
+    formats: OneOrMore[Literal["json", "junit", "markdown", "html"]] = (
+        "json",
+        "junit",
+        "markdown",
+        "html",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep(Options):
-    """A provider of the suite, compared with itself under other settings: every combination of the grid's values."""
+    """A provider of the suite, compared with itself under other settings: every combination of the
+    grid's values.
+    """
 
     provider: Annotated[Name, Field(description="The name of an entry of `providers`.")]
     grid: Annotated[
         Mapping[Name, OneOrMore[Any]],
         MinLen(1),
-        Field(description="Settings or params by name (`params.a.b` goes deeper), each with its values."),
+        Field(
+            description="Settings or params by name (`params.a.b` goes deeper), each with its values."
+        ),
     ]
 
 
 ColumnNames = Annotated[
     Mapping[str, Any],
-    Field(description="A case with names of columns, or templates over `row`, in place of its values."),
+    Field(
+        description="A case with names of columns, or templates over `row`, in place of its values."
+    ),
 ]
 
 
@@ -85,10 +100,16 @@ class CaseFiles(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFunction(Options):
-    """Cases from a function of the team's own: `Case`s, mappings as in YAML, or rows for `map`; it may yield them."""
+    """Cases from a function of the team's own: `Case`s, mappings as in YAML, or rows for `map`; it
+    may yield them.
+    """
 
-    python: Annotated[str, Field(description="`module:function`, looked for in the suite's folder first.")]
-    params: Annotated[Mapping[str, Any], Field(description="Its arguments, by name.")] = field(default_factory=dict)
+    python: Annotated[
+        str, Field(description="`module:function`, looked for in the suite's folder first.")
+    ]
+    params: Annotated[Mapping[str, Any], Field(description="Its arguments, by name.")] = field(
+        default_factory=dict
+    )
     map: ColumnNames | None = None
 
 
@@ -115,59 +136,91 @@ _FOUND = {"found": True}  # no key of a file
 class Suite(Options):
     """A suite: what is asked, of whom, how often, and when its answers are good enough to merge.
 
-    The keys of `evals.yaml` are the arguments in Python. There, `cases` may be texts (their inputs), `Case`s, what
-    `discover_tasks` found, mappings as in YAML, or the `Path` of a dataset; `providers` and `judges` may be functions,
-    objects with `answer(request)`, and those of `ci_evals.providers`, one or a list; `expect` takes graders of
-    `ci_evals.graders`, functions, and objects with `grade(answer)`, one or a list. Relative paths start in `folder`,
-    where `.env` is looked for, too: the working directory unless given. `max_concurrency` may be `math.inf`, too.
+    The keys of `evals.yaml` are the arguments in Python. There, `cases` may be texts (their
+    inputs), `Case`s, what `discover_tasks` found, mappings as in YAML, or the `Path` of a dataset;
+    `providers` and `judges` may be functions, objects with `answer(request)`, and those of
+    `ci_evals.providers`, one or a list; `expect` takes graders of `ci_evals.graders`, functions,
+    and objects with `grade(answer)`, one or a list. Relative paths start in `folder`, where `.env`
+    is looked for, too: the working directory unless given. `max_concurrency` may be `math.inf`,
+    too.
 
-    Making one checks nothing: `check_suite` and `evaluate` tell all problems at once, with the place where the suite
-    is written, which is `file` and `line` if these are given.
+    Making one checks nothing: `check_suite` and `evaluate` tell all problems at once, with the
+    place where the suite is written, which is `file` and `line` if these are given.
     """
 
-    # Entries of providers, judges, prompts, cases and expect have several spellings: each is checked by itself.
+    # Entries of providers, judges, prompts, cases and expect have several spellings: each is
+    # checked by itself.
 
-    name: Annotated[Name | None, Field(description="The suite's name in reports; default: its folder.")] = None
+    name: Annotated[
+        Name | None, Field(description="The suite's name in reports; default: its folder.")
+    ] = None
     description: str | None = None
-    label: Annotated[Name | None, Field(description="Kept in reports, to group them by; --label wins.")] = None
-    runs: Annotated[Positive, Field(description="Executions of every cell: answers vary, so ask more than once.")] = 1
+    label: Annotated[
+        Name | None, Field(description="Kept in reports, to group them by; --label wins.")
+    ] = None
+    runs: Annotated[
+        Positive,
+        Field(description="Executions of every cell: answers vary, so ask more than once."),
+    ] = 1
     max_runs: Annotated[
         Positive | None,
-        Field(description="Go on up to this many runs a cell while the verdict is open; cases with own `runs` don't."),
+        Field(
+            description="Go on up to this many runs a cell while the verdict is open; cases with own `runs` don't."
+        ),
     ] = None
-    stop_early: Annotated[Bool, Field(description="Stop as soon as no outcome of the rest can change the verdict.")] = (
-        False
-    )
+    stop_early: Annotated[
+        Bool, Field(description="Stop as soon as no outcome of the rest can change the verdict.")
+    ] = False
     confirm_runs: Annotated[
         ConfirmRuns,
-        Field(description="Further runs of a case that looks worse than the baseline; auto: what naming it takes."),
+        Field(
+            description="Further runs of a case that looks worse than the baseline; auto: what naming it takes."
+        ),
     ] = "auto"
     max_concurrency: Annotated[
-        Concurrency, Field(description="Calls under way at once, over all providers; or `unlimited`.")
+        Concurrency,
+        Field(description="Calls under way at once, over all providers; or `unlimited`."),
     ] = 16
     timeout_s: Annotated[Seconds, Field(description="Seconds that one call may take.")] = 60.0
-    retries: Annotated[Retries, Field(description="Further attempts after a refused or lost call.")] = 4
+    retries: Annotated[
+        Retries, Field(description="Further attempts after a refused or lost call.")
+    ] = 4
     executor: Annotated[
-        OrShortExecutor, Field(description="Where your own code runs: `local`, `ray`, or a mapping; --executor wins.")
+        OrShortExecutor,
+        Field(
+            description="Where your own code runs: `local`, `ray`, or a mapping; --executor wins."
+        ),
     ] = LOCAL
     max_answer_bytes: Annotated[
-        Positive, Field(description="Longer answers are judged whole, and kept in a file beside the journal.")
+        Positive,
+        Field(
+            description="Longer answers are judged whole, and kept in a file beside the journal."
+        ),
     ] = 1_000_000
     seed: Annotated[Int, Field(description="Seed of the order in which cells run.")] = 0
     providers: Annotated[Any, Field(description="What answers.")]
-    judges: Annotated[Any, Field(description="Models that only graders ask; they are no columns of the matrix.")] = ()
-    variants: Annotated[
-        Many[OrMapping[Sweep]], Field(description="Providers to compare under several settings of theirs.")
+    judges: Annotated[
+        Any, Field(description="Models that only graders ask; they are no columns of the matrix.")
     ] = ()
-    prompts: Annotated[Any, Field(description="Templates to compare; none: a case's input is sent as it is.")] = ()
+    variants: Annotated[
+        Many[OrMapping[Sweep]],
+        Field(description="Providers to compare under several settings of theirs."),
+    ] = ()
+    prompts: Annotated[
+        Any, Field(description="Templates to compare; none: a case's input is sent as it is.")
+    ] = ()
     cases: Annotated[Any, Field(description="Cases, inline or from files.")]
-    vars: Annotated[Mapping[str, Any], Field(description="Vars of every case; those of the case itself win.")] = field(
-        default_factory=dict
-    )
-    expect: Annotated[Any, Field(description="Expected of every case; texts may be templates over its vars.")] = ()
+    vars: Annotated[
+        Mapping[str, Any], Field(description="Vars of every case; those of the case itself win.")
+    ] = field(default_factory=dict)
+    expect: Annotated[
+        Any, Field(description="Expected of every case; texts may be templates over its vars.")
+    ] = ()
     transform: Annotated[
         NonEmpty | None,
-        Field(description="What graders see of an answer: JSONPath, module:function or an expression."),
+        Field(
+            description="What graders see of an answer: JSONPath, module:function or an expression."
+        ),
     ] = None
     threshold: Share | None = None
     gate: OrMapping[Gate] | None = None
@@ -177,7 +230,10 @@ class Suite(Options):
         Field(description="Take unchanged answers of earlier runs; --reuse wins."),
     ] = None
     skip_unchanged: Annotated[
-        Bool, Field(description="Run nothing for a pull request that changes no file that the suite depends on.")
+        Bool,
+        Field(
+            description="Run nothing for a pull request that changes no file that the suite depends on."
+        ),
     ] = False
     paths: Annotated[
         Many[NonEmpty],
@@ -204,10 +260,11 @@ class Suite(Options):
 class CheckedSuite(Suite):
     """A suite that was checked, as the engine reads it, with every default filled in.
 
-    `file` is the config as the user named it, `secrets` values that must not be written anywhere, `stages` what answers
-    for each stage that a provider names, `places` where the file names what each provider and stage opens, `imported`
-    whose format the file has, if it is another tool's. Sweeps are `providers` by now, and what the suite expects of all
-    cases is part of what each expects. `selection` says how much of the file was selected to run, if not all of it.
+    `file` is the config as the user named it, `secrets` values that must not be written anywhere,
+    `stages` what answers for each stage that a provider names, `places` where the file names what
+    each provider and stage opens, `imported` whose format the file has, if it is another tool's.
+    Sweeps are `providers` by now, and what the suite expects of all cases is part of what each
+    expects. `selection` says how much of the file was selected to run, if not all of it.
     `depends_on` are patterns of the files that `skip_unchanged` looks for.
     """
 
@@ -248,7 +305,11 @@ class CheckedSuite(Suite):
     def grader_models(self) -> tuple[ProviderOptions, ...]:
         """The models that graders ask: the judges, and the providers that graders name."""
         named = {grader.provider for case in self.cases for grader in model_graders(case.expect)}
-        return (*self.judges, *(options for options in self.providers if options.name in named)) if named else ()
+        return (
+            (*self.judges, *(options for options in self.providers if options.name in named))
+            if named
+            else ()
+        )
 
     @property
     def own_code(self) -> tuple[str, ...]:
@@ -256,26 +317,34 @@ class CheckedSuite(Suite):
         return tuple(
             str(each.name)
             for each in self.providers
-            if each.own_code or any(self.stages[name].own_code for name in (*each.before, *each.after))
+            if each.own_code
+            or any(self.stages[name].own_code for name in (*each.before, *each.after))
         )
 
     @cached_property
     def columns(self) -> tuple[Variant, ...]:
         """The columns of the matrix: every provider with the first prompt, then with the second."""
         prompts: tuple[str | None, ...] = tuple(prompt.name for prompt in self.prompts) or (None,)
-        return tuple(Variant(str(provider.name), prompt) for prompt in prompts for provider in self.providers)
+        return tuple(
+            Variant(str(provider.name), prompt) for prompt in prompts for provider in self.providers
+        )
 
     @property
     def fingerprint(self) -> str:
-        """Identifies what is asked, of whom, how often and how it is judged; secrets take no part in it."""
+        """Identifies what is asked, of whom, how often and how it is judged; secrets take no part
+        in it.
+        """
         return self._fingerprints.suite
 
     def judgement_fingerprint(self, row: int) -> str:
-        """Return what identifies how answers to a case, by its number, are judged, and by which models."""
+        """Return what identifies how answers to a case, by its number, are judged, and by which
+        models.
+        """
         return self._fingerprints.judgements[row]
 
     def case_fingerprint(self, row: int) -> str:
-        """Return what identifies a case, by its number: what it asks, and how and by which models it is judged.
+        """Return what identifies a case, by its number: what it asks, and how and by which models
+        it is judged.
 
         Its name and who is asked take no part in it.
         """

@@ -1,4 +1,6 @@
-"""YAML and JSON text into plain values, with a tree of their lines beside them. Bounds nesting and aliases."""
+"""YAML and JSON text into plain values, with a tree of their lines beside them. Bounds nesting and
+aliases.
+"""
 
 import math
 import re
@@ -29,7 +31,9 @@ _SURROGATE_PAIR = r"(?i)(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a
 
 @dataclass(slots=True)
 class Lines:
-    """The line of a value, and the lines of what is in it: by key (where the key stands) or by index."""
+    """The line of a value, and the lines of what is in it: by key (where the key stands) or by
+    index.
+    """
 
     line: int | None
     inside: "dict[str | int, Lines | int]" = field(default_factory=dict)
@@ -56,7 +60,11 @@ def read_text(path: Path, shown: str) -> str:
     except ValueError as error:  # a NUL in the name
         _refuse(shown, None, f"cannot be read: {error}")
     if len(content) > MAX_BYTES:
-        _refuse(shown, None, "larger than 50 MB: keep many cases in a .jsonl file, which is read line by line")
+        _refuse(
+            shown,
+            None,
+            "larger than 50 MB: keep many cases in a .jsonl file, which is read line by line",
+        )
     try:
         return content.removeprefix(BOM_UTF8).decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -69,13 +77,16 @@ def parse(text: str, file: str, problems: list[Problem]) -> tuple[Any, Lines]:
     Args:
         text: the document.
         file: its name in error messages.
-        problems: gets what is wrong but does not stop the reading: duplicate keys, numbers that are none.
+        problems: gets what is wrong but does not stop the reading: duplicate keys, numbers that are
+            none.
 
     Raises:
         ConfigError: a syntax error, more than one document, or nesting or aliases out of bounds.
     """
     if file.endswith(".json"):
-        text = re.sub(_SURROGATE_PAIR, _join_surrogates, text.replace("\t", " "))  # YAML knows neither
+        text = re.sub(
+            _SURROGATE_PAIR, _join_surrogates, text.replace("\t", " ")
+        )  # YAML knows neither
     try:
         return _Builder(file, problems).build(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
@@ -87,7 +98,11 @@ def parse(text: str, file: str, problems: list[Problem]) -> tuple[Any, Lines]:
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
         code = error.character if isinstance(error.character, int) else ord(error.character)
-        _refuse(file, line, f"not valid YAML: the character U+{code:04X} may only be written as an escape, in quotes")
+        _refuse(
+            file,
+            line,
+            f"not valid YAML: the character U+{code:04X} may only be written as an escape, in quotes",
+        )
 
 
 @dataclass(slots=True)
@@ -100,7 +115,9 @@ class _Node:
     height: int = 0
     anchor: str | None = None
     key: tuple[str, int] | None = None  # of a mapping: the key whose value comes next, and its line
-    merged: set[str] = field(default_factory=set)  # keys that came by `<<`: those of the mapping itself win
+    merged: set[str] = field(
+        default_factory=set
+    )  # keys that came by `<<`: those of the mapping itself win
 
     @property
     def awaits_key(self) -> bool:
@@ -108,7 +125,9 @@ class _Node:
 
 
 class _Builder:
-    """Builds values from parser events with a stack of its own, so that depth cannot exhaust Python's."""
+    """Builds values from parser events with a stack of its own, so that depth cannot exhaust
+    Python's.
+    """
 
     def __init__(self, file: str, problems: list[Problem]) -> None:
         self.file = file
@@ -144,16 +163,24 @@ class _Builder:
             elif isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    _refuse(self.file, line, "a second YAML document (`---`): one file is one suite")
+                    _refuse(
+                        self.file, line, "a second YAML document (`---`): one file is one suite"
+                    )
         return self.root
 
     def scalar(self, event: yaml.ScalarEvent, line: int) -> None:
         if event.tag not in (None, "!", "tag:yaml.org,2002:str"):
-            _refuse(self.file, line, f"the tag {event.tag} is not supported: quote text, write anything else bare")
+            _refuse(
+                self.file,
+                line,
+                f"the tag {event.tag} is not supported: quote text, write anything else bare",
+            )
         is_key = bool(self.open) and self.open[-1].awaits_key
         value = resolve(event.value) if event.implicit[0] and not is_key else event.value
         if isinstance(value, float) and not math.isfinite(value):
-            self.problem(line, f"{event.value} is not a number that JSON can hold: quote it if it is text")
+            self.problem(
+                line, f"{event.value} is not a number that JSON can hold: quote it if it is text"
+            )
         node = _Node(value, Lines(line))
         if event.anchor:
             self.anchors[event.anchor] = node
@@ -164,7 +191,9 @@ class _Builder:
 
     def alias(self, anchor: str, line: int) -> None:
         if anchor not in self.anchors:
-            _refuse(self.file, line, f"the alias *{anchor} points to nothing before it, or into itself")
+            _refuse(
+                self.file, line, f"the alias *{anchor} points to nothing before it, or into itself"
+            )
         if self.open and self.open[-1].awaits_key:
             _refuse(self.file, line, f"a key must be text, not the alias *{anchor}")
         found = self.anchors[anchor]
@@ -189,7 +218,9 @@ class _Builder:
         if key == "<<" and isinstance(node.value, dict | list):
             self.merge(parent, node, line)
         elif key in parent.value and key not in parent.merged:
-            self.problem(line, f"the key {key!r} is already there, in line {parent.lines.at(key).line}")
+            self.problem(
+                line, f"the key {key!r} is already there, in line {parent.lines.at(key).line}"
+            )
         else:
             parent.merged.discard(key)
             self.place(parent, key, node, line)
@@ -219,7 +250,9 @@ class _Builder:
             _refuse(self.file, line, f"nested more than {MAX_DEPTH} levels deep")
 
     def problem(self, line: int, message: str) -> None:
-        """Note a problem with what comes next; its path is that of the keys and items that are open."""
+        """Note a problem with what comes next; its path is that of the keys and items that are
+        open.
+        """
         path = ""
         for node in self.open:
             if isinstance(node.value, list):

@@ -13,7 +13,15 @@ def answer(request: str) -> dict[str, Any]:
 
     def call(name: str, result: Any, error: str | None = None, **arguments: Any) -> None:
         steps.append({"kind": "model_request", "name": "planner"})
-        steps.append({"kind": "tool_call", "name": name, "arguments": arguments, "result": result, "error": error})
+        steps.append(
+            {
+                "kind": "tool_call",
+                "name": name,
+                "arguments": arguments,
+                "result": result,
+                "error": error,
+            }
+        )
 
     if city is None:
         steps.append({"kind": "model_request", "name": "planner"})

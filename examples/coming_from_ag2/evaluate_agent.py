@@ -1,4 +1,5 @@
-"""Tasks from JSONL, an agent from a factory with settings per task, scorers, variants, a store of runs.
+"""Tasks from JSONL, an agent from a factory with settings per task, scorers, variants, a store of
+runs.
 
 Run it with: python examples/coming_from_ag2/evaluate_agent.py [STORE]
 """
@@ -10,7 +11,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ci_evals import Answer, Case, CaseOverrides, Gate, Report, Request, Suite, evaluate, grader, provider
+from ci_evals import (
+    Answer,
+    Case,
+    CaseOverrides,
+    Gate,
+    Report,
+    Request,
+    Suite,
+    evaluate,
+    grader,
+    provider,
+)
 
 TASKS = Path(__file__).parent / "tasks.jsonl"
 CAPITALS = {"France": "Paris", "Italy": "Rome"}
@@ -31,14 +43,19 @@ def cases_of(path: Path) -> Iterator[Case]:
 
 
 def make_agent(style: str) -> Callable[[], Callable[[str, Request], dict[str, Any]]]:
-    """A factory: each run gets an agent of its own. With ag2 it would return one that asks an `ag2.Agent`."""
+    """A factory: each run gets an agent of its own. With ag2 it would return one that asks an
+    `ag2.Agent`.
+    """
 
     def factory() -> Callable[[str, Request], dict[str, Any]]:
         def agent(question: str, request: Request) -> dict[str, Any]:
             capital = CAPITALS[question.rstrip("?").split()[-1]]
             brief = style == "terse" or request.case.overrides.model == "small"
             said = capital if brief else f"The capital is {capital}."
-            return {"output": said, "usage": {"input_tokens": 8, "output_tokens": 3 * len(said.split())}}
+            return {
+                "output": said,
+                "usage": {"input_tokens": 8, "output_tokens": 3 * len(said.split())},
+            }
 
         return agent
 
@@ -63,7 +80,9 @@ async def run(store: Path) -> Report:
         cases=list(cases_of(TASKS)),
         providers=[provider(name=style, factory=True)(make_agent(style)) for style in variants],
         expect=[has_the_answer, is_brief],
-        budget={"per_run": {"max_tokens": 19}},  # flags; `gate.max_budget_violations` would make it a rule
+        budget={
+            "per_run": {"max_tokens": 19}
+        },  # flags; `gate.max_budget_violations` would make it a rule
         gate=Gate(min_pass_rate=0.9),
         label="nightly",
         runs=3,

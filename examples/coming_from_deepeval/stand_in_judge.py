@@ -13,10 +13,17 @@ def verdict(turns: list[dict[str, Any]], request: Request) -> str:
     if "statements" in properties:
         words = data["answer"].rstrip(".").split()[-3:]
         texts = [each["number"] for each in data["context"] if " ".join(words) in each["text"]]
-        return json.dumps({"statements": [{"text": data["answer"], "texts": texts, "holds": bool(texts)}]})
+        return json.dumps(
+            {"statements": [{"text": data["answer"], "texts": texts, "holds": bool(texts)}]}
+        )
     verdicts = properties["verdict"]["enum"]
     good = data.get("reference", "") in data["answer"]
-    best, worst = (max(verdicts), min(verdicts)) if isinstance(verdicts[0], int) else ("pass", "fail")
+    best, worst = (
+        (max(verdicts), min(verdicts)) if isinstance(verdicts[0], int) else ("pass", "fail")
+    )
     return json.dumps(
-        {"reason": "the reference is in the answer" if good else "it is not", "verdict": best if good else worst}
+        {
+            "reason": "the reference is in the answer" if good else "it is not",
+            "verdict": best if good else worst,
+        }
     )

@@ -14,4 +14,8 @@ def answer(question: str) -> dict[str, Any]:
                 {"name": "refund", "arguments": {"order": 1042}},
             ],
         }
-    return {"output": "We are open from 9 to 5.", "context": ["Our shop is open from 9 to 5."], "tool_calls": []}
+    return {
+        "output": "We are open from 9 to 5.",
+        "context": ["Our shop is open from 9 to 5."],
+        "tool_calls": [],
+    }

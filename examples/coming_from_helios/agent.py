@@ -1,4 +1,6 @@
-"""Two command line agents without a model: `agent.py careful` and `agent.py quick`; the quick one stops too early."""
+"""Two command line agents without a model: `agent.py careful` and `agent.py quick`; the quick one
+stops too early.
+"""
 
 import sys
 from pathlib import Path

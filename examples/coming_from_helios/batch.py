@@ -1,4 +1,5 @@
-"""Tasks by folder and pattern, two agents, a line for each finished task, and the numbers of the batch.
+"""Tasks by folder and pattern, two agents, a line for each finished task, and the numbers of the
+batch.
 
 Run it with: python examples/coming_from_helios/batch.py [OUTPUT_FOLDER]
 """
@@ -14,13 +15,21 @@ HERE = Path(__file__).parent
 
 def on_complete(result: Result) -> None:
     """Called with each finished run; without it, nothing is printed at all."""
-    print(f"{result.case} by {result.provider}: {result.status}, reward {result.score}", file=sys.stderr)
+    print(
+        f"{result.case} by {result.provider}: {result.status}, reward {result.score}",
+        file=sys.stderr,
+    )
 
 
 async def run_batch(out: Path) -> Report:
     tasks = discover_tasks(HERE / "tasks", "*/task.toml")
     agents = [
-        {"name": name, "type": "task", "command": [sys.executable, str(HERE / "agent.py"), name], "timeout_s": 60}
+        {
+            "name": name,
+            "type": "task",
+            "command": [sys.executable, str(HERE / "agent.py"), name],
+            "timeout_s": 60,
+        }
         for name in ("careful", "quick")
     ]
     suite = Suite(name="tasks", cases=tasks, providers=agents, runs=2)
@@ -29,14 +38,20 @@ async def run_batch(out: Path) -> Report:
 
 def main(out: Path) -> None:
     report = asyncio.run(run_batch(out))
-    print(f"total {report.total}, passed {report.passed}, failed {report.failed}, mean reward {report.match_rate:.2f}")
+    print(
+        f"total {report.total}, passed {report.passed}, failed {report.failed}, mean reward {report.match_rate:.2f}"
+    )
     print(f"duration {report.duration_s:.1f} s")
     for run in report.runs:
         error = run.error.message if run.error else None
-        print(f"  {run.case} by {run.provider}: {run.status}, {run.score}, {run.latency_s:.1f} s, error {error}")
+        print(
+            f"  {run.case} by {run.provider}: {run.status}, {run.score}, {run.latency_s:.1f} s, error {error}"
+        )
     for standing in report.leaderboard:
         variant = standing.variant
-        print(f"{variant.variant}: pass@{variant.k} {variant.pass_at_k:.0%}, mean reward {variant.match_rate:.2f}")
+        print(
+            f"{variant.variant}: pass@{variant.k} {variant.pass_at_k:.0%}, mean reward {variant.match_rate:.2f}"
+        )
     print("exported:", report.save(out / "batch.json").name)
 
 

@@ -19,4 +19,8 @@ def short(output: str, answer: Answer) -> dict[str, Any]:
     """The same as a grader: what was `inputs` and `reference_outputs` are the vars of the case."""
     case = answer.request.case
     found = is_short({"answer": output}, {"answer": case.vars["expected"]})
-    return {"passed": bool(found["score"]), "score": float(found["score"]), "reason": found["comment"]}
+    return {
+        "passed": bool(found["score"]),
+        "score": float(found["score"]),
+        "reason": found["comment"],
+    }

@@ -1,4 +1,6 @@
-"""Calls agents and programs as promptfoo calls them. Written by `ci-evals import`; yours from now on."""
+"""Calls agents and programs as promptfoo calls them. Written by `ci-evals import`; yours from now
+on.
+"""
 
 import json
 import subprocess
@@ -22,7 +24,10 @@ def _answer(result: Any) -> Any:
         raise RuntimeError(str(result["error"]))
     answer = {key: result[key] for key in ("output", "metadata") if result.get(key) is not None}
     if usage := result.get("tokenUsage"):
-        answer["usage"] = {"input_tokens": usage.get("prompt", 0), "output_tokens": usage.get("completion", 0)}
+        answer["usage"] = {
+            "input_tokens": usage.get("prompt", 0),
+            "output_tokens": usage.get("completion", 0),
+        }
     if result.get("cost") is not None:
         answer["cost_usd"] = result["cost"]
     return answer

@@ -9,4 +9,10 @@ def verdict(turns: list[dict[str, Any]]) -> str:
     data = json.loads("\n".join(turns[1]["content"].splitlines()[1:-1]))
     days = [word for word in data["answer"].split() if word.isdigit()]
     faithful = bool(days) and all(number in str(data["context"]) for number in days)
-    return json.dumps({"statements": [{"text": data["answer"], "texts": [1] if faithful else [], "holds": faithful}]})
+    return json.dumps(
+        {
+            "statements": [
+                {"text": data["answer"], "texts": [1] if faithful else [], "holds": faithful}
+            ]
+        }
+    )

@@ -1,4 +1,5 @@
-"""A dataset with typed inputs, expected outputs, metadata and evaluators, and a report beside a baseline.
+"""A dataset with typed inputs, expected outputs, metadata and evaluators, and a report beside a
+baseline.
 
 Run it with: python examples/coming_from_pydantic_evals/capitals.py
 """
@@ -29,7 +30,10 @@ def equals_expected(output: str, answer: Answer) -> bool:
 @grader(threshold=0.5)
 async def is_polite(output: str) -> dict[str, float | str]:
     """A score with a reason; it may wait, as for a judge."""
-    return {"score": float("please" in output), "reason": "says please" if "please" in output else "is blunt"}
+    return {
+        "score": float("please" in output),
+        "reason": "says please" if "please" in output else "is blunt",
+    }
 
 
 def dataset(task: object) -> Suite:
@@ -50,7 +54,11 @@ def dataset(task: object) -> Suite:
                 metadata={"expected_output": "Tokyo"},
                 expect=[equals_expected],
             ),
-            Case(id="italy", input=Question("Italy", polite=True), expect=[Contains("Rome"), is_polite]),
+            Case(
+                id="italy",
+                input=Question("Italy", polite=True),
+                expect=[Contains("Rome"), is_polite],
+            ),
         ],
         expect=[Latency(5)],
         max_concurrency=math.inf,  # tasks and evaluators together

@@ -1,4 +1,6 @@
-"""Marker, fixture and counts: pytest examples/coming_from_russo --evals-runs 5 --evals-report report"""
+"""Marker, fixture and counts: pytest examples/coming_from_russo --evals-runs 5 --evals-report
+report
+"""
 
 import re
 
@@ -10,7 +12,10 @@ from ci_evals.graders import ToolCallMatch
 
 def agent(wish: str) -> dict[str, object]:
     guests = int(re.findall(r"\d+", wish)[0])
-    calls = [{"name": "look_up", "arguments": {}}, {"name": "book_table", "arguments": {"guests": guests, "hour": 8}}]
+    calls = [
+        {"name": "look_up", "arguments": {}},
+        {"name": "book_table", "arguments": {"guests": guests, "hour": 8}},
+    ]
     return {"output": f"Booked for {guests}.", "tool_calls": calls}
 
 
@@ -23,7 +28,9 @@ def test_prompt_times_runs(evals_result: Report) -> None:
     assert evals_result.all_passed
 
 
-@pytest.mark.evals(prompts=["A table for 4", "We are 4", "A table for 5"], target=agent, expect=[books], runs=2)
+@pytest.mark.evals(
+    prompts=["A table for 4", "We are 4", "A table for 5"], target=agent, expect=[books], runs=2
+)
 def test_prompts_times_runs(evals_result: Report) -> None:
     assert (evals_result.total, evals_result.passed) == (6, 4)
     assert evals_result.pass_rate == pytest.approx(2 / 3)

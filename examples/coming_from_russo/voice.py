@@ -1,4 +1,6 @@
-"""Stands in for speech synthesis and for an agent that listens; a WAV file of samples is all the sound there is."""
+"""Stands in for speech synthesis and for an agent that listens; a WAV file of samples is all the
+sound there is.
+"""
 
 import io
 import re

@@ -1,4 +1,6 @@
-"""Two guests. Each is asked for its next line with what it was last told, and says when it has what it wanted."""
+"""Two guests. Each is asked for its next line with what it was last told, and says when it has what
+it wanted.
+"""
 
 DONE = "<goal-reached>"
 

@@ -1,4 +1,6 @@
-"""A waiter who needs to know for how many, and when. What was said before comes with the request."""
+"""A waiter who needs to know for how many, and when. What was said before comes with the
+request.
+"""
 
 import re
 

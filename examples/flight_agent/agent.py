@@ -1,8 +1,8 @@
 """A small flight agent: reads a sentence, calls its tools, says what it did.
 
-Rules stand in for the model, so that the example needs no key and costs nothing. Like a model it slips now and then
-where a sentence leaves room for it; unlike one, it makes the same slip on the same run, so that everybody sees the
-same results.
+Rules stand in for the model, so that the example needs no key and costs nothing. Like a model it
+slips now and then where a sentence leaves room for it; unlike one, it makes the same slip on the
+same run, so that everybody sees the same results.
 """
 
 import random
@@ -30,7 +30,9 @@ BOOKING = re.compile(r"\bbooking ([A-Z0-9]{6})\b")
 SEATS = re.compile(rf"\b({'|'.join(NUMBERS)}) seats\b", re.IGNORECASE)
 TRAVELLER = re.compile(r"\bfor ((?:[A-Z][a-z]+ ?){2})\b")
 
-FORBIDDEN = re.compile(r"\bignore (all|your) (rules|instructions)|\bevery booking|\bpassport", re.IGNORECASE)
+FORBIDDEN = re.compile(
+    r"\bignore (all|your) (rules|instructions)|\bevery booking|\bpassport", re.IGNORECASE
+)
 CANCEL = re.compile(r"(?<!not )(?<!n't )\b(cancel|call off)\b", re.IGNORECASE)
 UNWANTED = re.compile(r"\bdon't (want|need) it\b", re.IGNORECASE)
 STATUS = re.compile(r"\b(status|on time|delayed|what happened)\b", re.IGNORECASE)
@@ -41,7 +43,9 @@ Arguments = Mapping[str, Any]
 
 
 def answer(sentence: str, request: "Request") -> dict[str, Any]:
-    """What ci-evals calls for each run: takes the case's input, returns what the agent said and which tools it used."""
+    """What ci-evals calls for each run: takes the case's input, returns what the agent said and
+    which tools it used.
+    """
     agent = FlightAgent(random.Random(f"{sentence}#{request.run}"))
     said = agent.reply(sentence)
     return {
@@ -52,7 +56,9 @@ def answer(sentence: str, request: "Request") -> dict[str, Any]:
 
 
 class FlightAgent:
-    """Serves one sentence. `luck` decides whether it reads a vague one well; `calls` are the tools it used."""
+    """Serves one sentence. `luck` decides whether it reads a vague one well; `calls` are the tools
+    it used.
+    """
 
     def __init__(self, luck: random.Random) -> None:
         self.luck = luck
@@ -122,8 +128,14 @@ def flight_in(text: str) -> str | None:
 
 
 def dates_in(text: str) -> list[str]:
-    """Every date that is written out, in ISO form. Days such as `this Friday` are not understood."""
+    """Every date that is written out, in ISO form. Days such as `this Friday` are not
+    understood.
+    """
     return [
-        date(int(year or long_year), int(month) if month else MONTHS.index(name) + 1, int(day or long_day)).isoformat()
+        date(
+            int(year or long_year),
+            int(month) if month else MONTHS.index(name) + 1,
+            int(day or long_day),
+        ).isoformat()
         for year, month, day, long_day, name, long_year in DATE.findall(text)
     ]

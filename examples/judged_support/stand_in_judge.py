@@ -19,9 +19,14 @@ def verdict(data: dict[str, Any], verdicts: list[Any]) -> str:
     known = data.get("reference", "")
     agrees = not known or any(part in data["answer"] for part in known.split(", "))
     polite = "fool" not in data["answer"]
-    best, worst = (verdicts[-1], verdicts[0]) if isinstance(verdicts[0], int) else (verdicts[0], verdicts[-1])
+    best, worst = (
+        (verdicts[-1], verdicts[0]) if isinstance(verdicts[0], int) else (verdicts[0], verdicts[-1])
+    )
     return json.dumps(
-        {"reason": f"agrees: {agrees}, polite: {polite}", "verdict": best if agrees and polite else worst}
+        {
+            "reason": f"agrees: {agrees}, polite: {polite}",
+            "verdict": best if agrees and polite else worst,
+        }
     )
 
 
@@ -29,7 +34,8 @@ def by_context(data: dict[str, Any]) -> str:
     """Look for each sentence of the answer in the texts of the context."""
     sentences = re.findall(r"[^.]+\.", data["answer"])
     found = [
-        [each["number"] for each in data["context"] if sentence.strip(" .") in each["text"]] for sentence in sentences
+        [each["number"] for each in data["context"] if sentence.strip(" .") in each["text"]]
+        for sentence in sentences
     ]
     listed = [
         {"text": sentence.strip(), "texts": texts, "holds": bool(texts)}

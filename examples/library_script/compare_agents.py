@@ -5,7 +5,18 @@ Run it with: python examples/library_script/compare_agents.py
 
 import asyncio
 
-from ci_evals import Answer, Case, EvalCompleted, Gate, Request, RunFinished, Suite, evaluate_events, grader, provider
+from ci_evals import (
+    Answer,
+    Case,
+    EvalCompleted,
+    Gate,
+    Request,
+    RunFinished,
+    Suite,
+    evaluate_events,
+    grader,
+    provider,
+)
 from ci_evals.graders import Contains
 
 TOWNS = {"france": "Paris", "italy": "Rome", "japan": "Tokyo"}
@@ -19,7 +30,9 @@ async def careful_agent(question: str) -> str:
 @provider(name="hasty")
 def hasty_agent(question: str, request: Request) -> str:
     """Guess; of Japan every other time wrongly."""
-    return "Kyoto, I am sure!" if "Japan" in question and request.run % 2 == 0 else capital(question)
+    return (
+        "Kyoto, I am sure!" if "Japan" in question and request.run % 2 == 0 else capital(question)
+    )
 
 
 def capital(question: str) -> str:

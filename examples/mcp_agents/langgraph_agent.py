@@ -17,7 +17,12 @@ def respond(state: MessagesState) -> dict[str, Any]:
     decided = decide(wish, results)
     if not isinstance(decided, Call):
         return {"messages": [AIMessage(decided)]}
-    call = {"name": decided.name, "args": dict(decided.arguments), "id": str(len(results)), "type": "tool_call"}
+    call = {
+        "name": decided.name,
+        "args": dict(decided.arguments),
+        "id": str(len(results)),
+        "type": "tool_call",
+    }
     return {"messages": [AIMessage("", tool_calls=[call])]}
 
 
@@ -33,7 +38,11 @@ async def tools_of(client: Client) -> list[StructuredTool]:
             return text
 
         return StructuredTool(
-            name=name, description=description or name, args_schema=schema, coroutine=call, handle_tool_error=True
+            name=name,
+            description=description or name,
+            args_schema=schema,
+            coroutine=call,
+            handle_tool_error=True,
         )
 
     listed = await client.list_tools()

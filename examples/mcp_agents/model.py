@@ -1,4 +1,6 @@
-"""What stands for a model here: it decides what to do next by what was said so far, as a model would."""
+"""What stands for a model here: it decides what to do next by what was said so far, as a model
+would.
+"""
 
 import json
 import re
@@ -32,4 +34,8 @@ def decide(wish: str, results: Sequence[str]) -> Call | str:
     if len(results) == 2:
         return f"Done: {results[1]}."
     flights = json.loads(results[0])
-    return Call("book", {"flight": min(flights, key=flights.get)}) if flights else "Sorry, there is no such flight."
+    return (
+        Call("book", {"flight": min(flights, key=flights.get)})
+        if flights
+        else "Sorry, there is no such flight."
+    )

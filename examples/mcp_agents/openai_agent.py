@@ -6,7 +6,11 @@ from typing import Any
 from agents import Agent, Model, ModelResponse, Runner, RunResult, Usage, set_tracing_disabled
 from agents.mcp import MCPServerStdio, MCPServerStdioParams
 from model import ARGUMENTS, COMMAND, Call, decide
-from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
 
 set_tracing_disabled(disabled=True)  # traces go to OpenAI otherwise
 
@@ -14,10 +18,19 @@ set_tracing_disabled(disabled=True)  # traces go to OpenAI otherwise
 class Scripted(Model):
     """Answers as the Responses API does."""
 
-    async def get_response(self, system_instructions: str | None, input: Any, *_: Any, **__: Any) -> ModelResponse:  # noqa: A002
+    async def get_response(
+        self,
+        system_instructions: str | None,
+        input: Any,  # noqa: A002
+        *_: Any,
+        **__: Any,
+    ) -> ModelResponse:
         """Decide what to do next."""
         outputs = [item["output"] for item in input if item.get("type") == "function_call_output"]
-        results = [text if isinstance(text, str) else "".join(part["text"] for part in text) for text in outputs]
+        results = [
+            text if isinstance(text, str) else "".join(part["text"] for part in text)
+            for text in outputs
+        ]
         decided = decide(input[0]["content"], results)
         output: Any
         if isinstance(decided, Call):
@@ -27,7 +40,9 @@ class Scripted(Model):
             )
         else:
             text = ResponseOutputText(type="output_text", text=decided, annotations=[])
-            output = ResponseOutputMessage(id="1", type="message", role="assistant", status="completed", content=[text])
+            output = ResponseOutputMessage(
+                id="1", type="message", role="assistant", status="completed", content=[text]
+            )
         return ModelResponse(output=[output], usage=Usage(requests=1), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:

@@ -11,12 +11,19 @@ def confirms(output: str) -> bool:
     return "booked" in output
 
 
-@pytest.mark.evals(prompt="A table for 4, please", expect=[ToolCallMatch("book_table", {"guests": 4})], runs=5)
+@pytest.mark.evals(
+    prompt="A table for 4, please", expect=[ToolCallMatch("book_table", {"guests": 4})], runs=5
+)
 def test_the_right_tool_is_called() -> None:
     """Passes if every run does."""
 
 
-@pytest.mark.evals(prompts=["A table for 2", "A table for 6"], expect=[confirms], runs=20, gate=Gate(min_pass_rate=0.7))
+@pytest.mark.evals(
+    prompts=["A table for 2", "A table for 6"],
+    expect=[confirms],
+    runs=20,
+    gate=Gate(min_pass_rate=0.7),
+)
 def test_bookings_are_confirmed() -> None:
     """Fails only when the pass rate is below the bar beyond doubt."""
 

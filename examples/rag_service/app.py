@@ -1,6 +1,8 @@
-"""A service that answers questions about a handbook: FastAPI, with retrieval, as JSON and as server-sent events.
+"""A service that answers questions about a handbook: FastAPI, with retrieval, as JSON and as
+server-sent events.
 
-What a model would write is put together from the best sentences, so that it needs no key and no network.
+What a model would write is put together from the best sentences, so that it needs no key and no
+network.
 
     uvicorn app:app --port 8642
 """
@@ -71,7 +73,9 @@ class Answer(BaseModel):
 def words(text: str) -> list[str]:
     """The words of a text that tell something, without their endings."""
     return [
-        re.sub(r"(ing|ed|es|s)$", "", word) for word in re.findall(r"[a-z0-9]+", text.lower()) if word not in COMMON
+        re.sub(r"(ing|ed|es|s)$", "", word)
+        for word in re.findall(r"[a-z0-9]+", text.lower())
+        if word not in COMMON
     ]
 
 
@@ -79,7 +83,11 @@ def read_handbook() -> Iterator[tuple[str, str]]:
     """Every sentence with its place."""
     for path in sorted((Path(__file__).parent / "handbook").glob("*.md")):
         lines = path.read_text(encoding="utf-8").splitlines()
-        yield from ((f"{path.name}:{number}", line) for number, line in enumerate(lines, 1) if line and line[0] != "#")
+        yield from (
+            (f"{path.name}:{number}", line)
+            for number, line in enumerate(lines, 1)
+            if line and line[0] != "#"
+        )
 
 
 SENTENCES = list(read_handbook())

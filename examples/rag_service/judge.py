@@ -1,4 +1,6 @@
-"""Stands in for the model that judges: it takes texts apart at full stops, and looks their words up in the context."""
+"""Stands in for the model that judges: it takes texts apart at full stops, and looks their words up
+in the context.
+"""
 
 import json
 import re
@@ -12,28 +14,43 @@ def judge(turns: list[dict[str, Any]]) -> str:
     texts = [each["text"] for each in data.get("context", [])]
     if "Go through the texts" in rubric:
         wanted = words(f"{data['question']} {data.get('reference', '')}")
-        return reply(statement(text, [number], len(words(text) & wanted) > 1) for number, text in enumerate(texts, 1))
+        return reply(
+            statement(text, [number], len(words(text) & wanted) > 1)
+            for number, text in enumerate(texts, 1)
+        )
     if "Take the " in rubric:
         told = data["reference"] if "Take the reference" in rubric else data["answer"]
         return reply(look_up(sentence, texts) for sentence in sentences(told))
-    relevant = bool(words(data["answer"]) & words(data["question"])) or "does not say" in data["answer"]
-    return json.dumps({"reason": "by the words that they share", "verdict": "pass" if relevant else "fail"})
+    relevant = (
+        bool(words(data["answer"]) & words(data["question"])) or "does not say" in data["answer"]
+    )
+    return json.dumps(
+        {"reason": "by the words that they share", "verdict": "pass" if relevant else "fail"}
+    )
 
 
 def words(text: str) -> set[str]:
     """The longer words of a text, without their endings."""
-    return {re.sub(r"(ing|ed|es|s)$", "", word) for word in re.findall(r"[a-z0-9]{2,}", text.lower())}
+    return {
+        re.sub(r"(ing|ed|es|s)$", "", word) for word in re.findall(r"[a-z0-9]{2,}", text.lower())
+    }
 
 
 def sentences(text: str) -> list[str]:
     """The statements of a text; to know nothing is none."""
-    return [each.strip() for each in re.split(r"\.\s|\.$", text) if each.strip() and "does not say" not in each]
+    return [
+        each.strip()
+        for each in re.split(r"\.\s|\.$", text)
+        if each.strip() and "does not say" not in each
+    ]
 
 
 def look_up(sentence: str, texts: list[str]) -> dict[str, Any]:
     """A statement with the texts that have nearly all of its words."""
     own = words(sentence)
-    found = [number for number, text in enumerate(texts, 1) if len(own & words(text)) >= 0.8 * len(own)]
+    found = [
+        number for number, text in enumerate(texts, 1) if len(own & words(text)) >= 0.8 * len(own)
+    ]
     return statement(sentence, found, bool(found))
 
 

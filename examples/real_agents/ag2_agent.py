@@ -1,4 +1,6 @@
-"""An agent of AG2 with a tool. Its TestConfig plays back a model; another config is one argument away."""
+"""An agent of AG2 with a tool. Its TestConfig plays back a model; another config is one argument
+away.
+"""
 
 import json
 import re
@@ -26,6 +28,8 @@ def script(wish: str) -> TestConfig:
 
 
 async def answer(wish: str) -> AgentReply[Any, Any]:
-    """What ci-evals calls: a fresh agent for each run. It reads the answer and the steps off the reply."""
+    """What ci-evals calls: a fresh agent for each run. It reads the answer and the steps off the
+    reply.
+    """
     agent = Agent("seller", "You sell flights.", config=script(wish), tools=[get_price])
     return await agent.ask(wish)

@@ -1,4 +1,6 @@
-"""An agent that is a program: one JSON object on stdin, its answer on stdout. It could be of any language."""
+"""An agent that is a program: one JSON object on stdin, its answer on stdout. It could be of any
+language.
+"""
 
 import json
 import sys
@@ -7,4 +9,6 @@ PRICES = {"Paris": 120, "Oslo": 90}
 
 city = json.load(sys.stdin)["input"].split()[-1]
 said = f"That is {PRICES[city]}." if city in PRICES else "I do not know that city."
-json.dump({"output": said, "tool_calls": [{"name": "get_price", "arguments": {"city": city}}]}, sys.stdout)
+json.dump(
+    {"output": said, "tool_calls": [{"name": "get_price", "arguments": {"city": city}}]}, sys.stdout
+)

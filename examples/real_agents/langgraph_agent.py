@@ -1,4 +1,6 @@
-"""An agent of LangGraph with a tool. `decide` stands where a model would be asked; any chat model may."""
+"""An agent of LangGraph with a tool. `decide` stands where a model would be asked; any chat model
+may.
+"""
 
 import re
 from typing import Any
@@ -41,6 +43,8 @@ graph = (
 
 
 async def answer(wish: str) -> dict[str, Any]:
-    """What ci-evals calls. It reads the answer, the steps and the tokens off the messages of the state."""
+    """What ci-evals calls. It reads the answer, the steps and the tokens off the messages of the
+    state.
+    """
     state: dict[str, Any] = await graph.ainvoke({"messages": [("user", wish)]})
     return state

@@ -1,12 +1,27 @@
-"""An agent of the OpenAI Agents SDK with a tool. `Seller` decides as a model would; another is one argument away."""
+"""An agent of the OpenAI Agents SDK with a tool. `Seller` decides as a model would; another is one
+argument away.
+"""
 
 import json
 import re
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agents import Agent, Model, ModelResponse, Runner, RunResult, Usage, function_tool, set_tracing_disabled
-from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from agents import (
+    Agent,
+    Model,
+    ModelResponse,
+    Runner,
+    RunResult,
+    Usage,
+    function_tool,
+    set_tracing_disabled,
+)
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
 
 PRICES = {"Paris": 120, "Oslo": 90}
 
@@ -16,18 +31,36 @@ set_tracing_disabled(disabled=True)  # traces go to OpenAI otherwise
 class Seller(Model):
     """Asks for the price of the city that the user named, then says it."""
 
-    async def get_response(self, system_instructions: str | None, input: Any, *_: Any, **__: Any) -> ModelResponse:  # noqa: A002
+    async def get_response(
+        self,
+        system_instructions: str | None,
+        input: Any,  # noqa: A002
+        *_: Any,
+        **__: Any,
+    ) -> ModelResponse:
         """Answer as the Responses API does."""
         last = input[-1]
         if last.get("type") == "function_call_output":
-            text = ResponseOutputText(type="output_text", text=f"That is {last['output']}.", annotations=[])
-            said = ResponseOutputMessage(id="1", type="message", role="assistant", status="completed", content=[text])
+            text = ResponseOutputText(
+                type="output_text", text=f"That is {last['output']}.", annotations=[]
+            )
+            said = ResponseOutputMessage(
+                id="1", type="message", role="assistant", status="completed", content=[text]
+            )
             return ModelResponse(
-                output=[said], usage=Usage(requests=1, input_tokens=40, output_tokens=4), response_id=None
+                output=[said],
+                usage=Usage(requests=1, input_tokens=40, output_tokens=4),
+                response_id=None,
             )
         city = json.dumps({"city": re.findall(r"\w+", last["content"])[-1]})
-        call = ResponseFunctionToolCall(type="function_call", call_id="1", name="get_price", arguments=city)
-        return ModelResponse(output=[call], usage=Usage(requests=1, input_tokens=20, output_tokens=8), response_id=None)
+        call = ResponseFunctionToolCall(
+            type="function_call", call_id="1", name="get_price", arguments=city
+        )
+        return ModelResponse(
+            output=[call],
+            usage=Usage(requests=1, input_tokens=20, output_tokens=8),
+            response_id=None,
+        )
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
         """Nothing here streams."""

@@ -1,8 +1,18 @@
-"""An agent of Pydantic AI with a tool. Its FunctionModel decides as a model would; another is one argument away."""
+"""An agent of Pydantic AI with a tool. Its FunctionModel decides as a model would; another is one
+argument away.
+"""
 
 import re
 
-from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai import (
+    Agent,
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.run import AgentRunResult
 

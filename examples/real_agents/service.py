@@ -18,7 +18,9 @@ class Seller(BaseHTTPRequestHandler):
         wish = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["wish"]
         city = wish.split()[-1]
         said = f"That is {PRICES[city]}." if city in PRICES else "I do not know that city."
-        body = json.dumps({"said": said, "calls": [{"name": "get_price", "arguments": {"city": city}}]}).encode()
+        body = json.dumps(
+            {"said": said, "calls": [{"name": "get_price", "arguments": {"city": city}}]}
+        ).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

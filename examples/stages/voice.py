@@ -1,4 +1,6 @@
-"""A voice agent, and speech in both directions without a model: each letter is a tone of its own."""
+"""A voice agent, and speech in both directions without a model: each letter is a tone of its
+own.
+"""
 
 import io
 import wave
@@ -41,7 +43,9 @@ def transcribe(audio: Content) -> str:
     """What is said in a WAV file."""
     with wave.open(io.BytesIO(audio.data)) as file:
         tones = array("h", file.readframes(file.getnframes()))
-    return "".join(_letter(tones[start : start + SAMPLES]) for start in range(0, len(tones), SAMPLES))
+    return "".join(
+        _letter(tones[start : start + SAMPLES]) for start in range(0, len(tones), SAMPLES)
+    )
 
 
 def _letter(tone: Sequence[int]) -> str:

@@ -1,4 +1,6 @@
-"""Carries out command lines one after another in one process, as given on stdin; prints their exit codes as JSON."""
+"""Carries out command lines one after another in one process, as given on stdin; prints their exit
+codes as JSON.
+"""
 
 import json
 import sys

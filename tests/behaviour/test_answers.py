@@ -25,7 +25,12 @@ SECRET = "tok-4f81c2d39a"
 
 async def run_agent(folder: Path) -> dict[str, Any]:
     (folder / "agent.py").write_text(AGENT, "utf-8")
-    agent = {"type": "command", "name": "agent", "command": [sys.executable, "agent.py"], "env": {"TOKEN": "${TOKEN}"}}
+    agent = {
+        "type": "command",
+        "name": "agent",
+        "command": [sys.executable, "agent.py"],
+        "env": {"TOKEN": "${TOKEN}"},
+    }
     write_suite(
         folder,
         [{"id": "refund", "input": "Until when?", "runs": 2, "expect": [{"contains": "30 days"}]}],
@@ -46,7 +51,11 @@ async def test_context_and_metadata_reach_every_page_without_secrets(tmp_path: P
         {"text": "Refunds take 30 days.", "id": "policy.md", "score": 0.83},
         {"text": "</pre><script>alert(1)</script> ##[error]oops ***"},
     ]
-    assert first["response"]["metadata"] == {"trace": "7f3a", "index": {"version": 4}, "token": "***"}
+    assert first["response"]["metadata"] == {
+        "trace": "7f3a",
+        "index": {"version": 4},
+        "token": "***",
+    }
     assert first["cost_usd"] == 40 * 0.15e-6 + 5 * 0.6e-6
 
     page = (results / "report.html").read_text("utf-8")
@@ -72,10 +81,14 @@ async def test_context_and_metadata_reach_every_page_without_secrets(tmp_path: P
 async def test_a_recording_answers_with_its_context(tmp_path: Path) -> None:
     before = await run_agent(tmp_path)
     journal = (tmp_path / "ci-evals-results" / "results.jsonl").rename(tmp_path / "recorded.jsonl")
-    done = await ci_evals(tmp_path, "run", "--replay", str(journal), "--replay-only", environ={"TOKEN": SECRET})
+    done = await ci_evals(
+        tmp_path, "run", "--replay", str(journal), "--replay-only", environ={"TOKEN": SECRET}
+    )
     assert done.code == 3, "the agent is code of one's own, and was not run"
     after = json.loads((tmp_path / "ci-evals-results" / "report.json").read_bytes())
-    assert [result["response"] for result in after["results"]] == [result["response"] for result in before["results"]]
+    assert [result["response"] for result in after["results"]] == [
+        result["response"] for result in before["results"]
+    ]
 
 
 # What was asked.
@@ -88,7 +101,13 @@ async def test_what_was_sent_tells_two_prompts_of_a_case_apart(tmp_path: Path) -
     ]
     write_suite(
         tmp_path,
-        [{"id": "refund", "vars": {"q": "Until when?", "pad": "x" * 40_000}, "expect": [{"contains": "30 days"}]}],
+        [
+            {
+                "id": "refund",
+                "vars": {"q": "Until when?", "pad": "x" * 40_000},
+                "expect": [{"contains": "30 days"}],
+            }
+        ],
         prompts=prompts,
         providers=[{"type": "mock", "name": "agent", "default": "No idea."}],
         report={"formats": ["json", "html", "markdown"]},
@@ -100,7 +119,9 @@ async def test_what_was_sent_tells_two_prompts_of_a_case_apart(tmp_path: Path) -
     assert short["messages"] == [{"role": "user", "content": "Answer briefly: Until when?"}]
     assert polite["messages"][0] == {"role": "system", "content": "Be polite."}
     assert polite["messages"][1]["content"].startswith("Until when? xxx")
-    assert len(polite["messages"][1]["content"]) < 21_000, "the middle of a long message is left out"
+    assert len(polite["messages"][1]["content"]) < 21_000, (
+        "the middle of a long message is left out"
+    )
     for page in ("report.html", "summary.md"):
         text = (results / page).read_text("utf-8")
         assert "Answer briefly: Until when?" in text
@@ -115,7 +136,10 @@ async def test_what_was_sent_tells_two_prompts_of_a_case_apart(tmp_path: Path) -
 
 
 async def test_explain_shows_that_the_prompt_was_another_on_the_base(tmp_path: Path) -> None:
-    for folder, template in (("base", "Answer: {{ input }}"), ("head", "Answer in Latin: {{ input }}")):
+    for folder, template in (
+        ("base", "Answer: {{ input }}"),
+        ("head", "Answer in Latin: {{ input }}"),
+    ):
         (tmp_path / folder).mkdir()
         case = {"id": "greeting", "input": "hello", "expect": [{"contains": "hello"}]}
         write_suite(tmp_path / folder, [case], prompts=[{"name": "main", "user": template}])
@@ -125,12 +149,20 @@ async def test_explain_shows_that_the_prompt_was_another_on_the_base(tmp_path: P
     assert "Asked\n  Answer in Latin: hello\n\nAsked on the base\n  Answer: hello\n" in text
 
 
-async def test_of_a_conversation_the_messages_before_its_first_turn_are_kept(tmp_path: Path) -> None:
-    case = {"id": "talk", "turns": [{"user": "Hi."}, {"user": "And now?"}], "expect": [{"contains": "nothing"}]}
+async def test_of_a_conversation_the_messages_before_its_first_turn_are_kept(
+    tmp_path: Path,
+) -> None:
+    case = {
+        "id": "talk",
+        "turns": [{"user": "Hi."}, {"user": "And now?"}],
+        "expect": [{"contains": "nothing"}],
+    }
     prompts = [{"name": "main", "messages": [{"role": "system", "content": "Be polite."}]}]
     write_suite(tmp_path, [case], prompts=prompts, report={"formats": ["json", "markdown"]})
     await ci_evals(tmp_path, "run")
     results = tmp_path / "ci-evals-results"
     (result,) = json.loads((results / "report.json").read_bytes())["results"]
     assert result["messages"] == [{"role": "system", "content": "Be polite."}]
-    assert "system: Be polite.\nuser: Hi.\nuser: And now?" in (results / "summary.md").read_text("utf-8")
+    assert "system: Be polite.\nuser: Hi.\nuser: And now?" in (results / "summary.md").read_text(
+        "utf-8"
+    )

@@ -30,7 +30,9 @@ def image(data: bytes) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url_of(data)}}
 
 
-async def test_an_input_a_message_and_a_prompt_send_their_images_and_the_journal_names_them(tmp_path: Path) -> None:
+async def test_an_input_a_message_and_a_prompt_send_their_images_and_the_journal_names_them(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "cat.png").write_bytes(b"cat bytes")
     said: list[dict[str, Any]] = [{"text": "What is this?"}, {"image": "cat.png"}]
     cases = [
@@ -39,66 +41,112 @@ async def test_an_input_a_message_and_a_prompt_send_their_images_and_the_journal
     ]
     async with serving() as server:
         server.answers(ANSWER)
-        write_suite(tmp_path, cases, providers=[chat(server.url)], report={"formats": ["json", "markdown", "html"]})
+        write_suite(
+            tmp_path,
+            cases,
+            providers=[chat(server.url)],
+            report={"formats": ["json", "markdown", "html"]},
+        )
         ended = await ci_evals(tmp_path, "run")
         bodies = [seen.json["messages"] for seen in server.seen]
     assert ended.code == 0, ended.out + ended.err
     assert (
-        bodies == [[{"role": "user", "content": [{"type": "text", "text": "What is this?"}, image(b"cat bytes")]}]] * 2
+        bodies
+        == [
+            [
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "What is this?"}, image(b"cat bytes")],
+                }
+            ]
+        ]
+        * 2
     )
     for result in journaled(tmp_path / "ci-evals-results"):
         (message,) = result["messages"]
         assert message["content"][1]["image"] == "cat.png"
         assert len(message["content"][1]["sha256"]) == 64
-    assert not any(b64encode(b"cat bytes").decode() in text for text in written(tmp_path / "ci-evals-results"))
+    assert not any(
+        b64encode(b"cat bytes").decode() in text for text in written(tmp_path / "ci-evals-results")
+    )
     assert "[image cat.png]" in (tmp_path / "ci-evals-results" / "report.html").read_text()
 
 
 async def test_a_prompt_takes_paths_from_vars(tmp_path: Path) -> None:
     for name in ("cat", "dog"):
         (tmp_path / f"{name}.png").write_bytes(name.encode())
-    prompt = {"messages": [{"role": "user", "content": [{"text": "{{ q }}?"}, {"image": "{{ animal }}.png"}]}]}
-    cases = [{"id": name, "vars": {"q": "What", "animal": name}, "expect": EXPECT} for name in ("cat", "dog", "cow")]
+    prompt = {
+        "messages": [
+            {"role": "user", "content": [{"text": "{{ q }}?"}, {"image": "{{ animal }}.png"}]}
+        ]
+    }
+    cases = [
+        {"id": name, "vars": {"q": "What", "animal": name}, "expect": EXPECT}
+        for name in ("cat", "dog", "cow")
+    ]
     async with serving() as server:
         server.answers(ANSWER)
         write_suite(tmp_path, cases[:2], prompts=[prompt], providers=[chat(server.url)])
         ended = await ci_evals(tmp_path, "run")
         sent = [seen.json["messages"][0]["content"] for seen in server.seen]
         assert ended.code == 0, ended.out + ended.err
-        assert sorted(part["image_url"]["url"] for _, part in sent) == [url_of(b"cat"), url_of(b"dog")]
+        assert sorted(part["image_url"]["url"] for _, part in sent) == [
+            url_of(b"cat"),
+            url_of(b"dog"),
+        ]
         write_suite(tmp_path, cases, prompts=[prompt], providers=[chat(server.url)])
         missing = await ci_evals(tmp_path, "validate")
-    assert "the prompt 'prompt 1' does not fit this case: cow.png cannot be read: No such file" in missing.err
+    assert (
+        "the prompt 'prompt 1' does not fit this case: cow.png cannot be read: No such file"
+        in missing.err
+    )
     assert "1 problem" in missing.err
 
 
 async def test_a_prompt_takes_up_an_input_with_an_image(tmp_path: Path) -> None:
     (tmp_path / "cat.png").write_bytes(b"cat bytes")
-    cases = [{"id": "cat", "input": [{"text": "What is this?"}, {"image": "cat.png"}], "expect": EXPECT}]
+    cases = [
+        {"id": "cat", "input": [{"text": "What is this?"}, {"image": "cat.png"}], "expect": EXPECT}
+    ]
     async with serving() as server:
         server.answers(ANSWER)
         write_suite(
-            tmp_path, cases, prompts=[{"system": "Be brief.", "user": "{{ input }}"}], providers=[chat(server.url)]
+            tmp_path,
+            cases,
+            prompts=[{"system": "Be brief.", "user": "{{ input }}"}],
+            providers=[chat(server.url)],
         )
         ended = await ci_evals(tmp_path, "run")
         assert ended.code == 0, ended.out + ended.err
         assert server.seen[0].json["messages"] == [
             {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image(b"cat bytes")]},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "What is this?"}, image(b"cat bytes")],
+            },
         ]
         write_suite(tmp_path, cases, prompts=["Now: {{ input }}"], providers=[chat(server.url)])
         wrong = await ci_evals(tmp_path, "validate")
-    assert "the case's input has an image or a file, which `{{ input }}` cannot put into a text" in wrong.err
+    assert (
+        "the case's input has an image or a file, which `{{ input }}` cannot put into a text"
+        in wrong.err
+    )
     assert "1 problem" in wrong.err
 
 
 async def test_validate_tells_of_files_and_keys_that_are_wrong(tmp_path: Path) -> None:
     def asking(number: int, *parts: Any) -> dict[str, Any]:
-        return {"id": f"case-{number}", "messages": [{"role": "user", "content": list(parts)}], "expect": EXPECT}
+        return {
+            "id": f"case-{number}",
+            "messages": [{"role": "user", "content": list(parts)}],
+            "expect": EXPECT,
+        }
 
     wrong = [{"image": "dog.png"}, {"imag": "cat.png"}, "cat.png", {"text": "a", "image": "b"}]
     cases = [asking(number, part) for number, part in enumerate(wrong)]
-    write_suite(tmp_path, [*cases, {"id": "input", "input": [{"image": "no.png"}], "expect": EXPECT}])
+    write_suite(
+        tmp_path, [*cases, {"id": "input", "input": [{"image": "no.png"}], "expect": EXPECT}]
+    )
     ended = await ci_evals(tmp_path, "validate")
     told = [line.removeprefix("evals.yaml:1: ") for line in ended.err.splitlines()[:-2]]
     assert told == [
@@ -113,14 +161,18 @@ async def test_validate_tells_of_files_and_keys_that_are_wrong(tmp_path: Path) -
 def test_a_case_without_an_id_is_named_by_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "cat.png").write_bytes(b"one")
     case = Case(input=[{"text": "What is this?"}, {"image": "cat.png"}], expect=[NotEmpty()])
-    suite = check_suite(Suite(providers=[OpenAI(model="m", base_url="http://h/v1")], cases=[case], folder=tmp_path))
+    suite = check_suite(
+        Suite(providers=[OpenAI(model="m", base_url="http://h/v1")], cases=[case], folder=tmp_path)
+    )
     assert suite.cases[0].id.startswith("What is this?… ")
 
 
 def test_a_changed_file_makes_another_question(tmp_path: Path) -> None:
     def fingerprint() -> str:
         case = Case(id="a", input=[{"text": "What?"}, {"image": "cat.png"}], expect=[NotEmpty()])
-        suite = Suite(providers=[OpenAI(model="m", base_url="http://h/v1")], cases=[case], folder=tmp_path)
+        suite = Suite(
+            providers=[OpenAI(model="m", base_url="http://h/v1")], cases=[case], folder=tmp_path
+        )
         return check_suite(suite).case_fingerprint(0)
 
     (tmp_path / "cat.png").write_bytes(b"one")
@@ -134,10 +186,19 @@ async def test_python_gives_bytes_which_neither_judges_nor_journals_get(tmp_path
     data = b"\x89PNG cat"
     said = Message("user", [Part(text="What?"), Part(image=data, media_type="image/png")])
     async with serving() as server:
-        server.answers(ANSWER, Scripted({"choices": [{"message": {"content": '{"reason": "so", "verdict": "pass"}'}}]}))
-        asked, judge = (OpenAI(name=name, model="m", base_url=server.url) for name in ("asked", "judge"))
+        server.answers(
+            ANSWER,
+            Scripted(
+                {"choices": [{"message": {"content": '{"reason": "so", "verdict": "pass"}'}}]}
+            ),
+        )
+        asked, judge = (
+            OpenAI(name=name, model="m", base_url=server.url) for name in ("asked", "judge")
+        )
         case = Case(id="a", messages=[said], expect=[NotEmpty(), LlmJudge("It names an animal.")])
-        report = await evaluate(Suite(providers=[asked], judges=[judge], cases=[case]), out=tmp_path)
+        report = await evaluate(
+            Suite(providers=[asked], judges=[judge], cases=[case]), out=tmp_path
+        )
         question, judged = (seen.body.decode() for seen in server.seen)
     assert report.passed
     assert url_of(data) in question

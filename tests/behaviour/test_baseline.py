@@ -1,4 +1,6 @@
-"""`--baseline` as users and CI start it: what is named, what is confirmed, what it costs, and what goes on."""
+"""`--baseline` as users and CI start it: what is named, what is confirmed, what it costs, and what
+goes on.
+"""
 
 import asyncio
 import json
@@ -17,7 +19,9 @@ from suites import ONE_CASE, chat, write_suite
 from ci_evals.reports.notes import comparison_notes
 from ci_evals.reports.read import read_summary
 
-REGRESSION = "case-0: 10 of 10 on the baseline, 0 of 10 here; p = 5.4e-06 (by chance, once in 180,000)"
+REGRESSION = (
+    "case-0: 10 of 10 on the baseline, 0 of 10 here; p = 5.4e-06 (by chance, once in 180,000)"
+)
 FILES = ("report.json", "junit.xml", "summary.md")
 
 
@@ -48,7 +52,9 @@ GATE = {"min_pass_rate": 0.5}
 
 
 def suite(folder: Path, url: str, cases: list[dict[str, Any]], **settings: Any) -> None:
-    write_suite(folder, cases, **{"providers": [chat(url, retries=0)], "runs": 3, "gate": GATE, **settings})
+    write_suite(
+        folder, cases, **{"providers": [chat(url, retries=0)], "runs": 3, "gate": GATE, **settings}
+    )
 
 
 async def run(folder: Path, *arguments: str, out: str = "head") -> Finished:
@@ -57,7 +63,9 @@ async def run(folder: Path, *arguments: str, out: str = "head") -> Finished:
 
 async def base(folder: Path, *arguments: str, runs: int = 10) -> None:
     """What the base branch has to show."""
-    ended = await ci_evals(folder, "run", "--runs", str(runs), "--out", "base", "--quiet", *arguments)
+    ended = await ci_evals(
+        folder, "run", "--runs", str(runs), "--out", "base", "--quiet", *arguments
+    )
     assert ended.code == 0, ended.err
 
 
@@ -80,7 +88,11 @@ async def test_a_regression_is_confirmed_named_and_red(tmp_path: Path) -> None:
     assert ended.code == 1, ended.out
     assert "confirming 1 suspect with 7 more runs each: case-0" in ended.err
     found = report_in(tmp_path / "head")
-    assert found["verdict"]["rules"][0] == {"rule": "regressions", "status": "fail", "sentence": REGRESSION}
+    assert found["verdict"]["rules"][0] == {
+        "rule": "regressions",
+        "status": "fail",
+        "sentence": REGRESSION,
+    }
     assert found["verdict"]["reason"].startswith(REGRESSION)
     assert found["comparison"]["counts"] == {"regressed": 1, "unchanged": 7}
     cell = cell_in(tmp_path / "head", "case-0")
@@ -112,10 +124,15 @@ async def test_without_confirm_runs_the_planned_ones_decide(tmp_path: Path) -> N
         ended = await run(tmp_path, "--confirm-runs", "0")
         assert server.asked.total() - before == 12
     assert ended.code == 1
-    assert "case-0: 30 of 30 on the baseline, 0 of 3 here" in report_in(tmp_path / "head")["verdict"]["reason"]
+    assert (
+        "case-0: 30 of 30 on the baseline, 0 of 3 here"
+        in report_in(tmp_path / "head")["verdict"]["reason"]
+    )
 
 
-async def test_a_budget_that_ends_while_suspects_are_confirmed_leaves_them_unnamed(tmp_path: Path) -> None:
+async def test_a_budget_that_ends_while_suspects_are_confirmed_leaves_them_unnamed(
+    tmp_path: Path,
+) -> None:
     server = Answers()
     async with chatting(server):
         suite(tmp_path, server.url, cases_of(4))
@@ -126,9 +143,15 @@ async def test_a_budget_that_ends_while_suspects_are_confirmed_leaves_them_unnam
     found = report_in(tmp_path / "head")
     assert found["interrupted"] == "the budget of 140 tokens is used up (140)"
     cell = cell_in(tmp_path / "head", "case-0")
-    assert (cell["comparison"]["kind"], cell["confirmed"], cell["confirming"]) == ("suspect", False, [0, 2])
+    assert (cell["comparison"]["kind"], cell["confirmed"], cell["confirming"]) == (
+        "suspect",
+        False,
+        [0, 2],
+    )
     assert "possibly worse, within noise" in cell["comparison"]["sentence"]
-    assert [rule["rule"] for rule in found["verdict"]["rules"]] == ["variant"], "as a whole it is known to be worse"
+    assert [rule["rule"] for rule in found["verdict"]["rules"]] == ["variant"], (
+        "as a whole it is known to be worse"
+    )
     assert ended.code == 1
 
 
@@ -165,7 +188,9 @@ class Stuck(Answers):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize(("ending", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-async def test_what_was_confirmed_is_kept_when_a_run_goes_on(tmp_path: Path, ending: signal.Signals, code: int) -> None:
+async def test_what_was_confirmed_is_kept_when_a_run_goes_on(
+    tmp_path: Path, ending: signal.Signals, code: int
+) -> None:
     server = Stuck(10_000)
     async with chatting(server):
         suite(tmp_path, server.url, cases_of(4), max_concurrency=1)
@@ -182,12 +207,18 @@ async def test_what_was_confirmed_is_kept_when_a_run_goes_on(tmp_path: Path, end
         resumed = await run(tmp_path, "--resume")
         assert server.asked.total() - before in (19, 20), "at most what was under way is paid twice"
     assert resumed.code == 1
-    assert REGRESSION in resumed.out or REGRESSION in report_in(tmp_path / "head")["verdict"]["reason"]
-    runs = [each["run"] for each in report_in(tmp_path / "head")["results"] if each["case"] == "case-0"]
+    assert (
+        REGRESSION in resumed.out or REGRESSION in report_in(tmp_path / "head")["verdict"]["reason"]
+    )
+    runs = [
+        each["run"] for each in report_in(tmp_path / "head")["results"] if each["case"] == "case-0"
+    ]
     assert runs == list(range(1, 11))
 
 
-async def test_another_attempt_pays_nothing_and_says_the_same_in_the_same_bytes(tmp_path: Path) -> None:
+async def test_another_attempt_pays_nothing_and_says_the_same_in_the_same_bytes(
+    tmp_path: Path,
+) -> None:
     server = Answers()
     async with chatting(server):
         suite(tmp_path, server.url, cases_of(4))
@@ -205,7 +236,9 @@ async def test_another_attempt_pays_nothing_and_says_the_same_in_the_same_bytes(
     assert report_in(tmp_path / "head")["verdict"]["reason"].startswith(REGRESSION)
 
 
-async def test_shards_and_their_merge_give_what_one_run_gives_and_always_the_same_bytes(tmp_path: Path) -> None:
+async def test_shards_and_their_merge_give_what_one_run_gives_and_always_the_same_bytes(
+    tmp_path: Path,
+) -> None:
     server = Answers()
     async with chatting(server):
         suite(tmp_path, server.url, cases_of(7))
@@ -239,9 +272,14 @@ async def test_a_merge_says_when_shards_did_not_confirm_its_suspects(tmp_path: P
         server.broken = {"q0"}
         await ci_evals(tmp_path, "run", "--shard", "1/1", "--out", "shard")
         merged = await ci_evals(tmp_path, "merge", "shard", "--baseline", "base", "--out", "merged")
-        assert "7 runs to confirm 1 suspect are missing: case-0; give every shard the same --baseline" in merged.err
+        assert (
+            "7 runs to confirm 1 suspect are missing: case-0; give every shard the same --baseline"
+            in merged.err
+        )
         assert kinds_in(tmp_path / "merged") == {"suspect": 1, "unchanged": 3}
-        ran = await ci_evals(tmp_path, "merge", "shard", "--baseline", "base", "--out", "ran", "--run-missing")
+        ran = await ci_evals(
+            tmp_path, "merge", "shard", "--baseline", "base", "--out", "ran", "--run-missing"
+        )
     assert ran.code == 1
     assert kinds_in(tmp_path / "ran") == {"regressed": 1, "unchanged": 3}
 
@@ -254,9 +292,21 @@ async def test_a_merge_says_when_shards_did_not_confirm_its_suspects(tmp_path: P
         ({"max_regressions": 1}, {}, 0, "pass"),
         ({"max_regressions": 1}, {"critical": True}, 1, "fail"),
         ({"on_regression": "warn"}, {"critical": True}, 1, "fail"),
-        ({"max_regressions": 1, "tags": {"safety": {"critical": True}}}, {"tags": ["safety"]}, 1, "fail"),
+        (
+            {"max_regressions": 1, "tags": {"safety": {"critical": True}}},
+            {"tags": ["safety"]},
+            1,
+            "fail",
+        ),
     ],
-    ids=["warn", "warn-and-block-borderline", "allowed", "critical", "critical-warn", "critical-tag"],
+    ids=[
+        "warn",
+        "warn-and-block-borderline",
+        "allowed",
+        "critical",
+        "critical-warn",
+        "critical-tag",
+    ],
 )
 async def test_what_a_regression_means_is_the_gates_to_say(
     tmp_path: Path, changes: dict[str, Any], case: dict[str, Any], code: int, status: str
@@ -283,8 +333,15 @@ async def test_a_baseline_that_is_required_must_be_there(tmp_path: Path) -> None
     assert report_in(tmp_path / "head")["verdict"]["reason"] == reason
     unnamed = await ci_evals(tmp_path, "run", "--out", "head", "--baseline", "")
     assert unnamed.code == 3
-    assert "no baseline: none was given with --baseline" in report_in(tmp_path / "head")["verdict"]["reason"]
-    write_suite(tmp_path, [{"id": "a", "input": "x", "expect": [{"equals": "y"}]}], gate={"require_baseline": True})
+    assert (
+        "no baseline: none was given with --baseline"
+        in report_in(tmp_path / "head")["verdict"]["reason"]
+    )
+    write_suite(
+        tmp_path,
+        [{"id": "a", "input": "x", "expect": [{"equals": "y"}]}],
+        gate={"require_baseline": True},
+    )
     assert (await run(tmp_path)).code == 1, "a bar that is missed needs no baseline"
 
 
@@ -292,8 +349,14 @@ async def test_a_baseline_that_is_required_must_be_there(tmp_path: Path) -> None
     ("content", "words"),
     [
         (b"", "is not a complete report of ci-evals (it is empty)"),
-        (b'{"schema_version": 1, "suite": {"na', "is not a complete report of ci-evals (damaged or cut off"),
-        (b'{"schema_version": 99, "suite": {"version": "9.1"}}', "is of schema version 99, written by ci-evals 9.1"),
+        (
+            b'{"schema_version": 1, "suite": {"na',
+            "is not a complete report of ci-evals (damaged or cut off",
+        ),
+        (
+            b'{"schema_version": 99, "suite": {"version": "9.1"}}',
+            "is of schema version 99, written by ci-evals 9.1",
+        ),
     ],
 )
 async def test_a_baseline_that_cannot_be_read_ends_before_anything_is_paid(
@@ -310,7 +373,11 @@ async def test_a_baseline_that_cannot_be_read_ends_before_anything_is_paid(
 
 @pytest.mark.parametrize(
     "changes",
-    [{"expect": [{"not_empty": True}]}, {"expect": [{"contains": {"value": "q", "weight": 2}}]}, {"threshold": 0.1}],
+    [
+        {"expect": [{"not_empty": True}]},
+        {"expect": [{"contains": {"value": "q", "weight": 2}}]},
+        {"threshold": 0.1},
+    ],
     ids=["another", "another-weight", "threshold"],
 )
 async def test_cases_that_are_judged_otherwise_than_on_the_base_are_said_so_at_once(
@@ -324,7 +391,9 @@ async def test_cases_that_are_judged_otherwise_than_on_the_base_are_said_so_at_o
     others[1] |= changes
     write_suite(tmp_path, [asked | {"input": "another q"}, *others], providers=echo)
     ended = await run(tmp_path)
-    said = "2 cases have other graders than on the baseline, so they were not compared: case-1, case-2"
+    said = (
+        "2 cases have other graders than on the baseline, so they were not compared: case-1, case-2"
+    )
     assert f"Graders changed: {said}" in ended.out
     assert f"**Graders changed**: {said}" in (tmp_path / "head" / "summary.md").read_text()
     comment = await ci_evals(tmp_path, "comment", "head", "--dry-run")
@@ -342,18 +411,34 @@ async def test_new_removed_edited_and_renamed_cases_are_told_apart(tmp_path: Pat
         cases = cases_of(4, 1)
         cases[2]["id"] = "case-two"
         server.broken = {"q2"}
-        suite(tmp_path, server.url, [*cases, {"id": "fresh", "input": "qq", "expect": [{"contains": "q"}]}])
+        suite(
+            tmp_path,
+            server.url,
+            [*cases, {"id": "fresh", "input": "qq", "expect": [{"contains": "q"}]}],
+        )
         await run(tmp_path)
-    assert kinds_in(tmp_path / "head") == {"new": 1, "removed": 1, "edited": 1, "regressed": 1, "unchanged": 2}
+    assert kinds_in(tmp_path / "head") == {
+        "new": 1,
+        "removed": 1,
+        "edited": 1,
+        "regressed": 1,
+        "unchanged": 2,
+    }
     renamed = cell_in(tmp_path / "head", "case-two")
     assert renamed["comparison"]["renamed_from"] == "case-2"
-    assert renamed["comparison"]["sentence"].startswith("case-two (was case-2): 10 of 10 on the baseline, 0 of 10 here")
+    assert renamed["comparison"]["sentence"].startswith(
+        "case-two (was case-2): 10 of 10 on the baseline, 0 of 10 here"
+    )
     assert [runs for _, *runs in renamed["history"]] == [[10, 10]], "what is known of it goes on"
     assert cell_in(tmp_path / "head", "case-1")["history"] == []
-    assert [each["case"] for each in report_in(tmp_path / "head")["comparison"]["removed"]] == ["case-4"]
+    assert [each["case"] for each in report_in(tmp_path / "head")["comparison"]["removed"]] == [
+        "case-4"
+    ]
 
 
-async def test_another_name_of_the_only_variant_is_compared_and_other_variants_are_not(tmp_path: Path) -> None:
+async def test_another_name_of_the_only_variant_is_compared_and_other_variants_are_not(
+    tmp_path: Path,
+) -> None:
     server = Answers()
     async with chatting(server):
         suite(tmp_path, server.url, cases_of(3), providers=[chat(server.url, "old")])
@@ -363,7 +448,9 @@ async def test_another_name_of_the_only_variant_is_compared_and_other_variants_a
         ended = await run(tmp_path)
         assert ended.code == 1
         [variant] = report_in(tmp_path / "head")["comparison"]["variants"]
-        assert variant["sentence"].startswith("new (compared with old): pass rate 100 % on the baseline")
+        assert variant["sentence"].startswith(
+            "new (compared with old): pass rate 100 % on the baseline"
+        )
         history = cell_in(tmp_path / "head", "case-1")["history"]
         assert [runs for _, *runs in history] == [[10, 10]]
         others = [chat(server.url, name) for name in ("a", "b")]
@@ -371,16 +458,29 @@ async def test_another_name_of_the_only_variant_is_compared_and_other_variants_a
         await run(tmp_path)
     comparison = report_in(tmp_path / "head")["comparison"]
     assert comparison["counts"] == {"new": 6, "removed": 3}
-    assert comparison["sentence"] == "nothing to compare: the baseline has other providers or prompts (old)"
+    assert (
+        comparison["sentence"]
+        == "nothing to compare: the baseline has other providers or prompts (old)"
+    )
 
 
 async def test_shards_match_a_renamed_variant_as_one_run_does(tmp_path: Path) -> None:
     server = Answers()
     async with chatting(server):
-        suite(tmp_path, server.url, cases_of(1), providers=[chat(server.url, name) for name in ("a", "b")])
+        suite(
+            tmp_path,
+            server.url,
+            cases_of(1),
+            providers=[chat(server.url, name) for name in ("a", "b")],
+        )
         await base(tmp_path)
         server.broken = {"q0"}
-        suite(tmp_path, server.url, cases_of(1), providers=[chat(server.url, name) for name in ("a", "c")])
+        suite(
+            tmp_path,
+            server.url,
+            cases_of(1),
+            providers=[chat(server.url, name) for name in ("a", "c")],
+        )
         for number in (1, 2):
             ended = await run(tmp_path, "--shard", f"{number}/2", out=f"shard-{number}")
             assert "confirming 1 suspect" in ended.err
@@ -389,7 +489,10 @@ async def test_shards_match_a_renamed_variant_as_one_run_does(tmp_path: Path) ->
 async def test_an_increase_of_the_cost_is_red_only_where_it_is_sure(tmp_path: Path) -> None:
     def priced(usd: float) -> dict[str, Any]:
         price = {"input_per_mtok": usd, "output_per_mtok": usd}
-        return {"providers": [chat(server.url, price=price)], "gate": GATE | {"max_cost_increase": 1.5}}
+        return {
+            "providers": [chat(server.url, price=price)],
+            "gate": GATE | {"max_cost_increase": 1.5},
+        }
 
     server = Answers()
     async with chatting(server):
@@ -409,7 +512,12 @@ async def test_an_increase_of_the_cost_is_red_only_where_it_is_sure(tmp_path: Pa
 async def test_what_was_held_before_must_not_be_lost(tmp_path: Path) -> None:
     server = Answers()
     async with chatting(server):
-        suite(tmp_path, server.url, cases_of(30), gate=GATE | {"ratchet": True, "on_regression": "warn"})
+        suite(
+            tmp_path,
+            server.url,
+            cases_of(30),
+            gate=GATE | {"ratchet": True, "on_regression": "warn"},
+        )
         await base(tmp_path, runs=3)
         for number in range(2):
             await run(tmp_path, out="next")
@@ -419,7 +527,9 @@ async def test_what_was_held_before_must_not_be_lost(tmp_path: Path) -> None:
         server.broken = {f"q{n}" for n in range(6)}
         ended = await run(tmp_path)
     assert ended.code == 1
-    rules = {rule["rule"]: rule["sentence"] for rule in report_in(tmp_path / "head")["verdict"]["rules"]}
+    rules = {
+        rule["rule"]: rule["sentence"] for rule in report_in(tmp_path / "head")["verdict"]["rules"]
+    }
     assert rules["ratchet"].startswith("pass rate 80 % (95 % sure: at most ")
     assert rules["ratchet"].endswith(" that it has held before")
 
@@ -434,11 +544,17 @@ async def test_a_secret_in_the_name_of_a_case_is_matched_and_never_shown(tmp_pat
         environ = {"MY_KEY": secret}
         await ci_evals(tmp_path, "run", "--runs", "10", "--out", "base", environ=environ)
         server.broken = {"q0"}
-        ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "head", environ=environ)
+        ended = await ci_evals(
+            tmp_path, "run", "--baseline", "base", "--out", "head", environ=environ
+        )
     assert ended.code == 1
     assert kinds_in(tmp_path / "head") == {"regressed": 1, "unchanged": 2}
     assert report_in(tmp_path / "head")["verdict"]["reason"].startswith("case of ***: 10 of 10")
-    told = ended.stdout + ended.stderr + b"".join(path.read_bytes() for path in (tmp_path / "head").iterdir())
+    told = (
+        ended.stdout
+        + ended.stderr
+        + b"".join(path.read_bytes() for path in (tmp_path / "head").iterdir())
+    )
     assert secret.encode() not in told
     assert "confirming 1 suspect with 7 more runs each: case of ***" in ended.err
 
@@ -461,7 +577,9 @@ async def test_a_provider_that_was_given_up_confirms_nothing(tmp_path: Path) -> 
         await run(tmp_path)
     assert kinds_in(tmp_path / "head") == {"suspect": 1, "unchanged": 3}
     assert cell_in(tmp_path / "head", "case-0")["confirmed"] is False
-    assert [rule["rule"] for rule in report_in(tmp_path / "head")["verdict"]["rules"]] == ["variant"]
+    assert [rule["rule"] for rule in report_in(tmp_path / "head")["verdict"]["rules"]] == [
+        "variant"
+    ]
 
 
 async def test_a_change_of_the_gate_is_told_by_the_run_that_it_comes_with(tmp_path: Path) -> None:
@@ -472,16 +590,30 @@ async def test_a_change_of_the_gate_is_told_by_the_run_that_it_comes_with(tmp_pa
     assert "Gate changed" not in same.out
 
     waits = {"reason": "waits", "until": "2099-12-31"}
-    write_suite(tmp_path, [cases[0], {**cases[1], "quarantine": waits}], gate={"min_pass_rate": 0.5, "ratchet": True})
+    write_suite(
+        tmp_path,
+        [cases[0], {**cases[1], "quarantine": waits}],
+        gate={"min_pass_rate": 0.5, "ratchet": True},
+    )
     changed = await ci_evals(tmp_path, "run", "--out", "changed", "--baseline", "base")
     rules = (
         "min_pass_rate is 0.5 here and 0.9 on the baseline; providers.echo is not set here and 0.8 on the baseline;"
         " ratchet is true here and false on the baseline; in quarantine only here: cancel"
     )
     assert f"Gate changed: {rules}" in " ".join(changed.out.split())
-    told = [note.text for note in comparison_notes(read_summary(tmp_path / "changed")) if note.label == "Gate changed"]
+    told = [
+        note.text
+        for note in comparison_notes(read_summary(tmp_path / "changed"))
+        if note.label == "Gate changed"
+    ]
     assert told == [rules], "whoever reads the report later is told as much"
 
-    write_suite(tmp_path, [cases[0], {**cases[1], "min_pass_rate": 0.2}], gate={"min_pass_rate": 0.5, "ratchet": True})
+    write_suite(
+        tmp_path,
+        [cases[0], {**cases[1], "min_pass_rate": 0.2}],
+        gate={"min_pass_rate": 0.5, "ratchet": True},
+    )
     bar = await ci_evals(tmp_path, "run", "--out", "bar", "--baseline", "changed")
-    assert "Gate changed: the bar of cancel is 20 % here and 50 % on the baseline" in " ".join(bar.out.split())
+    assert "Gate changed: the bar of cancel is 20 % here and 50 % on the baseline" in " ".join(
+        bar.out.split()
+    )

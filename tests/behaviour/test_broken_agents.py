@@ -1,4 +1,6 @@
-"""The team's own code that crashes or is down: where it broke is said, and one cause is told once."""
+"""The team's own code that crashes or is down: where it broke is said, and one cause is told
+once.
+"""
 
 import json
 from html import unescape
@@ -23,7 +25,10 @@ def judge(output):
     return 1 / 0
 """
 KEY_ERROR = "KeyError: 'seat' (agent.py:5 in book)"
-FRAMES = ["agent.py:8 in answer: async with asyncio.TaskGroup() as group:", 'agent.py:5 in book: return flight["seat"]']
+FRAMES = [
+    "agent.py:8 in answer: async with asyncio.TaskGroup() as group:",
+    'agent.py:5 in book: return flight["seat"]',
+]
 
 
 @pytest.fixture
@@ -33,8 +38,15 @@ def project(tmp_path: Path) -> Path:
 
 
 def suite(folder: Path, provider: dict[str, object], cases: int = 1, **expect: object) -> None:
-    each = [{"id": f"case {n}", "input": "hi", "expect": [expect or {"contains": "x"}]} for n in range(cases)]
-    document = {"providers": [provider], "cases": each, "report": {"formats": ["json", "junit", "markdown", "html"]}}
+    each = [
+        {"id": f"case {n}", "input": "hi", "expect": [expect or {"contains": "x"}]}
+        for n in range(cases)
+    ]
+    document = {
+        "providers": [provider],
+        "cases": each,
+        "report": {"formats": ["json", "junit", "markdown", "html"]},
+    }
     (folder / "evals.yaml").write_text(json.dumps(document))
 
 
@@ -75,4 +87,6 @@ async def test_a_service_that_is_down_is_one_line(tmp_path: Path) -> None:
     told = f"Failing (40) ✗ 40 cases: no answer from {place}: the connection was refused; is a server running there?"
     assert f"{told}, in case 0 (evals.yaml:1)" in text
     assert "and 37 more cases" in text
-    assert (tmp_path / "out" / "summary.md").read_text("utf-8").count("the connection was refused") == 2
+    assert (tmp_path / "out" / "summary.md").read_text("utf-8").count(
+        "the connection was refused"
+    ) == 2

@@ -12,11 +12,22 @@ from processes import Finished, ci_evals, finished, start
 from suites import ECHO, chat, write_suite
 
 CASES = 40
-PRICE = {"input_per_mtok": 100_000.0, "output_per_mtok": 100_000.0}  # $1 for each answer of the server
+PRICE = {
+    "input_per_mtok": 100_000.0,
+    "output_per_mtok": 100_000.0,
+}  # $1 for each answer of the server
 
 
-def suite(folder: Path, url: str, budget: dict[str, Any], gate: dict[str, Any] | None = None, **options: Any) -> None:
-    cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)]
+def suite(
+    folder: Path,
+    url: str,
+    budget: dict[str, Any],
+    gate: dict[str, Any] | None = None,
+    **options: Any,
+) -> None:
+    cases = [
+        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)
+    ]
     provider = chat(url, **{"price": PRICE, "max_concurrency": 2, **options})
     write_suite(folder, cases, providers=[provider], budget=budget, gate=gate)
 
@@ -59,7 +70,9 @@ def answer(question):
 
 async def test_tokens_that_only_steps_tell_count(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
-    cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)]
+    cases = [
+        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)
+    ]
     provider = {"name": "agent", "type": "python", "target": "agent:answer", "max_concurrency": 1}
     write_suite(tmp_path, cases, providers=[provider], budget={"max_tokens": 100})
     found = await run(tmp_path)
@@ -87,15 +100,27 @@ async def test_enough_runs_for_a_verdict_give_one(tmp_path: Path) -> None:
     assert "39 of 40 runs" in found.out
 
 
-async def test_failures_that_are_certain_fail_even_when_the_budget_is_used_up(tmp_path: Path) -> None:
-    cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": "never"}]} for n in range(CASES)]
+async def test_failures_that_are_certain_fail_even_when_the_budget_is_used_up(
+    tmp_path: Path,
+) -> None:
+    cases = [
+        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": "never"}]} for n in range(CASES)
+    ]
     async with chatting(ChatServer()) as server:
-        write_suite(tmp_path, cases, providers=[chat(server.url)], budget={"max_tokens": 50}, max_concurrency=1)
+        write_suite(
+            tmp_path,
+            cases,
+            providers=[chat(server.url)],
+            budget={"max_tokens": 50},
+            max_concurrency=1,
+        )
         found = await run(tmp_path)
     assert found.code == 1
 
 
-async def test_when_the_time_is_up_what_is_under_way_ends_and_nothing_starts(tmp_path: Path) -> None:
+async def test_when_the_time_is_up_what_is_under_way_ends_and_nothing_starts(
+    tmp_path: Path,
+) -> None:
     server = HeldServer(2)
     async with chatting(server):
         suite(tmp_path, server.url, {"max_duration_s": 1e-6})
@@ -112,14 +137,20 @@ async def test_when_the_time_is_up_what_is_under_way_ends_and_nothing_starts(tmp
 async def test_nothing_that_waits_for_a_slot_starts_after_the_end(tmp_path: Path) -> None:
     """Two providers share one slot: the run that waits for it is not started."""
     async with chatting(ChatServer()) as server:
-        cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"contains": "q"}]} for n in range(5)]
+        cases = [
+            {"id": f"case-{n}", "input": f"q{n}", "expect": [{"contains": "q"}]} for n in range(5)
+        ]
         providers = [chat(server.url, "a"), chat(server.url, "b")]
-        write_suite(tmp_path, cases, providers=providers, max_concurrency=1, budget={"max_tokens": 1})
+        write_suite(
+            tmp_path, cases, providers=providers, max_concurrency=1, budget={"max_tokens": 1}
+        )
         await run(tmp_path)
     assert server.asked.total() == 1
 
 
-async def test_runs_that_take_more_than_their_allowance_are_flagged_and_shown(tmp_path: Path) -> None:
+async def test_runs_that_take_more_than_their_allowance_are_flagged_and_shown(
+    tmp_path: Path,
+) -> None:
     allowance = {"max_cost_usd": 0.5, "max_tokens": 9, "max_duration_s": 60}
     async with chatting(ChatServer()) as server:
         suite(tmp_path, server.url, {"per_run": allowance})
@@ -128,7 +159,10 @@ async def test_runs_that_take_more_than_their_allowance_are_flagged_and_shown(tm
     assert found.code == 0, "flags are only shown unless the gate counts them"
     report = report_in(tmp_path / "out")
     assert report["totals"]["budget_violations"] == CASES
-    assert all(each["budget_violations"] == flags for each in (*report["results"], *journaled(tmp_path / "out")))
+    assert all(
+        each["budget_violations"] == flags
+        for each in (*report["results"], *journaled(tmp_path / "out"))
+    )
     assert "Over budget (40): case-0, run 1: cost $1 of $0.5, 10 tokens of 9, case-1" in found.out
     markdown = (tmp_path / "out" / "summary.md").read_text()
     assert "### Over budget (40)" in markdown
@@ -136,9 +170,13 @@ async def test_runs_that_take_more_than_their_allowance_are_flagged_and_shown(tm
 
 
 @pytest.mark.parametrize(("allowed", "code"), [(CASES - 1, 1), (CASES, 0)])
-async def test_the_gate_may_bound_how_many_runs_exceed_their_allowance(tmp_path: Path, allowed: int, code: int) -> None:
+async def test_the_gate_may_bound_how_many_runs_exceed_their_allowance(
+    tmp_path: Path, allowed: int, code: int
+) -> None:
     async with chatting(ChatServer()) as server:
-        suite(tmp_path, server.url, {"per_run": {"max_tokens": 9}}, {"max_budget_violations": allowed})
+        suite(
+            tmp_path, server.url, {"per_run": {"max_tokens": 9}}, {"max_budget_violations": allowed}
+        )
         found = await run(tmp_path)
     assert found.code == code
     sentence = "40 runs exceeded their budget, and the gate allows 39"
@@ -146,12 +184,17 @@ async def test_the_gate_may_bound_how_many_runs_exceed_their_allowance(tmp_path:
 
 
 @pytest.mark.parametrize("budget", [{"max_cost_usd": 1}, {"per_run": {"max_cost_usd": 1}}])
-async def test_a_budget_in_usd_needs_prices_before_anything_is_called(tmp_path: Path, budget: dict[str, Any]) -> None:
+async def test_a_budget_in_usd_needs_prices_before_anything_is_called(
+    tmp_path: Path, budget: dict[str, Any]
+) -> None:
     async with chatting(ChatServer()) as server:
         suite(tmp_path, server.url, budget, price=None)
         found = await run(tmp_path)
     assert (found.code, server.asked.total()) == (2, 0)
-    assert "budget: counts USD, and the price of chat is not known: give the provider a `price`" in found.err
+    assert (
+        "budget: counts USD, and the price of chat is not known: give the provider a `price`"
+        in found.err
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -160,23 +203,47 @@ async def test_a_budget_in_usd_needs_the_prices_of_all_that_a_case_asks(tmp_path
     stranger = {"type": "openai", "model": "stranger", "base_url": "http://127.0.0.1:1/v1"}
     cases: list[dict[str, Any]] = [
         {"id": "usual", "input": "q", "expect": [{"not_empty": True}]},
-        {"id": "other", "input": "q", "expect": [{"not_empty": True}], "overrides": {"model": "no-such-model"}},
-        {"id": "talk", "user": {"provider": stranger, "persona": "p", "goal": "g"}, "expect": [{"not_empty": True}]},
+        {
+            "id": "other",
+            "input": "q",
+            "expect": [{"not_empty": True}],
+            "overrides": {"model": "no-such-model"},
+        },
+        {
+            "id": "talk",
+            "user": {"provider": stranger, "persona": "p", "goal": "g"},
+            "expect": [{"not_empty": True}],
+        },
     ]
     write_suite(tmp_path, cases, providers=[listed], budget={"max_cost_usd": 1})
     found = await ci_evals(tmp_path, "run", environ={"A_KEY": "sk-0123456789abcdef0123"})
     assert found.code == 2
     for name in ("known with no-such-model", "openai:stranger"):
-        assert f"budget: counts USD, and the price of {name} is not known: give the provider a `price`" in found.err
+        assert (
+            f"budget: counts USD, and the price of {name} is not known: give the provider a `price`"
+            in found.err
+        )
     assert "2 problems" in found.err
 
 
 @pytest.mark.parametrize(
     ("budget", "answer", "reason"),
     [
-        ({"max_cost_usd": 1}, "'hello'", "the budget counts USD, and agent does not say what its answers cost"),
-        ({"per_run": {"max_cost_usd": 1}}, "'hello'", "the budget counts USD, and agent does not say"),
-        ({"max_tokens": 9}, "'hello'", "the budget counts tokens, and agent does not say how many it used"),
+        (
+            {"max_cost_usd": 1},
+            "'hello'",
+            "the budget counts USD, and agent does not say what its answers cost",
+        ),
+        (
+            {"per_run": {"max_cost_usd": 1}},
+            "'hello'",
+            "the budget counts USD, and agent does not say",
+        ),
+        (
+            {"max_tokens": 9},
+            "'hello'",
+            "the budget counts tokens, and agent does not say how many it used",
+        ),
         ({"max_cost_usd": 1}, "{'output': 'hello', 'cost_usd': 0.01}", None),
         ({"max_cost_usd": 1}, "{'output': 'hello', 'cost_usd': 0.0}", None),
     ],
@@ -185,7 +252,9 @@ async def test_own_code_that_does_not_say_what_it_took_stops_a_run_that_counts_i
     tmp_path: Path, budget: dict[str, Any], answer: str, reason: str | None
 ) -> None:
     (tmp_path / "agent.py").write_text(f"def answer(question):\n    return {answer}\n")
-    cases = [{"id": f"case-{n}", "input": "hello", "expect": [{"equals": "hello"}]} for n in range(20)]
+    cases = [
+        {"id": f"case-{n}", "input": "hello", "expect": [{"equals": "hello"}]} for n in range(20)
+    ]
     provider = {"name": "agent", "type": "python", "target": "agent:answer"}
     write_suite(tmp_path, cases, providers=[provider], budget=budget, max_concurrency=1)
     found = await run(tmp_path)

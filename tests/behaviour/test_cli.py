@@ -17,7 +17,18 @@ from suites import ONE_CASE, write_suite
 from ci_evals.cli.main import group
 
 FAILING = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
-COMMANDS = ["run", "merge", "pairwise", "validate", "schema", "init", "import", "compare", "explain", "mock-server"]
+COMMANDS = [
+    "run",
+    "merge",
+    "pairwise",
+    "validate",
+    "schema",
+    "init",
+    "import",
+    "compare",
+    "explain",
+    "mock-server",
+]
 
 
 def report_in(folder: Path) -> dict[str, Any]:
@@ -57,7 +68,9 @@ def test_the_help_has_a_whole_sentence_for_every_command() -> None:
 
 
 async def test_help_is_printed_to_an_ascii_terminal(tmp_path: Path) -> None:
-    ended = await ci_evals(tmp_path, "--help", environ={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    ended = await ci_evals(
+        tmp_path, "--help", environ={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    )
     assert ended.code == 0
     assert "0 passed" in ended.out
     assert ended.err == ""
@@ -82,7 +95,14 @@ def test_the_help_lists_commands_by_purpose() -> None:
 def test_the_help_of_a_run_lists_options_by_purpose(command: str) -> None:
     shown = CliRunner().invoke(group, [command, "--help"], terminal_width=78).output
     found = sections(shown)
-    titles = ["Selection", "Execution", "Earlier answers", "Comparison and verdict", "Reports", "GitHub Actions"]
+    titles = [
+        "Selection",
+        "Execution",
+        "Earlier answers",
+        "Comparison and verdict",
+        "Reports",
+        "GitHub Actions",
+    ]
     assert list(found) == [*titles, "Others"]
     assert "--max-runs" in found["Execution"]
     assert found["Others"] == ["--help"]
@@ -122,7 +142,9 @@ async def test_a_failed_gate_is_exit_1(tmp_path: Path) -> None:
 
 async def test_the_schema_is_json(tmp_path: Path) -> None:
     schema = json.loads((await ci_evals(tmp_path, "schema")).out)
-    assert {"providers", "cases", "gate"} <= schema["properties"].keys() | schema["$defs"].get("Suite", {}).keys()
+    assert {"providers", "cases", "gate"} <= schema["properties"].keys() | schema["$defs"].get(
+        "Suite", {}
+    ).keys()
 
 
 async def test_the_mock_server_serves_an_openai_provider(tmp_path: Path) -> None:
@@ -161,14 +183,18 @@ async def test_every_typo_is_listed_with_its_line_and_a_suggestion(tmp_path: Pat
     )
     for command in ("run", "validate"):
         ended = await ci_evals(tmp_path, command)
-        check_usage_error(ended, "evals.yaml:2", "did you mean 'runs'", "evals.yaml:7", "did you mean 'contains'")
+        check_usage_error(
+            ended, "evals.yaml:2", "did you mean 'runs'", "evals.yaml:7", "did you mean 'contains'"
+        )
         assert ended.err.endswith("\n2 problems, nothing was run.\n")
     assert not (tmp_path / "ci-evals-results").exists()
 
 
 async def test_a_missing_key_says_what_to_set(tmp_path: Path) -> None:
     write_suite(tmp_path, providers=[{"type": "openai", "model": "gpt-4o-mini"}])
-    check_usage_error(await ci_evals(tmp_path, "run", environ={"OPENAI_API_KEY": ""}), "OPENAI_API_KEY")
+    check_usage_error(
+        await ci_evals(tmp_path, "run", environ={"OPENAI_API_KEY": ""}), "OPENAI_API_KEY"
+    )
 
 
 async def test_an_unknown_provider_is_refused_with_the_list(tmp_path: Path) -> None:
@@ -203,7 +229,10 @@ def test_a_full_disk_behind_stdout_is_no_bug(command: str, tmp_path: Path) -> No
             check=False,
         )
     assert ended.returncode == 3
-    assert ended.stderr.splitlines()[-1] == "error: <stdout>: cannot be written: No space left on device"
+    assert (
+        ended.stderr.splitlines()[-1]
+        == "error: <stdout>: cannot be written: No space left on device"
+    )
 
 
 async def test_a_folder_without_a_trace_is_named(tmp_path: Path) -> None:
@@ -217,14 +246,19 @@ async def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
     (tmp_path / "shard").mkdir()
     ended = await ci_evals(tmp_path, "merge", "shard")
     assert ended.code == 3
-    assert "shard/results.jsonl: there is no journal: name the folder that a run left its results in" in ended.err
+    assert (
+        "shard/results.jsonl: there is no journal: name the folder that a run left its results in"
+        in ended.err
+    )
 
 
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read everything")
 async def test_a_folder_that_cannot_be_looked_into_is_passed_over(tmp_path: Path) -> None:
     write_suite(tmp_path)
     (tmp_path / "private").mkdir(mode=0o000)
-    assert (await ci_evals(tmp_path, "validate", ".")).out == "evals.yaml is valid: 1 case × 1 variant, 1 run\n"
+    assert (
+        await ci_evals(tmp_path, "validate", ".")
+    ).out == "evals.yaml is valid: 1 case × 1 variant, 1 run\n"
 
 
 # Where settings come from.
@@ -266,9 +300,21 @@ async def test_the_command_line_wins_over_the_environment_and_that_over_the_file
 
 async def test_every_variable_may_be_empty(tmp_path: Path) -> None:
     write_suite(tmp_path)
-    names = ["config", "out", "providers", "runs", "max-concurrency", "timeout-s", "retries", "format", "shard"]
+    names = [
+        "config",
+        "out",
+        "providers",
+        "runs",
+        "max-concurrency",
+        "timeout-s",
+        "retries",
+        "format",
+        "shard",
+    ]
     names += ["balance-by", "replay", "resume-from"]
-    by_variable = {f"CI_EVALS_{name.upper().replace('-', '_')}": "" for name in [*names, "quiet", "resume"]}
+    by_variable = {
+        f"CI_EVALS_{name.upper().replace('-', '_')}": "" for name in [*names, "quiet", "resume"]
+    }
     assert (await ci_evals(tmp_path, "run", environ=by_variable)).code == 0
     assert (tmp_path / "ci-evals-results" / "report.json").exists()
 
@@ -276,14 +322,24 @@ async def test_every_variable_may_be_empty(tmp_path: Path) -> None:
 async def test_variables_set_everything_that_options_do(tmp_path: Path) -> None:
     write_suite(tmp_path, providers=[{"name": name, "type": "mock"} for name in ("a", "b")])
     (tmp_path / "evals.yaml").rename(tmp_path / "other.yaml")
-    environ = {"CONFIG": "other.yaml", "OUT": "there", "PROVIDERS": "b", "FORMAT": "json", "QUIET": "1"}
-    ended = await ci_evals(tmp_path, "run", environ={f"CI_EVALS_{name}": value for name, value in environ.items()})
+    environ = {
+        "CONFIG": "other.yaml",
+        "OUT": "there",
+        "PROVIDERS": "b",
+        "FORMAT": "json",
+        "QUIET": "1",
+    }
+    ended = await ci_evals(
+        tmp_path, "run", environ={f"CI_EVALS_{name}": value for name, value in environ.items()}
+    )
     assert ended.err == ""
     assert json.loads(ended.out)["totals"]["planned"] == 1
     assert [each["provider"] for each in report_in(tmp_path / "there")["variants"]] == ["b"]
 
 
-@pytest.mark.parametrize("arguments", [("--runs", "0"), ("--runs", "x"), ("--timeout-s", "0"), ("--shard", "3/2")])
+@pytest.mark.parametrize(
+    "arguments", [("--runs", "0"), ("--runs", "x"), ("--timeout-s", "0"), ("--shard", "3/2")]
+)
 async def test_a_value_out_of_range_is_refused(arguments: tuple[str, str], tmp_path: Path) -> None:
     write_suite(tmp_path)
     check_usage_error(await ci_evals(tmp_path, "run", *arguments), arguments[0].lstrip("-"))
@@ -308,13 +364,24 @@ def answer(text):
 """
 
 
-async def test_what_a_function_prints_is_on_stderr_and_the_outcome_alone_on_stdout(tmp_path: Path) -> None:
+async def test_what_a_function_prints_is_on_stderr_and_the_outcome_alone_on_stdout(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "agent.py").write_text(PRINTING)
     write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
     ended = await ci_evals(tmp_path, "run", "--format", "json", "--quiet")
     assert ended.code == 0
     assert json.loads(ended.stdout)["verdict"]["status"] == "pass"
-    says = ["at import", "on stdout", "on stderr", "as bytes", "by number", "by a child", "handed on", "unfinished"]
+    says = [
+        "at import",
+        "on stdout",
+        "on stderr",
+        "as bytes",
+        "by number",
+        "by a child",
+        "handed on",
+        "unfinished",
+    ]
     assert sorted(ended.err.splitlines()) == sorted(says)
 
 
@@ -332,7 +399,9 @@ async def test_what_was_written_is_said_and_what_to_open(tmp_path: Path) -> None
     write_suite(tmp_path)
     names = ["report.json", "junit.xml", "summary.md", "report.html", "results.jsonl"]
     says = ", ".join(f"ci-evals-results/{name}" for name in names)
-    assert (await ci_evals(tmp_path, "run")).err == f"written: {says}\nopen: ci-evals-results/report.html\n"
+    assert (
+        await ci_evals(tmp_path, "run")
+    ).err == f"written: {says}\nopen: ci-evals-results/report.html\n"
     (tmp_path / "evals.yaml").unlink()
     write_suite(tmp_path, report={"formats": ["junit"]})
     assert "open:" not in (await ci_evals(tmp_path, "run")).err
@@ -361,8 +430,12 @@ async def test_a_long_list_of_problems_may_be_cut_short(tmp_path: Path) -> None:
     assert ended.err == ""
 
 
-@pytest.mark.parametrize("environ", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
-async def test_a_terminal_without_unicode_is_served(environ: Mapping[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "environ", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}]
+)
+async def test_a_terminal_without_unicode_is_served(
+    environ: Mapping[str, str], tmp_path: Path
+) -> None:
     write_suite(tmp_path, [{**FAILING, "id": "größe → ✓"}])
     ended = await ci_evals(tmp_path, "run", environ={**environ, "PYTHONCOERCECLOCALE": "0"})
     assert ended.code == 1
@@ -384,7 +457,9 @@ def test_a_crash_of_our_own_is_no_failed_gate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["sys.exit(0)", "raise asyncio.CancelledError"])
-def test_code_that_ends_the_program_in_our_midst_gives_no_verdict(ending: str, tmp_path: Path) -> None:
+def test_code_that_ends_the_program_in_our_midst_gives_no_verdict(
+    ending: str, tmp_path: Path
+) -> None:
     write_suite(tmp_path)
     broken = (
         "import asyncio, sys\nimport ci_evals.cli.run as it\n"
@@ -430,13 +505,17 @@ async def test_a_function_may_go_elsewhere_and_its_results_stay_here(tmp_path: P
     ended = await ci_evals(tmp_path, "run", "--out", "here")
     assert ended.code == 0, ended.err
     assert report_in(tmp_path / "here")["totals"]["passed"] == 1
-    merged = await ci_evals(tmp_path, "run", "--resume-from", "here", "--replay", "here", "--out", "again")
+    merged = await ci_evals(
+        tmp_path, "run", "--resume-from", "here", "--replay", "here", "--out", "again"
+    )
     assert "Resumed: 1 of 1 run" in merged.out
     assert [path.name for path in (tmp_path / "elsewhere").rglob("*")] == ["deeper"]
 
 
 async def test_two_commands_at_once_do_not_share_a_journal(tmp_path: Path) -> None:
-    write_suite(tmp_path, providers=[{"name": "slow", "type": "mock", "latency_s": 60}], timeout_s=100)
+    write_suite(
+        tmp_path, providers=[{"name": "slow", "type": "mock", "latency_s": 60}], timeout_s=100
+    )
     first = await start(tmp_path, "run")
     journal = tmp_path / "ci-evals-results" / "results.jsonl"
     await until(lambda: journal.exists() and journal.stat().st_size > 0)

@@ -1,4 +1,6 @@
-"""`ci-evals comment` against a GitHub on loopback: jobs of pull requests, and what `workflow_run` does for forks."""
+"""`ci-evals comment` against a GitHub on loopback: jobs of pull requests, and what `workflow_run`
+does for forks.
+"""
 
 import asyncio
 import json
@@ -48,7 +50,13 @@ def results(folder: Path, summary: Summary) -> Path:
 def job(fake: FakeGitHub, folder: Path, *, token: str = TOKEN, run_id: int = 100) -> dict[str, str]:
     """The environment of a job of pull request 7."""
     side = {"ref": "main", "sha": "b" * 40, "repo": {"id": REPOSITORY_ID, "full_name": REPOSITORY}}
-    event = {"pull_request": {"number": NUMBER, "head": {**side, "ref": "fix", "sha": HEAD}, "base": side}}
+    event = {
+        "pull_request": {
+            "number": NUMBER,
+            "head": {**side, "ref": "fix", "sha": HEAD},
+            "base": side,
+        }
+    }
     return _environment(fake, folder, "pull_request", event, token) | {"GITHUB_RUN_ID": str(run_id)}
 
 
@@ -57,7 +65,9 @@ def follower(fake: FakeGitHub, folder: Path) -> dict[str, str]:
     return _environment(fake, folder, "workflow_run", {}, TOKEN) | {"GITHUB_RUN_ID": "200"}
 
 
-def _environment(fake: FakeGitHub, folder: Path, name: str, event: object, token: str) -> dict[str, str]:
+def _environment(
+    fake: FakeGitHub, folder: Path, name: str, event: object, token: str
+) -> dict[str, str]:
     path = folder / "event.json"
     path.write_text(json.dumps(event), "utf-8")
     return {
@@ -78,7 +88,10 @@ async def test_a_red_comment_turns_green_in_place(fake: FakeGitHub, tmp_path: Pa
     first = await ci_evals(tmp_path, "comment", environ=environ)
     (comment,) = posted(fake)
     assert first.code == 0, first.err
-    assert first.out == f"posted: https://github.com/{REPOSITORY}/pull/{NUMBER}#issuecomment-{comment.id}\n"
+    assert (
+        first.out
+        == f"posted: https://github.com/{REPOSITORY}/pull/{NUMBER}#issuecomment-{comment.id}\n"
+    )
     assert "### ❌ 1 case regressed: <code>refund</code> (critical)" in comment.body
     assert "actions/runs/100" in comment.body
 
@@ -112,7 +125,9 @@ async def test_a_section_in_progress_gives_way_to_what_was_found(
     assert "Running" not in again.body
 
 
-async def test_a_run_that_was_overtaken_leaves_the_comment_alone(fake: FakeGitHub, tmp_path: Path) -> None:
+async def test_a_run_that_was_overtaken_leaves_the_comment_alone(
+    fake: FakeGitHub, tmp_path: Path
+) -> None:
     open_pull(fake, head_sha="c" * 40)
     results(tmp_path, comments.passing())
     ended = await ci_evals(tmp_path, "comment", environ=job(fake, tmp_path))
@@ -130,7 +145,9 @@ async def test_a_dry_run_asks_nobody(fake: FakeGitHub, tmp_path: Path) -> None:
     assert fake.calls == []
 
 
-async def test_what_a_model_wrote_is_no_command_in_the_log(fake: FakeGitHub, tmp_path: Path) -> None:
+async def test_what_a_model_wrote_is_no_command_in_the_log(
+    fake: FakeGitHub, tmp_path: Path
+) -> None:
     results(tmp_path, comments.said("::error::owned\n##[error]owned"))
     ended = await ci_evals(tmp_path, "comment", "--dry-run", environ=job(fake, tmp_path))
     assert "owned" in ended.out
@@ -140,7 +157,11 @@ async def test_what_a_model_wrote_is_no_command_in_the_log(fake: FakeGitHub, tmp
 
 @pytest.mark.parametrize(
     ("token", "reason"),
-    [("", "GITHUB_TOKEN is not set"), ("ghs_wrong", "Bad credentials"), (READ_ONLY, "the token may not comment")],
+    [
+        ("", "GITHUB_TOKEN is not set"),
+        ("ghs_wrong", "Bad credentials"),
+        (READ_ONLY, "the token may not comment"),
+    ],
 )
 async def test_a_comment_that_cannot_be_posted_says_why(
     fake: FakeGitHub, tmp_path: Path, token: str, reason: str
@@ -155,9 +176,13 @@ async def test_a_comment_that_cannot_be_posted_says_why(
     assert "Traceback" not in ended.err
 
 
-async def test_without_a_pull_request_there_is_nothing_to_do(fake: FakeGitHub, tmp_path: Path) -> None:
+async def test_without_a_pull_request_there_is_nothing_to_do(
+    fake: FakeGitHub, tmp_path: Path
+) -> None:
     results(tmp_path, comments.passing())
-    environ = _environment(fake, tmp_path, "push", {"before": "b" * 40}, TOKEN) | {"GITHUB_RUN_ID": "1"}
+    environ = _environment(fake, tmp_path, "push", {"before": "b" * 40}, TOKEN) | {
+        "GITHUB_RUN_ID": "1"
+    }
     ended = await ci_evals(tmp_path, "comment", environ=environ)
     assert ended == Finished(0, b"no pull request: nothing was posted\n", b"")
     assert fake.calls == []
@@ -166,7 +191,10 @@ async def test_without_a_pull_request_there_is_nothing_to_do(fake: FakeGitHub, t
 async def test_a_missing_report_is_an_error(tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, "comment", "nowhere")
     assert (ended.code, ended.out) == (3, "")
-    assert ended.err == "error: nowhere: there is no report: name one that `ci-evals run` wrote, or its folder\n"
+    assert (
+        ended.err
+        == "error: nowhere: there is no report: name one that `ci-evals run` wrote, or its folder\n"
+    )
 
 
 async def test_a_forks_comment_is_made_from_its_data_and_not_from_its_markdown(
@@ -178,39 +206,66 @@ async def test_a_forks_comment_is_made_from_its_data_and_not_from_its_markdown(
     fake.state.add_artifact(run, archive(files), "ci-evals-results")
     fake.state.add_artifact(run, archive({"report.json": b'{"cells": 7}'}), "ci-evals-broken")
     fake.state.add_artifact(run, archive({"report.json": saved(comments.passing())}), "coverage")
-    ended = await ci_evals(tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path))
+    ended = await ci_evals(
+        tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path)
+    )
 
     (comment,) = posted(fake)
     assert "Owned" not in comment.body
     section = sections(comment)["flight agent"]
-    assert (section.stamp.run_id, section.stamp.sha, section.id.part) == (run.id, HEAD, "ci-evals-results")
+    assert (section.stamp.run_id, section.stamp.sha, section.id.part) == (
+        run.id,
+        HEAD,
+        "ci-evals-results",
+    )
     assert "Not checked: no recorded answer (2)" in section.text
     assert list(sections(comment)) == ["flight agent"]
     assert ended.code == 1
-    assert ended.err.startswith("warning: artifact 'ci-evals-broken' was left out: report.json is not a complete")
+    assert ended.err.startswith(
+        "warning: artifact 'ci-evals-broken' was left out: report.json is not a complete"
+    )
 
 
-async def test_of_a_matrix_only_the_merged_report_is_posted(fake: FakeGitHub, tmp_path: Path) -> None:
+async def test_of_a_matrix_only_the_merged_report_is_posted(
+    fake: FakeGitHub, tmp_path: Path
+) -> None:
     open_pull(fake, head_repository=FORK, head_ref="main")
     run = fake.state.add_run(HEAD, head_branch="main", head_repository=FORK, event="pull_request")
     fake.state.add_artifact(run, archive({"results.jsonl": b"{}"}), "ci-evals-shard-1")
-    ended = await ci_evals(tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path))
-    assert (ended.code, f"no artifact 'ci-evals*' of run {run.id} has a report.json" in ended.err) == (1, True)
-    fake.state.add_artifact(run, archive({"report.json": saved(comments.passing())}), "ci-evals-results")
-    ended = await ci_evals(tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path))
+    ended = await ci_evals(
+        tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path)
+    )
+    assert (
+        ended.code,
+        f"no artifact 'ci-evals*' of run {run.id} has a report.json" in ended.err,
+    ) == (1, True)
+    fake.state.add_artifact(
+        run, archive({"report.json": saved(comments.passing())}), "ci-evals-results"
+    )
+    ended = await ci_evals(
+        tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path)
+    )
     assert (ended.code, ended.err) == (0, "")
     (comment,) = posted(fake)
     assert sections(comment)["flight agent"].id.part == "ci-evals-results"
 
 
-async def test_an_artifact_that_is_too_large_keeps_no_other_from_being_posted(fake: FakeGitHub, tmp_path: Path) -> None:
+async def test_an_artifact_that_is_too_large_keeps_no_other_from_being_posted(
+    fake: FakeGitHub, tmp_path: Path
+) -> None:
     open_pull(fake, head_repository=FORK, head_ref="main")
     run = fake.state.add_run(HEAD, head_branch="main", head_repository=FORK, event="pull_request")
-    fake.state.add_artifact(run, archive({"report.json": saved(comments.passing())}), "ci-evals-results")
+    fake.state.add_artifact(
+        run, archive({"report.json": saved(comments.passing())}), "ci-evals-results"
+    )
     fake.state.add_artifact(run, b"\0" * (FORK_LIMITS.max_archive_bytes + 1), "ci-evals-large")
-    ended = await ci_evals(tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path))
+    ended = await ci_evals(
+        tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path)
+    )
     assert ended.code == 1
-    assert ended.err.startswith("warning: artifact 'ci-evals-large' was left out: the artifact has more than ")
+    assert ended.err.startswith(
+        "warning: artifact 'ci-evals-large' was left out: the artifact has more than "
+    )
     assert len(posted(fake)) == 1
 
 
@@ -225,7 +280,9 @@ async def test_one_artifact_may_be_named(fake: FakeGitHub, tmp_path: Path) -> No
     assert posted(fake) == []
 
 
-async def test_a_run_without_a_pull_request_or_results_says_so(fake: FakeGitHub, tmp_path: Path) -> None:
+async def test_a_run_without_a_pull_request_or_results_says_so(
+    fake: FakeGitHub, tmp_path: Path
+) -> None:
     at = {"head_branch": "main", "head_repository": FORK, "event": "pull_request"}
     run = fake.state.add_run(HEAD, conclusion="failure", **at)
     environ = follower(fake, tmp_path)

@@ -1,4 +1,6 @@
-"""`ci-evals compare`: two saved reports, the comparison that a run between them would have made, and its exit code."""
+"""`ci-evals compare`: two saved reports, the comparison that a run between them would have made,
+and its exit code.
+"""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +29,9 @@ from ci_evals.reports.summary import summarize
 GATE = Gate(min_pass_rate=0.5, confidence=0.9, tags={"vital": 1.0})
 
 
-def saved(folder: Path, name: str, report: SuiteReport, *bases: SuiteReport, gate: Gate | None = GATE) -> Path:
+def saved(
+    folder: Path, name: str, report: SuiteReport, *bases: SuiteReport, gate: Gate | None = GATE
+) -> Path:
     """A report as a run writes it, compared with others if there are any."""
     summary = summarize(report, gate, baseline_of(*bases) if bases else None, confirm_runs=7)
     path = folder / name
@@ -70,7 +74,9 @@ def test_a_report_is_rebuilt_as_it_was(tmp_path: Path) -> None:
 
 def test_it_finds_what_the_run_itself_found(tmp_path: Path) -> None:
     base = base_of({"a": (30, 30), "b": (30, 30), "c": (0, 30)})
-    head = report_of({"a": "FFF", "b": "PPF", "c": "PPP"}, confirming={"a": "FFPFFFF", "b": "PPPPPPP"})
+    head = report_of(
+        {"a": "FFF", "b": "PPF", "c": "PPP"}, confirming={"a": "FFPFFFF", "b": "PPPPPPP"}
+    )
     path = saved(tmp_path, "head.json", head, base)
     summary = compare_reports([saved(tmp_path, "base.json", base)], path)
     here = read_baseline((tmp_path / "base.json",), head.suite.name)
@@ -82,7 +88,9 @@ def test_it_finds_what_the_run_itself_found(tmp_path: Path) -> None:
 def test_several_bases_and_folders_of_them_are_one_history(tmp_path: Path) -> None:
     head = saved(tmp_path, "head.json", report_of({"a": "FFF"}), gate=None)
     bases = [base_of({"a": "PPPPP"}, hours) for hours in (1, 2, 3)]
-    files = [saved(tmp_path, f"main/{number}/report.json", base) for number, base in enumerate(bases)]
+    files = [
+        saved(tmp_path, f"main/{number}/report.json", base) for number, base in enumerate(bases)
+    ]
     for given in (files, [tmp_path / "main"]):
         comparison = compare_reports(given, head).comparison
         assert not isinstance(comparison, NoComparison)
@@ -133,7 +141,9 @@ def test_a_suspect_without_its_confirm_runs_is_not_named(tmp_path: Path) -> None
     base = base_of({"a": (30, 30), **{f"fine {number}": (30, 30) for number in range(20)}})
     cells = {"a": "FFP", **{f"fine {number}": "PPP" for number in range(20)}}
     path = saved(tmp_path, "base.json", base)
-    asked = compare_reports([path], saved(tmp_path, "asked.json", report_of(cells), base)).comparison
+    asked = compare_reports(
+        [path], saved(tmp_path, "asked.json", report_of(cells), base)
+    ).comparison
     assert not isinstance(asked, NoComparison)
     assert asked is not None
     assert asked.counts["suspect"] == 1
@@ -180,7 +190,12 @@ def test_a_report_with_one_wrong_value_is_refused_or_compared(tmp_path: Path) ->
     base = base_of({"a": "PPPPP", "b": "PPFPP"})
     older = base_of({"a": "PPPPP", "b": "PPFPP"}, hours=2)
     good = saved(tmp_path, "good.json", base, older)
-    head = saved(tmp_path, "head.json", report_of({"a": "PPP", "b": "FFF"}, confirming={"b": "FFFFFFF"}), base)
+    head = saved(
+        tmp_path,
+        "head.json",
+        report_of({"a": "PPP", "b": "FFF"}, confirming={"b": "FFFFFFF"}),
+        base,
+    )
     bad = tmp_path / "bad.json"
     refused = 0
     mutations = enumerate(one_wrong_value(json.loads(head.read_bytes())))
@@ -218,16 +233,28 @@ def one_wrong_value(value: Any, depth: int = 0) -> Any:
         yield from ("another", 3)
 
 
-def test_another_suite_and_other_variants_and_no_cases_are_sentences_and_exit_3(tmp_path: Path) -> None:
-    head = saved(tmp_path, "head.json", report_of({"a": "PP"}, variants=(Variant("x"), Variant("y"))))
+def test_another_suite_and_other_variants_and_no_cases_are_sentences_and_exit_3(
+    tmp_path: Path,
+) -> None:
+    head = saved(
+        tmp_path, "head.json", report_of({"a": "PP"}, variants=(Variant("x"), Variant("y")))
+    )
     for name, base, words in (
-        ("suite", base_of({"a": "PP"}, suite={"name": "weather"}), "is of another suite, 'weather'"),
+        (
+            "suite",
+            base_of({"a": "PP"}, suite={"name": "weather"}),
+            "is of another suite, 'weather'",
+        ),
         (
             "variants",
             base_of({"a": "PP"}, variants=(Variant("p"), Variant("q"))),
             "has other providers or prompts (p, q)",
         ),
-        ("cases", base_of({"b": "PP"}, variants=(Variant("x"), Variant("y"))), "no case that is the same here and on"),
+        (
+            "cases",
+            base_of({"b": "PP"}, variants=(Variant("x"), Variant("y"))),
+            "no case that is the same here and on",
+        ),
     ):
         summary = compare_reports([saved(tmp_path, f"{name}.json", base)], head)
         assert words in summary.verdict.reason
@@ -240,7 +267,12 @@ def test_another_suite_and_other_variants_and_no_cases_are_sentences_and_exit_3(
 
 def test_json_has_every_cell_with_its_sentence(tmp_path: Path) -> None:
     base = base_of({"a": (30, 30), "gone": "P"})
-    head = saved(tmp_path, "head.json", report_of({"a": "FFF", "came": "P"}, confirming={"a": "FFFFFFF"}), base)
+    head = saved(
+        tmp_path,
+        "head.json",
+        report_of({"a": "FFF", "came": "P"}, confirming={"a": "FFFFFFF"}),
+        base,
+    )
     summary = compare_reports([saved(tmp_path, "base.json", base)], head)
     document = json.loads(json_report.render_comparison(summary))
     assert {cell["case"]: cell["kind"] for cell in document["cells"]} == {
@@ -248,7 +280,9 @@ def test_json_has_every_cell_with_its_sentence(tmp_path: Path) -> None:
         "came": "new",
         "gone": "removed",
     }
-    assert document["cells"][0]["sentence"].startswith("a: 30 of 30 on the baseline, 0 of 10 here; p = ")
+    assert document["cells"][0]["sentence"].startswith(
+        "a: 30 of 30 on the baseline, 0 of 10 here; p = "
+    )
     assert document["verdict"]["status"] == "fail"
 
 
@@ -256,8 +290,13 @@ def test_markdown_and_text_say_the_same(tmp_path: Path) -> None:
     base = base_of({"a": (30, 30)})
     head = saved(tmp_path, "head.json", report_of({"a": "FFF"}, confirming={"a": "FFFFFFF"}), base)
     summary = compare_reports([saved(tmp_path, "base.json", base)], head)
-    assert "| <code>a</code> | 30/30 | **0/10** | p\xa0&#60;\xa00.001 |" in b"".join(markdown.render(summary)).decode()
-    assert "30 of 30 on the baseline, 0 of 10 here; p " in terminal.render(summary, width=200, color=False)
+    assert (
+        "| <code>a</code> | 30/30 | **0/10** | p\xa0&#60;\xa00.001 |"
+        in b"".join(markdown.render(summary)).decode()
+    )
+    assert "30 of 30 on the baseline, 0 of 10 here; p " in terminal.render(
+        summary, width=200, color=False
+    )
 
 
 # Through the command line.
@@ -297,7 +336,9 @@ async def test_a_regression_is_named_compared_offline_and_explained(tmp_path: Pa
 async def test_nothing_that_cannot_be_compared_is_green_or_a_traceback(tmp_path: Path) -> None:
     write_suite(tmp_path)
     assert (await ci_evals(tmp_path, "run")).code == 0
-    (tmp_path / "cut.json").write_bytes((tmp_path / "ci-evals-results" / "report.json").read_bytes()[:500])
+    (tmp_path / "cut.json").write_bytes(
+        (tmp_path / "ci-evals-results" / "report.json").read_bytes()[:500]
+    )
     for base in ("cut.json", "nowhere", "ci-evals-results"):
         ended = await ci_evals(tmp_path, "compare", base, "ci-evals-results")
         assert ended.code == 3

@@ -1,4 +1,6 @@
-"""`any_of` and `all_of`: what they decide, what of them is shown, and that whatever works for a grader works inside."""
+"""`any_of` and `all_of`: what they decide, what of them is shown, and that whatever works for a
+grader works inside.
+"""
 
 import json
 from pathlib import Path
@@ -38,8 +40,18 @@ async def grade(folder: Path, grader: dict[str, Any], **settings: Any) -> dict[s
             "none of 2 passed: contains: does not contain 'c'; not_contains: contains 'a'",
         ),
         ({"all_of": [A, B]}, True, 1, "all of 2 passed"),
-        ({"all_of": [A, C]}, False, 0.5, "1 of 2 graders did not pass: contains: does not contain 'c'"),
-        ({"all_of": {"of": [A, C], "threshold": 0.5}}, True, 0.5, "score 0.50, at least the threshold of 0.5"),
+        (
+            {"all_of": [A, C]},
+            False,
+            0.5,
+            "1 of 2 graders did not pass: contains: does not contain 'c'",
+        ),
+        (
+            {"all_of": {"of": [A, C], "threshold": 0.5}},
+            True,
+            0.5,
+            "score 0.50, at least the threshold of 0.5",
+        ),
         (
             {"all_of": {"of": [A, C], "threshold": 0.6}},
             False,
@@ -48,12 +60,32 @@ async def grade(folder: Path, grader: dict[str, Any], **settings: Any) -> dict[s
         ),
         ({"all_of": [A, {"contains": {"value": "c", "weight": 0}}]}, True, 1, "all of 2 passed"),
         ({"all_of": [{"contains": {"value": "a", "weight": 3}}, C]}, False, 0.75, "1 of 2 graders"),
-        ({"any_of": [C, {"contains": {"value": "a", "weight": 0}}]}, False, 0, "none of 1 passed: contains: does"),
-        ({"any_of": {"of": [C, {"contains_all": ["a", "z"]}], "threshold": 0.5}}, True, 0.5, "best score 0.50, at le"),
-        ({"any_of": {"of": [C, {"contains_all": ["a", "z"]}], "threshold": 0.6}}, False, 0.5, "best score 0.50, below"),
+        (
+            {"any_of": [C, {"contains": {"value": "a", "weight": 0}}]},
+            False,
+            0,
+            "none of 1 passed: contains: does",
+        ),
+        (
+            {"any_of": {"of": [C, {"contains_all": ["a", "z"]}], "threshold": 0.5}},
+            True,
+            0.5,
+            "best score 0.50, at le",
+        ),
+        (
+            {"any_of": {"of": [C, {"contains_all": ["a", "z"]}], "threshold": 0.6}},
+            False,
+            0.5,
+            "best score 0.50, below",
+        ),
         ({"not_any_of": [C, NOT_A]}, True, 1, "none of 2 passed"),
         ({"not_all_of": [A, B]}, False, 0, "all of 2 passed"),
-        ({"any_of": [{"all_of": [A, C]}, {"not_any_of": [C]}]}, True, 1, "not_any_of: none of 1 passed"),
+        (
+            {"any_of": [{"all_of": [A, C]}, {"not_any_of": [C]}]},
+            True,
+            1,
+            "not_any_of: none of 1 passed",
+        ),
     ],
 )
 async def test_a_composition_decides_by_its_parts(
@@ -65,14 +97,25 @@ async def test_a_composition_decides_by_its_parts(
 
 
 async def test_extras_are_no_excuse_inside_a_negation(tmp_path: Path) -> None:
-    answer = {"output": "x", "tool_calls": [{"name": "book", "arguments": {}}, {"name": "pay", "arguments": {}}]}
+    answer = {
+        "output": "x",
+        "tool_calls": [{"name": "book", "arguments": {}}, {"name": "pay", "arguments": {}}],
+    }
     providers = [{"name": "agent", "type": "mock", "answers": {"ab": answer}}]
-    assert not (await grade(tmp_path, {"not_any_of": [{"tool_call": "book"}]}, providers=providers))["passed"]
-    assert not (await grade(tmp_path, {"any_of": [{"tool_call": "book"}]}, providers=providers))["passed"]
+    assert not (
+        await grade(tmp_path, {"not_any_of": [{"tool_call": "book"}]}, providers=providers)
+    )["passed"]
+    assert not (await grade(tmp_path, {"any_of": [{"tool_call": "book"}]}, providers=providers))[
+        "passed"
+    ]
 
 
 async def test_judges_metrics_and_names_work_inside(tmp_path: Path) -> None:
-    verdict = {"name": "strict", "type": "mock", "default": '{"reason": "So it is.", "verdict": "pass"}'}
+    verdict = {
+        "name": "strict",
+        "type": "mock",
+        "default": '{"reason": "So it is.", "verdict": "pass"}',
+    }
     kind = {"judge": {"rubric": "polite", "name": "kindness", "metric": "tone"}}
     grader = {"any_of": [C, {"all_of": [A, kind]}]}
     found = await grade(tmp_path, grader, judges=[verdict], gate={"metrics": {"tone": 0.9}})
@@ -92,24 +135,41 @@ async def test_judges_metrics_and_names_work_inside(tmp_path: Path) -> None:
 
 def test_the_parts_decide_what_identifies_a_case_and_their_names_do_not(tmp_path: Path) -> None:
     def fingerprint(*graders: dict[str, Any]) -> str:
-        suite = write_suite(tmp_path, [{"id": "a", "input": "x", "expect": [{"any_of": list(graders)}]}])
+        suite = write_suite(
+            tmp_path, [{"id": "a", "input": "x", "expect": [{"any_of": list(graders)}]}]
+        )
         return load_suite(suite, {}).case_fingerprint(0)
 
     named = {"contains": {"value": "a", "name": "first", "metric": "letters"}}
-    prints = [fingerprint(A), fingerprint(B), fingerprint(A, B), fingerprint(NOT_A), fingerprint({"all_of": [A]})]
+    prints = [
+        fingerprint(A),
+        fingerprint(B),
+        fingerprint(A, B),
+        fingerprint(NOT_A),
+        fingerprint({"all_of": [A]}),
+    ]
     assert len(set(prints)) == len(prints)
     assert fingerprint(named) == prints[0]
 
 
-async def test_a_crash_inside_errors_the_run_and_a_missing_function_is_found_before(tmp_path: Path) -> None:
+async def test_a_crash_inside_errors_the_run_and_a_missing_function_is_found_before(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "mine.py").write_text("def crash(output):\n    return 1 / 0\n", "utf-8")
-    write_suite(tmp_path, [{"id": "a", "input": "x", "expect": [{"any_of": [{"python": "mine:crash"}]}]}])
+    write_suite(
+        tmp_path, [{"id": "a", "input": "x", "expect": [{"any_of": [{"python": "mine:crash"}]}]}]
+    )
     ended = await ci_evals(tmp_path, "run", "--out", "out")
     assert ended.code == 3
     assert "ZeroDivisionError" in ended.out
-    write_suite(tmp_path, [{"id": "a", "input": "x", "expect": [{"any_of": [{"python": "mine:crush"}]}]}])
+    write_suite(
+        tmp_path, [{"id": "a", "input": "x", "expect": [{"any_of": [{"python": "mine:crush"}]}]}]
+    )
     ended = await ci_evals(tmp_path, "run", "--out", "out")
-    assert (ended.code, "any_of[0].python: there is no 'crush' in mine, did you mean 'crash'?" in ended.err) == (
+    assert (
+        ended.code,
+        "any_of[0].python: there is no 'crush' in mine, did you mean 'crash'?" in ended.err,
+    ) == (
         2,
         True,
     )
@@ -141,7 +201,10 @@ async def test_score_threshold_and_weights_are_shown(tmp_path: Path) -> None:
     assert '<span class="score">1.00 (weight 3)</span>' in page
     assert "(for information)" in page
     assert "does not contain &#39;&lt;i&gt;d&#39;" in page
-    assert json.loads((tmp_path / "out/results.jsonl").read_text("utf-8").splitlines()[1])["threshold"] == 0.8
+    assert (
+        json.loads((tmp_path / "out/results.jsonl").read_text("utf-8").splitlines()[1])["threshold"]
+        == 0.8
+    )
 
 
 async def test_compositions_in_python() -> None:
@@ -150,7 +213,9 @@ async def test_compositions_in_python() -> None:
         Not(AllOf([Contains("a"), lambda output: len(output) > 9, {"contains": "b"}])),
         AllOf([Contains("a"), MaxLength(1)], threshold=0.5, metric="some"),
     ]
-    report = await evaluate(Suite(providers=lambda text: text, cases=[Case(input="ab", expect=expect)]))
+    report = await evaluate(
+        Suite(providers=lambda text: text, cases=[Case(input="ab", expect=expect)])
+    )
     (run,) = report.runs
     assert [(grade.grader, grade.passed) for grade in run.grades] == [
         ("either", True),

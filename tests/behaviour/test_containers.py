@@ -1,4 +1,6 @@
-"""Task folders in containers of the engines that are here. Where ENGINES names one, as in CI, it must be."""
+"""Task folders in containers of the engines that are here. Where ENGINES names one, as in CI, it
+must be.
+"""
 
 import io
 import json
@@ -20,7 +22,9 @@ from suites import write_suite
 
 from ci_evals.suite.load import load_suite
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the image is made of this machine's own programs")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the image is made of this machine's own programs"
+)
 
 PROGRAMS = ("bash", "cat", "mkdir", "sh", "sleep")
 VERIFIER = 'cat answer.txt > "$LOGS_DIR/verifier/reward.txt"\necho seen > "$LOGS_DIR/note.txt"\n'
@@ -35,7 +39,9 @@ class Engine:
 
     def __call__(self, *arguments: str, stdin: bytes = b"") -> str:
         """Return what a command of the engine prints."""
-        ended = subprocess.run([self.program, *arguments], input=stdin, capture_output=True, check=False, timeout=120)
+        ended = subprocess.run(
+            [self.program, *arguments], input=stdin, capture_output=True, check=False, timeout=120
+        )
         assert ended.returncode == 0, ended.stderr.decode()
         return ended.stdout.decode()
 
@@ -55,15 +61,25 @@ def missing(program: str) -> str:
 
 
 def why_no_container_runs(engine: Engine) -> str:
-    """Return why an engine that answers starts no container, such as a network that isn't set up; empty if it does."""
+    """Return why an engine that answers starts no container, such as a network that isn't set up;
+    empty if it does.
+    """
     ended = subprocess.run(
-        [engine.program, "run", "--rm", engine.image, "sh", "-c", ":"], capture_output=True, check=False
+        [engine.program, "run", "--rm", engine.image, "sh", "-c", ":"],
+        capture_output=True,
+        check=False,
     )
-    return f"{engine.program} runs no container: {ended.stderr.decode().strip()}" if ended.returncode else ""
+    return (
+        f"{engine.program} runs no container: {ended.stderr.decode().strip()}"
+        if ended.returncode
+        else ""
+    )
 
 
 def skip_without(program: str, reason: str) -> None:
-    """Skip the test for a reason that an engine can't be used; fail it where the engine must be there."""
+    """Skip the test for a reason that an engine can't be used; fail it where the engine must be
+    there.
+    """
     if reason and program in os.environ.get("ENGINES", "").split():
         pytest.fail(reason)
     if reason:
@@ -71,10 +87,14 @@ def skip_without(program: str, reason: str) -> None:
 
 
 def files_of_the_image() -> bytes:
-    """Return a few programs of this machine with their libraries, as an archive: no registry is needed."""
+    """Return a few programs of this machine with their libraries, as an archive: no registry is
+    needed.
+    """
     places = {f"bin/{name}": Path(str(shutil.which(name))) for name in PROGRAMS}
     for program in {*places.values()}:
-        words = subprocess.run(["ldd", program], capture_output=True, check=True, text=True).stdout.split()
+        words = subprocess.run(
+            ["ldd", program], capture_output=True, check=True, text=True
+        ).stdout.split()
         places |= {word.removeprefix("/"): Path(word) for word in words if word.startswith("/")}
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
@@ -92,7 +112,14 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     skip_without(request.param, missing(request.param))
     made = Engine(request.param, f"ci-evals-test:{uuid4().hex}")
     made(
-        "import", "--change", "ENV PATH=/bin", "--change", "WORKDIR /work", "-", made.image, stdin=files_of_the_image()
+        "import",
+        "--change",
+        "ENV PATH=/bin",
+        "--change",
+        "WORKDIR /work",
+        "-",
+        made.image,
+        stdin=files_of_the_image(),
     )
     try:
         skip_without(request.param, why_no_container_runs(made))
@@ -101,7 +128,9 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         made("rmi", "--force", made.image)
 
 
-def write_task(folder: Path, name: str = "add", environment: str = "", instruction: str = "1") -> Path:
+def write_task(
+    folder: Path, name: str = "add", environment: str = "", instruction: str = "1"
+) -> Path:
     task = folder / "tasks" / name
     (task / "tests").mkdir(parents=True)
     (task / "task.toml").write_text(f'version = "1.0"\n{environment}')
@@ -111,7 +140,13 @@ def write_task(folder: Path, name: str = "add", environment: str = "", instructi
 
 
 def write_config(folder: Path, engine: Engine, command: list[str], **changes: Any) -> None:
-    provider = {"name": "agent", "type": "task", "command": command, "sandbox": engine.program, **changes}
+    provider = {
+        "name": "agent",
+        "type": "task",
+        "command": command,
+        "sandbox": engine.program,
+        **changes,
+    }
     write_suite(folder, {"tasks": "tasks/**/task.toml"}, providers=[provider])
 
 
@@ -120,12 +155,20 @@ def results(folder: Path) -> dict[str, dict[str, Any]]:
     return {result["case"]: result for result in map(json.loads, lines)}
 
 
-async def test_a_task_is_worked_on_and_verified_in_a_container(tmp_path: Path, engine: Engine) -> None:
+async def test_a_task_is_worked_on_and_verified_in_a_container(
+    tmp_path: Path, engine: Engine
+) -> None:
     write_task(
-        tmp_path, "full", f'[environment]\ndocker_image = "{engine.image}"\nsetup_commands = ["echo a > made"]\n'
+        tmp_path,
+        "full",
+        f'[environment]\ndocker_image = "{engine.image}"\nsetup_commands = ["echo a > made"]\n',
     )
-    write_task(tmp_path, "half", f'[environment]\ndocker_image = "{engine.image}"\n', instruction="0.5")
-    agent = 'cat > answer.txt; [ -e "$TESTS_DIR" ] && echo "sees the tests"; cat made; echo "$TOKEN"'
+    write_task(
+        tmp_path, "half", f'[environment]\ndocker_image = "{engine.image}"\n', instruction="0.5"
+    )
+    agent = (
+        'cat > answer.txt; [ -e "$TESTS_DIR" ] && echo "sees the tests"; cat made; echo "$TOKEN"'
+    )
     write_config(tmp_path, engine, ["bash", "-c", agent], env={"TOKEN": "t0ken"})
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 1, ended.err
@@ -156,8 +199,13 @@ async def test_an_image_is_built_of_a_tasks_own_dockerfile(tmp_path: Path, engin
 
 async def test_limits_are_taken_over(tmp_path: Path, engine: Engine) -> None:
     if engine.program == "podman" and os.geteuid() != 0:
-        pytest.skip("limits of a user's own containers need control groups that the system hands over")
-    write_task(tmp_path, environment=f'[environment]\ndocker_image = "{engine.image}"\ncpus = 0.5\nmemory_mb = 64\n')
+        pytest.skip(
+            "limits of a user's own containers need control groups that the system hands over"
+        )
+    write_task(
+        tmp_path,
+        environment=f'[environment]\ndocker_image = "{engine.image}"\ncpus = 0.5\nmemory_mb = 64\n',
+    )
     write_config(tmp_path, engine, ["bash", "-c", "cat > answer.txt; exec sleep 600"])
     process = await start(tmp_path, "run")
     await until(lambda: len(engine.containers) == 1)
@@ -168,8 +216,13 @@ async def test_limits_are_taken_over(tmp_path: Path, engine: Engine) -> None:
     assert (limits["Memory"], limits["NanoCpus"]) == (64 * 1024 * 1024, 500_000_000)
 
 
-async def test_no_container_is_left_when_the_agent_takes_too_long(tmp_path: Path, engine: Engine) -> None:
-    write_task(tmp_path, environment=f'[environment]\ndocker_image = "{engine.image}"\n[agent]\ntimeout_sec = 1\n')
+async def test_no_container_is_left_when_the_agent_takes_too_long(
+    tmp_path: Path, engine: Engine
+) -> None:
+    write_task(
+        tmp_path,
+        environment=f'[environment]\ndocker_image = "{engine.image}"\n[agent]\ntimeout_sec = 1\n',
+    )
     write_config(tmp_path, engine, ["sleep", "600"])
     assert (await ci_evals(tmp_path, "run")).code == 1
     assert results(tmp_path)["add"]["error"]["kind"] == "timeout"
@@ -177,7 +230,9 @@ async def test_no_container_is_left_when_the_agent_takes_too_long(tmp_path: Path
 
 
 @pytest.mark.parametrize("signals", [1, 2])
-async def test_no_container_is_left_after_ctrl_c(tmp_path: Path, engine: Engine, signals: int) -> None:
+async def test_no_container_is_left_after_ctrl_c(
+    tmp_path: Path, engine: Engine, signals: int
+) -> None:
     for name in ("a", "b"):
         write_task(tmp_path, name, f'[environment]\ndocker_image = "{engine.image}"\n')
     write_config(tmp_path, engine, ["sleep", "600"])
@@ -189,10 +244,17 @@ async def test_no_container_is_left_after_ctrl_c(tmp_path: Path, engine: Engine,
     await until(lambda: engine.containers == [])
 
 
-async def test_an_image_that_cannot_be_had_says_nothing_of_the_agent(tmp_path: Path, engine: Engine) -> None:
-    write_task(tmp_path, environment='[environment]\ndocker_image = "localhost:9/ci-evals/none:1"\n')
+async def test_an_image_that_cannot_be_had_says_nothing_of_the_agent(
+    tmp_path: Path, engine: Engine
+) -> None:
+    write_task(
+        tmp_path, environment='[environment]\ndocker_image = "localhost:9/ci-evals/none:1"\n'
+    )
     write_config(tmp_path, engine, ["cat"])
     assert (await ci_evals(tmp_path, "run")).code == 3
     error = results(tmp_path)["add"]["error"]
-    assert (error["kind"], error["message"].partition(":")[0]) == ("environment", f"{engine.program} run")
+    assert (error["kind"], error["message"].partition(":")[0]) == (
+        "environment",
+        f"{engine.program} run",
+    )
     assert engine("ps", "--all", "--quiet", "--filter", "name=ci-evals-none") == ""

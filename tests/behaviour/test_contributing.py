@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(python|diff)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SUITE = {
     "providers": [{"type": "shout", "times": 2}],
-    "cases": [{"id": "greeting", "input": "hi", "expect": [{"line_count": 1}, {"equals": "HI HI"}]}],
+    "cases": [
+        {"id": "greeting", "input": "hi", "expect": [{"line_count": 1}, {"equals": "HI HI"}]}
+    ],
     "report": {"formats": ["json", "csv"]},
 }
 
@@ -26,7 +28,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "pyproject.toml", copy)
     for folder in ("ci_evals", "templates"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for language, name, text in BLOCK.findall((ROOT / "docs" / "contributing.md").read_text("utf-8")):
+    for language, name, text in BLOCK.findall(
+        (ROOT / "docs" / "contributing.md").read_text("utf-8")
+    ):
         path = copy / name
         if language == "python":
             assert not path.exists()
@@ -40,7 +44,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def with_lines_added(source: str, diff: str) -> str:
     """The source with each `+` line after the line of context above it, and without each `-` line.
 
-    An empty line of the diff is one of context, too: the one that follows there. `@@` stands for lines left out.
+    An empty line of the diff is one of context, too: the one that follows there. `@@` stands for
+    lines left out.
     """
     lines, at = source.splitlines(), 0
     for line in diff.splitlines():
@@ -64,7 +69,11 @@ def with_lines_added(source: str, diff: str) -> str:
 
 
 def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("CI_EVALS_", "GITHUB_"))}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("CI_EVALS_", "GITHUB_"))
+    }
     return subprocess.run(
         [sys.executable, "-m", "ci_evals", *arguments],
         cwd=checkout,
@@ -83,7 +92,9 @@ def test_a_grader_a_provider_and_a_format_are_added_as_the_page_says(checkout: P
         "case,provider,passed,graded",
         "greeting,shout,1,1",
     ]
-    assert "has 1 lines, at most 1 allowed" in (checkout / "out" / "results.jsonl").read_text("utf-8")
+    assert "has 1 lines, at most 1 allowed" in (checkout / "out" / "results.jsonl").read_text(
+        "utf-8"
+    )
 
 
 def test_a_command_is_added_as_the_page_says(checkout: Path) -> None:
@@ -97,7 +108,11 @@ def test_what_is_added_is_in_the_schema(checkout: Path) -> None:
 
 @pytest.mark.parametrize("check", [["check"], ["format", "--check"]], ids=" ".join)
 def test_ruff_has_nothing_to_say_about_what_the_page_adds(checkout: Path, check: list[str]) -> None:
-    changed = {name for _, name, _ in BLOCK.findall((ROOT / "docs" / "contributing.md").read_text("utf-8"))}
+    changed = {
+        name for _, name, _ in BLOCK.findall((ROOT / "docs" / "contributing.md").read_text("utf-8"))
+    }
     command = [sys.executable, "-m", "ruff", *check, "--no-cache", *sorted(changed)]
-    ended = subprocess.run(command, cwd=checkout, capture_output=True, text=True, encoding="utf-8", check=False)
+    ended = subprocess.run(
+        command, cwd=checkout, capture_output=True, text=True, encoding="utf-8", check=False
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -49,7 +49,11 @@ class Sessions:
 def graded(folder: Path) -> list[str]:
     """What was asked in the runs that the journal has as finished."""
     path = folder / "results.jsonl"
-    return [f"q{each['case'].removeprefix('case-')}" for each in journaled(folder)] if path.exists() else []
+    return (
+        [f"q{each['case'].removeprefix('case-')}" for each in journaled(folder)]
+        if path.exists()
+        else []
+    )
 
 
 async def test_a_job_killed_eight_times_grades_every_run_once_and_asks_for_no_finished_run_again(
@@ -58,12 +62,17 @@ async def test_a_job_killed_eight_times_grades_every_run_once_and_asks_for_no_fi
     moments = sorted(random.Random(20).sample(range(1, 750), KILLS))
     write_cases(
         tmp_path,
-        ({"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n - n % 10}"}]} for n in range(QUESTIONS)),
+        (
+            {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n - n % 10}"}]}
+            for n in range(QUESTIONS)
+        ),
     )
     sessions = Sessions()
     async with chatting(ChatServer(sessions.note)) as server:
         providers = [chat(server.url, price=PRICE)]
-        write_suite(tmp_path, [{"file": "cases.jsonl"}], providers=providers, max_concurrency=CONCURRENCY)
+        write_suite(
+            tmp_path, [{"file": "cases.jsonl"}], providers=providers, max_concurrency=CONCURRENCY
+        )
         for before, moment in pairwise([0, *moments]):
             already = graded(tmp_path / "out")
             session = sessions.begin(moment - before)
@@ -79,7 +88,9 @@ async def test_a_job_killed_eight_times_grades_every_run_once_and_asks_for_no_fi
         assert last.code == 1, last.err
         assert Counter(graded(tmp_path / "out")) == Counter(f"q{n}" for n in range(QUESTIONS))
         asked_again = server.asked.total() - QUESTIONS
-        assert asked_again <= KILLS * CONCURRENCY, "only what was under way when the process was killed"
+        assert asked_again <= KILLS * CONCURRENCY, (
+            "only what was under way when the process was killed"
+        )
         sessions.begin()
         await ci_evals(tmp_path, "run", "--out", "undisturbed")
     assert comparable(tmp_path / "out") == comparable(tmp_path / "undisturbed")
@@ -94,7 +105,9 @@ async def test_a_line_torn_by_a_crash_is_cut_off_with_a_warning_and_its_run_is_d
     tmp_path: Path, place: str
 ) -> None:
     async with chatting(ChatServer()) as server:
-        cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(5)]
+        cases = [
+            {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(5)
+        ]
         write_suite(tmp_path, cases, providers=[chat(server.url)], max_concurrency=1)
         await ci_evals(tmp_path, "run", "--out", "out")
         journal = tmp_path / "out" / "results.jsonl"
@@ -106,5 +119,7 @@ async def test_a_line_torn_by_a_crash_is_cut_off_with_a_warning_and_its_run_is_d
     assert resumed.code == 0
     assert "Torn: the last line of out/results.jsonl was cut off in the middle" in resumed.out
     assert f"Resumed: {kept} of 5 runs kept, {5 - kept} new one" in resumed.out
-    assert sorted(each["case"] for each in journaled(tmp_path / "out")) == [case["id"] for case in cases]
+    assert sorted(each["case"] for each in journaled(tmp_path / "out")) == [
+        case["id"] for case in cases
+    ]
     assert report_in(tmp_path / "out")["resumption"]["torn"] == ["out/results.jsonl"]

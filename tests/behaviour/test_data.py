@@ -1,4 +1,6 @@
-"""Cases from elsewhere: functions of the team's own, and the recipes of docs/data.md with stand-ins for the sources."""
+"""Cases from elsewhere: functions of the team's own, and the recipes of docs/data.md with stand-ins
+for the sources.
+"""
 
 import json
 import re
@@ -19,14 +21,21 @@ async def run(folder: Path, cases: dict[str, Any], **settings: Any) -> list[tupl
     write_suite(folder, cases, **settings)
     ended = await ci_evals(folder, "run")
     assert ended.code in (0, 1), ended.err
-    results = [json.loads(line) for line in (folder / "ci-evals-results/results.jsonl").read_text().splitlines()[1:]]
+    results = [
+        json.loads(line)
+        for line in (folder / "ci-evals-results/results.jsonl").read_text().splitlines()[1:]
+    ]
     return sorted((each["case"], each["status"] == "passed") for each in results)
 
 
 async def problems(folder: Path, **source: Any) -> list[str]:
     write_suite(folder, source)
     ended = await ci_evals(folder, "validate")
-    return [line.removeprefix("evals.yaml:1: ") for line in ended.err.splitlines() if line.startswith("evals.yaml:")]
+    return [
+        line.removeprefix("evals.yaml:1: ")
+        for line in ended.err.splitlines()
+        if line.startswith("evals.yaml:")
+    ]
 
 
 async def test_a_generator_yields_mappings_and_cases(tmp_path: Path) -> None:
@@ -46,9 +55,16 @@ async def test_a_generator_yields_mappings_and_cases(tmp_path: Path) -> None:
     assert "on stdout" in shown.err
 
 
-async def test_cases_of_a_function_may_stand_among_others_and_rows_may_be_mapped(tmp_path: Path) -> None:
-    (tmp_path / "data.py").write_text("def rows():\n    return [{'q': 'one', 'n': 1}, {'q': 'two', 'n': 2}]\n")
-    source = {"python": "data:rows", "map": {"id": "n", "input": "q", "expect": [{"equals": "{{ row.q }}"}]}}
+async def test_cases_of_a_function_may_stand_among_others_and_rows_may_be_mapped(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "data.py").write_text(
+        "def rows():\n    return [{'q': 'one', 'n': 1}, {'q': 'two', 'n': 2}]\n"
+    )
+    source = {
+        "python": "data:rows",
+        "map": {"id": "n", "input": "q", "expect": [{"equals": "{{ row.q }}"}]},
+    }
     own = {"id": "own", "input": "x", "expect": [{"equals": "x"}]}
     write_suite(tmp_path, [own, source])
     assert await run(tmp_path, source) == [("1", True), ("2", True)]
@@ -61,9 +77,18 @@ async def test_cases_of_a_function_may_stand_among_others_and_rows_may_be_mapped
         ({"python": "dta:load"}, "there is no module 'dta' in {folder} or installed"),
         ({"python": "data:laod"}, "there is no 'laod' in data, did you mean 'load'?"),
         ({"python": "data:load"}, "data:load raised KeyError: 'TOKEN' (data.py:2 in load)"),
-        ({"python": "data:load", "params": {"n": 1}}, "data:load raised TypeError: load() got an unexpected keyword"),
-        ({"python": "data:splits"}, "data:splits returned a dict: expected a list of cases, or a plain generator"),
-        ({"python": "data:waits"}, "data:waits returned a coroutine: expected a list of cases, or a plain generator"),
+        (
+            {"python": "data:load", "params": {"n": 1}},
+            "data:load raised TypeError: load() got an unexpected keyword",
+        ),
+        (
+            {"python": "data:splits"},
+            "data:splits returned a dict: expected a list of cases, or a plain generator",
+        ),
+        (
+            {"python": "data:waits"},
+            "data:waits returned a coroutine: expected a list of cases, or a plain generator",
+        ),
         ({"python": "data:texts"}, "[1]: expected a Case or a mapping, got 'text'"),
         ({"python": "data:typos"}, "[0]: unknown key 'inptu', did you mean 'input'?"),
     ],
@@ -79,7 +104,9 @@ async def test_what_a_function_does_wrong_is_told_at_its_name(
         "def typos(): return [{'inptu': 'x'}]\n"
     )
     (found,) = await problems(tmp_path, **source)
-    assert found.startswith(f"cases.python{': ' * (problem[0] != '[')}{problem.format(folder=tmp_path)}")
+    assert found.startswith(
+        f"cases.python{': ' * (problem[0] != '[')}{problem.format(folder=tmp_path)}"
+    )
 
 
 # The recipes, with modules of the documented shape in place of the real ones.
@@ -132,8 +159,12 @@ def read_parquet(path):
         ("A database, an API, a folder of e-mails", [("refund-1", False), ("thanks-1", True)]),
     ],
 )
-async def test_the_recipes_of_the_docs_run(tmp_path: Path, source: str, expected: list[tuple[str, bool]]) -> None:
-    text = re.search(rf"^## {re.escape(source)}\n(.*?)(?=^## |\Z)", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+async def test_the_recipes_of_the_docs_run(
+    tmp_path: Path, source: str, expected: list[tuple[str, bool]]
+) -> None:
+    text = re.search(
+        rf"^## {re.escape(source)}\n(.*?)(?=^## |\Z)", DOCS.read_text(), re.MULTILINE | re.DOTALL
+    )
     assert text
     for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text[1], re.MULTILINE | re.DOTALL):
         if language == "python":

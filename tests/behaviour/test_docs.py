@@ -1,4 +1,6 @@
-"""The docs are in step with the code: every key, option and name is there, nothing else is, and the examples load."""
+"""The docs are in step with the code: every key, option and name is there, nothing else is, and the
+examples load.
+"""
 
 import dataclasses
 import itertools
@@ -82,7 +84,11 @@ def without_blocks(text: str) -> str:
 
 def section(page: str, title: str) -> str:
     """The text below a heading, up to the next heading of any level."""
-    found = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#|\Z)", without_blocks(read(page)), re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^#+ {re.escape(title)}\n(.*?)(?=^#|\Z)",
+        without_blocks(read(page)),
+        re.MULTILINE | re.DOTALL,
+    )
     assert found, f"{page} has no section {title!r}"
     return found[1]
 
@@ -91,7 +97,9 @@ def rows(text: str) -> list[list[str]]:
     """The cells of every table row but the headings."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    rules = [index for index, row in enumerate(cells) if all(set(cell) <= set("-:") for cell in row)]
+    rules = [
+        index for index, row in enumerate(cells) if all(set(cell) <= set("-:") for cell in row)
+    ]
     return [row for index, row in enumerate(cells) if index not in rules and index + 1 not in rules]
 
 
@@ -115,7 +123,11 @@ def fields(cls: type[Any], *, beyond: type[Any]) -> list[str]:
 
 
 def names(cls: type[Any]) -> list[str]:
-    return [each.name for each in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else cls.__struct_fields__
+    return (
+        [each.name for each in dataclasses.fields(cls)]
+        if dataclasses.is_dataclass(cls)
+        else cls.__struct_fields__
+    )
 
 
 def options(command: click.Command) -> list[click.Option]:
@@ -134,12 +146,18 @@ def test_every_key_of_the_schema_is_documented_and_no_other(title: str, definiti
 
 def test_every_definition_of_the_schema_has_a_section() -> None:
     elsewhere = {"Provider", "Prompt", "Expectation", "ToolCall"}
-    own = {name for name in suite_schema()["$defs"] if not name.startswith(("provider.", "grader."))}
+    own = {
+        name for name in suite_schema()["$defs"] if not name.startswith(("provider.", "grader."))
+    }
     assert own - elsewhere == set(SECTIONS.values()) - {""}
 
 
 def test_the_parts_of_a_tool_call_are_documented() -> None:
-    (row,) = (row for row in rows(section("docs/configuration.md", "Messages")) if "`tool_calls`" in row[0])
+    (row,) = (
+        row
+        for row in rows(section("docs/configuration.md", "Messages"))
+        if "`tool_calls`" in row[0]
+    )
     assert set(suite_schema()["$defs"]["ToolCall"]["properties"]) <= set(CODE.findall(row[-1]))
 
 
@@ -147,7 +165,9 @@ def test_the_parts_of_a_tool_call_are_documented() -> None:
 
 
 def test_the_settings_of_every_provider_are_documented_and_no_other() -> None:
-    assert sorted(keys(section("docs/providers.md", "Every provider"))) == sorted(names(ProviderOptions))
+    assert sorted(keys(section("docs/providers.md", "Every provider"))) == sorted(
+        names(ProviderOptions)
+    )
     price = suite_schema()["$defs"]["provider.Price"]["properties"]
     assert sorted(keys(section("docs/providers.md", "Price"))) == sorted(price)
     service = suite_schema()["$defs"]["provider.Serve"]["properties"]
@@ -170,17 +190,24 @@ def test_the_fields_of_each_provider_type_are_documented_and_no_other(kind: str)
     assert sorted(documented) == sorted(fields(cls, beyond=ProviderOptions))
 
 
-@pytest.mark.parametrize("kind", [kind for kind, cls in PROVIDERS.items() if issubclass(cls, ModelOptions)])
+@pytest.mark.parametrize(
+    "kind", [kind for kind, cls in PROVIDERS.items() if issubclass(cls, ModelOptions)]
+)
 def test_the_address_and_key_variable_of_each_model_api_are_documented(kind: str) -> None:
     cls = PROVIDERS[kind]
     assert issubclass(cls, ModelOptions)
-    (row,) = (row for row in rows(section("docs/providers.md", "Model APIs")) if row[0] == f"`{kind}`")
+    (row,) = (
+        row for row in rows(section("docs/providers.md", "Model APIs")) if row[0] == f"`{kind}`"
+    )
     assert f"`{cls(model='m').base_url}`" in row[1]  # type: ignore[call-arg]
     assert f"`{cls.default_key_variable}`" in row[2]
 
 
 def test_every_grader_is_documented_with_its_options_the_short_one_first() -> None:
-    documented = {row[0].strip("`"): CODE.findall(row[2]) for row in rows(section("docs/graders.md", "Graders"))}
+    documented = {
+        row[0].strip("`"): CODE.findall(row[2])
+        for row in rows(section("docs/graders.md", "Graders"))
+    }
     assert list(documented) == list(GRADERS)
     for name, cls in GRADERS.items():
         assert documented[name][0] == cls.short, name
@@ -195,7 +222,9 @@ def test_the_prompt_of_a_judge_is_documented_with_its_variables_and_every_ready_
 
 
 def test_what_every_grader_may_set_is_documented() -> None:
-    assert all(f"`{name}`" in section("docs/graders.md", "Graders") for name in names(GraderOptions))
+    assert all(
+        f"`{name}`" in section("docs/graders.md", "Graders") for name in names(GraderOptions)
+    )
 
 
 # The command line.
@@ -203,7 +232,11 @@ def test_what_every_grader_may_set_is_documented() -> None:
 
 def variable(command: click.Command, option: click.Option) -> str | None:
     """The environment variable that sets an option."""
-    if option.envvar or not option.allow_from_autoenv or "auto_envvar_prefix" not in command.context_settings:
+    if (
+        option.envvar
+        or not option.allow_from_autoenv
+        or "auto_envvar_prefix" not in command.context_settings
+    ):
         return str(option.envvar) if option.envvar else None
     return f"CI_EVALS_{option.name}".upper()
 
@@ -213,7 +246,9 @@ def test_every_option_is_documented_with_its_variable_and_its_commands_and_no_ot
     for name, command in group.commands.items():
         for option in options(command):
             long = max(option.opts, key=len)
-            of = expected.setdefault(long, (sorted(option.opts), variable(command, option) or "–", []))[2]
+            of = expected.setdefault(
+                long, (sorted(option.opts), variable(command, option) or "–", [])
+            )[2]
             of.append(name)
     documented = {
         max(CODE.findall(row[0]), key=len): (
@@ -227,9 +262,17 @@ def test_every_option_is_documented_with_its_variable_and_its_commands_and_no_ot
 
 
 def test_no_page_names_a_variable_that_does_not_exist() -> None:
-    every = (variable(command, option) for command in group.commands.values() for option in options(command))
+    every = (
+        variable(command, option)
+        for command in group.commands.values()
+        for option in options(command)
+    )
     known = set(filter(None, every))
-    named = {name: page.name for page in PAGES for name in VARIABLE.findall(page.read_text(encoding="utf-8"))}
+    named = {
+        name: page.name
+        for page in PAGES
+        for name in VARIABLE.findall(page.read_text(encoding="utf-8"))
+    }
     assert set(named) == known
 
 
@@ -244,27 +287,47 @@ def test_the_help_of_each_command_mentions_and_explains_each_option(name: str) -
 def test_every_command_and_every_exit_code_is_documented_and_no_other() -> None:
     documented = keys(section("docs/running.md", "Commands"))
     assert sorted(documented) == sorted(f"ci-evals {name}" for name in group.commands)
-    codes = {int(code) for row in rows(section("docs/running.md", "Exit codes")) for code in row[0].split(",")}
-    assert codes == {0, 1, 2, 3, 129, 141, *interruption.EXIT_CODES.values()}  # Windows has no SIGHUP
+    codes = {
+        int(code)
+        for row in rows(section("docs/running.md", "Exit codes"))
+        for code in row[0].split(",")
+    }
+    assert codes == {
+        0,
+        1,
+        2,
+        3,
+        129,
+        141,
+        *interruption.EXIT_CODES.values(),
+    }  # Windows has no SIGHUP
 
 
 def test_every_kind_of_error_is_documented_and_no_other() -> None:
     assert keys(section("docs/running.md", "Pace")) == list(get_args(ErrorKind))
 
 
-INVOCATION = re.compile(r"(?:^[\s#$-]*(?:run: )?|[`;&|(\[] *|exec )(?:[\w./]+/)?ci-evals +([a-z][^`\n]*)", re.MULTILINE)
-"""A command line, wherever a command may stand: at the start of a line, in a step, after `exec`, in backticks."""
+INVOCATION = re.compile(
+    r"(?:^[\s#$-]*(?:run: )?|[`;&|(\[] *|exec )(?:[\w./]+/)?ci-evals +([a-z][^`\n]*)", re.MULTILINE
+)
+"""A command line, wherever a command may stand: at the start of a line, in a step, after `exec`, in
+backticks.
+"""
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a command as a shell reads them, up to what is not the command's own: a pipe, a redirection."""
+    """The words of a command as a shell reads them, up to what is not the command's own: a pipe, a
+    redirection.
+    """
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     return list(itertools.takewhile(lambda word: not set(word) & set("|&;<>"), lexer))
 
 
 def command_lines() -> Iterator[tuple[str, list[str], bool]]:
-    """Every command line that a reader may copy: where it stands, its words, and whether it is more than a mention."""
+    """Every command line that a reader may copy: where it stands, its words, and whether it is more
+    than a mention.
+    """
     for path, text in shown():
         spans = CODE.findall(without_blocks(text)) if path.endswith(".md") else []
         code = "\n".join(each for _, each in FENCE.findall(text)) if path.endswith(".md") else text
@@ -305,7 +368,9 @@ def test_a_mistyped_command_line_would_be_found(line: str, expected: str) -> Non
 
 
 def mistake(words: Sequence[str], *, whole: bool) -> str:
-    """What the command line would say to these words; files need not exist, and a mention may leave arguments out."""
+    """What the command line would say to these words; files need not exist, and a mention may leave
+    arguments out.
+    """
     command: click.Command = group
     while isinstance(command, click.Group) and words:
         if words[0] not in command.commands:
@@ -349,7 +414,9 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "block",
     [
-        block for block in blocks("yaml") if "providers:" in block.text and "coming-from" not in block.page
+        block
+        for block in blocks("yaml")
+        if "providers:" in block.text and "coming-from" not in block.page
     ],  # run as files
     ids=str,
 )
@@ -362,33 +429,48 @@ def test_every_suite_in_the_docs_loads(block: Block, project: Path) -> None:
 
 
 def parts(*, of_a_suite: bool) -> list[Block]:
-    """Blocks of YAML without `providers`: parts of a suite, or of something else, such as a workflow."""
+    """Blocks of YAML without `providers`: parts of a suite, or of something else, such as a
+    workflow.
+    """
     known = suite_schema()["properties"]
     return [
         block
         for block in blocks("yaml")
         if "providers:" not in block.text
-        if of_a_suite == (isinstance(data := yaml.safe_load(block.text), dict) and data.keys() <= known.keys())
+        if of_a_suite
+        == (isinstance(data := yaml.safe_load(block.text), dict) and data.keys() <= known.keys())
     ]
 
 
 def calls_a_function(block: Block) -> bool:
-    """Whether its cases are returned by a function, such as those of docs/data.md, which test_data.py runs."""
+    """Whether its cases are returned by a function, such as those of docs/data.md, which
+    test_data.py runs.
+    """
     cases = yaml.safe_load(block.text).get("cases")
     return isinstance(cases, dict) and "python" in cases
 
 
-@pytest.mark.parametrize("block", [each for each in parts(of_a_suite=True) if not calls_a_function(each)], ids=str)
+@pytest.mark.parametrize(
+    "block", [each for each in parts(of_a_suite=True) if not calls_a_function(each)], ids=str
+)
 def test_every_part_of_a_suite_in_the_docs_loads_in_a_suite(block: Block, project: Path) -> None:
     data = yaml.safe_load(block.text)
     if "executor" in data:
         pytest.importorskip("ray")
     gate = data.get("gate", {})
-    named = [*gate.get("providers", ()), *(each["provider"] for each in data.get("variants", ()))] or ["some"]
+    named = [
+        *gate.get("providers", ()),
+        *(each["provider"] for each in data.get("variants", ())),
+    ] or ["some"]
     model = {"type": "mock", "price": {"input_per_mtok": 1, "output_per_mtok": 1}}
     if "variants" in data:
         model = {"type": "openai", "model": "gpt-4o-mini", "api_key": "${OPENAI_API_KEY}"}
-    case = {"id": "some", "input": "hi", "vars": {"expected": "hi"}, "expect": [{"not_empty": True}]}
+    case = {
+        "id": "some",
+        "input": "hi",
+        "vars": {"expected": "hi"},
+        "expect": [{"not_empty": True}],
+    }
     rest = {
         "providers": [{"name": name, **model} for name in dict.fromkeys(named)],
         "judges": [{"name": "some judge", **model}],
@@ -397,7 +479,10 @@ def test_every_part_of_a_suite_in_the_docs_loads_in_a_suite(block: Block, projec
     config = project / "evals.yaml"
     missing = {key: value for key, value in rest.items() if key not in data}
     config.write_text(f"{block.text}\n{yaml.safe_dump(missing)}", encoding="utf-8")
-    load_suite(config, dict.fromkeys(re.findall(r"\$\{(\w+)\}", config.read_text("utf-8")), "sk-not-a-real-one"))
+    load_suite(
+        config,
+        dict.fromkeys(re.findall(r"\$\{(\w+)\}", config.read_text("utf-8")), "sk-not-a-real-one"),
+    )
 
 
 @pytest.mark.parametrize("block", parts(of_a_suite=False), ids=str)
@@ -409,7 +494,9 @@ def test_every_other_yaml_in_the_docs_is_valid(block: Block) -> None:
 
 
 def test_the_examples_of_tool_calls_load(project: Path) -> None:
-    (example,) = (block for block in blocks("yaml") if block.text.startswith("expect:\n  - tool_call: book"))
+    (example,) = (
+        block for block in blocks("yaml") if block.text.startswith("expect:\n  - tool_call: book")
+    )
     case = "cases:\n  - {id: a, input: hi}\nproviders: [{type: mock}]\n"
     config = project / "evals.yaml"
     config.write_text(example.text + case, encoding="utf-8")
@@ -437,7 +524,9 @@ def test_the_explanation_in_the_docs_is_one_that_was_printed() -> None:
 
 
 def without_times(text: str) -> str:
-    """The text with a word for each time, and single blanks: times make columns as wide as they are."""
+    """The text with a word for each time, and single blanks: times make columns as wide as they
+    are.
+    """
     return re.sub(" +", " ", re.sub(r" +[\d.]+ m?s\b", " TIME", text))
 
 
@@ -446,7 +535,9 @@ def without_times(text: str) -> str:
 INSTALL = re.compile(
     r"\b(?:pip3? install|pipx (?:run|install)|uvx|uv (?:pip install|add|tool (?:run|install))) +([^\n`;&#]+)"
 )
-PINNED = re.compile(rf"git\+https://github\.com/{re.escape(ACTION)}|-\S+|\.(?:/.*)?|requirements\.txt|agents|dev")
+PINNED = re.compile(
+    rf"git\+https://github\.com/{re.escape(ACTION)}|-\S+|\.(?:/.*)?|requirements\.txt|agents|dev"
+)
 USES = re.compile(r"\buses: +(\S+)")
 
 
@@ -454,20 +545,27 @@ def shown() -> Iterator[tuple[str, str]]:
     """Every text that a user may copy from, by its path."""
     for folder in ("docs", "examples", "templates", "."):
         for path in sorted((ROOT / folder).glob("*" if folder == "." else "**/*")):
-            if path.suffix in {".md", ".yml", ".yaml", ".py", ".toml", ".txt", ".ini"} or path.name == "Dockerfile":
+            if (
+                path.suffix in {".md", ".yml", ".yaml", ".py", ".toml", ".txt", ".ini"}
+                or path.name == "Dockerfile"
+            ):
                 yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
 
 def test_nothing_that_is_shown_installs_from_a_name_that_anybody_may_register() -> None:
     found = [(path, shlex.split(line)) for path, text in shown() for line in INSTALL.findall(text)]
     assert len(found) > 5
-    assert [(path, word) for path, words in found for word in words if not PINNED.fullmatch(word)] == []
+    assert [
+        (path, word) for path, words in found for word in words if not PINNED.fullmatch(word)
+    ] == []
 
 
 def test_every_action_that_is_shown_is_pinned_and_ours_is_the_one_that_a_release_would_be() -> None:
     uses = [(path, used) for path, text in shown() for used in USES.findall(text)]
     assert {used for _, used in uses if "ci-evals" in used} == {ACTION}
-    assert [each for each in uses if not re.fullmatch(r"[\w.-]+(/[\w.-]+)+@[0-9a-f]{40}", each[1])] == []
+    assert [
+        each for each in uses if not re.fullmatch(r"[\w.-]+(/[\w.-]+)+@[0-9a-f]{40}", each[1])
+    ] == []
 
 
 # Links.
@@ -488,7 +586,9 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 
 def anchors(page: Path) -> Iterator[str]:
     """What GitHub makes of the headings of a page."""
-    for heading in re.findall(r"^#+ (.+)$", without_blocks(page.read_text(encoding="utf-8")), re.MULTILINE):
+    for heading in re.findall(
+        r"^#+ (.+)$", without_blocks(page.read_text(encoding="utf-8")), re.MULTILINE
+    ):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -498,7 +598,9 @@ def anchors(page: Path) -> Iterator[str]:
 def test_the_layers_in_the_docs_are_those_that_are_enforced() -> None:
     contracts = tomllib.loads(read("pyproject.toml"))["tool"]["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
-    (shown,) = (block.text for block in blocks("") if block.text.startswith("cli | pytest_plugin\n"))
+    (shown,) = (
+        block.text for block in blocks("") if block.text.startswith("cli | pytest_plugin\n")
+    )
     assert shown.splitlines() == [layer.replace("ci_evals.", "") for layer in layers]
 
 

@@ -1,4 +1,6 @@
-"""The blocks of commands in the docs are run, one after the other, in a project that has what the docs talk of."""
+"""The blocks of commands in the docs are run, one after the other, in a project that has what the
+docs talk of.
+"""
 
 import json
 import re
@@ -50,11 +52,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with suites, results of earlier runs, another tool's config, and traces."""
     folder = tmp_path_factory.mktemp("project")
     for name in SUITES:
-        write(folder / name, SUITE | {"name": Path(name).with_suffix("").as_posix().replace("/", " ")})
+        write(
+            folder / name, SUITE | {"name": Path(name).with_suffix("").as_posix().replace("/", " ")}
+        )
     write(folder / "promptfooconfig.yaml", PROMPTFOO)
-    trace = (ROOT / "examples/exported_traces/traces.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    trace = (
+        (ROOT / "examples/exported_traces/traces.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    )
     traces = [
-        trace.replace('"book"', json.dumps(case["id"])).replace("d269b633813fc60c", f"{number:016x}")
+        trace.replace('"book"', json.dumps(case["id"])).replace(
+            "d269b633813fc60c", f"{number:016x}"
+        )
         for number, case in enumerate(SUITE["cases"], 1)
     ]
     (folder / "traces.jsonl").write_text("\n".join(traces), encoding="utf-8")
@@ -71,8 +79,12 @@ def write(path: Path, data: Any) -> None:
     path.write_text(json.dumps(data), encoding="utf-8")
 
 
-@pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[f"{page}: {block.splitlines()[0]}" for page, block in BLOCKS])
-async def test_the_commands_of_the_docs_run(page: str, block: str, project: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "block"), BLOCKS, ids=[f"{page}: {block.splitlines()[0]}" for page, block in BLOCKS]
+)
+async def test_the_commands_of_the_docs_run(
+    page: str, block: str, project: Path, tmp_path: Path
+) -> None:
     shutil.copytree(project, tmp_path, dirs_exist_ok=True)
     for line in block.splitlines():
         words = shlex.split(line, comments=True)
@@ -87,5 +99,7 @@ async def test_the_commands_of_the_docs_run(page: str, block: str, project: Path
 
 def expanded(word: str, folder: Path) -> list[str]:
     """What a shell makes of a word with an asterisk, where files have such names."""
-    found = [path.relative_to(folder).as_posix() for path in folder.glob(word)] if "*" in word else []
+    found = (
+        [path.relative_to(folder).as_posix() for path in folder.glob(word)] if "*" in word else []
+    )
     return sorted(found) or [word]

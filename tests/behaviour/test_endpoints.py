@@ -1,4 +1,6 @@
-"""Endpoints of teams: bearer tokens that commands print, and the recipes of the docs against documented shapes."""
+"""Endpoints of teams: bearer tokens that commands print, and the recipes of the docs against
+documented shapes.
+"""
 
 import json
 import re
@@ -20,7 +22,10 @@ from ci_evals.suite.yaml import parse
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the commands are shell scripts")
 
 RESULTS = "ci-evals-results"
-CASES = [{"id": f"case-{number}", "input": f"q{number}", "expect": [{"not_empty": True}]} for number in range(6)]
+CASES = [
+    {"id": f"case-{number}", "input": f"q{number}", "expect": [{"not_empty": True}]}
+    for number in range(6)
+]
 DOCS = Path(__file__).parents[2] / "docs" / "providers.md"
 
 
@@ -34,7 +39,10 @@ def script(path: Path, text: str) -> Path:
 
 def counting(folder: Path) -> None:
     """`token.sh` prints another token each time."""
-    script(folder / "token.sh", "echo called >> calls\necho ya29-tok-$(wc -l < calls | tr -d ' ')-Zx9qPw")
+    script(
+        folder / "token.sh",
+        "echo called >> calls\necho ya29-tok-$(wc -l < calls | tr -d ' ')-Zx9qPw",
+    )
 
 
 def calls(folder: Path) -> int:
@@ -71,7 +79,9 @@ async def test_a_token_is_fetched_once_for_all_calls_and_shown_nowhere(tmp_path:
             report={"formats": ["json", "junit", "markdown", "html"]},
         )
         ended = await ci_evals(tmp_path, "run")
-        assert {seen.headers["Authorization"] for seen in server.seen} == {"Bearer ya29-tok-1-Zx9qPw"}
+        assert {seen.headers["Authorization"] for seen in server.seen} == {
+            "Bearer ya29-tok-1-Zx9qPw"
+        }
     assert calls(tmp_path) == 1
     assert "you sent Bearer ***" in (tmp_path / RESULTS / "results.jsonl").read_text()
     written = [path.read_text() for path in (tmp_path / RESULTS).iterdir() if path.is_file()]
@@ -98,7 +108,9 @@ async def test_a_token_that_is_refused_for_good_is_an_auth_error_without_it(tmp_
         ended = await ci_evals(tmp_path, "run")
         assert len(server.seen) == 2
     assert ended.code == 3
-    (line,) = [json.loads(line) for line in (tmp_path / RESULTS / "results.jsonl").read_text().splitlines()][1:]
+    (line,) = [
+        json.loads(line) for line in (tmp_path / RESULTS / "results.jsonl").read_text().splitlines()
+    ][1:]
     assert line["error"]["kind"] == "auth"
     assert line["error"]["message"].endswith("answered 401: Bearer *** has expired")
 
@@ -112,9 +124,15 @@ async def test_a_token_that_is_refused_for_good_is_an_auth_error_without_it(tmp_
             ["sh", "-c", "echo no login >&2; exit 3"],
             "providers[0]: token: no token: `sh -c 'echo no login >&2; exit 3'` exited with status 3: no login",
         ),
-        ("false", "providers[0]: token: no token: `false` exited with status 1 and printed nothing on stderr"),
+        (
+            "false",
+            "providers[0]: token: no token: `false` exited with status 1 and printed nothing on stderr",
+        ),
         ("true", "providers[0]: token: no token: `true` printed nothing on stdout"),
-        ("echo a b", "providers[0]: token: no token: `echo a b` must print the token alone, in one line: {plain}"),
+        (
+            "echo a b",
+            "providers[0]: token: no token: `echo a b` must print the token alone, in one line: {plain}",
+        ),
     ],
 )
 async def test_a_command_that_brings_no_token_ends_everything_before_any_call(
@@ -122,18 +140,25 @@ async def test_a_command_that_brings_no_token_ends_everything_before_any_call(
 ) -> None:
     async with serving() as server:
         server.answers(Scripted())
-        write_suite(tmp_path, CASES, providers=[chat(server.url, token={"command": command}, retries=0)])
+        write_suite(
+            tmp_path, CASES, providers=[chat(server.url, token={"command": command}, retries=0)]
+        )
         ended = await ci_evals(tmp_path, "run")
         assert server.seen == []
     assert ended.code == 2
-    expected = problem.format(folder=tmp_path, plain="choose its plain output, as `-o tsv` of az does")
+    expected = problem.format(
+        folder=tmp_path, plain="choose its plain output, as `-o tsv` of az does"
+    )
     assert ended.err.splitlines()[0] == f"evals.yaml:1: {expected}"
     assert "1 problem, nothing was run." in ended.err
 
 
 async def test_judges_that_are_asked_by_themselves_get_their_token_first(tmp_path: Path) -> None:
     async def refuse() -> None:
-        for words in (("judge", "check", "labels.jsonl"), ("pairwise", "a", "b", "--judge", "strict")):
+        for words in (
+            ("judge", "check", "labels.jsonl"),
+            ("pairwise", "a", "b", "--judge", "strict"),
+        ):
             ended = await ci_evals(tmp_path, *words)
             assert ended.code == 2, ended.out
             assert "judges[0]: token: no token: `./token.sh` exited with status 4" in ended.err
@@ -154,7 +179,10 @@ async def test_judges_that_are_asked_by_themselves_get_their_token_first(tmp_pat
 
 async def test_a_token_beside_a_key_is_a_problem(tmp_path: Path) -> None:
     headers = {"authorization": "Basic x"}
-    write_suite(tmp_path, providers=[chat("http://h", token={"command": "true"}, api_key="${KEY}", headers=headers)])
+    write_suite(
+        tmp_path,
+        providers=[chat("http://h", token={"command": "true"}, api_key="${KEY}", headers=headers)],
+    )
     ended = await ci_evals(tmp_path, "validate", environ={"KEY": "sk-12345678"})
     assert ended.err.splitlines()[:2] == [
         "evals.yaml:1: providers[0]: headers.authorization: the `token` is sent there: leave one of them out",
@@ -176,35 +204,56 @@ class Endpoint(NamedTuple):
 
 
 AZURE: dict[str, Any] = {
-    "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {"hate": {"filtered": False}}}],
+    "prompt_filter_results": [
+        {"prompt_index": 0, "content_filter_results": {"hate": {"filtered": False}}}
+    ],
     "choices": [
         {
             "index": 0,
             "finish_reason": "stop",
             "logprobs": None,
             "content_filter_results": {"hate": {"filtered": False, "severity": "safe"}},
-            "message": {"role": "assistant", "content": "Paris", "refusal": None, "annotations": []},
+            "message": {
+                "role": "assistant",
+                "content": "Paris",
+                "refusal": None,
+                "annotations": [],
+            },
         }
     ],
     "usage": {"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 9},
 }
 PLAIN: dict[str, Any] = {
-    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Paris"}}],
+    "choices": [
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Paris"}}
+    ],
     "usage": {"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 9},
 }
 ENDPOINTS = {
-    "azure": Endpoint("/openai/v1/chat/completions", {"Authorization": "Bearer from-az-12345"}, AZURE),
+    "azure": Endpoint(
+        "/openai/v1/chat/completions", {"Authorization": "Bearer from-az-12345"}, AZURE
+    ),
     "azure with a key": Endpoint("/openai/v1/chat/completions", {"api-key": "azure-key-1"}, AZURE),
     "azure with an api-version": Endpoint(
-        "/openai/deployments/my-deployment/chat/completions?api-version=2024-10-21", {"api-key": "azure-key-1"}, AZURE
+        "/openai/deployments/my-deployment/chat/completions?api-version=2024-10-21",
+        {"api-key": "azure-key-1"},
+        AZURE,
     ),
     "vertex": Endpoint(
         "/v1/projects/my-project/locations/us-central1/endpoints/openapi/chat/completions",
         {"Authorization": "Bearer from-gcloud-12345"},
-        {**PLAIN, "usage": {**PLAIN["usage"], "extra_properties": {"google": {"traffic_type": "ON_DEMAND"}}}},
+        {
+            **PLAIN,
+            "usage": {
+                **PLAIN["usage"],
+                "extra_properties": {"google": {"traffic_type": "ON_DEMAND"}},
+            },
+        },
     ),
     "bedrock": Endpoint(
-        "/openai/v1/chat/completions", {"Authorization": "Bearer bedrock-key-1"}, {**PLAIN, "service_tier": "default"}
+        "/openai/v1/chat/completions",
+        {"Authorization": "Bearer bedrock-key-1"},
+        {**PLAIN, "service_tier": "default"},
     ),
     "ollama": Endpoint("/v1/chat/completions", {}, {**PLAIN, "system_fingerprint": "fp_ollama"}),
     "vllm": Endpoint(
@@ -216,7 +265,12 @@ ENDPOINTS = {
                     "index": 0,
                     "finish_reason": "stop",
                     "stop_reason": None,
-                    "message": {"role": "assistant", "content": "Paris", "reasoning_content": None, "tool_calls": []},
+                    "message": {
+                        "role": "assistant",
+                        "content": "Paris",
+                        "reasoning_content": None,
+                        "tool_calls": [],
+                    },
                 }
             ],
             "usage": {**PLAIN["usage"], "prompt_tokens_details": None},
@@ -236,7 +290,11 @@ ENDPOINTS = {
         {
             "provider": "Anthropic",
             "choices": [{**PLAIN["choices"][0], "native_finish_reason": "end_turn", "error": None}],
-            "usage": {**PLAIN["usage"], "cost": 0.00014, "cost_details": {"upstream_inference_cost": None}},
+            "usage": {
+                **PLAIN["usage"],
+                "cost": 0.00014,
+                "cost_details": {"upstream_inference_cost": None},
+            },
         },
         cost_usd=0.00014,
     ),
@@ -265,7 +323,9 @@ async def run_recipe(folder: Path, server: FakeServer, recipe: dict[str, Any]) -
         script(folder / "bin" / program, f'echo "$@" > {program}.args\necho from-{program}-12345')
     question = {"id": "capital", "input": "Capital of France?", "expect": [{"equals": "Paris"}]}
     write_suite(folder, [question], providers=[{**recipe, "base_url": url}])
-    return await ci_evals(folder, "run", environ={**KEYS, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"})
+    return await ci_evals(
+        folder, "run", environ={**KEYS, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
+    )
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)
@@ -278,7 +338,11 @@ async def test_the_recipe_fits_the_documented_shape(name: str, tmp_path: Path) -
         (seen,) = server.seen
     assert ended.code == 0, ended.out + ended.err
     assert (seen.method, seen.path) == ("POST", endpoint.path)
-    sent = {header: seen.headers[header] for header in ("Authorization", "api-key") if header in seen.headers}
+    sent = {
+        header: seen.headers[header]
+        for header in ("Authorization", "api-key")
+        if header in seen.headers
+    }
     assert sent == endpoint.headers
     (result,) = journaled(tmp_path / RESULTS)
     assert result.get("cost_usd") == endpoint.cost_usd

@@ -1,4 +1,6 @@
-"""Where the team's own code runs, as a suite and the command line say it; test_ray.py has the clusters."""
+"""Where the team's own code runs, as a suite and the command line say it; test_ray.py has the
+clusters.
+"""
 
 import sys
 from pathlib import Path
@@ -51,8 +53,12 @@ async def test_a_mistake_is_one_problem(executor: Any, problem: str, tmp_path: P
     assert ended.err == f"evals.yaml:1: {problem}\n\n1 problem, nothing was run.\n"
 
 
-@pytest.mark.parametrize(("below", "problem"), [("elsewhere", "there is no folder"), ("other", "the suite is not in")])
-async def test_the_shipped_folder_must_have_the_suite(below: str, problem: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("below", "problem"), [("elsewhere", "there is no folder"), ("other", "the suite is not in")]
+)
+async def test_the_shipped_folder_must_have_the_suite(
+    below: str, problem: str, tmp_path: Path
+) -> None:
     (tmp_path / "other").mkdir()
     write_project(tmp_path, {"type": "ray", "runtime_env": {"working_dir": below}})
     ended = await ci_evals(tmp_path, "validate")
@@ -76,7 +82,10 @@ async def test_ray_that_is_not_installed_is_said_with_what_to_install(tmp_path: 
 
 async def test_the_command_line_names_one_by_its_short_form(tmp_path: Path) -> None:
     write_project(tmp_path, None)
-    for given, message in (("rya", "did you mean 'ray'?"), ("ray://head", "expected host:6379, ray://host:10001")):
+    for given, message in (
+        ("rya", "did you mean 'ray'?"),
+        ("ray://head", "expected host:6379, ray://host:10001"),
+    ):
         ended = await ci_evals(tmp_path, "run", "--executor", given)
         assert ended.code == 2
         assert "Invalid value for '--executor'" in ended.err
@@ -88,17 +97,27 @@ def test_python_takes_the_same(tmp_path: Path) -> None:
         return question
 
     suite = Suite(providers=[answer], cases=["a"], expect=[{"contains": "a"}], folder=tmp_path)
-    with pytest.raises(UsageError, match="executor: expected local, ray or ray://host:port, got 'rya'"):
+    with pytest.raises(
+        UsageError, match="executor: expected local, ray or ray://host:port, got 'rya'"
+    ):
         evaluate_sync(suite, executor="rya")
     assert evaluate_sync(suite, executor="local").all_passed
-    wrong = Suite(providers=[answer], cases=["a"], expect=[{"contains": "a"}], executor={"num_cpus": 2})
+    wrong = Suite(
+        providers=[answer], cases=["a"], expect=[{"contains": "a"}], executor={"num_cpus": 2}
+    )
     with pytest.raises(ConfigError, match="this is for `type: ray`"):
         check_suite(wrong)
 
 
 def test_an_executor_takes_no_part_in_fingerprints(tmp_path: Path) -> None:
     def suite(executor: Any) -> Suite:
-        return Suite(providers=[print], cases=["a"], expect=[{"contains": "a"}], folder=tmp_path, executor=executor)
+        return Suite(
+            providers=[print],
+            cases=["a"],
+            expect=[{"contains": "a"}],
+            folder=tmp_path,
+            executor=executor,
+        )
 
     named = {"type": "ray", "address": "head:6379", "num_cpus": 2}
     assert check_suite(suite("local")).fingerprint == check_suite(suite(named)).fingerprint

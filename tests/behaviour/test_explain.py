@@ -1,4 +1,6 @@
-"""`ci-evals explain`: every run of a cell, here and on the base, and why the comparison says what it says."""
+"""`ci-evals explain`: every run of a cell, here and on the base, and why the comparison says what
+it says.
+"""
 
 import json
 import re
@@ -34,9 +36,14 @@ def saved(path: Path, report: SuiteReport, *bases: SuiteReport) -> Path:
 
 @pytest.fixture
 def history() -> list[SuiteReport]:
-    """Two reports that agree, newest first, one of another behaviour before them, and one before that."""
+    """Two reports that agree, newest first, one of another behaviour before them, and one before
+    that.
+    """
     outcomes = ("PPP", "PPP", "FFF", "PPP")
-    return [report_of({"refund": each}, started_at=STARTED_AT - days * DAY_S) for days, each in enumerate(outcomes, 1)]
+    return [
+        report_of({"refund": each}, started_at=STARTED_AT - days * DAY_S)
+        for days, each in enumerate(outcomes, 1)
+    ]
 
 
 @pytest.fixture
@@ -47,7 +54,9 @@ def head(tmp_path: Path, history: list[SuiteReport]) -> Path:
 
 @pytest.fixture
 def bases(tmp_path: Path, history: list[SuiteReport]) -> list[Path]:
-    return [saved(tmp_path / f"base-{number}.json", report) for number, report in enumerate(history)]
+    return [
+        saved(tmp_path / f"base-{number}.json", report) for number, report in enumerate(history)
+    ]
 
 
 def test_it_reads_well(head: Path, bases: list[Path], golden: object) -> None:
@@ -57,11 +66,18 @@ def test_it_reads_well(head: Path, bases: list[Path], golden: object) -> None:
     golden("explain.md", render_markdown(found))
 
 
-def test_the_report_alone_tells_what_its_own_comparison_found(head: Path, bases: list[Path]) -> None:
+def test_the_report_alone_tells_what_its_own_comparison_found(
+    head: Path, bases: list[Path]
+) -> None:
     (alone,) = explain_cells(head, "refund")
     (anew,) = explain_cells(head, "refund", base=bases)
     assert alone.sentence == anew.sentence.replace("the baseline", "main")
-    assert (alone.p, alone.adjusted_p, alone.head, alone.base) == (anew.p, anew.adjusted_p, anew.head, anew.base)
+    assert (alone.p, alone.adjusted_p, alone.head, alone.base) == (
+        anew.p,
+        anew.adjusted_p,
+        anew.head,
+        anew.base,
+    )
     assert [entry.pooled for entry in alone.base_reports] == [True, True, True, True]
     assert alone.base_runs == ()
     assert len(anew.base_runs) == 3
@@ -97,7 +113,9 @@ def test_it_says_what_is_pooled_and_where_behaviour_changed(head: Path, bases: l
 def test_one_report_alone_is_said_to_be_unlike_the_newer_ones() -> None:
     *_, last = History((Evidence("new", 10, 10), Evidence("old", 0, 10))).steps()
     assert last.outcome == "disagrees"
-    assert step_sentence(last).startswith("0 of 10, pooled, but unlike the newer ones (p = 1.1e-05): ")
+    assert step_sentence(last).startswith(
+        "0 of 10, pooled, but unlike the newer ones (p = 1.1e-05): "
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,8 +132,15 @@ def test_one_report_alone_is_said_to_be_unlike_the_newer_ones() -> None:
 def test_the_steps_are_those_of_the_pool(evidence: list[tuple[int, int]]) -> None:
     history = History(tuple(Evidence(str(number), *each) for number, each in enumerate(evidence)))
     steps = history.steps()
-    pooled = [step.evidence for step in steps if step.outcome in ("recent", "disagrees", "before a change")]
-    assert history.tally == (sum(each.passed for each in pooled), sum(each.graded for each in pooled))
+    pooled = [
+        step.evidence
+        for step in steps
+        if step.outcome in ("recent", "disagrees", "before a change")
+    ]
+    assert history.tally == (
+        sum(each.passed for each in pooled),
+        sum(each.graded for each in pooled),
+    )
     assert len(steps) == len(evidence)
 
 
@@ -142,9 +167,13 @@ def test_every_variant_is_explained_unless_one_is_chosen(tmp_path: Path) -> None
     assert chosen.compared_with == "not compared with a baseline: name one with --baseline"
 
 
-def test_a_run_tells_its_model_and_tokens_and_a_grade_its_metric_and_transform(tmp_path: Path) -> None:
+def test_a_run_tells_its_model_and_tokens_and_a_grade_its_metric_and_transform(
+    tmp_path: Path,
+) -> None:
     def edit(result: Result) -> Result:
-        response = replace(result.response or Response(), model="m-1", finish_reason="length", usage=Usage(3, 4))
+        response = replace(
+            result.response or Response(), model="m-1", finish_reason="length", usage=Usage(3, 4)
+        )
         graded = replace(grade_of(), metric="tone", transform="$.answer")
         return replace(result, response=response, grades=(graded,))
 
@@ -180,7 +209,9 @@ def test_names_from_right_to_left_stand_between_marks(tmp_path: Path) -> None:
         (("refund", "gpt", "long"), "unknown prompt 'long', known: short"),
     ],
 )
-def test_what_is_misspelt_is_told_with_a_suggestion(cells: tuple[str, ...], words: str, tmp_path: Path) -> None:
+def test_what_is_misspelt_is_told_with_a_suggestion(
+    cells: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
     path = saved(tmp_path / "report.json", report_of({"refund": "PP"}, variants=TWO))
     with pytest.raises(UsageError, match=re.escape(words)):
         explain_cells(path, *cells)
@@ -213,6 +244,10 @@ async def test_in_actions_an_answer_commands_nobody(tmp_path: Path) -> None:
     write_suite(tmp_path, [evil])
     await ci_evals(tmp_path, "run")
     for output in ("text", "markdown", "json"):
-        ended = await ci_evals(tmp_path, "explain", "evil", "--format", output, environ={"GITHUB_ACTIONS": "true"})
+        ended = await ci_evals(
+            tmp_path, "explain", "evil", "--format", output, environ={"GITHUB_ACTIONS": "true"}
+        )
         assert "owned" in ended.out
-        assert not any(line.lstrip().startswith("::") or "##[" in line for line in ended.out.splitlines())
+        assert not any(
+            line.lstrip().startswith("::") or "##[" in line for line in ended.out.splitlines()
+        )

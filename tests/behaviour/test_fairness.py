@@ -45,10 +45,14 @@ async def test_the_quick_one_is_done_before_the_hanging_one_has_answered_once(
     assert report.passed == 24
 
 
-async def test_a_refused_key_costs_a_handful_of_calls_even_when_they_wait_for_the_pace(tmp_path: Path) -> None:
+async def test_a_refused_key_costs_a_handful_of_calls_even_when_they_wait_for_the_pace(
+    tmp_path: Path,
+) -> None:
     async with chatting(ChatServer(lambda *_: "401")) as server:
         cases = [{**CASES[0], "id": f"c{n}", "input": f"q{n}"} for n in range(200)]
-        suite = write_suite(tmp_path, cases, providers=[chat(server.url, rpm=3000)], max_concurrency=32)
+        suite = write_suite(
+            tmp_path, cases, providers=[chat(server.url, rpm=3000)], max_concurrency=32
+        )
         report = await evaluate(suite)
     assert report.errored == 200
     assert server.asked.total() <= 6

@@ -18,11 +18,17 @@ async def test_modules_with_the_names_of_libraries_get_in_nobodys_way(tmp_path: 
     (folder / "uuid").mkdir(parents=True)
     for name in TAKEN:
         (folder / f"{name}.py").write_text("raise RuntimeError('got in the way')")
-    (folder / "wording.py").write_text("from uuid import uuid4\nLOUD = str.upper\nassert uuid4().hex")
-    (folder / "agent.py").write_text("import calendar, wording\ndef answer(text): return wording.LOUD(text)")
+    (folder / "wording.py").write_text(
+        "from uuid import uuid4\nLOUD = str.upper\nassert uuid4().hex"
+    )
+    (folder / "agent.py").write_text(
+        "import calendar, wording\ndef answer(text): return wording.LOUD(text)"
+    )
     (folder / "uuid" / "__init__.py").write_text("raise RuntimeError('got in the way')")
     (folder / "own").mkdir()
-    (folder / "own" / "words.py").write_text("from wording import LOUD\ndef is_loud(text): return text == LOUD(text)")
+    (folder / "own" / "words.py").write_text(
+        "from wording import LOUD\ndef is_loud(text): return text == LOUD(text)"
+    )
     async with serving() as server:
         server.answers(Scripted(body=completion("HELLO")))
         write_suite(
@@ -34,12 +40,17 @@ async def test_modules_with_the_names_of_libraries_get_in_nobodys_way(tmp_path: 
                     "expect": [{"python": "own.words:is_loud"}, {"equals": "HELLO"}],
                 }
             ],
-            providers=[chat(server.url), {"name": "own", "type": "python", "target": "agent:answer"}],
+            providers=[
+                chat(server.url),
+                {"name": "own", "type": "python", "target": "agent:answer"},
+            ],
         )
         ended = await ci_evals(tmp_path, "run", "--config", "suite/evals.yaml", "--out", "results")
     assert ended.code == 0, ended.err + ended.out
     _, *results = (tmp_path / "results" / JOURNAL).read_text("utf-8").splitlines()
-    assert sorted((line["provider"], line["response"]["output"]) for line in map(json.loads, results)) == [
+    assert sorted(
+        (line["provider"], line["response"]["output"]) for line in map(json.loads, results)
+    ) == [
         ("chat", "HELLO"),
         ("own", "HELLO"),
     ]

@@ -1,4 +1,6 @@
-"""A grader that never ends costs its run the verdict, and neither the others nor the end of the program."""
+"""A grader that never ends costs its run the verdict, and neither the others nor the end of the
+program.
+"""
 
 import signal
 import sys
@@ -30,12 +32,19 @@ def suite(folder: Path, grader: dict[str, Any], **settings: Any) -> None:
 
 
 @pytest.mark.parametrize("function", ["sync", "later"])
-async def test_it_is_errored_after_the_time_of_its_run_and_the_others_are_graded(function: str, tmp_path: Path) -> None:
+async def test_it_is_errored_after_the_time_of_its_run_and_the_others_are_graded(
+    function: str, tmp_path: Path
+) -> None:
     suite(tmp_path, {"python": f"own:{function}"}, timeout_s=0.2)
     ended = await ci_evals(tmp_path, "run", "--out", "out")
     assert ended.code == 3, ended.err
     statuses = {each["case"]: each["status"] for each in journaled(tmp_path / "out")}
-    assert statuses == {"hanging": "errored", "good-0": "passed", "good-1": "passed", "good-2": "passed"}
+    assert statuses == {
+        "hanging": "errored",
+        "good-0": "passed",
+        "good-1": "passed",
+        "good-2": "passed",
+    }
     assert f"grader python own:{function} could not judge: no judgement within 0.2 s" in ended.out
 
 
@@ -52,7 +61,11 @@ async def test_a_recorded_answer_is_judged_no_longer_than_another(tmp_path: Path
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 async def test_a_stopped_run_has_its_report(tmp_path: Path) -> None:
-    suite(tmp_path, {"python": "own:sync"}, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
+    suite(
+        tmp_path,
+        {"python": "own:sync"},
+        providers=[{"name": "agent", "type": "python", "target": "agent:answer"}],
+    )
     (tmp_path / "agent.py").write_text(
         "import asyncio, pathlib\n\nanswered = []\n\n"
         "async def answer(text):\n"

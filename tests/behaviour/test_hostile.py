@@ -1,4 +1,6 @@
-"""Whatever an answer holds, every file that is written stays readable and the terminal stays itself."""
+"""Whatever an answer holds, every file that is written stays readable and the terminal stays
+itself.
+"""
 
 import json
 import re
@@ -64,7 +66,9 @@ def check_files(folder: Path, ended: Finished, runs: int) -> None:
 def check_markdown(text: str) -> None:
     """Outside of fences, <details> are balanced, and nothing else is left open."""
     assert len(text.encode()) < 1_048_576
-    assert [char for char in text if unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t"] == []
+    assert [
+        char for char in text if unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t"
+    ] == []
     outside: list[str] = []
     fence = ""
     for line in text.splitlines():
@@ -93,7 +97,12 @@ def check_terminal(text: str) -> None:
 
 def hostile_suite(folder: Path, provider: dict[str, Any], names: list[str]) -> None:
     """For every text one case, which no answer passes, with graders that quote what they got."""
-    expect = [{"equals": "expected"}, {"contains": "expected"}, {"is_json": True}, {"regex": "^expected$"}]
+    expect = [
+        {"equals": "expected"},
+        {"contains": "expected"},
+        {"is_json": True},
+        {"regex": "^expected$"},
+    ]
     cases = [{"id": name, "input": name, "expect": expect} for name in names]
     write_suite(folder, cases, providers=[{**provider, "retries": 0}], max_concurrency=4)
 
@@ -102,9 +111,13 @@ async def test_answers_over_http(tmp_path: Path) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         name = json.loads(await request.read())["messages"][-1]["content"]
         if name in BYTES:
-            return web.Response(body=completion("RAW").replace(b"RAW", BYTES[name]), content_type="application/json")
+            return web.Response(
+                body=completion("RAW").replace(b"RAW", BYTES[name]), content_type="application/json"
+            )
         message = {"role": "assistant", "content": TEXTS[name]}
-        return web.Response(text=json.dumps({"choices": [{"message": message}]}), content_type="application/json")
+        return web.Response(
+            text=json.dumps({"choices": [{"message": message}]}), content_type="application/json"
+        )
 
     async with serving() as server:
         server.answers(answer)
@@ -128,9 +141,17 @@ async def test_error_bodies_over_http(tmp_path: Path) -> None:
 async def test_tool_calls_over_http(tmp_path: Path) -> None:
     async def call(request: web.Request) -> web.StreamResponse:
         text = TEXTS[json.loads(await request.read())["messages"][-1]["content"]]
-        function = {"name": text[:1000] or "x", "arguments": json.dumps({"a": text, text[:1000]: [text[:1000]]})}
-        message = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
-        return web.Response(text=json.dumps({"choices": [{"message": message}]}), content_type="application/json")
+        function = {
+            "name": text[:1000] or "x",
+            "arguments": json.dumps({"a": text, text[:1000]: [text[:1000]]}),
+        }
+        message = {
+            "role": "assistant",
+            "tool_calls": [{"id": "1", "type": "function", "function": function}],
+        }
+        return web.Response(
+            text=json.dumps({"choices": [{"message": message}]}), content_type="application/json"
+        )
 
     async with serving() as server:
         server.answers(call)
@@ -159,7 +180,9 @@ async def test_the_output_of_a_program(output: str, tmp_path: Path) -> None:
     answers = BYTES | {name: text.encode("utf-8", "surrogatepass") for name, text in TEXTS.items()}
     for name, answer in answers.items():
         (tmp_path / "answers" / name).write_bytes(answer)
-    hostile_suite(tmp_path, {"type": "command", "command": [sys.executable, "program.py"]}, list(answers))
+    hostile_suite(
+        tmp_path, {"type": "command", "command": [sys.executable, "program.py"]}, list(answers)
+    )
     ended = await ci_evals(tmp_path, "run", "--format", output)
     check_files(tmp_path, ended, len(answers))
     if output == "json":
@@ -167,21 +190,30 @@ async def test_the_output_of_a_program(output: str, tmp_path: Path) -> None:
 
 
 async def test_names_in_a_dataset(tmp_path: Path) -> None:
-    texts = {name: text for name, text in TEXTS.items() if 0 < len(text) <= 200 and name != "lone surrogates"}
+    texts = {
+        name: text
+        for name, text in TEXTS.items()
+        if 0 < len(text) <= 200 and name != "lone surrogates"
+    }
     rows = [
-        {"id": f"{text}", "input": text, "tags": [text[:50]], "expect": [{"equals": "x"}]} for text in texts.values()
+        {"id": f"{text}", "input": text, "tags": [text[:50]], "expect": [{"equals": "x"}]}
+        for text in texts.values()
     ]
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     write_suite(tmp_path, [{"file": "cases.jsonl"}])
     check_files(tmp_path, await ci_evals(tmp_path, "run"), len(rows))
 
 
-OWN_ERROR = re.compile(r"::error (file=[\w./-]+,(line=\d+,)?title=ci-evals)?::|::error::(?=\d+ more)")
+OWN_ERROR = re.compile(
+    r"::error (file=[\w./-]+,(line=\d+,)?title=ci-evals)?::|::error::(?=\d+ more)"
+)
 """The commands that end the job's log; what they quote must not be others."""
 
 
 async def test_config_errors_quote_hostile_text_harmlessly(tmp_path: Path) -> None:
-    rows = [{"id": text, text[:100]: text, "expect": [{text[:100]: "x"}]} for text in TEXTS.values()]
+    rows = [
+        {"id": text, text[:100]: text, "expect": [{text[:100]: "x"}]} for text in TEXTS.values()
+    ]
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     write_suite(tmp_path, [{"file": "cases.jsonl"}])
     ended = await ci_evals(tmp_path, "validate", environ={"GITHUB_ACTIONS": "true"})
@@ -191,4 +223,6 @@ async def test_config_errors_quote_hostile_text_harmlessly(tmp_path: Path) -> No
     lines = ended.err.splitlines()
     own = [line for line in lines if OWN_ERROR.match(line)]
     assert len(own) == 10
-    check_terminal("\n".join([OWN_ERROR.sub("", line, count=1) if line in own else line for line in lines]))
+    check_terminal(
+        "\n".join([OWN_ERROR.sub("", line, count=1) if line in own else line for line in lines])
+    )

@@ -1,4 +1,6 @@
-"""Suites of other tools: `ci-evals import` makes files of them, and `ci-evals run` takes them as they are."""
+"""Suites of other tools: `ci-evals import` makes files of them, and `ci-evals run` takes them as
+they are.
+"""
 
 import json
 import shutil
@@ -49,9 +51,16 @@ def statuses(folder: Path) -> dict[str, set[str]]:
     return found
 
 
-def check_documented(file: str, suite: Mapping[str, Any], lost: int, found: Mapping[str, str]) -> None:
-    """Check the row of a file in docs/importing.md: its cases, graders and lost parts, and the verdict of the run."""
-    graders = [*suite.get("expect", ()), *(each for case in suite["cases"] for each in case.get("expect", ()))]
+def check_documented(
+    file: str, suite: Mapping[str, Any], lost: int, found: Mapping[str, str]
+) -> None:
+    """Check the row of a file in docs/importing.md: its cases, graders and lost parts, and the
+    verdict of the run.
+    """
+    graders = [
+        *suite.get("expect", ()),
+        *(each for case in suite["cases"] for each in case.get("expect", ())),
+    ]
     passed = sum(status == "passed" for status in found.values())
     verdict = "pass" if passed == len(found) else f"fail: {len(found) - passed}"
     row = f"`{file}` | {len(found)} | {len(graders)} | {lost} | {verdict} |"
@@ -63,7 +72,9 @@ def not_imported(ended: Finished) -> list[str]:
     return [line for line in ended.err.splitlines() if line.startswith("not imported: ")]
 
 
-async def test_a_suite_of_promptfoo_runs_as_it_is_and_as_what_it_becomes(tmp_path: Path, golden: CompareGolden) -> None:
+async def test_a_suite_of_promptfoo_runs_as_it_is_and_as_what_it_becomes(
+    tmp_path: Path, golden: CompareGolden
+) -> None:
     shutil.copytree(FORMATS / "promptfoo", tmp_path, dirs_exist_ok=True)
     ended = await ci_evals(tmp_path, "import", "promptfooconfig.yaml", "--to", "evals.yaml")
     assert (ended.code, not_imported(ended)) == (0, [])
@@ -77,28 +88,51 @@ async def test_a_suite_of_promptfoo_runs_as_it_is_and_as_what_it_becomes(tmp_pat
         found = statuses(tmp_path)
         direct = await ci_evals(tmp_path, "run", "promptfooconfig.yaml", environ=environ)
     suite, _ = parse((tmp_path / "evals.yaml").read_text(), "evals.yaml", [])
-    check_documented("promptfoo/promptfooconfig.yaml", suite, 0, {case: status for case, (status,) in found.items()})
+    check_documented(
+        "promptfoo/promptfooconfig.yaml",
+        suite,
+        0,
+        {case: status for case, (status,) in found.items()},
+    )
     assert (imported.code, direct.code) == (1, 1), imported.err
-    assert "promptfooconfig.yaml is promptfoo's, translated as it is read: `ci-evals import`" in direct.err
+    assert (
+        "promptfooconfig.yaml is promptfoo's, translated as it is read: `ci-evals import`"
+        in direct.err
+    )
     assert found == statuses(tmp_path)
     assert {case for case, runs in found.items() if runs == {"failed"}} == {
         *("no promises", "city=Rome question=Do you have a shop there?"),
     }
     assert {case for case, runs in found.items() if runs == {"passed"}} == {
-        *("refund within 30 days", "refund in other languages lang=English", "refund in other languages lang=German"),
-        *("When are you open? As JSON.", "shipping abroad", "Do you take cash?", "Ping", "shops by city"),
+        *(
+            "refund within 30 days",
+            "refund in other languages lang=English",
+            "refund in other languages lang=German",
+        ),
+        *(
+            "When are you open? As JSON.",
+            "shipping abroad",
+            "Do you take cash?",
+            "Ping",
+            "shops by city",
+        ),
         "question=Do you repair zips? lang=English",
     }
 
 
-async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(tmp_path: Path, golden: CompareGolden) -> None:
+async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(
+    tmp_path: Path, golden: CompareGolden
+) -> None:
     shutil.copytree(FORMATS / "promptfoo", tmp_path, dirs_exist_ok=True)
     ended = await ci_evals(tmp_path, "import", "everything.yaml")
     assert ended.code == 0
     golden("imported-promptfoo-everything.yaml", ended.out)
     lost = not_imported(ended)
     assert len(lost) == ended.out.count("# not imported: ") == 33
-    assert "not imported: everything.yaml:105: assert: bleu: overlap of words is no measure here" in ended.err
+    assert (
+        "not imported: everything.yaml:105: assert: bleu: overlap of words is no measure here"
+        in ended.err
+    )
     assert "should-not-be-copied" not in ended.out + ended.err
     written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")
     assert "../prompts/ask.txt" in (tmp_path / "out" / "evals.yaml").read_text()
@@ -142,7 +176,9 @@ async def test_agents_and_programs_are_called_as_promptfoo_calls_them(tmp_path: 
     )
     direct = await ci_evals(tmp_path, "run", "p.yaml")
     assert direct.code == 2
-    assert direct.err.startswith("p.yaml: needs promptfoo_agents.py, which an import writes\n`ci-evals import p.yaml")
+    assert direct.err.startswith(
+        "p.yaml: needs promptfoo_agents.py, which an import writes\n`ci-evals import p.yaml"
+    )
     ended = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
     assert ended.err.splitlines()[:2] == ["written: evals.yaml", "written: promptfoo_agents.py"]
     assert not_imported(ended) == []
@@ -161,16 +197,25 @@ async def test_agents_and_programs_are_called_as_promptfoo_calls_them(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "name", ["python:bot.py", "file://bot.js", "exec:bot", "webhook:http://localhost/x", "openai:gpt-4o"]
+    "name",
+    ["python:bot.py", "file://bot.js", "exec:bot", "webhook:http://localhost/x", "openai:gpt-4o"],
 )
 async def test_no_key_is_copied(tmp_path: Path, name: str) -> None:
     provider = {"id": name, "config": {"apiKey": "sk-of-the-shop-123", "team": "x"}}
-    config = {"providers": [provider], "prompts": ["x"], "tests": [{"assert": [{"type": "equals", "value": "x"}]}]}
+    config = {
+        "providers": [provider],
+        "prompts": ["x"],
+        "tests": [{"assert": [{"type": "equals", "value": "x"}]}],
+    }
     (tmp_path / "p.json").write_text(json.dumps(config))
     ended = await ci_evals(tmp_path, "import", "p.json", "--to", "evals.yaml")
     assert len(not_imported(ended)) == 1
     agents = tmp_path / "promptfoo_agents.py"
-    everything = [ended.err, (tmp_path / "evals.yaml").read_text(), agents.read_text() if agents.exists() else ""]
+    everything = [
+        ended.err,
+        (tmp_path / "evals.yaml").read_text(),
+        agents.read_text() if agents.exists() else "",
+    ]
     assert "sk-of-the-shop-123" not in "".join(everything)
 
 
@@ -210,7 +255,9 @@ tests:
 
 async def test_a_line_of_jsonl_may_have_separators_of_unicode(tmp_path: Path) -> None:
     row = {"input": "one\u2028two\x85three", "target": "2"}
-    (tmp_path / "samples.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\r\n", "utf-8", newline="")
+    (tmp_path / "samples.jsonl").write_text(
+        json.dumps(row, ensure_ascii=False) + "\r\n", "utf-8", newline=""
+    )
     ended = await ci_evals(tmp_path, "import", "samples.jsonl", "--to", "evals.yaml")
     assert ended.code == 0, ended.err
     made = parse((tmp_path / "evals.yaml").read_text("utf-8"), "evals.yaml", [])[0]
@@ -225,12 +272,22 @@ async def test_a_suite_that_would_lose_checks_is_not_run_as_it_is(tmp_path: Path
     ended = await ci_evals(tmp_path, "run", "promptfooconfig.yaml")
     assert ended.code == 2
     first, remedy = ended.err.splitlines()[:2]
-    assert first.startswith("promptfooconfig.yaml:8: assert: bleu: overlap of words is no measure here")
-    assert remedy.startswith("`ci-evals import promptfooconfig.yaml --to evals.yaml` makes a suite of the rest")
+    assert first.startswith(
+        "promptfooconfig.yaml:8: assert: bleu: overlap of words is no measure here"
+    )
+    assert remedy.startswith(
+        "`ci-evals import promptfooconfig.yaml --to evals.yaml` makes a suite of the rest"
+    )
 
 
-async def test_the_suite_of_another_tool_is_named_where_there_is_none_of_ours(tmp_path: Path) -> None:
-    config = {"prompts": ["{{ q }}"], "providers": ["echo"], "tests": [{"vars": {"q": "hi"}, "assert": []}]}
+async def test_the_suite_of_another_tool_is_named_where_there_is_none_of_ours(
+    tmp_path: Path,
+) -> None:
+    config = {
+        "prompts": ["{{ q }}"],
+        "providers": ["echo"],
+        "tests": [{"vars": {"q": "hi"}, "assert": []}],
+    }
     config["defaultTest"] = {"assert": [{"type": "contains", "value": "hi"}]}
     (tmp_path / "promptfooconfig.json").write_text(json.dumps(config))
     ended = await ci_evals(tmp_path, "run")
@@ -270,8 +327,17 @@ d,"not-python: len(output) > 5",,,,z
 
 
 async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> None:
-    files = {"p.yaml": REAL, "tests.csv": REAL_CSV, "ask.txt": "{{ q }}", "other/ask.txt": "{{ q }}?", "data.sql": "x"}
-    files |= {"tools.yaml": "[{type: function}]", "assert.py": "def get_assert(output, context):\n    return True\n"}
+    files = {
+        "p.yaml": REAL,
+        "tests.csv": REAL_CSV,
+        "ask.txt": "{{ q }}",
+        "other/ask.txt": "{{ q }}?",
+        "data.sql": "x",
+    }
+    files |= {
+        "tools.yaml": "[{type: function}]",
+        "assert.py": "def get_assert(output, context):\n    return True\n",
+    }
     (tmp_path / "other").mkdir()
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -280,7 +346,12 @@ async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> Non
     tools = {"tools": [{"type": "function"}]}
     assert suite["providers"] == [
         {"type": "openai", "model": "gpt-4o", "stream": True, "params": tools},
-        {"name": "openai:gpt-4o 2", "type": "openai", "model": "gpt-4o", "params": {"temperature": 1}},
+        {
+            "name": "openai:gpt-4o 2",
+            "type": "openai",
+            "model": "gpt-4o",
+            "params": {"temperature": 1},
+        },
         {"name": "openai:gpt-4o 3", "type": "openai", "model": "gpt-4o"},
     ]
     assert suite["prompts"] == [{"file": "ask.txt"}, {"name": "ask 2", "file": "other/ask.txt"}]
@@ -299,7 +370,9 @@ async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> Non
     assert third["expect"][1]["embedding_similar"] == {"value": "c", "threshold": 0.5}
     assert third["metadata"] == {"team": "shop", "tags": ["x", "y"]}
     assert fourth["expect"] == [{"not_python": "len(output) > 5"}]
-    assert [line.split(": ", 2)[1] + ": " + line.split(": ", 3)[2] for line in not_imported(ended)] == [
+    assert [
+        line.split(": ", 2)[1] + ": " + line.split(": ", 3)[2] for line in not_imported(ended)
+    ] == [
         "p.yaml:4: prompt",
         "p.yaml:8: provider openai:gpt-4o",
         "p.yaml:15: assert",
@@ -319,13 +392,20 @@ async def test_a_problem_of_another_tools_suite_has_its_line(tmp_path: Path) -> 
     assert ended.err.startswith("p.yaml:8: cases[0].expect[1].regex: bad regular expression '('")
 
 
-async def test_nothing_is_overwritten_and_files_of_no_known_format_are_named(tmp_path: Path) -> None:
-    (tmp_path / "evals.yaml").write_text("providers: [{type: mock}]\ncases: [{input: a, expect: [{contains: a}]}]\n")
+async def test_nothing_is_overwritten_and_files_of_no_known_format_are_named(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "evals.yaml").write_text(
+        "providers: [{type: mock}]\ncases: [{input: a, expect: [{contains: a}]}]\n"
+    )
     (tmp_path / "p.yaml").write_text(
         "prompts: [x]\nproviders: [echo]\ntests: [{assert: [{type: contains, value: x}]}]\n"
     )
     taken = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
-    assert (taken.code, taken.err) == (2, "error: already there: evals.yaml. Overwrite with --force.\n")
+    assert (taken.code, taken.err) == (
+        2,
+        "error: already there: evals.yaml. Overwrite with --force.\n",
+    )
     ours = await ci_evals(tmp_path, "import", "evals.yaml")
     assert ours.code == 2
     assert ours.err.startswith("error: evals.yaml is of no known format; known: promptfoo")
@@ -335,7 +415,8 @@ async def test_nothing_is_overwritten_and_files_of_no_known_format_are_named(tmp
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[1]", "just text", "tests: [1]\nprompts: 5\n", "prompts: [{raw: 1}]\ntests: 7\n"]
+    "content",
+    ["", "[1]", "just text", "tests: [1]\nprompts: 5\n", "prompts: [{raw: 1}]\ntests: 7\n"],
 )
 async def test_a_broken_file_ends_in_a_sentence(tmp_path: Path, content: str) -> None:
     (tmp_path / "p.yaml").write_text(content)
@@ -366,14 +447,22 @@ LOOKED_UP = [{"kind": "model_request", "name": "m"}, {"kind": "tool_call", "name
     [
         (
             ["gh-models/support.prompt.yml"],
-            {"How long can I return it?": "We take it back within 30 days.", "Where are you?": "We are in Oslo."},
+            {
+                "How long can I return it?": "We take it back within 30 days.",
+                "Where are you?": "We are in Oslo.",
+            },
             1,
             {
                 "input=How long can I return it? expected=30 days exact=We take it back within 30 days.": "passed",
                 "input=Where are you? expected=Oslo exact=we are in oslo.": "failed",
             },
         ),
-        (["deepeval/goldens.json"], {"Book a table": BOOKED}, 2, {"returns": "passed", "Book a table": "passed"}),
+        (
+            ["deepeval/goldens.json"],
+            {"Book a table": BOOKED},
+            2,
+            {"returns": "passed", "Book a table": "passed"},
+        ),
         (["deepeval/goldens.csv"], {}, 0, {"returns": "passed", "place": "passed"}),
         (
             ["inspect/samples.jsonl"],
@@ -389,7 +478,10 @@ LOOKED_UP = [{"kind": "model_request", "name": "m"}, {"kind": "tool_call", "name
             {"The capital of the Netherlands?": "failed", "France?": "passed"},
         ),
         (
-            ["openai-evals/registry/evals/match.yaml", "openai-evals/registry/evals/json_match.yaml"],
+            [
+                "openai-evals/registry/evals/match.yaml",
+                "openai-evals/registry/evals/json_match.yaml",
+            ],
             {"France?": "It is Paris.", "Norway?": "It is Oslo.", "As JSON": '{"city": "Paris"}'},
             0,
             {"France?": "passed", "Norway?": "failed", "As JSON": "passed"},
@@ -400,7 +492,12 @@ LOOKED_UP = [{"kind": "model_request", "name": "m"}, {"kind": "tool_call", "name
             0,
             {"France?": "passed", "Norway?": "failed"},
         ),
-        (["openai-evals/registry/evals/model.yaml"], {}, 1, {"France?": "passed", "Norway?": "passed"}),
+        (
+            ["openai-evals/registry/evals/model.yaml"],
+            {},
+            1,
+            {"France?": "passed", "Norway?": "passed"},
+        ),
         (
             ["openai-evals/registry/data/capitals/samples.jsonl"],
             {"France?": "Paris it is", "The capital of the Netherlands?": "It is The Hague"},
@@ -417,7 +514,11 @@ LOOKED_UP = [{"kind": "model_request", "name": "m"}, {"kind": "tool_call", "name
     ],
 )
 async def test_what_other_formats_become_gives_the_verdict_that_it_should(
-    tmp_path: Path, files: list[str], answers: dict[str, str | MockAnswer], lost: int, expected: dict[str, str] | None
+    tmp_path: Path,
+    files: list[str],
+    answers: dict[str, str | MockAnswer],
+    lost: int,
+    expected: dict[str, str] | None,
 ) -> None:
     shutil.copytree(FORMATS, tmp_path, dirs_exist_ok=True)
     ended = await ci_evals(tmp_path, "import", *files, "--to", "evals.yaml")
@@ -427,7 +528,8 @@ async def test_what_other_formats_become_gives_the_verdict_that_it_should(
     suite, _ = parse(text, "evals.yaml", [])
     (tmp_path / "judging.py").write_text(JUDGE)
     suite["judges"] = [
-        {"name": judge["name"], "type": "python", "target": "judging:reply"} for judge in suite.get("judges", ())
+        {"name": judge["name"], "type": "python", "target": "judging:reply"}
+        for judge in suite.get("judges", ())
     ]
     if expected is None:  # records of no scorer of their own
         suite["expect"] = [{"not_empty": True}]
@@ -457,21 +559,29 @@ async def test_a_dataset_of_pydantic_evals_gives_the_verdict_that_it_should(
     ended = await ci_evals(tmp_path, "import", "capitals.yaml", "--to", "evals.yaml")
     text = (tmp_path / "evals.yaml").read_text()
     assert (ended.code, len(not_imported(ended)), text.count("# not imported: ")) == (0, 2, 2)
-    assert "still to do before it runs:\n  evals.yaml:2: the key 'providers' is missing\n" in ended.err
+    assert (
+        "still to do before it runs:\n  evals.yaml:2: the key 'providers' is missing\n" in ended.err
+    )
     golden("imported-pydantic-evals.yaml", text)
     suite, _ = parse(text, "evals.yaml", [])
     (tmp_path / "judging.py").write_text(JUDGE)
     suite["judges"] = [
-        {"name": judge["name"], "type": "python", "target": "judging:reply"} for judge in suite["judges"]
+        {"name": judge["name"], "type": "python", "target": "judging:reply"}
+        for judge in suite["judges"]
     ]
     suite["providers"] = [
-        {"type": "mock", "answers": {"france": "Paris", "italy": {"output": "Roma", "steps": LOOKED_UP}}}
+        {
+            "type": "mock",
+            "answers": {"france": "Paris", "italy": {"output": "Roma", "steps": LOOKED_UP}},
+        }
     ]
     suite["providers"][0]["answers"]["france"] = {"output": "Paris", "steps": LOOKED_UP}
     (tmp_path / "evals.yaml").write_text(json.dumps(suite))
     assert (await ci_evals(tmp_path, "run")).code == 1
     assert statuses(tmp_path) == {"france": {"passed"}, "italy": {"failed"}}
-    check_documented("pydantic-evals/capitals.yaml", suite, 2, {"france": "passed", "italy": "failed"})
+    check_documented(
+        "pydantic-evals/capitals.yaml", suite, 2, {"france": "passed", "italy": "failed"}
+    )
 
 
 @pytest.mark.parametrize(

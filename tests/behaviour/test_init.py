@@ -13,7 +13,9 @@ from processes import ci_evals
 from ci_evals.release import ACTION
 
 COMMIT = "8f3c" * 10
-AGENT = "async def answer(question: str, model='small') -> str:\n    return f'You asked: {question}'\n"
+AGENT = (
+    "async def answer(question: str, model='small') -> str:\n    return f'You asked: {question}'\n"
+)
 PROMPTFOO = """\
 prompts: ['Answer: {{ question }}']
 providers: [openai:gpt-4o-mini]
@@ -34,7 +36,9 @@ def job_of(root: Path) -> Any:
 
 def git(folder: Path, *arguments: str) -> None:
     quiet = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
-    subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True, env=quiet)
+    subprocess.run(
+        ["git", "-C", str(folder), *arguments], check=True, capture_output=True, env=quiet
+    )
 
 
 async def test_what_it_writes_runs_at_once(tmp_path: Path) -> None:
@@ -72,7 +76,9 @@ async def test_a_function_that_answers_is_called(tmp_path: Path) -> None:
     assert "type: anthropic\n" in (tmp_path / "evals.yaml").read_text()
     _, (*_, install, evals) = job_of(tmp_path)
     assert install == {"run": "pip install -r requirements.txt"}
-    assert evals["env"] == {name: f"${{{{ secrets.{name} }}}}" for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")}
+    assert evals["env"] == {
+        name: f"${{{{ secrets.{name} }}}}" for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+    }
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0
     assert "3 of 3 runs passed" in ended.out
@@ -94,7 +100,9 @@ async def test_a_function_that_answers_is_called(tmp_path: Path) -> None:
         ("src/my.agent/agent.py", AGENT, None),
     ],
 )
-async def test_only_what_takes_a_question_is_called(path: str, code: str, target: str | None, tmp_path: Path) -> None:
+async def test_only_what_takes_a_question_is_called(
+    path: str, code: str, target: str | None, tmp_path: Path
+) -> None:
     file = tmp_path / path
     file.parent.mkdir(exist_ok=True, parents=True)
     (file.parent / "__init__.py").touch()
@@ -146,7 +154,12 @@ async def test_the_default_branch_is_that_of_the_remote(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["https://github.com/acme/ci-evals", "ssh://git@github.com/acme/ci-evals.git", "https://host.example/acme"]
+    "url",
+    [
+        "https://github.com/acme/ci-evals",
+        "ssh://git@github.com/acme/ci-evals.git",
+        "https://host.example/acme",
+    ],
 )
 async def test_the_workflow_uses_the_commit_that_was_installed(url: str, tmp_path: Path) -> None:
     folder, installed = tmp_path / "project", tmp_path / "site/ci_evals-9.9.dist-info"

@@ -15,7 +15,13 @@ CORPUS = yaml.safe_load((Path(__file__).parents[1] / "data" / "python.yaml").rea
 
 
 async def run(folder: Path, answer: str, grader: dict[str, Any]) -> dict[str, Any]:
-    case = {"id": "a", "description": "A", "input": answer, "vars": {"key": "city"}, "expect": [grader]}
+    case = {
+        "id": "a",
+        "description": "A",
+        "input": answer,
+        "vars": {"key": "city"},
+        "expect": [grader],
+    }
     write_suite(folder, [case])
     ended = await ci_evals(folder, "run", "--out", "out")
     assert ended.code != 2, ended.err
@@ -42,28 +48,44 @@ async def test_python_code_judges_as_people_write_it(tmp_path: Path) -> None:
     for each, result in zip(CORPUS, report_in(tmp_path / "out")["results"], strict=True):
         score = each["score"]
         if score > 1:
-            assert f"must return a score from 0 to 1; it returned {score}" in result["error"]["message"]
+            assert (
+                f"must return a score from 0 to 1; it returned {score}"
+                in result["error"]["message"]
+            )
             continue
         assert result["status"] != "errored", (each, result["error"])
         (grade,) = result["grades"]
-        assert (grade["score"], grade["passed"]) == (pytest.approx(score, abs=0.001), score > 0), (each, grade)
+        assert (grade["score"], grade["passed"]) == (pytest.approx(score, abs=0.001), score > 0), (
+            each,
+            grade,
+        )
 
 
 async def test_a_failed_assertion_is_the_reason(tmp_path: Path) -> None:
-    for code, reason in [("assert 'x' in output", "assert 'x' in output"), ("assert False, 'no city'", "no city")]:
+    for code, reason in [
+        ("assert 'x' in output", "assert 'x' in output"),
+        ("assert False, 'no city'", "no city"),
+    ]:
         failed = await run(tmp_path, "Paris", {"python": code})
-        assert (failed["status"], failed["grades"][0]["reason"]) == ("failed", f"{reason}: got 'Paris'")
+        assert (failed["status"], failed["grades"][0]["reason"]) == (
+            "failed",
+            f"{reason}: got 'Paris'",
+        )
     elsewhere = "from unittest import TestCase\nTestCase().assertTrue(False)\nreturn True"
     assert (await run(tmp_path, "Paris", {"python": elsewhere}))["status"] == "errored"
 
 
-async def test_an_answer_that_is_no_json_has_failed_and_other_crashes_are_errors(tmp_path: Path) -> None:
+async def test_an_answer_that_is_no_json_has_failed_and_other_crashes_are_errors(
+    tmp_path: Path,
+) -> None:
     failed = await run(tmp_path, "Paris", {"python": "json.loads(output)['city'] == 'Paris'"})
     assert failed["status"] == "failed"
     assert failed["grades"][0]["reason"].startswith("is not JSON: Expecting value")
     errored = await run(tmp_path, "Paris", {"python": "json.loads('{')"})
     assert (errored["status"], errored["error"]["kind"]) == ("errored", "grader")
-    assert (await run(tmp_path, JSON, {"python": "json.loads(output)['town']"}))["status"] == "errored"
+    assert (await run(tmp_path, JSON, {"python": "json.loads(output)['town']"}))[
+        "status"
+    ] == "errored"
     returned = await run(tmp_path, JSON, {"python": "output"})
     assert "must return a bool, a score from 0 to 1, or a mapping" in returned["error"]["message"]
 
@@ -71,7 +93,10 @@ async def test_an_answer_that_is_no_json_has_failed_and_other_crashes_are_errors
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
-        ("outptu == 1", "'outptu' is not defined: there are output, answer, vars, input, context, json, math, re"),
+        (
+            "outptu == 1",
+            "'outptu' is not defined: there are output, answer, vars, input, context, json, math, re",
+        ),
         ("return [x for x in numbers]", "'numbers' is not defined"),
         ("x = 1", "nothing is returned"),
         ("def check(text):\n    return True", "nothing is returned"),

@@ -36,15 +36,23 @@ async def run(folder: Path, *cases: dict[str, Any], **settings: Any) -> list[dic
 
 async def test_expressions_and_bodies_as_people_write_them(tmp_path: Path) -> None:
     assert len(CORPUS) >= 60
-    cases = [judge({"code": each["code"], "threshold": 0.05}, ANSWERS[each["answer"]]) for each in CORPUS]
+    cases = [
+        judge({"code": each["code"], "threshold": 0.05}, ANSWERS[each["answer"]]) for each in CORPUS
+    ]
     for each, result in zip(CORPUS, await run(tmp_path, *cases), strict=True):
         score = each["score"]
         if score > 1:
-            assert f"must return a score from 0 to 1; it returned {score}" in result["error"]["message"]
+            assert (
+                f"must return a score from 0 to 1; it returned {score}"
+                in result["error"]["message"]
+            )
             continue
         assert result["status"] != "errored", (each, result["error"])
         (grade,) = result["grades"]
-        assert (grade["score"], grade["passed"]) == (pytest.approx(score, abs=0.001), score > 0), (each, grade)
+        assert (grade["score"], grade["passed"]) == (pytest.approx(score, abs=0.001), score > 0), (
+            each,
+            grade,
+        )
 
 
 async def test_files_are_modules_of_either_kind(tmp_path: Path) -> None:
@@ -61,7 +69,8 @@ async def test_files_are_modules_of_either_kind(tmp_path: Path) -> None:
         "utf-8",
     )
     (tmp_path / "plain.js").write_text(
-        "module.exports = { check: (o) => require('./common.cjs')(o, { vars: { city: 'S' } }) };", "utf-8"
+        "module.exports = { check: (o) => require('./common.cjs')(o, { vars: { city: 'S' } }) };",
+        "utf-8",
     )
     found = await run(
         tmp_path,
@@ -72,12 +81,21 @@ async def test_files_are_modules_of_either_kind(tmp_path: Path) -> None:
         judge({"file": "./common.cjs:strict"}),
         judge({"file": "plain.js:check"}),
     )
-    assert [result["status"] for result in found] == ["passed", "failed", "failed", "passed", "failed", "passed"]
+    assert [result["status"] for result in found] == [
+        "passed",
+        "failed",
+        "failed",
+        "passed",
+        "failed",
+        "passed",
+    ]
     assert found[0]["grades"][0]["reason"] == "/"
 
 
 async def test_a_transform_gives_the_value_itself(tmp_path: Path) -> None:
-    found = await run(tmp_path, judge({"code": "output.flight.to === 'Paris'", "transform": "$"}, JSON))
+    found = await run(
+        tmp_path, judge({"code": "output.flight.to === 'Paris'", "transform": "$"}, JSON)
+    )
     assert found[0]["status"] == "passed"
 
 
@@ -98,13 +116,19 @@ async def test_what_is_thrown_errors_the_run_with_its_stack(tmp_path: Path) -> N
     )
     assert "crash.mjs:2" in by_file["error"]["detail"]
     assert "at inner" in by_file["error"]["detail"]
-    assert "gave nothing: `return` a boolean, a score from 0 to 1, or" in returned["error"]["message"]
+    assert (
+        "gave nothing: `return` a boolean, a score from 0 to 1, or" in returned["error"]["message"]
+    )
     assert "process.exit(3) would end" in exited["error"]["message"]
 
 
-async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(tmp_path: Path) -> None:
+async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(
+    tmp_path: Path,
+) -> None:
     slow = judge({"code": "while (true) {} return 1", "timeout_s": 0.3})
-    found = await run(tmp_path, judge("true"), slow, *[judge("await null;\nreturn output.length > 3")] * 8)
+    found = await run(
+        tmp_path, judge("true"), slow, *[judge("await null;\nreturn output.length > 3")] * 8
+    )
     assert [result["status"] for result in found] == ["passed", "errored", *["passed"] * 8]
     assert "no judgement within 0.3 s" in found[1]["error"]["message"]
     assert processes_in(tmp_path, "javascript_worker") == []
@@ -113,12 +137,17 @@ async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(tmp
 async def test_wrong_code_is_told_before_any_call(tmp_path: Path) -> None:
     (tmp_path / "broken.mjs").write_text("export default (output => ;\n", "utf-8")
     (tmp_path / "empty.mjs").write_text("export const other = 1;\n", "utf-8")
-    expect = [{"any_of": [{"javascript": {"file": "broken.mjs"}}]}, {"javascript": {"file": "empty.mjs"}}]
+    expect = [
+        {"any_of": [{"javascript": {"file": "broken.mjs"}}]},
+        {"javascript": {"file": "empty.mjs"}},
+    ]
     write_suite(tmp_path, [{"id": "a", "input": "x", "expect": expect}])
     ended = await ci_evals(tmp_path, "run", "--out", "out")
     assert ended.code == 2
     assert "expect[0].any_of[0].javascript: SyntaxError: " in ended.err
-    assert "empty.mjs does not export a function, by `module.exports` or `export default`" in ended.err
+    assert (
+        "empty.mjs does not export a function, by `module.exports` or `export default`" in ended.err
+    )
     assert not (tmp_path / "out/results.jsonl").exists()
 
 
@@ -134,8 +163,14 @@ async def test_wrong_code_is_told_before_any_call(tmp_path: Path) -> None:
         ),
         ({"fiel": "check.js"}, "unknown key 'fiel', did you mean 'file'?"),
         ("output.length <", "expected JavaScript, got 'output.length <': SyntaxError: "),
-        ("const n = 1;\nreturn n +* 2;", "expected JavaScript, got 'const n = 1;\\nreturn n +* 2;': SyntaxError: "),
-        ("const n = 1;", "expected JavaScript, got 'const n = 1;': SyntaxError: nothing is returned"),
+        (
+            "const n = 1;\nreturn n +* 2;",
+            "expected JavaScript, got 'const n = 1;\\nreturn n +* 2;': SyntaxError: ",
+        ),
+        (
+            "const n = 1;",
+            "expected JavaScript, got 'const n = 1;': SyntaxError: nothing is returned",
+        ),
     ],
 )
 async def test_what_validate_says(tmp_path: Path, grader: Any, problem: str) -> None:
@@ -146,19 +181,24 @@ async def test_what_validate_says(tmp_path: Path, grader: Any, problem: str) -> 
 
 async def test_a_machine_without_node_is_told_once_and_before_any_call(tmp_path: Path) -> None:
     write_suite(tmp_path, [judge("true"), {**judge("false"), "id": "b"}])
-    ended = await ci_evals(tmp_path, "run", "--out", "out", environ={"PATH": str(Path(sys.executable).parent)})
+    ended = await ci_evals(
+        tmp_path, "run", "--out", "out", environ={"PATH": str(Path(sys.executable).parent)}
+    )
     assert ended.code == 2
     assert ended.err.count("JavaScript needs Node.js: there is no `node` on the PATH") == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize(
-    ("which", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)] if sys.platform != "win32" else []
+    ("which", "code"),
+    [(signal.SIGTERM, 143), (signal.SIGKILL, -9)] if sys.platform != "win32" else [],
 )
 async def test_node_ends_with_whoever_started_it_even_in_a_loop(
     tmp_path: Path, which: signal.Signals, code: int
 ) -> None:
-    write_suite(tmp_path, [judge("require('fs').writeFileSync('looping', '');\nwhile (true) {} return 1")])
+    write_suite(
+        tmp_path, [judge("require('fs').writeFileSync('looping', '');\nwhile (true) {} return 1")]
+    )
     process = await start(tmp_path, "run", "--out", "out")
     await until((tmp_path / "looping").exists)
     (node,) = processes_in(tmp_path, "javascript_worker")
@@ -170,4 +210,8 @@ async def test_node_ends_with_whoever_started_it_even_in_a_loop(
 def processes_in(folder: Path, word: str) -> list[psutil.Process]:
     """The processes in a folder whose command line has a word in it."""
     found = psutil.process_iter(["cmdline", "cwd"])
-    return [each for each in found if each.info["cwd"] == str(folder) and word in " ".join(each.info["cmdline"] or ())]
+    return [
+        each
+        for each in found
+        if each.info["cwd"] == str(folder) and word in " ".join(each.info["cmdline"] or ())
+    ]

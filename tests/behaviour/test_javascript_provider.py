@@ -1,4 +1,6 @@
-"""Providers in JavaScript: functions and classes of files, what they get, what they may return, and how they fail."""
+"""Providers in JavaScript: functions and classes of files, what they get, what they may return, and
+how they fail.
+"""
 
 import shutil
 from pathlib import Path
@@ -45,11 +47,19 @@ module.exports.spin = () => { while (true); };
 """
 
 
-async def run(folder: Path, name: str = "", case: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+async def run(
+    folder: Path, name: str = "", case: dict[str, Any] | None = None, **options: Any
+) -> dict[str, Any]:
     (folder / "agent.cjs").write_text(AGENT, "utf-8")
     provider = {"name": "agent", "type": "javascript", "file": f"agent.cjs{name}", **options}
     settings = {"providers": [provider], **({} if case is None else case.pop("settings", {}))}
-    usual = {"id": "a", "input": "hi", "vars": {"who": "Ada"}, "expect": [{"not_empty": True}], **(case or {})}
+    usual = {
+        "id": "a",
+        "input": "hi",
+        "vars": {"who": "Ada"},
+        "expect": [{"not_empty": True}],
+        **(case or {}),
+    }
     write_suite(folder, [usual], **settings)
     ended = await ci_evals(folder, "run", "--out", "out")
     assert ended.code != 2, ended.err
@@ -69,14 +79,28 @@ async def test_functions_answer_with_text_or_data(tmp_path: Path) -> None:
     assert (await run(tmp_path, ":echo", config={"mark": "!"}))["response"]["output"] == "hi!1"
     assert (await run(tmp_path, ":made"))["response"]["output"] == "HI"
     data = (await run(tmp_path, ":data"))["response"]
-    assert (data["output"], data["tool_calls"]) == ('{"city":"Paris"}', [{"name": "look", "arguments": {"at": 1}}])
+    assert (data["output"], data["tool_calls"]) == (
+        '{"city":"Paris"}',
+        [{"name": "look", "arguments": {"at": 1}}],
+    )
     assert (await run(tmp_path, ":plain"))["response"]["output"] == '["a",1]'
 
 
 async def test_a_prompt_of_several_turns_is_json(tmp_path: Path) -> None:
-    prompts = [{"messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "{{ input }}"}]}]
-    output = (await run(tmp_path, ":asked", {"settings": {"prompts": prompts}}))["response"]["output"]
-    assert output == '[{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]'
+    prompts = [
+        {
+            "messages": [
+                {"role": "system", "content": "Be kind."},
+                {"role": "user", "content": "{{ input }}"},
+            ]
+        }
+    ]
+    output = (await run(tmp_path, ":asked", {"settings": {"prompts": prompts}}))["response"][
+        "output"
+    ]
+    assert (
+        output == '[{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]'
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,13 +108,19 @@ async def test_a_prompt_of_several_turns_is_json(tmp_path: Path) -> None:
     [
         (":crash", "crash", "TypeError: Cannot read properties of undefined (reading 'here')"),
         (":refuse", "crash", "no such model"),
-        (":nothing", "bad_answer", "`agent.cjs` returned nothing. Return text, or an object with `output`"),
+        (
+            ":nothing",
+            "bad_answer",
+            "`agent.cjs` returned nothing. Return text, or an object with `output`",
+        ),
         (":typo", "bad_answer", "`agent.cjs` returned an invalid answer: 'steps' must be a list"),
         (":hang", "timeout", "no answer within 0.3 s"),
         (":spin", "timeout", "no answer within 0.3 s"),
     ],
 )
-async def test_a_failure_is_that_of_the_change_under_test(tmp_path: Path, name: str, kind: str, message: str) -> None:
+async def test_a_failure_is_that_of_the_change_under_test(
+    tmp_path: Path, name: str, kind: str, message: str
+) -> None:
     result = await run(tmp_path, name, timeout_s=0.3)
     assert (result["status"], result["error"]["kind"]) == ("failed", kind)
     assert result["error"]["message"].startswith(message), result["error"]
@@ -106,7 +136,9 @@ async def test_a_failure_is_that_of_the_change_under_test(tmp_path: Path, name: 
         ("broken.mjs", "SyntaxError: "),
     ],
 )
-async def test_what_cannot_be_called_is_found_before_any_call(tmp_path: Path, file: str, problem: str) -> None:
+async def test_what_cannot_be_called_is_found_before_any_call(
+    tmp_path: Path, file: str, problem: str
+) -> None:
     (tmp_path / "agent.cjs").write_text(AGENT, "utf-8")
     (tmp_path / "broken.mjs").write_text("export default (;\n", "utf-8")
     write_suite(tmp_path, providers=[{"type": "javascript", "file": file}])

@@ -13,7 +13,9 @@ PASSES, FAILS = (json.dumps({"reason": "r", "verdict": word}) for word in ("pass
 
 
 def check(tmp_path: Path, wrong: int, count: int = 60, *words: str) -> tuple[int, str]:
-    """Have a judge check `count` answers, half of them good; it takes the first `wrong` bad ones for good."""
+    """Have a judge check `count` answers, half of them good; it takes the first `wrong` bad ones
+    for good.
+    """
     rows, answers = [], {}
     for number in range(count):
         good = number % 2 == 0
@@ -53,7 +55,9 @@ def test_where_people_gave_one_label_the_other_is_asked_for(tmp_path: Path) -> N
     labels.write_text('{"output": "x", "label": "pass", "case": "c0"}\n' * 40, "utf-8")
     done = python(tmp_path, *CHECK, str(labels), "--suite", str(tmp_path / "evals.yaml"))
     assert done.code == 3
-    assert done.out.splitlines()[-1].startswith("too little to tell: people labelled no answer `fail`")
+    assert done.out.splitlines()[-1].startswith(
+        "too little to tell: people labelled no answer `fail`"
+    )
 
 
 def test_the_figures_are_there_for_scripts(tmp_path: Path) -> None:
@@ -77,7 +81,9 @@ def test_a_line_that_is_no_label_is_told_with_its_number(line: str, tmp_path: Pa
     assert "labels.jsonl:2" in done.err
 
 
-def test_the_judge_of_a_turn_is_checked_and_is_shown_no_question_where_a_row_has_none(tmp_path: Path) -> None:
+def test_the_judge_of_a_turn_is_checked_and_is_shown_no_question_where_a_row_has_none(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "strict.py").write_text(
         "from pathlib import Path\n"
         "def reply(messages):\n"

@@ -16,7 +16,12 @@ from ci_evals.session import Invocation, execute
 from ci_evals.suite.load import load_suite
 
 PASSES = '{"reason": "Fine.", "verdict": "pass"}'
-JUDGE = {"name": "strict", "type": "mock", "default": PASSES, "price": {"input_per_mtok": 1e6, "output_per_mtok": 1e6}}
+JUDGE = {
+    "name": "strict",
+    "type": "mock",
+    "default": PASSES,
+    "price": {"input_per_mtok": 1e6, "output_per_mtok": 1e6},
+}
 CASE = {"id": "capital", "input": "Capital of France?", "expect": [{"judge": "polite"}]}
 FREE = {"name": "echo", "type": "mock", "price": {"input_per_mtok": 0, "output_per_mtok": 0}}
 
@@ -44,18 +49,24 @@ async def test_what_a_judge_takes_is_counted_apart_and_shown(tmp_path: Path) -> 
 
 async def test_a_judge_of_unknown_price_never_costs_0(tmp_path: Path) -> None:
     judge = {key: value for key, value in JUDGE.items() if key != "price"}
-    report = await evaluate(write_suite(tmp_path, [CASE], judges=[judge], providers=[FREE]), out=tmp_path / "out")
+    report = await evaluate(
+        write_suite(tmp_path, [CASE], judges=[judge], providers=[FREE]), out=tmp_path / "out"
+    )
     assert report.judging.cost_usd is None
     document = json.loads((tmp_path / "out" / "report.json").read_bytes())
     judging = document["totals"]["judging"]
     assert (judging["calls"], judging["unpriced"], judging["cost_usd"]) == (1, 1, None)
     assert document["results"][0]["judging"].get("cost_usd") is None
     assert "cost unknown" in (tmp_path / "out" / "summary.md").read_text("utf-8")
-    assert document["totals"]["cost_usd"] == 0, "the answers were free, and nothing else has a price"
+    assert document["totals"]["cost_usd"] == 0, (
+        "the answers were free, and nothing else has a price"
+    )
 
 
 async def test_a_budget_counts_judges(tmp_path: Path) -> None:
-    path = write_suite(tmp_path, [CASE], judges=[JUDGE], providers=[FREE], runs=50, max_concurrency=1)
+    path = write_suite(
+        tmp_path, [CASE], judges=[JUDGE], providers=[FREE], runs=50, max_concurrency=1
+    )
     suite = {**json.loads(path.read_bytes()), "budget": {"max_cost_usd": 1}}
     path.write_text(json.dumps(suite), "utf-8")
     report = await evaluate(path)
@@ -90,7 +101,10 @@ async def test_a_judge_is_asked_again_after_a_refusal(tmp_path: Path) -> None:
         report = await evaluate(write_suite(tmp_path, [CASE], judges=[judge]))
         assert report.passed == 1
         assert len(server.seen) == 2
-        assert server.seen[1].json["response_format"]["json_schema"]["schema"]["required"] == ["reason", "verdict"]
+        assert server.seen[1].json["response_format"]["json_schema"]["schema"]["required"] == [
+            "reason",
+            "verdict",
+        ]
 
 
 async def test_an_endpoint_that_knows_no_schema_is_asked_without(tmp_path: Path) -> None:
@@ -136,7 +150,10 @@ async def test_a_replay_asks_no_judge_about_what_it_has_judged(tmp_path: Path) -
     (tmp_path / "out" / JOURNAL).rename(recorded)
     for replay_only in (False, True):
         order = Invocation(
-            suite=load_suite(path, {}), journal=tmp_path / "again.jsonl", replay=recorded, replay_only=replay_only
+            suite=load_suite(path, {}),
+            journal=tmp_path / "again.jsonl",
+            replay=recorded,
+            replay_only=replay_only,
         )
         report = await execute(order)
         assert report.runs[0].grades == first.grades
@@ -147,7 +164,11 @@ async def test_another_judge_is_another_judgement(tmp_path: Path) -> None:
     path = write_suite(tmp_path, [CASE], judges=[JUDGE])
     await evaluate(path, out=tmp_path / "out")
     write_suite(tmp_path, [CASE], judges=[{**JUDGE, "default": PASSES.replace("pass", "fail")}])
-    order = Invocation(suite=load_suite(path, {}), journal=tmp_path / "again.jsonl", replay=tmp_path / "out" / JOURNAL)
+    order = Invocation(
+        suite=load_suite(path, {}),
+        journal=tmp_path / "again.jsonl",
+        replay=tmp_path / "out" / JOURNAL,
+    )
     report = await execute(order)
     assert report.failed == 1
 
@@ -156,7 +177,10 @@ async def test_another_judge_is_another_judgement(tmp_path: Path) -> None:
     ("settings", "problem"),
     [
         ({}, "needs a model that answers with text: add one to `judges`"),
-        ({"judges": [JUDGE, {**JUDGE, "name": "mild"}]}, "name one of the judges with `provider`: strict, mild"),
+        (
+            {"judges": [JUDGE, {**JUDGE, "name": "mild"}]},
+            "name one of the judges with `provider`: strict, mild",
+        ),
         ({"judges": [{**JUDGE, "name": "echo"}]}, "'echo' is the name of a provider too"),
         ({"judges": [{**JUDGE, "type": "mok"}]}, "unknown provider type 'mok'"),
     ],
@@ -171,7 +195,10 @@ def test_what_is_wrong_with_judges_is_found_before_any_call(
 
 def test_a_judge_that_is_not_there_is_named_with_the_closest(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    project.suite(cases=[{**CASE, "expect": [{"judge": {"rubric": "polite", "provider": "strickt"}}]}], judges=[JUDGE])
+    project.suite(
+        cases=[{**CASE, "expect": [{"judge": {"rubric": "polite", "provider": "strickt"}}]}],
+        judges=[JUDGE],
+    )
     (problem,) = project.problems()
     assert "unknown judge 'strickt', did you mean 'strict'?" in problem
 
@@ -188,16 +215,32 @@ LISTED = {
 
 
 async def test_what_holds_and_where_it_was_found_is_on_every_page(tmp_path: Path) -> None:
-    agent = {"name": "rag", "type": "mock", "answers": {"refund": {"output": "30 days, free.", "context": SOURCES}}}
+    agent = {
+        "name": "rag",
+        "type": "mock",
+        "answers": {"refund": {"output": "30 days, free.", "context": SOURCES}},
+    }
     (tmp_path / "judge.txt").write_text("Judge {{ answer }} by {{ rubric }} {{ reply }}", "utf-8")
-    recall = {"rubric": "context_recall", "reference": "{{ expected }}", "prompt": {"file": "judge.txt"}}
-    precision = {"rubric": "context_precision", "prompt": "{{ rubric }} {{ reply }}", "reference": "{{ expected }}"}
+    recall = {
+        "rubric": "context_recall",
+        "reference": "{{ expected }}",
+        "prompt": {"file": "judge.txt"},
+    }
+    precision = {
+        "rubric": "context_precision",
+        "prompt": "{{ rubric }} {{ reply }}",
+        "reference": "{{ expected }}",
+    }
     path = write_suite(
         tmp_path,
         [{"id": "refund", "input": "How long?", "vars": {"expected": "30 days"}}],
         providers=[agent],
         judges=[{"name": "strict", "type": "mock", "default": json.dumps(LISTED)}],
-        expect=[{"judge": {"rubric": "faithful", "name": "faithful"}}, {"judge": recall}, {"judge": precision}],
+        expect=[
+            {"judge": {"rubric": "faithful", "name": "faithful"}},
+            {"judge": recall},
+            {"judge": precision},
+        ],
         report={"formats": ["json", "html"]},
     )
     report = await evaluate(path, out=tmp_path / "out")
@@ -215,7 +258,11 @@ async def test_what_holds_and_where_it_was_found_is_on_every_page(tmp_path: Path
     assert (faithful.score, faithful.passed) == (0.5, False)
     assert (recalled.score, precise.score, precise.passed) == (0.5, 1, True)
     (result,) = json.loads((tmp_path / "out" / "report.json").read_bytes())["results"]
-    assert result["grades"][0]["statements"][0] == {"text": "Refunds take 30 days.", "holds": True, "texts": [1]}
+    assert result["grades"][0]["statements"][0] == {
+        "text": "Refunds take 30 days.",
+        "holds": True,
+        "texts": [1],
+    }
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "Refunds take 30 days. (text 1)</span></li>" in page
     assert "They are &lt;b&gt;free&lt;/b&gt;. (text 2)</span></li>" in page
@@ -224,7 +271,9 @@ async def test_what_holds_and_where_it_was_found_is_on_every_page(tmp_path: Path
     assert "↳ ✗ They are <b>free</b>. (text 2)" in told
 
 
-async def test_a_python_agent_that_forgets_its_context_is_errored_and_not_failed(tmp_path: Path) -> None:
+async def test_a_python_agent_that_forgets_its_context_is_errored_and_not_failed(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "agent.py").write_text("def answer(question):\n    return 'Yes.'\n", "utf-8")
     path = write_suite(
         tmp_path,
@@ -235,4 +284,6 @@ async def test_a_python_agent_that_forgets_its_context_is_errored_and_not_failed
     report = await evaluate(path)
     assert (report.errored, report.failed) == (1, 0)
     assert report.runs[0].error is not None
-    assert "does not tell what was retrieved for it: return `context`" in report.runs[0].error.message
+    assert (
+        "does not tell what was retrieved for it: return `context`" in report.runs[0].error.message
+    )

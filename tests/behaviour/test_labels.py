@@ -31,7 +31,10 @@ async def test_a_run_id_stays_while_its_journal_is_gone_on_with(tmp_path: Path) 
 
 
 async def test_a_case_may_take_what_its_own_budget_says(tmp_path: Path) -> None:
-    cases: list[dict[str, Any]] = [ONE_CASE, {**ONE_CASE, "id": "wide", "budget": {"max_tokens": 1000}}]
+    cases: list[dict[str, Any]] = [
+        ONE_CASE,
+        {**ONE_CASE, "id": "wide", "budget": {"max_tokens": 1000}},
+    ]
     write_suite(tmp_path, cases, budget={"per_run": {"max_tokens": 1}})
     await identity(tmp_path)
     results = report_in(tmp_path / "out")["results"]
@@ -46,8 +49,12 @@ async def test_a_run_is_named_by_the_id_that_a_ci_system_gave_it(tmp_path: Path)
     assert (await identity(tmp_path, CI_EVALS_RUN_ID="build-7"))["run_id"] == "build-7"
     for name in ("summary.md", "report.html", "junit.xml"):
         assert "build-7" in (tmp_path / "out" / name).read_text("utf-8")
-    assert (await identity(tmp_path, "--run-id", "mine", CI_EVALS_RUN_ID="build-7"))["run_id"] == "mine"
-    assert (await identity(tmp_path, "--resume"))["run_id"] == "mine", "what is gone on with keeps its own"
+    assert (await identity(tmp_path, "--run-id", "mine", CI_EVALS_RUN_ID="build-7"))[
+        "run_id"
+    ] == "mine"
+    assert (await identity(tmp_path, "--resume"))["run_id"] == "mine", (
+        "what is gone on with keeps its own"
+    )
     for wrong in ("", "a\nb", " a", "x" * 201):
         ended = await ci_evals(tmp_path, "run", "--run-id", wrong)
         assert (ended.code, "Invalid value for '--run-id'" in ended.err) == (2, True)

@@ -15,7 +15,12 @@ import ci_evals
 from ci_evals import ConfigError, Report, Result, evaluate, evaluate_sync, load_suite
 from ci_evals.errors import StorageError, UsageError
 
-FAILING = {**ONE_CASE, "id": "failing", "expect": [{"equals": "goodbye"}, {"icontains": "HELLO"}], "threshold": 0.9}
+FAILING = {
+    **ONE_CASE,
+    "id": "failing",
+    "expect": [{"equals": "goodbye"}, {"icontains": "HELLO"}],
+    "threshold": 0.9,
+}
 
 
 @pytest.fixture
@@ -48,7 +53,12 @@ async def test_runs_are_a_sequence_in_plan_order(tmp_path: Path) -> None:
     report = await evaluate(write_suite(tmp_path, [ONE_CASE, FAILING], runs=2))
     runs = report.runs
     assert len(runs) == 4
-    assert [(run.case, run.run) for run in runs] == [("greeting", 1), ("greeting", 2), ("failing", 1), ("failing", 2)]
+    assert [(run.case, run.run) for run in runs] == [
+        ("greeting", 1),
+        ("greeting", 2),
+        ("failing", 1),
+        ("failing", 2),
+    ]
     assert isinstance(runs[0], Result)
     assert runs[-1] == list(runs)[3]
     assert [run.status for run in runs[1:3]] == ["passed", "failed"]
@@ -59,17 +69,26 @@ async def test_runs_are_a_sequence_in_plan_order(tmp_path: Path) -> None:
 
 
 async def test_counts_are_grouped_by_case_and_by_variant(tmp_path: Path) -> None:
-    providers = [{"name": name, "type": "mock", "default": said} for name, said in (("a", "hello"), ("b", "hi"))]
+    providers = [
+        {"name": name, "type": "mock", "default": said}
+        for name, said in (("a", "hello"), ("b", "hi"))
+    ]
     suite = write_suite(tmp_path, [ONE_CASE], providers=providers, prompts=["{{ input }}"], runs=3)
     report = await evaluate(suite)
     assert (report.by_case["greeting"].passed, report.by_case["greeting"].failed) == (3, 3)
-    by_variant = {name: (counts.passed, counts.failed) for name, counts in report.by_variant.items()}
+    by_variant = {
+        name: (counts.passed, counts.failed) for name, counts in report.by_variant.items()
+    }
     assert by_variant == {"a · prompt 1": (3, 0), "b · prompt 1": (0, 3)}
 
 
-async def test_on_result_sees_every_finished_run_once_in_the_order_of_finishing(tmp_path: Path) -> None:
+async def test_on_result_sees_every_finished_run_once_in_the_order_of_finishing(
+    tmp_path: Path,
+) -> None:
     seen: list[Result] = []
-    report = await evaluate(write_suite(tmp_path, [ONE_CASE, FAILING], runs=3), on_result=seen.append)
+    report = await evaluate(
+        write_suite(tmp_path, [ONE_CASE, FAILING], runs=3), on_result=seen.append
+    )
     assert sorted(seen, key=str) == sorted(report.runs, key=str)
     assert [result.run for result in seen] == [1, 1, 2, 2, 3, 3]
 
@@ -91,7 +110,8 @@ async def test_an_async_on_result_is_refused_rather_than_never_awaited(tmp_path:
     callbacks: list[Any] = [note, Notes(), 5]
     for callback in callbacks:
         with pytest.raises(
-            UsageError, match=r"on_result: expected a plain function, got (an async one: follow `eval|5)"
+            UsageError,
+            match=r"on_result: expected a plain function, got (an async one: follow `eval|5)",
         ):
             await evaluate(write_suite(tmp_path), on_result=callback)
 
@@ -105,7 +125,9 @@ async def test_out_has_the_journal_and_the_reports(tmp_path: Path) -> None:
     assert TypeAdapter(list[Result]).validate_python(written) == list(report.runs)
 
 
-async def test_without_out_nothing_is_left_once_the_report_is_gone(tmp_path: Path, temporary: Path) -> None:
+async def test_without_out_nothing_is_left_once_the_report_is_gone(
+    tmp_path: Path, temporary: Path
+) -> None:
     suite = write_suite(tmp_path)
     before = files(tmp_path)
     report = await evaluate(suite)
@@ -122,9 +144,13 @@ async def test_runs_keep_the_report_alive(tmp_path: Path, temporary: Path) -> No
     assert runs[0].status == "passed"
 
 
-async def test_without_out_nothing_is_left_of_a_run_that_broke(tmp_path: Path, temporary: Path) -> None:
+async def test_without_out_nothing_is_left_of_a_run_that_broke(
+    tmp_path: Path, temporary: Path
+) -> None:
     (tmp_path / "broken_agent.py").write_text("def answer(text): ...\nraise RuntimeError('broken')")
-    suite = write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "broken_agent:answer"}])
+    suite = write_suite(
+        tmp_path, providers=[{"name": "agent", "type": "python", "target": "broken_agent:answer"}]
+    )
     with pytest.raises(ConfigError, match="RuntimeError: broken"):
         await evaluate(suite)
     assert files(temporary) == set()
@@ -160,7 +186,9 @@ async def test_a_loaded_suite_is_taken_as_well(tmp_path: Path) -> None:
         ({"providers": "ecco"}, "'ecco'"),
     ],
 )
-async def test_an_argument_that_makes_no_sense_is_refused(arguments: dict[str, Any], says: str, tmp_path: Path) -> None:
+async def test_an_argument_that_makes_no_sense_is_refused(
+    arguments: dict[str, Any], says: str, tmp_path: Path
+) -> None:
     suite = load_suite(write_suite(tmp_path))
     with pytest.raises(UsageError, match=says):
         await evaluate(suite, out=tmp_path / "out", **arguments)
@@ -178,7 +206,9 @@ async def test_what_is_no_suite_is_refused() -> None:
 
 
 async def test_a_single_provider_may_be_named_as_it_is(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, providers=[{"name": name, "type": "mock"} for name in ("demo", "other")])
+    suite = write_suite(
+        tmp_path, providers=[{"name": name, "type": "mock"} for name in ("demo", "other")]
+    )
     assert (await evaluate(suite, providers="demo")).by_variant.keys() == {"demo"}
 
 

@@ -46,8 +46,12 @@ async def test_whoever_reads_a_report_finds_the_whole_answer(tmp_path: Path) -> 
     assert (await run(tmp_path)).code == 1
     (result,) = journaled(tmp_path / "out")
     file = result["response"]["whole"]
-    assert f"The whole answer is in <code>{file}</code>" in (tmp_path / "out" / "summary.md").read_text("utf-8")
-    assert f'<a href="{file}">The whole answer</a>' in (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert f"The whole answer is in <code>{file}</code>" in (
+        tmp_path / "out" / "summary.md"
+    ).read_text("utf-8")
+    assert f'<a href="{file}">The whole answer</a>' in (tmp_path / "out" / "report.html").read_text(
+        "utf-8"
+    )
     explained = await ci_evals(tmp_path, "explain", "long", "--report", "out")
     assert f"all of it: {file}" in explained.out
 
@@ -67,7 +71,9 @@ async def test_a_recorded_answer_is_judged_whole_again(tmp_path: Path) -> None:
     found = await run(tmp_path, "--replay", "first", "--replay-only")
     assert found.code == 3, "the agent itself was not run"
     assert journaled(tmp_path / "out")[0]["status"] == "passed"
-    assert journaled(tmp_path / "out")[0]["response"] == journaled(tmp_path / "first")[0]["response"]
+    assert (
+        journaled(tmp_path / "out")[0]["response"] == journaled(tmp_path / "first")[0]["response"]
+    )
 
 
 async def test_without_its_file_a_recorded_answer_is_not_judged(tmp_path: Path) -> None:
@@ -85,7 +91,10 @@ async def test_without_its_file_a_recorded_answer_is_not_judged(tmp_path: Path) 
 
 async def test_each_turn_of_a_conversation_has_the_bound(tmp_path: Path) -> None:
     suite(tmp_path)
-    case = {"id": "talk", "turns": [{"user": "one", "expect": [{"contains": "the end"}]}, {"user": "two"}]}
+    case = {
+        "id": "talk",
+        "turns": [{"user": "one", "expect": [{"contains": "the end"}]}, {"user": "two"}],
+    }
     providers = [{"name": "agent", "type": "python", "target": "agent:answer"}]
     write_suite(tmp_path, [case], providers=providers)
     found = await run(tmp_path)

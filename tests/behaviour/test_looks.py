@@ -1,4 +1,6 @@
-"""`max_runs` and `stop_early`: what is not run because the verdict cannot change, and what is said of that."""
+"""`max_runs` and `stop_early`: what is not run because the verdict cannot change, and what is said
+of that.
+"""
 
 import json
 import signal
@@ -19,7 +21,11 @@ FILES = ("report.json", "junit.xml", "summary.md")
 def cases_of(count: int, wrong: int = 0) -> list[dict[str, Any]]:
     """Cases of which the first ones expect what an echo will not say."""
     return [
-        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": "never" if n < wrong else f"q{n}"}]}
+        {
+            "id": f"case-{n}",
+            "input": f"q{n}",
+            "expect": [{"equals": "never" if n < wrong else f"q{n}"}],
+        }
         for n in range(count)
     ]
 
@@ -51,7 +57,10 @@ async def test_it_goes_on_only_while_the_verdict_is_open(
     assert found["looks"] == {"rounds": [2, 3, 4], "taken": taken}
     assert found["totals"]["planned"] == 40 * (1 + taken)
     told = [line for line in ended.err.splitlines() if line.startswith("the verdict is open")]
-    assert told == [f"the verdict is open after {runs} rounds: going on to {runs + 1}" for runs in (2, 3)[: taken - 1]]
+    assert told == [
+        f"the verdict is open after {runs} rounds: going on to {runs + 1}"
+        for runs in (2, 3)[: taken - 1]
+    ]
     assert found["interrupted"] is None
 
 
@@ -68,7 +77,12 @@ async def test_a_bar_of_one_is_never_proven(tmp_path: Path) -> None:
 
 
 async def test_a_required_baseline_does_not_keep_a_lost_suite_going(tmp_path: Path) -> None:
-    write_suite(tmp_path, cases_of(40, 40), max_runs=4, gate={"min_pass_rate": 0.9, "require_baseline": True})
+    write_suite(
+        tmp_path,
+        cases_of(40, 40),
+        max_runs=4,
+        gate={"min_pass_rate": 0.9, "require_baseline": True},
+    )
     assert (await run(tmp_path)).code == 1
     assert looked(tmp_path)["taken"] == 1
 
@@ -79,7 +93,9 @@ async def test_too_many_errors_are_no_proof(tmp_path: Path) -> None:
 
     async with chatting(ChatServer(faulty)) as server:
         gate = {"min_pass_rate": 0.5, "max_error_rate": 0.1}
-        write_suite(tmp_path, cases_of(40), providers=[chat(server.url, retries=0)], max_runs=3, gate=gate)
+        write_suite(
+            tmp_path, cases_of(40), providers=[chat(server.url, retries=0)], max_runs=3, gate=gate
+        )
         ended = await run(tmp_path)
     assert ended.code == 0, ended.out
     assert looked(tmp_path)["taken"] == 2
@@ -115,7 +131,11 @@ async def test_the_most_runs_of_a_file_are_not_less_than_its_runs(tmp_path: Path
 async def test_a_run_that_was_killed_in_its_second_look_goes_on_there(tmp_path: Path) -> None:
     server = HeldServer(2, free=15)
     async with chatting(server):
-        settings = {"providers": [chat(server.url)], "max_concurrency": 2, "gate": {"min_pass_rate": 0.9}}
+        settings = {
+            "providers": [chat(server.url)],
+            "max_concurrency": 2,
+            "gate": {"min_pass_rate": 0.9},
+        }
         write_suite(tmp_path, cases_of(10, 1), runs=1, max_runs=3, **settings)
         killed = await start(tmp_path, "run", "--out", "out")
         await server.full.wait()
@@ -189,7 +209,9 @@ async def test_what_may_still_break_another_rule_is_not_settled(tmp_path: Path) 
     assert report_in(tmp_path / "out")["totals"]["passed"] == 30
 
 
-@pytest.mark.parametrize("bars", [{"tags": {"odd": 0.9}}, {"providers": {"echo": 0.9}}, {"per_variant": True}])
+@pytest.mark.parametrize(
+    "bars", [{"tags": {"odd": 0.9}}, {"providers": {"echo": 0.9}}, {"per_variant": True}]
+)
 async def test_every_bar_takes_part(tmp_path: Path, bars: dict[str, Any]) -> None:
     cases = cases_of(20)
     for n, case in enumerate(cases):
@@ -201,10 +223,14 @@ async def test_every_bar_takes_part(tmp_path: Path, bars: dict[str, Any]) -> Non
     assert ran == (20 if "per_variant" in bars else 40)
 
 
-async def test_a_settled_run_that_goes_on_pays_nothing_and_writes_the_same_bytes(tmp_path: Path) -> None:
+async def test_a_settled_run_that_goes_on_pays_nothing_and_writes_the_same_bytes(
+    tmp_path: Path,
+) -> None:
     async with chatting(ChatServer()) as server:
         settings = {"providers": [chat(server.url)], "gate": {"min_pass_rate": 0.9}}
-        write_suite(tmp_path, cases_of(40, 30), runs=3, stop_early=True, max_concurrency=4, **settings)
+        write_suite(
+            tmp_path, cases_of(40, 30), runs=3, stop_early=True, max_concurrency=4, **settings
+        )
         first = await run(tmp_path)
         before = server.asked.total()
         texts = []
@@ -220,7 +246,14 @@ async def test_a_settled_run_that_goes_on_pays_nothing_and_writes_the_same_bytes
 async def test_a_signal_wins_over_a_verdict(tmp_path: Path) -> None:
     server = HeldServer(2, free=10)
     async with chatting(server):
-        write_suite(tmp_path, cases_of(40), runs=3, stop_early=True, max_concurrency=2, providers=[chat(server.url)])
+        write_suite(
+            tmp_path,
+            cases_of(40),
+            runs=3,
+            stop_early=True,
+            max_concurrency=2,
+            providers=[chat(server.url)],
+        )
         process = await start(tmp_path, "run", "--out", "out")
         await server.full.wait()
         process.send_signal(signal.SIGINT)

@@ -1,4 +1,6 @@
-"""Metrics of labels and of graders: the bars on them, where they are shown, and when a run phase may stop early."""
+"""Metrics of labels and of graders: the bars on them, where they are shown, and when a run phase
+may stop early.
+"""
 
 import json
 import re
@@ -19,11 +21,16 @@ from ci_evals.suite.load import load_suite
 
 
 def case(number: int, label: str, said: str) -> dict[str, Any]:
-    return {"id": f"case-{number}", "input": said, "expect": [{"classify": {"label": label, "labels": ["a", "b"]}}]}
+    return {
+        "id": f"case-{number}",
+        "input": said,
+        "expect": [{"classify": {"label": label, "labels": ["a", "b"]}}],
+    }
 
 
 CASES = [
-    case(n, label, said) for n, (label, said) in enumerate([("a", "a")] * 20 + [("b", "b")] * 15 + [("b", "a")] * 5)
+    case(n, label, said)
+    for n, (label, said) in enumerate([("a", "a")] * 20 + [("b", "b")] * 15 + [("b", "a")] * 5)
 ]
 
 
@@ -37,13 +44,19 @@ async def run(folder: Path, gate: dict[str, Any], **settings: Any) -> tuple[Suit
     ("bars", "status", "reason"),
     [
         ({"accuracy": 0.8}, "pass", "metric accuracy: 87.5 % meets the bar of 80 %"),
-        ({"recall.b": 0.99}, "fail", "metric recall.b: 75 % is below the bar of 99 % (95 % sure: at most "),
+        (
+            {"recall.b": 0.99},
+            "fail",
+            "metric recall.b: 75 % is below the bar of 99 % (95 % sure: at most ",
+        ),
         ({"recall.a": 1.0}, "pass", "metric recall.a: 100 % meets the bar of 100 %"),
         ({"recall.b": 1.0}, "fail", "metric recall.b: 75 % is below the bar of 100 %"),
         ({"roc_auc.a": 0.5}, "error", "metric roc_auc.a"),
     ],
 )
-async def test_a_metric_is_held_to_its_bar(tmp_path: Path, bars: dict[str, float], status: str, reason: str) -> None:
+async def test_a_metric_is_held_to_its_bar(
+    tmp_path: Path, bars: dict[str, float], status: str, reason: str
+) -> None:
     _, verdict = await run(tmp_path, {"metrics": bars})
     assert verdict.status == status, verdict.reason
     assert reason in verdict.reason
@@ -102,11 +115,20 @@ async def test_the_mean_score_of_graders_that_share_a_metric_is_held_to_its_bar(
 
 
 async def test_a_metric_without_a_graded_run_is_no_verdict(tmp_path: Path) -> None:
-    broken = [{"id": "a", "input": "x", "expect": [{"no_tool_errors": {"value": True, "metric": "tools"}}]}]
+    broken = [
+        {
+            "id": "a",
+            "input": "x",
+            "expect": [{"no_tool_errors": {"value": True, "metric": "tools"}}],
+        }
+    ]
     provider = {"name": "agent", "type": "python", "target": "agent:answer"}
     (tmp_path / "agent.py").write_text("def answer(request):\n    return 'no steps'\n", "utf-8")
     _, verdict = await run(
-        tmp_path, {"metrics": {"tools": 0.5}, "max_error_rate": 1}, cases=broken, providers=[provider]
+        tmp_path,
+        {"metrics": {"tools": 0.5}, "max_error_rate": 1},
+        cases=broken,
+        providers=[provider],
     )
     assert verdict.status == "error"
 
@@ -119,7 +141,9 @@ async def test_every_report_shows_names_and_metrics(tmp_path: Path) -> None:
         {"id": "a", "input": "yes", "expect": [kind, also]},
         {"id": "b", "input": "please", "expect": [kind, also]},
     ]
-    suite = write_suite(tmp_path, cases, report={"formats": formats}, gate={"metrics": {"tone <b>": 0.1}})
+    suite = write_suite(
+        tmp_path, cases, report={"formats": formats}, gate={"metrics": {"tone <b>": 0.1}}
+    )
     ended = await ci_evals(tmp_path, "run", "-c", str(suite), "--out", "out")
     assert re.search(r"^metric +tone <b> 75 % \(", ended.out, re.MULTILINE)
     assert "kind | </td>: does not contain 'please'" in ended.out
@@ -128,7 +152,9 @@ async def test_every_report_shows_names_and_metrics(tmp_path: Path) -> None:
     assert (metric["name"], metric["mean"], metric["runs"]) == ("tone <b>", 0.75, 2)
     assert document["variants"][0]["grader_means"] == {"kind | </td>": 0.5, "not_contains": 1.0}
     properties = ET.parse(tmp_path / "out/junit.xml").iter("property")
-    assert {each.attrib["name"]: each.attrib["value"][:4] for each in properties}["metric tone <b>"] == "75 %"
+    assert {each.attrib["name"]: each.attrib["value"][:4] for each in properties}[
+        "metric tone <b>"
+    ] == "75 %"
     assert "tone &#60;b&#62;" in (tmp_path / "out/summary.md").read_text("utf-8")
     assert "<bdi>tone &lt;b&gt;</bdi>" in (tmp_path / "out/report.html").read_text("utf-8")
 
@@ -136,29 +162,46 @@ async def test_every_report_shows_names_and_metrics(tmp_path: Path) -> None:
 def test_a_new_name_is_no_new_question(tmp_path: Path) -> None:
     def fingerprint(**options: Any) -> str:
         grader = {"contains": {"value": "e", **options}}
-        return load_suite(write_suite(tmp_path, [{"id": "a", "input": "x", "expect": [grader]}]), {}).case_fingerprint(
-            0
-        )
+        return load_suite(
+            write_suite(tmp_path, [{"id": "a", "input": "x", "expect": [grader]}]), {}
+        ).case_fingerprint(0)
 
-    assert fingerprint() == fingerprint(name="has an e", metric="letters") != fingerprint(ignore_case=True)
+    assert (
+        fingerprint()
+        == fingerprint(name="has an e", metric="letters")
+        != fingerprint(ignore_case=True)
+    )
 
 
 @pytest.mark.parametrize(
     ("bars", "problem"),
     [
         ({"ton": 0.5}, "'ton' is no `metric`, did you mean 'tone'?"),
-        ({"speed": 0.5}, "'speed' is no `metric` of a grader (accuracy, tone) or of `classify`: accuracy, macro_f1"),
-        ({"accuracy": 0.5}, "'accuracy' is a metric of `classify` and the `metric` of another grader"),
-        ({"language/accuracy": 0.5}, "'language/accuracy' is a metric of `classify`, and no case expects one with"),
+        (
+            {"speed": 0.5},
+            "'speed' is no `metric` of a grader (accuracy, tone) or of `classify`: accuracy, macro_f1",
+        ),
+        (
+            {"accuracy": 0.5},
+            "'accuracy' is a metric of `classify` and the `metric` of another grader",
+        ),
+        (
+            {"language/accuracy": 0.5},
+            "'language/accuracy' is a metric of `classify`, and no case expects one with",
+        ),
     ],
 )
-def test_a_bar_on_a_metric_that_is_none_or_two_is_refused(tmp_path: Path, bars: dict[str, float], problem: str) -> None:
+def test_a_bar_on_a_metric_that_is_none_or_two_is_refused(
+    tmp_path: Path, bars: dict[str, float], problem: str
+) -> None:
     expect = [
         {"contains": {"value": "a", "metric": "tone"}},
         {"contains": {"value": "a", "metric": "accuracy"}},
         {"classify": "a"},
     ]
-    suite = write_suite(tmp_path, [{"id": "a", "input": "a", "expect": expect}], gate={"metrics": bars})
+    suite = write_suite(
+        tmp_path, [{"id": "a", "input": "a", "expect": expect}], gate={"metrics": bars}
+    )
     with pytest.raises(ConfigError) as raised:
         load_suite(suite, {})
     assert problem in str(raised.value)

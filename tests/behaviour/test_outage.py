@@ -1,4 +1,6 @@
-"""A provider that is down, hangs or talks nonsense costs its own runs, little time, and nobody else's."""
+"""A provider that is down, hangs or talks nonsense costs its own runs, little time, and nobody
+else's.
+"""
 
 import asyncio
 import json
@@ -28,20 +30,32 @@ class Outcome:
 
     def __init__(self, folder: Path, finished: Finished) -> None:
         self.finished = finished
-        assert (folder / "ci-evals-results" / "report.json").exists(), (finished.code, finished.out, finished.err)
+        assert (folder / "ci-evals-results" / "report.json").exists(), (
+            finished.code,
+            finished.out,
+            finished.err,
+        )
         self.report = json.loads((folder / "ci-evals-results" / "report.json").read_bytes())
         self.results: list[dict[str, Any]] = self.report["results"]
 
     def of(self, provider: str, status: str) -> list[dict[str, Any]]:
-        return [each for each in self.results if each["provider"] == provider and each["status"] == status]
+        return [
+            each
+            for each in self.results
+            if each["provider"] == provider and each["status"] == status
+        ]
 
     def reasons(self, provider: str) -> set[str]:
         return {each["error"]["message"] for each in self.of(provider, "errored")}
 
 
-async def run_beside(folder: Path, broken_url: str, good_url: str, cases: int = CASES, **options: Any) -> Outcome:
+async def run_beside(
+    folder: Path, broken_url: str, good_url: str, cases: int = CASES, **options: Any
+) -> Outcome:
     """Run cases against a broken provider and a good one, under one small limit."""
-    echoes = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(cases)]
+    echoes = [
+        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(cases)
+    ]
     providers = [chat(broken_url, "broken", **options), chat(good_url, "good")]
     write_suite(folder, echoes, providers=providers, max_concurrency=4, retries=1, timeout_s=60)
     outcome = Outcome(folder, await ci_evals(folder, "run", constants=IMPATIENT))
@@ -68,15 +82,22 @@ async def test_a_refused_connection_costs_its_own_runs_only(tmp_path: Path) -> N
     assert len(outcome.of("broken", "errored")) == CASES
     assert all("no answer from 127.0.0.1" in reason for reason in outcome.reasons("broken"))
     told = " ".join(outcome.finished.out.split())
-    assert "30 of 60 runs errored (50 %, all on broken), more than the 5 % that the gate allows: no answer from" in told
+    assert (
+        "30 of 60 runs errored (50 %, all on broken), more than the 5 % that the gate allows: no answer from"
+        in told
+    )
 
 
-@pytest.mark.parametrize("down_for", [CASES // 3, CASES + CASES // 3], ids=["soon over", "runs are lost"])
+@pytest.mark.parametrize(
+    "down_for", [CASES // 3, CASES + CASES // 3], ids=["soon over", "runs are lost"]
+)
 async def test_after_an_outage_the_rest_is_graded(down_for: int, tmp_path: Path) -> None:
     async def recovering(request: web.Request) -> web.StreamResponse:
         if len(broken.seen) <= down_for:
             return web.json_response({"error": {"message": "maintenance"}}, status=503)
-        return web.Response(body=completion(json.loads(await request.read())["messages"][-1]["content"]))
+        return web.Response(
+            body=completion(json.loads(await request.read())["messages"][-1]["content"])
+        )
 
     async with both() as (broken, good):
         broken.answers(recovering)
@@ -118,7 +139,9 @@ async def test_a_provider_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
 async def test_half_a_body_is_no_answer(tmp_path: Path) -> None:
     async def half(request: web.Request) -> web.StreamResponse:
         body = completion("half")
-        response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(body))})
+        response = web.StreamResponse(
+            headers={"Content-Type": "application/json", "Content-Length": str(len(body))}
+        )
         await response.prepare(request)
         await response.write(body[: len(body) // 2])
         assert request.transport is not None
@@ -139,7 +162,10 @@ async def test_a_login_page_with_status_200_is_no_answer(tmp_path: Path) -> None
         broken.answers(Scripted("<html><title>Sign in</title><p>Please sign in to Wi-Fi</html>"))
         outcome = await run_beside(tmp_path, broken.url, good.url)
     assert len(outcome.of("broken", "errored")) == CASES
-    assert all("HTML, not JSON: Sign in Please sign in to Wi-Fi" in reason for reason in outcome.reasons("broken"))
+    assert all(
+        "HTML, not JSON: Sign in Please sign in to Wi-Fi" in reason
+        for reason in outcome.reasons("broken")
+    )
     assert outcome.finished.code == 3
     assert len(broken.seen) <= CASES
 
@@ -164,8 +190,16 @@ async def test_a_provider_that_refuses_for_good_is_asked_a_handful_of_times(
 async def test_the_teams_own_service_is_judged_by_its_errors_run_by_run(tmp_path: Path) -> None:
     async with serving() as service:
         service.answers(Scripted("oops", status=500))
-        cases = [{"id": f"case-{n}", "input": "hi", "expect": [{"equals": "hi"}]} for n in range(CASES)]
-        write_suite(tmp_path, cases, providers=[{"type": "http", "url": service.url}], max_concurrency=4, retries=0)
+        cases = [
+            {"id": f"case-{n}", "input": "hi", "expect": [{"equals": "hi"}]} for n in range(CASES)
+        ]
+        write_suite(
+            tmp_path,
+            cases,
+            providers=[{"type": "http", "url": service.url}],
+            max_concurrency=4,
+            retries=0,
+        )
         ended = await ci_evals(tmp_path, "run")
     assert ended.code == 1
     assert "30 of 30 runs failed" in ended.out

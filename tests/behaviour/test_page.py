@@ -1,4 +1,6 @@
-"""report.html in a real browser: search, filters, order, addresses, keys, without scripts, and at its largest."""
+"""report.html in a real browser: search, filters, order, addresses, keys, without scripts, and at
+its largest.
+"""
 
 import json
 import shutil
@@ -55,7 +57,9 @@ def page(tmp_path: Path) -> Callable[[Summary], str]:
     return write
 
 
-async def test_search_looks_into_answers_and_filters_add_up(tab: Tab, page: Callable[[Summary], str]) -> None:
+async def test_search_looks_into_answers_and_filters_add_up(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
     await tab.open(page(pages.support_bot()))
     assert len(await tab.evaluate(SHOWN)) == 40
     await tab.press("/")
@@ -84,7 +88,9 @@ async def test_search_looks_into_answers_and_filters_add_up(tab: Tab, page: Call
     assert tab.logged == []
 
 
-async def test_the_order_can_be_another_one_and_is_restored(tab: Tab, page: Callable[[Summary], str]) -> None:
+async def test_the_order_can_be_another_one_and_is_restored(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
     await tab.open(page(pages.support_bot()))
     usual = await tab.evaluate(SHOWN)
     assert usual[:3] == ["lost-package", "refund-full", "upgrade"]
@@ -98,7 +104,9 @@ async def test_the_order_can_be_another_one_and_is_restored(tab: Tab, page: Call
     assert await tab.evaluate(SHOWN) == usual
 
 
-async def test_a_choice_and_a_case_are_found_again_by_their_url(tab: Tab, page: Callable[[Summary], str]) -> None:
+async def test_a_choice_and_a_case_are_found_again_by_their_url(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
     url = page(pages.support_bot())
     await tab.open(f"{url}#case=faq-7&on=claude-haiku&run=2")
     seen = """(() => { const run = document.getElementById('case=faq-7&on=claude-haiku&run=2').closest('.run');
@@ -113,15 +121,23 @@ async def test_a_choice_and_a_case_are_found_again_by_their_url(tab: Tab, page: 
     assert await tab.evaluate("document.getElementById('case=faq-7').open")
 
 
-async def test_a_click_on_a_field_opens_the_cell_and_back_leads_back(tab: Tab, page: Callable[[Summary], str]) -> None:
+async def test_a_click_on_a_field_opens_the_cell_and_back_leads_back(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
     await tab.open(page(pages.support_bot()))
-    await tab.evaluate("document.getElementById('case=faq-7').querySelector('.chip[data-v=\"1\"]').click()")
+    await tab.evaluate(
+        "document.getElementById('case=faq-7').querySelector('.chip[data-v=\"1\"]').click()"
+    )
     assert await tab.evaluate("location.hash") == "#case=faq-7&on=claude-haiku"
     assert await tab.evaluate("document.getElementById('case=faq-7').open")
     await tab.evaluate("history.back()")
     await tab.until("location.hash === ''")
-    await tab.evaluate("document.getElementById('case=faq-7&on=claude-haiku&run=2').closest('summary').click()")
-    assert await tab.evaluate("location.hash") == "#case=faq-7&on=claude-haiku&run=1", "the first of those alike"
+    await tab.evaluate(
+        "document.getElementById('case=faq-7&on=claude-haiku&run=2').closest('summary').click()"
+    )
+    assert await tab.evaluate("location.hash") == "#case=faq-7&on=claude-haiku&run=1", (
+        "the first of those alike"
+    )
 
 
 async def test_everything_can_be_reached_by_keys(tab: Tab, page: Callable[[Summary], str]) -> None:
@@ -141,9 +157,13 @@ async def test_everything_can_be_reached_by_keys(tab: Tab, page: Callable[[Summa
 
 async def test_a_cell_can_be_copied(tab: Tab, page: Callable[[Summary], str]) -> None:
     await tab.open(page(pages.support_bot()))
-    await tab.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    await tab.evaluate(
+        "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
+    )
     await tab.evaluate("document.querySelector('#list button.copy').click()")
-    assert await tab.evaluate("window.copied") == "ci-evals explain lost-package --provider gpt-5-mini"
+    assert (
+        await tab.evaluate("window.copied") == "ci-evals explain lost-package --provider gpt-5-mini"
+    )
     await tab.evaluate("document.querySelector('#list button.json').click()")
     copied = json.loads(await tab.evaluate("window.copied"))
     assert (copied["case"], copied["variant"]) == ("lost-package", "gpt-5-mini")
@@ -165,19 +185,27 @@ async def test_a_page_that_follows_a_run_stays_as_it_was_left(tab: Tab, tmp_path
             journal.append(result)
         async with run_server(LivePage(tmp_path, lambda folder: summarize(report, None))) as url:
             await tab.open(url)
-            assert "3 of 6 runs so far: all passed" in await tab.evaluate("document.querySelector('h1').textContent")
+            assert "3 of 6 runs so far: all passed" in await tab.evaluate(
+                "document.querySelector('h1').textContent"
+            )
             await tab.press("/")
             await tab.type("o")
-            await tab.evaluate("document.getElementById('case=one').querySelector('summary').click()")
+            await tab.evaluate(
+                "document.getElementById('case=one').querySelector('summary').click()"
+            )
             loads = tab.loads
             for result in second:
                 journal.append(result)
             await tab.load_again(loads)
-            assert "6 of 6 runs so far: 2 failed" in await tab.evaluate("document.querySelector('h1').textContent")
+            assert "6 of 6 runs so far: 2 failed" in await tab.evaluate(
+                "document.querySelector('h1').textContent"
+            )
             await tab.until("document.getElementById('case=one').open")
             assert await tab.evaluate("location.hash") == "#case=one&q=o"
             assert await tab.evaluate("document.querySelector('[name=q]').value") == "o"
-            assert not await tab.evaluate("document.getElementById('case=two').open"), "as it was left"
+            assert not await tab.evaluate("document.getElementById('case=two').open"), (
+                "as it was left"
+            )
             loads = tab.loads
             (tmp_path / "report.json").touch()
             await tab.load_again(loads)
@@ -196,18 +224,23 @@ async def test_without_scripts_everything_can_be_read(page: Callable[[Summary], 
     assert "sent away with store credit" in text
 
 
-async def test_a_hostile_answer_is_text_and_nothing_else(tab: Tab, page: Callable[[Summary], str]) -> None:
+async def test_a_hostile_answer_is_text_and_nothing_else(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
     def edit(result: Result) -> Result:
         text = ATTACKS[result.run - 1]
         grades = tuple(replace(grade, grader=text, reason=text) for grade in result.grades)
         return replace(result, response=Response(text), grades=grades)
 
     cases = {text: "F" * len(ATTACKS) for text in ATTACKS}
-    report = report_of(cases, cases={text: {"tags": (text,), "description": text} for text in cases}, edit=edit)
+    report = report_of(
+        cases, cases={text: {"tags": (text,), "description": text} for text in cases}, edit=edit
+    )
     await tab.open(page(summarize(report, None)))
     for text in ATTACKS:
         await tab.evaluate(
-            CHOOSE.format(name="tag", value="") + f"; location.hash = 'case=' + encodeURIComponent({json.dumps(text)})"
+            CHOOSE.format(name="tag", value="")
+            + f"; location.hash = 'case=' + encodeURIComponent({json.dumps(text)})"
         )
         await tab.press("/")
         await tab.type(text[:20])
@@ -215,10 +248,14 @@ async def test_a_hostile_answer_is_text_and_nothing_else(tab: Tab, page: Callabl
     await tab.evaluate(CHOOSE.format(name="sort", value="name"))
     await tab.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     assert [each for each in tab.logged if "favicon" not in each] == []
-    answers = await tab.evaluate("[...document.querySelectorAll('.answer')].map((each) => each.textContent)")
+    answers = await tab.evaluate(
+        "[...document.querySelectorAll('.answer')].map((each) => each.textContent)"
+    )
     assert set(answers) == set(ATTACKS)
     assert await tab.evaluate("document.querySelectorAll('script').length") == 1
-    assert await tab.evaluate("document.querySelectorAll('img, iframe, a, object, embed').length") == 0
+    assert (
+        await tab.evaluate("document.querySelectorAll('img, iframe, a, object, embed').length") == 0
+    )
 
 
 @pytest.mark.parametrize("width", [400, 1200])
@@ -230,16 +267,24 @@ async def test_nothing_is_wider_than_the_window(
     await tab.resize(width, 900)
     for make in (pages.support_bot, pages.agent, pages.many_variants):
         await tab.open(page(make()))
-        await tab.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
-        assert await tab.evaluate("document.documentElement.scrollWidth") == width
-        unseen = (
-            "[...document.querySelectorAll('.chip')].some((each) => each.getBoundingClientRect().right > innerWidth)"
+        await tab.evaluate(
+            "for (const each of document.querySelectorAll('details')) each.open = true"
         )
+        assert await tab.evaluate("document.documentElement.scrollWidth") == width
+        unseen = "[...document.querySelectorAll('.chip')].some((each) => each.getBoundingClientRect().right > innerWidth)"
         assert not await tab.evaluate(unseen)
 
 
-async def test_no_line_of_the_headline_begins_with_a_comma(tab: Tab, page: Callable[[Summary], str]) -> None:
-    await tab.open(page(summarize(report_of({"refund-full": "F", "lost-package": "F", "opening-hours": "F"}), None)))
+async def test_no_line_of_the_headline_begins_with_a_comma(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.open(
+        page(
+            summarize(
+                report_of({"refund-full": "F", "lost-package": "F", "opening-hours": "F"}), None
+            )
+        )
+    )
     torn = """[...document.querySelectorAll("h1 bdi")].slice(0, -1).filter((name) => {
         const comma = document.createRange();
         comma.setStart(name.nextSibling, 0);
@@ -252,7 +297,9 @@ async def test_no_line_of_the_headline_begins_with_a_comma(tab: Tab, page: Calla
         assert await tab.evaluate(torn) == 0, width
 
 
-async def test_columns_of_many_variants_are_told_apart(tab: Tab, page: Callable[[Summary], str]) -> None:
+async def test_columns_of_many_variants_are_told_apart(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
     await tab.resize(1200, 900)
     await tab.open(page(pages.many_variants()))
     cut = "[...document.querySelectorAll('.columns span')].filter((each) => each.scrollHeight > each.clientHeight)"
@@ -260,10 +307,14 @@ async def test_columns_of_many_variants_are_told_apart(tab: Tab, page: Callable[
     assert await tab.evaluate(f"{cut}.length") == 0
 
 
-async def test_paper_has_no_tools_and_all_that_is_unfolded(tab: Tab, page: Callable[[Summary], str]) -> None:
+async def test_paper_has_no_tools_and_all_that_is_unfolded(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
     await tab.open(page(pages.support_bot()))
     await tab.prefer(media="print")
-    assert await tab.evaluate("getComputedStyle(document.getElementById('tools')).display") == "none"
+    assert (
+        await tab.evaluate("getComputedStyle(document.getElementById('tools')).display") == "none"
+    )
     assert await tab.evaluate("document.querySelector('.diff').getBoundingClientRect().height > 0")
     await tab.resize(700, 1000)  # what is left of a sheet
     cut = "[...document.querySelectorAll('.wide, main')].filter((each) => each.scrollWidth > each.clientWidth).length"
@@ -277,12 +328,18 @@ async def test_5000_cells_open_and_scroll_without_much_work(
     """The time of the main thread, in seconds of its own: a busy machine makes it no longer."""
     names = many((4500, "PPP"), (250, "PPF"), (250, "FFF"))
     base = report_of(many((5000, "PPP")), started_at=STARTED_AT - 60)
-    url = page(summarize(report_of(names, edit=pages.talkative), Gate(min_pass_rate=0.9), baseline_of(base)))
+    url = page(
+        summarize(
+            report_of(names, edit=pages.talkative), Gate(min_pass_rate=0.9), baseline_of(base)
+        )
+    )
     await tab.call("Performance.enable", timeDomain="threadTicks")
 
     async def busy_s() -> float:
         found = await tab.call("Performance.getMetrics")
-        return float(next(each["value"] for each in found["metrics"] if each["name"] == "TaskDuration"))
+        return float(
+            next(each["value"] for each in found["metrics"] if each["name"] == "TaskDuration")
+        )
 
     await tab.open(url)
     opened_s = await busy_s()
@@ -310,13 +367,17 @@ def test_a_page_of_50000_runs_is_below_30_mb(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["support-bot", "agent", "borderline", "many-variants"])
-async def test_axe_finds_nothing_serious(name: str, tab: Tab, page: Callable[[Summary], str], axe: str) -> None:
+async def test_axe_finds_nothing_serious(
+    name: str, tab: Tab, page: Callable[[Summary], str], axe: str
+) -> None:
     url = page(pages.SITUATIONS[name]())
     for scheme, width in (("light", 1200), ("dark", 400)):
         await tab.prefer(scheme)
         await tab.resize(width, 900)
         await tab.open(url)
-        await tab.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        await tab.evaluate(
+            "for (const each of document.querySelectorAll('details')) each.open = true"
+        )
         await tab.evaluate(f"{axe}; 0")
         found = await tab.evaluate(
             "axe.run().then((found) => found.violations.map((each) => [each.impact, each.id, each.nodes[0].html]))"
@@ -331,8 +392,18 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     if npm is None:
         pytest.skip("there is no npm here to install axe-core with")
     folder = tmp_path_factory.mktemp("axe")
-    command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline", "axe-core@4"]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    command = [
+        npm,
+        "install",
+        "--no-audit",
+        "--no-fund",
+        "--ignore-scripts",
+        "--prefer-offline",
+        "axe-core@4",
+    ]
+    ended = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=100, check=False
+    )
     if ended.returncode:
         pytest.skip(f"npm could not install axe-core: {ended.stderr[-300:]}")
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")

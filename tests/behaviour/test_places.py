@@ -1,4 +1,6 @@
-"""What cannot be opened is told with the place in the suite that asks for it, all at once, before any call."""
+"""What cannot be opened is told with the place in the suite that asks for it, all at once, before
+any call.
+"""
 
 from pathlib import Path
 
@@ -35,7 +37,9 @@ def module(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     return name
 
 
-async def test_a_misspelt_grader_function_is_told_with_its_line(tmp_path: Path, module: str) -> None:
+async def test_a_misspelt_grader_function_is_told_with_its_line(
+    tmp_path: Path, module: str
+) -> None:
     suite = f"""\
 name: test
 providers: [{{type: mock}}]
@@ -59,7 +63,9 @@ cases:
     ]
 
 
-async def test_what_shows_only_as_a_module_is_imported_is_told_with_its_line(tmp_path: Path, module: str) -> None:
+async def test_what_shows_only_as_a_module_is_imported_is_told_with_its_line(
+    tmp_path: Path, module: str
+) -> None:
     (tmp_path / f"{module}.py").write_text(MODULE + "from math import *\n", "utf-8")
     suite = f"""\
 name: test
@@ -77,7 +83,9 @@ cases:
     input: hi
     expect: [{{python: "{module}:nope"}}]
 """
-    called = f"target '{module}:answer': cannot be called with (): missing a required argument: 'text'"
+    called = (
+        f"target '{module}:answer': cannot be called with (): missing a required argument: 'text'"
+    )
     assert await problems(tmp_path, suite) == [
         (
             f"evals.yaml:14: cases[0].expect[0].python: "
@@ -86,13 +94,18 @@ cases:
         *(
             f"evals.yaml:{line}: {path}: target '{module}:{name}': there is no {name!r} in {module}, "
             f"did you mean 'answer'? ({module}.py)"
-            for line, path, name in [(9, "providers[1].before[1]", "anser"), (5, "providers[0].target", "answr")]
+            for line, path, name in [
+                (9, "providers[1].before[1]", "anser"),
+                (5, "providers[0].target", "answr"),
+            ]
         ),
         f"evals.yaml:10: providers[2].target: {called} ({module}.py:1)",
     ]
 
 
-async def test_a_stage_that_is_neither_provider_nor_function_is_told_with_its_line(tmp_path: Path) -> None:
+async def test_a_stage_that_is_neither_provider_nor_function_is_told_with_its_line(
+    tmp_path: Path,
+) -> None:
     suite = """\
 name: test
 providers:
@@ -104,12 +117,19 @@ providers:
 cases: [{id: a, input: hi, expect: [{not_empty: true}]}]
 """
     speak, y = await problems(tmp_path, suite)
-    assert speak.startswith("evals.yaml:6: providers[0].after[0]: target: there is no module 'nowhere' in ")
-    assert y.startswith("evals.yaml:7: providers[0].after[1]: unknown provider 'y', known: x; or name a function")
+    assert speak.startswith(
+        "evals.yaml:6: providers[0].after[0]: target: there is no module 'nowhere' in "
+    )
+    assert y.startswith(
+        "evals.yaml:7: providers[0].after[1]: unknown provider 'y', known: x; or name a function"
+    )
 
 
 def test_a_stage_is_suggested_among_all_providers_whichever_are_run(tmp_path: Path) -> None:
-    providers = [{"name": "agent", "type": "mock", "after": ["voise"]}, {"name": "voice", "type": "mock"}]
+    providers = [
+        {"name": "agent", "type": "mock", "after": ["voise"]},
+        {"name": "voice", "type": "mock"},
+    ]
     with pytest.raises(ConfigError, match="unknown provider 'voise', did you mean 'voice'"):
         load_suite(write_suite(tmp_path, providers=providers), {}, Overrides(providers=("agent",)))
 
@@ -131,5 +151,9 @@ cases:
       - embedding_similar: hello
 """
     judge, embeddings = await problems(tmp_path, suite)
-    assert judge.startswith("evals.yaml:12: cases[0].expect[1].judge.provider: unknown judge 'strikt', did you mean")
-    assert embeddings.startswith("evals.yaml:13: cases[0].expect[2].embedding_similar: needs an `embeddings` model")
+    assert judge.startswith(
+        "evals.yaml:12: cases[0].expect[1].judge.provider: unknown judge 'strikt', did you mean"
+    )
+    assert embeddings.startswith(
+        "evals.yaml:13: cases[0].expect[2].embedding_similar: needs an `embeddings` model"
+    )

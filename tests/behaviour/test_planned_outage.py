@@ -1,4 +1,6 @@
-"""A service that is down while planned runs are made, and up again for the others, gives no verdict."""
+"""A service that is down while planned runs are made, and up again for the others, gives no
+verdict.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,10 @@ async def run(folder: Path, *arguments: str) -> Finished:
 
 def write_agent(folder: Path, number: int = CASES, **options: Any) -> None:
     (folder / "agent.py").write_text(AGENT)
-    cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(number)]
+    cases = [
+        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]}
+        for n in range(number)
+    ]
     providers = [{"name": "agent", "type": "python", "target": "agent:answer"}]
     write_suite(folder, cases, providers=providers, runs=3, **options)
 
@@ -80,10 +85,16 @@ async def test_a_withdrawn_round_tells_why_its_runs_failed(tmp_path: Path) -> No
     (tmp_path / "down").write_text("2")
     found = await ci_evals(tmp_path, "run", "--baseline", "none", "--out", "out")
     assert "the database is away" in found.out
-    lost = [each["error"] for each in report_in(tmp_path / "out")["results"] if each["status"] == "errored"]
+    lost = [
+        each["error"]
+        for each in report_in(tmp_path / "out")["results"]
+        if each["status"] == "errored"
+    ]
     assert len(lost) == CASES
     for error in lost:
-        assert error["message"].startswith("all 10 failures were in run 2, and all 20 other runs passed: likely an")
+        assert error["message"].startswith(
+            "all 10 failures were in run 2, and all 20 other runs passed: likely an"
+        )
         assert "ConnectionError: the database is away" in error["message"]
         assert "agent.py" in error["detail"]
     for name in ("summary.md", "report.html"):
@@ -96,7 +107,11 @@ async def test_an_outage_settles_nothing(tmp_path: Path) -> None:
     found = await ci_evals(tmp_path, "run", "--out", "out")
     assert found.code == 3, found.out
     report = report_in(tmp_path / "out")
-    assert (report["totals"]["passed"], report["totals"]["errored"], report["settled"]) == (12, 12, None)
+    assert (report["totals"]["passed"], report["totals"]["errored"], report["settled"]) == (
+        12,
+        12,
+        None,
+    )
 
 
 async def test_a_run_that_is_red_after_its_first_round_is_confirmed(tmp_path: Path) -> None:
@@ -105,7 +120,9 @@ async def test_a_run_that_is_red_after_its_first_round_is_confirmed(tmp_path: Pa
     (tmp_path / "down").write_text("1")
     found = await run(tmp_path, "--out", "out")
     assert found.code == 3, found.out
-    assert "planned runs of 10 cases failed, and all 70 repeats passed: likely an outage" in found.out
+    assert (
+        "planned runs of 10 cases failed, and all 70 repeats passed: likely an outage" in found.out
+    )
     assert report_in(tmp_path / "out")["settled"] is None
 
     (tmp_path / "down").write_text("0123456789")
@@ -117,7 +134,9 @@ async def test_a_run_that_is_red_after_its_first_round_is_confirmed(tmp_path: Pa
     assert report["comparison"]["counts"] == {"regressed": 10}
 
 
-async def test_each_shard_sets_its_lost_round_aside_and_their_merge_has_no_verdict(tmp_path: Path) -> None:
+async def test_each_shard_sets_its_lost_round_aside_and_their_merge_has_no_verdict(
+    tmp_path: Path,
+) -> None:
     write_agent(tmp_path, 24)
     (tmp_path / "down").write_text("2")
     for shard in ("1/2", "2/2"):
@@ -131,7 +150,9 @@ async def test_repeats_that_are_out_name_nothing_and_are_made_again(tmp_path: Pa
     await made_a_baseline(tmp_path)
     flaky = 'return "no" if question in ("q1", "q2", "q3") and request.run == 1 else question'
     (tmp_path / "agent.py").write_text(
-        AGENT.replace("return question", flaky).replace('in pathlib.Path("down")', 'not in pathlib.Path("down")')
+        AGENT.replace("return question", flaky).replace(
+            'in pathlib.Path("down")', 'not in pathlib.Path("down")'
+        )
     )
     (tmp_path / "down").write_text("123")
     found = await run(tmp_path, "--out", "out")
@@ -152,7 +173,9 @@ async def test_a_case_that_breaks_is_named_beside_an_outage_of_one_round(tmp_pat
     found = await run(tmp_path, "--out", "out")
     assert found.code == 3, found.out
     report = report_in(tmp_path / "out")
-    assert [cell["case"] for cell in report["cells"] if cell["comparison"]["kind"] == "regressed"] == ["case-7"]
+    assert [
+        cell["case"] for cell in report["cells"] if cell["comparison"]["kind"] == "regressed"
+    ] == ["case-7"]
 
 
 async def test_when_it_is_over_a_resumed_run_makes_every_planned_run_again(tmp_path: Path) -> None:
@@ -192,13 +215,17 @@ async def test_a_base_report_that_had_an_outage_is_not_compared_with(tmp_path: P
     assert why in " ".join(found.out.split())
     assert why in (tmp_path / "out" / "summary.md").read_text()
     report = report_in(tmp_path / "out")
-    assert [cell["case"] for cell in report["cells"] if cell["comparison"]["kind"] == "regressed"] == ["case-7"]
+    assert [
+        cell["case"] for cell in report["cells"] if cell["comparison"]["kind"] == "regressed"
+    ] == ["case-7"]
     assert len(report["comparison"]["baseline"]) == 1
     explained = await ci_evals(tmp_path, "explain", "case-7", "--report", "out")
     assert "0 of 3, left out: likely an outage" in explained.out
 
 
-async def test_two_such_reports_with_passes_are_what_the_base_branch_is_like(tmp_path: Path) -> None:
+async def test_two_such_reports_with_passes_are_what_the_base_branch_is_like(
+    tmp_path: Path,
+) -> None:
     await made_a_baseline(tmp_path)
     few = "def answer(question):\n    return question if question in ('q1', 'q2') else 'maintenance'\n"
     (tmp_path / "agent.py").write_text(few)
@@ -218,10 +245,14 @@ async def test_a_base_branch_of_which_no_run_ever_passed_is_no_baseline(tmp_path
     await main_ran(tmp_path, "base")
     found = await run(tmp_path, "--out", "out")
     assert "no baseline: 0 of 30 runs on the baseline passed: likely an outage" in found.err
-    assert report_in(tmp_path / "out")["comparison"]["reason"].startswith("no baseline: 0 of 30 runs")
+    assert report_in(tmp_path / "out")["comparison"]["reason"].startswith(
+        "no baseline: 0 of 30 runs"
+    )
 
 
-async def test_of_a_base_report_of_which_much_crashed_only_the_answers_count(tmp_path: Path) -> None:
+async def test_of_a_base_report_of_which_much_crashed_only_the_answers_count(
+    tmp_path: Path,
+) -> None:
     await made_a_baseline(tmp_path)
     down = 'pathlib.Path("down").exists()'
     (tmp_path / "agent.py").write_text(AGENT.replace(down, 'question in ("q1", "q2", "q3")'))

@@ -40,7 +40,9 @@ async def test_the_command_takes_rates_from_a_report(tmp_path: Path) -> None:
 
 async def test_history_of_another_suite_is_refused(tmp_path: Path) -> None:
     suite = write_suite(tmp_path, name="weather")
-    (tmp_path / "main.json").write_bytes(b"".join(json_report.render(summarize(report_of({"a": "P"}), None))))
+    (tmp_path / "main.json").write_bytes(
+        b"".join(json_report.render(summarize(report_of({"a": "P"}), None)))
+    )
     ended = await ci_evals(tmp_path, "power", str(suite), "--history", "main.json")
     assert ended.code != 0
     assert "is of another suite, 'capitals'" in ended.err

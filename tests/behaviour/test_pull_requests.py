@@ -1,4 +1,6 @@
-"""Hundreds of pull requests through the command line: how many are red, and what they say is broken."""
+"""Hundreds of pull requests through the command line: how many are red, and what they say is
+broken.
+"""
 
 import json
 import subprocess
@@ -24,7 +26,11 @@ class PullRequest(NamedTuple):
 
     @property
     def regressed(self) -> set[str]:
-        return {cell["case"] for cell in self.report["cells"] if (cell["comparison"] or {}).get("kind") == "regressed"}
+        return {
+            cell["case"]
+            for cell in self.report["cells"]
+            if (cell["comparison"] or {}).get("kind") == "regressed"
+        }
 
 
 def write_suite(folder: Path, seed: int, broken: Sequence[str] = ()) -> Path:
@@ -44,7 +50,10 @@ def write_suite(folder: Path, seed: int, broken: Sequence[str] = ()) -> Path:
         "runs": 3,
         "gate": {"min_pass_rate": 0.5},
         "providers": [provider],
-        "cases": [{"id": case, "input": "Capital of France?", "expect": [{"equals": "Paris"}]} for case in CASES],
+        "cases": [
+            {"id": case, "input": "Capital of France?", "expect": [{"equals": "Paris"}]}
+            for case in CASES
+        ],
     }
     suite.write_text(json.dumps(settings))
     return suite
@@ -57,14 +66,20 @@ def command(suite: Path, baseline: Path | None) -> list[str]:
 
 def carried_out(commands: Sequence[Sequence[str]]) -> list[int]:
     done = subprocess.run(
-        [sys.executable, str(DRIVER)], input=json.dumps(commands), capture_output=True, text=True, check=True
+        [sys.executable, str(DRIVER)],
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     codes: list[int] = json.loads(done.stderr.splitlines()[-1])
     return codes
 
 
 def history(folder: Path, seed: int) -> Path:
-    """The newest report of a base branch: each was given the one before it, and hands on what it carries."""
+    """The newest report of a base branch: each was given the one before it, and hands on what it
+    carries.
+    """
     commands, newest = [], None
     for number in range(REPORTS):
         suite = write_suite(folder / f"main {number}", seed + number)
@@ -78,29 +93,39 @@ def history(folder: Path, seed: int) -> Path:
 def branch(folder: Path, seed: int, number: int, broken: Sequence[str] = ()) -> list[PullRequest]:
     """Pull requests against one base branch."""
     base = history(folder, seed)
-    suites = [write_suite(folder / f"pull request {n}", seed + REPORTS + n, broken) for n in range(number)]
+    suites = [
+        write_suite(folder / f"pull request {n}", seed + REPORTS + n, broken) for n in range(number)
+    ]
     codes = carried_out([command(suite, base) for suite in suites])
     reports = [json.loads((suite.parent / "out" / "report.json").read_bytes()) for suite in suites]
     return [PullRequest(*pair) for pair in zip(codes, reports, strict=True)]
 
 
-def branches(folder: Path, seeds: Sequence[int], number: int, broken: Sequence[str] = ()) -> list[PullRequest]:
+def branches(
+    folder: Path, seeds: Sequence[int], number: int, broken: Sequence[str] = ()
+) -> list[PullRequest]:
     with ThreadPoolExecutor(2) as pool:
         found = pool.map(lambda seed: branch(folder / str(seed), seed, number, broken), seeds)
     return [each for several in found for each in several]
 
 
-def test_of_two_hundred_pull_requests_that_change_nothing_at_most_six_per_cent_are_red(tmp_path: Path) -> None:
+def test_of_two_hundred_pull_requests_that_change_nothing_at_most_six_per_cent_are_red(
+    tmp_path: Path,
+) -> None:
     seen = branches(tmp_path, range(10_000, 110_000, 10_000), 20)
     assert {each.code for each in seen} <= {0, 1}
     assert sum(each.code == 1 for each in seen) <= 12
     assert sum(bool(each.regressed) for each in seen) <= 4
 
 
-def test_of_a_hundred_pull_requests_that_break_a_tenth_of_the_cases_most_are_red_and_name_them(tmp_path: Path) -> None:
+def test_of_a_hundred_pull_requests_that_break_a_tenth_of_the_cases_most_are_red_and_name_them(
+    tmp_path: Path,
+) -> None:
     seen = branches(tmp_path, range(210_000, 260_000, 10_000), 20, BROKEN)
     red = [each for each in seen if each.code == 1]
     assert len(red) >= 85
     named = sum(len(each.regressed & set(BROKEN)) for each in red)
-    assert named >= 0.8 * len(red) * len(BROKEN)  # all but those whose history has just begun to look different
+    assert named >= 0.8 * len(red) * len(
+        BROKEN
+    )  # all but those whose history has just begun to look different
     assert sum(bool(each.regressed - set(BROKEN)) for each in red) <= 5

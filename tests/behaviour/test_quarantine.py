@@ -1,4 +1,6 @@
-"""Cases in quarantine: they run and are shown, and block nothing; after the date a warning says so."""
+"""Cases in quarantine: they run and are shown, and block nothing; after the date a warning says
+so.
+"""
 
 import json
 from pathlib import Path
@@ -12,7 +14,9 @@ from suites import ONE_CASE, write_suite
 
 from ci_evals.reports.read import read_summary
 
-OPEN, ENDED = ({"reason": "waits for the <index>", "until": until} for until in ("2099-12-31", "2001-01-31"))
+OPEN, ENDED = (
+    {"reason": "waits for the <index>", "until": until} for until in ("2099-12-31", "2001-01-31")
+)
 BROKEN = {**ONE_CASE, "id": "broken", "expect": [{"equals": "goodbye"}], "quarantine": OPEN}
 FORMATS = {"formats": ["json", "junit", "markdown", "html"]}
 
@@ -29,7 +33,10 @@ def quarantined(until: dict[str, str] = OPEN, **changes: Any) -> list[dict[str, 
         ({"gate": {"min_case_pass_rate": 0.9}}, {}),
         ({"gate": {"tags": {"eu": 1.0}, "providers": {"echo": 1.0}}}, {"tags": ["eu"]}),
         ({}, {"min_pass_rate": 1.0, "critical": True}),
-        ({"gate": {"metrics": {"right": 0.9}}}, {"expect": [{"equals": {"value": "goodbye", "metric": "right"}}]}),
+        (
+            {"gate": {"metrics": {"right": 0.9}}},
+            {"expect": [{"equals": {"value": "goodbye", "metric": "right"}}]},
+        ),
         ({"gate": {"max_budget_violations": 0}}, {"budget": {"max_tokens": 0.5}}),
         ({"gate": {"max_error_rate": 0.1}}, {"expect": [{"python": "crash:now"}]}),
         ({"stop_early": True, "runs": 3, "gate": {"min_pass_rate": 0.9}}, {}),
@@ -66,7 +73,10 @@ async def test_every_report_shows_it_apart(tmp_path: Path) -> None:
     assert "waits for the &lt;index&gt;" in (out / "report.html").read_text()
     cells = {cell["case"]: cell["quarantine"] for cell in report_in(out)["cells"]}
     assert cells == {"greeting": None, "broken": OPEN}
-    tests = {test.get("name"): [child.tag for child in test] for test in ET.parse(out / "junit.xml").iter("testcase")}
+    tests = {
+        test.get("name"): [child.tag for child in test]
+        for test in ET.parse(out / "junit.xml").iter("testcase")
+    }
     assert tests == {"greeting": [], "broken": ["skipped"]}
     explained = await ci_evals(tmp_path, "explain", "broken")
     assert explained.code == 0
@@ -77,13 +87,17 @@ async def test_after_the_last_day_a_warning_says_so_and_never_blocks(tmp_path: P
     ended = await ci_evals(tmp_path, "run", "--quiet")
     assert ended.code == 0
     verdict = report_in(tmp_path / "ci-evals-results")["verdict"]
-    why = "the quarantine of broken ended on 2001-01-31: fix the case, remove it, or set another date"
+    why = (
+        "the quarantine of broken ended on 2001-01-31: fix the case, remove it, or set another date"
+    )
     assert (verdict["status"], verdict["reason"], verdict["warning"]) == ("borderline", why, True)
     write_suite(tmp_path, [{**ONE_CASE, "expect": [{"equals": "x"}]}, *quarantined(ENDED)[1:]])
     assert (await ci_evals(tmp_path, "run", "--quiet")).code == 1, "what else fails is red"
 
 
-async def test_its_fall_is_no_regression_and_its_results_are_a_baseline_again(tmp_path: Path) -> None:
+async def test_its_fall_is_no_regression_and_its_results_are_a_baseline_again(
+    tmp_path: Path,
+) -> None:
     good = {**BROKEN, "expect": [{"not_equals": "goodbye"}]}
     write_suite(tmp_path, [ONE_CASE, good], runs=10)
     await ci_evals(tmp_path, "run", "--out", "base")
@@ -91,18 +105,29 @@ async def test_its_fall_is_no_regression_and_its_results_are_a_baseline_again(tm
     write_suite(tmp_path, [ONE_CASE, good], runs=10, providers=[falls])
     ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--quiet")
     assert ended.code == 0, ended.out
-    cells = {cell["case"]: cell["comparison"]["kind"] for cell in report_in(tmp_path / "ci-evals-results")["cells"]}
+    cells = {
+        cell["case"]: cell["comparison"]["kind"]
+        for cell in report_in(tmp_path / "ci-evals-results")["cells"]
+    }
     assert cells == {"greeting": "unchanged", "broken": "not compared"}
     assert "confirming" not in ended.err
     compared = await ci_evals(tmp_path, "compare", "base", "ci-evals-results")
     assert compared.code == 0
-    write_suite(tmp_path, [ONE_CASE, {key: value for key, value in good.items() if key != "quarantine"}], runs=10)
+    write_suite(
+        tmp_path,
+        [ONE_CASE, {key: value for key, value in good.items() if key != "quarantine"}],
+        runs=10,
+    )
     mended = await ci_evals(tmp_path, "run", "--baseline", "ci-evals-results", "--out", "mended")
-    kinds = {cell["case"]: cell["comparison"]["kind"] for cell in report_in(tmp_path / "mended")["cells"]}
+    kinds = {
+        cell["case"]: cell["comparison"]["kind"] for cell in report_in(tmp_path / "mended")["cells"]
+    }
     assert kinds == {"greeting": "unchanged", "broken": "fixed"}, mended.out
 
 
-@pytest.mark.parametrize(("required", "status", "code"), [(False, "borderline", 0), (True, "error", 3)])
+@pytest.mark.parametrize(
+    ("required", "status", "code"), [(False, "borderline", 0), (True, "error", 3)]
+)
 @pytest.mark.parametrize(
     ("critical", "reason"),
     [
@@ -131,7 +156,10 @@ async def test_a_quarantine_that_comes_with_the_change_hides_nothing(
     passed = "3 of 3 runs passed; 3 of 4 cases are in quarantine"
     assert (ended.code, passed in ended.out) == (0, True), "the base has it in quarantine, too"
     for folder in ("head", "next"):
-        assert read_summary(tmp_path / folder).verdict.reason == report_in(tmp_path / folder)["verdict"]["reason"]
+        assert (
+            read_summary(tmp_path / folder).verdict.reason
+            == report_in(tmp_path / folder)["verdict"]["reason"]
+        )
 
 
 async def test_nothing_but_quarantine_is_no_verdict(tmp_path: Path) -> None:
@@ -160,10 +188,15 @@ def test_a_failing_test_of_pytest_is_expected(tmp_path: Path) -> None:
         ({"reason": "x", "until": "soon"}, "until: expected a date such as 2026-12-31, got 'soon'"),
         ({"reason": "x"}, "the key 'until' is missing"),
         ({"reason": "", "until": "2099-12-31"}, "reason: expected text of length >= 1"),
-        (True, "expected a mapping, as in `quarantine: {reason: known since Monday, until: 2026-12-31}`, got true"),
+        (
+            True,
+            "expected a mapping, as in `quarantine: {reason: known since Monday, until: 2026-12-31}`, got true",
+        ),
     ],
 )
-async def test_a_quarantine_says_why_and_until_when(tmp_path: Path, wrong: Any, problem: str) -> None:
+async def test_a_quarantine_says_why_and_until_when(
+    tmp_path: Path, wrong: Any, problem: str
+) -> None:
     write_suite(tmp_path, [{**BROKEN, "quarantine": wrong}])
     assert problem in (await ci_evals(tmp_path, "validate")).err
 

@@ -1,4 +1,6 @@
-"""Code of the team's own on a Ray cluster: a real one of several nodes. Ray comes with `make test-ray`."""
+"""Code of the team's own on a Ray cluster: a real one of several nodes. Ray comes with `make
+test-ray`.
+"""
 
 import asyncio
 import json
@@ -24,7 +26,9 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` i
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),  # Ray's
+    pytest.mark.filterwarnings(
+        "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),  # Ray's
 ]
 
 MB = 1024**2
@@ -34,12 +38,17 @@ QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A cluster on this machine: a head without room for runs, and two nodes with room for two each."""
+    """A cluster on this machine: a head without room for runs, and two nodes with room for two
+    each.
+    """
     from ray.cluster_utils import Cluster
 
     os.environ.update(QUIET)
     store = {"object_store_memory": 80 * MB, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "ray_client_server_port": 23791, **store})
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 0, "ray_client_server_port": 23791, **store},
+    )
     for name in ("first", "second"):
         add_node(cluster, name)
     yield cluster
@@ -47,8 +56,12 @@ def cluster() -> Iterator[Any]:
 
 
 def add_node(cluster: Any, name: str) -> Any:
-    """Add a node with room for two runs; it unpacks suites in a folder of its own, as on a machine of its own."""
-    return cluster.add_node(num_cpus=2, object_store_memory=80 * MB, runtime_env_dir_name=f"runtime_resources_{name}")
+    """Add a node with room for two runs; it unpacks suites in a folder of its own, as on a machine
+    of its own.
+    """
+    return cluster.add_node(
+        num_cpus=2, object_store_memory=80 * MB, runtime_env_dir_name=f"runtime_resources_{name}"
+    )
 
 
 AGENT = """
@@ -88,28 +101,44 @@ PROGRAM = """
 """
 
 
-def write_project(folder: Path, address: str | None, *, agent: str = AGENT, **settings: Any) -> None:
+def write_project(
+    folder: Path, address: str | None, *, agent: str = AGENT, **settings: Any
+) -> None:
     """Write a suite with an agent, whose executor is the cluster."""
     (folder / "agent.py").write_text(textwrap.dedent(agent))
     (folder / "program.py").write_text(textwrap.dedent(PROGRAM))
     (folder / "facts.txt").write_text("12 seats")
-    executor = {"type": "ray", **({"address": address} if address else {}), **settings.pop("executor", {})}
+    executor = {
+        "type": "ray",
+        **({"address": address} if address else {}),
+        **settings.pop("executor", {}),
+    }
     settings.setdefault("expect", [{"not_empty": True}])
-    settings.setdefault("providers", [{"name": "agent", "type": "python", "target": "agent:answer"}])
+    settings.setdefault(
+        "providers", [{"name": "agent", "type": "python", "target": "agent:answer"}]
+    )
     write_suite(folder, settings.pop("cases", ()), executor=executor, **settings)
 
 
 def without_times(folder: Path) -> list[dict[str, Any]]:
-    """The results of a journal in the order of their runs, without when they were made and how long that took."""
+    """The results of a journal in the order of their runs, without when they were made and how long
+    that took.
+    """
     results = [{**each, "started_at": None, "latency_s": None} for each in journaled(folder)]
     return sorted(results, key=lambda each: (each["provider"], each["case"], each["run"]))
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
-async def test_the_report_is_that_of_one_machine_but_for_times(cluster: Any, tmp_path: Path) -> None:
+async def test_the_report_is_that_of_one_machine_but_for_times(
+    cluster: Any, tmp_path: Path
+) -> None:
     task = tmp_path / "tasks" / "greet"
     (task / "tests").mkdir(parents=True)
     (task / "task.toml").write_text('version = "1.0"\n')
@@ -129,7 +158,11 @@ async def test_the_report_is_that_of_one_machine_but_for_times(cluster: Any, tmp
             {"name": "program", "type": "command", "command": [sys.executable, "program.py"]},
         ],
         cases=[
-            {"id": "seats", "input": "seats", "expect": [short, {"python": "len(output) > 2"}, {"contains": "12"}]},
+            {
+                "id": "seats",
+                "input": "seats",
+                "expect": [short, {"python": "len(output) > 2"}, {"contains": "12"}],
+            },
             {"id": "crash", "input": "crash", "expect": [short]},
             {"id": "slow", "input": "slow", "timeout_s": 1, "expect": [short]},
             {"id": "broken", "input": "broken", "expect": [short, broken]},
@@ -145,7 +178,13 @@ async def test_the_report_is_that_of_one_machine_but_for_times(cluster: Any, tmp
     statuses = Counter(each["status"] for each in journaled(tmp_path / "cluster"))
     assert set(statuses) == {"passed", "failed", "errored"}
 
-    agent = [{"name": "agent", "type": "task", "command": ["sh", "-c", "echo done; echo hello > greeting.txt"]}]
+    agent = [
+        {
+            "name": "agent",
+            "type": "task",
+            "command": ["sh", "-c", "echo done; echo hello > greeting.txt"],
+        }
+    ]
     write_project(tmp_path, cluster.address, providers=agent, cases={"tasks": "tasks/*/task.toml"})
     for where in ("local-tasks", "cluster-tasks"):
         options = ("--executor", "local") if where == "local-tasks" else ()
@@ -176,13 +215,22 @@ WAITING_AGENT = """
 """
 
 
-async def test_runs_of_a_node_that_dies_are_made_again_and_counted_once(cluster: Any, tmp_path: Path) -> None:
+async def test_runs_of_a_node_that_dies_are_made_again_and_counted_once(
+    cluster: Any, tmp_path: Path
+) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
     cases = [{"id": f"case-{number}", "input": f"q{number}"} for number in range(8)]
     doomed = add_node(cluster, "doomed")
     agent = WAITING_AGENT.format(here=marks)
-    write_project(tmp_path, cluster.address, agent=agent, cases=cases, timeout_s=200, expect=[{"contains": "q"}])
+    write_project(
+        tmp_path,
+        cluster.address,
+        agent=agent,
+        cases=cases,
+        timeout_s=200,
+        expect=[{"contains": "q"}],
+    )
     process = await start(tmp_path, "run", "--out", "out")
 
     def there() -> dict[str, int]:
@@ -214,7 +262,10 @@ async def test_a_worker_that_dies_fails_its_run_and_no_other(cluster: Any, tmp_p
                 os._exit(3)
             return question
     """
-    cases = [{"id": word, "input": word, "expect": [{"contains": word}]} for word in ("a", "exit", "b", "c")]
+    cases = [
+        {"id": word, "input": word, "expect": [{"contains": word}]}
+        for word in ("a", "exit", "b", "c")
+    ]
     write_project(tmp_path, cluster.address, agent=agent, cases=cases)
     ended = await ci_evals(tmp_path, "run", "--out", "out")
     assert ended.code == 1, ended.err
@@ -241,7 +292,9 @@ def pids_in(path: Path) -> list[int]:
     return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
-async def test_a_program_that_takes_too_long_is_ended_with_its_children(cluster: Any, tmp_path: Path) -> None:
+async def test_a_program_that_takes_too_long_is_ended_with_its_children(
+    cluster: Any, tmp_path: Path
+) -> None:
     pids = tmp_path / "pids"
     (tmp_path / "hang.py").write_text(textwrap.dedent(PROGRAMS.format(pids=pids)))
     hang = [{"name": "hang", "type": "command", "command": [sys.executable, "hang.py"]}]
@@ -255,7 +308,9 @@ async def test_a_program_that_takes_too_long_is_ended_with_its_children(cluster:
     assert living(pids_in(pids)) == []
 
 
-async def test_a_signal_ends_what_runs_on_the_cluster_and_the_run_can_be_resumed(cluster: Any, tmp_path: Path) -> None:
+async def test_a_signal_ends_what_runs_on_the_cluster_and_the_run_can_be_resumed(
+    cluster: Any, tmp_path: Path
+) -> None:
     pids = tmp_path / "pids"
     (tmp_path / "hang.py").write_text(textwrap.dedent(PROGRAMS.format(pids=pids)))
     providers = [
@@ -263,11 +318,18 @@ async def test_a_signal_ends_what_runs_on_the_cluster_and_the_run_can_be_resumed
         {"name": "hang", "type": "command", "command": [sys.executable, "hang.py"]},
     ]
     write_project(
-        tmp_path, cluster.address, providers=providers, cases=[{"id": "a", "input": "a"}], expect=[{"not_empty": True}]
+        tmp_path,
+        cluster.address,
+        providers=providers,
+        cases=[{"id": "a", "input": "a"}],
+        expect=[{"not_empty": True}],
     )
     process = await start(tmp_path, "run", "--out", "out")
     journal = tmp_path / "out" / "results.jsonl"
-    await until(lambda: bool(pids_in(pids)) and journal.exists() and len(journaled(tmp_path / "out")) == 1, START_S)
+    await until(
+        lambda: bool(pids_in(pids)) and journal.exists() and len(journaled(tmp_path / "out")) == 1,
+        START_S,
+    )
     process.send_signal(signal.SIGINT)
     ended = await finished(process)
     assert ended.code == 130, ended.err
@@ -279,7 +341,9 @@ async def test_a_signal_ends_what_runs_on_the_cluster_and_the_run_can_be_resumed
     assert [each["provider"] for each in journaled(tmp_path / "out")] == ["agent", "hang"]
 
 
-async def test_waiting_for_a_place_on_the_cluster_takes_none_of_the_time_of_a_run(cluster: Any, tmp_path: Path) -> None:
+async def test_waiting_for_a_place_on_the_cluster_takes_none_of_the_time_of_a_run(
+    cluster: Any, tmp_path: Path
+) -> None:
     agent = """
         import time
         def answer(question):
@@ -289,13 +353,23 @@ async def test_waiting_for_a_place_on_the_cluster_takes_none_of_the_time_of_a_ru
     cases = [{"id": f"case-{number}", "input": "x"} for number in range(6)]
     expect = [{"latency": 6}]
     write_project(
-        tmp_path, cluster.address, agent=agent, cases=cases, expect=expect, timeout_s=6, executor={"num_cpus": 2}
+        tmp_path,
+        cluster.address,
+        agent=agent,
+        cases=cases,
+        expect=expect,
+        timeout_s=6,
+        executor={"num_cpus": 2},
     )
-    ended = await ci_evals(tmp_path, "run", "--out", "out")  # three times two: the last would be past their limit
+    ended = await ci_evals(
+        tmp_path, "run", "--out", "out"
+    )  # three times two: the last would be past their limit
     assert ended.code == 0, ended.err
 
 
-async def test_what_is_too_large_to_send_is_an_error_of_its_run(cluster: Any, tmp_path: Path) -> None:
+async def test_what_is_too_large_to_send_is_an_error_of_its_run(
+    cluster: Any, tmp_path: Path
+) -> None:
     agent = """
         def answer(question):
             return "x" * 70_000_000 if question == "long" else str(len(question))
@@ -310,7 +384,10 @@ async def test_what_is_too_large_to_send_is_an_error_of_its_run(cluster: Any, tm
     assert results["usual"]["status"] == "passed", ended.err
     assert results["answer"]["status"] == "failed"
     assert results["answer"]["error"]["kind"] == "bad_answer"
-    assert "takes 67 MB, more than the 64 MB that a worker may send" in results["answer"]["error"]["message"]
+    assert (
+        "takes 67 MB, more than the 64 MB that a worker may send"
+        in results["answer"]["error"]["message"]
+    )
 
 
 async def test_code_that_cannot_be_loaded_on_the_cluster_is_a_problem_of_the_suite(
@@ -367,7 +444,9 @@ def write_wheel(folder: Path, module: str, source: str) -> str:
 
 @pytest.fixture
 def one_node() -> Iterator[Any]:
-    """A cluster of one node: several on one machine would install requirements into the same folder at once."""
+    """A cluster of one node: several on one machine would install requirements into the same folder
+    at once.
+    """
     from ray.cluster_utils import Cluster
 
     os.environ.update(QUIET)
@@ -377,7 +456,9 @@ def one_node() -> Iterator[Any]:
     cluster.shutdown()
 
 
-async def test_requirements_beside_the_suite_are_installed_on_the_nodes(one_node: Any, tmp_path: Path) -> None:
+async def test_requirements_beside_the_suite_are_installed_on_the_nodes(
+    one_node: Any, tmp_path: Path
+) -> None:
     agent = """
         def answer(question):
             import seats_of_today  # which is not installed here
@@ -389,7 +470,9 @@ async def test_requirements_beside_the_suite_are_installed_on_the_nodes(one_node
     write_project(tmp_path, one_node.address, agent=agent, cases=cases)
     ended = await ci_evals(tmp_path, "run", "--out", "out")
     assert ended.code == 0, ended.err
-    write_project(tmp_path, one_node.address, agent=agent, cases=cases, executor={"runtime_env": {"pip": []}})
+    write_project(
+        tmp_path, one_node.address, agent=agent, cases=cases, executor={"runtime_env": {"pip": []}}
+    )
     assert (await ci_evals(tmp_path, "run", "--out", "out")).code == 1
 
 
@@ -401,7 +484,9 @@ def no_cluster(ended: Finished, address: str) -> None:
 async def test_a_cluster_that_is_not_there_is_said_with_what_to_start(tmp_path: Path) -> None:
     write_project(tmp_path, "127.0.0.1:9", cases=[{"id": "a", "input": "a"}])
     no_cluster(await ci_evals(tmp_path, "run"), "127.0.0.1:9")
-    no_cluster(await ci_evals(tmp_path, "run", "--executor", "ray://127.0.0.1:9"), "ray://127.0.0.1:9")
+    no_cluster(
+        await ci_evals(tmp_path, "run", "--executor", "ray://127.0.0.1:9"), "ray://127.0.0.1:9"
+    )
     assert not (tmp_path / "ci-evals-results").exists()
 
 
@@ -417,7 +502,9 @@ async def test_calls_to_model_apis_are_made_from_here_and_need_no_cluster(tmp_pa
     assert ended.code == 0, ended.err
 
 
-async def test_without_an_address_a_cluster_on_this_machine_is_started_and_ended(tmp_path: Path) -> None:
+async def test_without_an_address_a_cluster_on_this_machine_is_started_and_ended(
+    tmp_path: Path,
+) -> None:
     cases = [{"id": "a", "input": "a", "expect": [{"contains": "12 seats"}]}]
     write_project(tmp_path, None, cases=cases)
     ended = await ci_evals(tmp_path, "run", "--out", "out", "--format", "json")
@@ -440,13 +527,19 @@ async def test_ray_client_and_a_folder_above_the_suite(cluster: Any, tmp_path: P
     """
     cases = [{"id": "a", "input": "a", "expect": [{"equals": "from above"}]}]
     write_project(
-        suite, "ray://127.0.0.1:23791", agent=agent, cases=cases, executor={"runtime_env": {"working_dir": ".."}}
+        suite,
+        "ray://127.0.0.1:23791",
+        agent=agent,
+        cases=cases,
+        executor={"runtime_env": {"working_dir": ".."}},
     )
     ended = await ci_evals(tmp_path, "run", "evals", "--out", "out")
     assert ended.code == 0, ended.err
 
 
-async def test_functions_and_objects_of_python_go_to_the_cluster(cluster: Any, tmp_path: Path) -> None:
+async def test_functions_and_objects_of_python_go_to_the_cluster(
+    cluster: Any, tmp_path: Path
+) -> None:
     script = f"""
         import json, os, threading
         from ci_evals import Case, Suite, evaluate_sync, grader, provider

@@ -20,7 +20,9 @@ def case(n: int, **changes: Any) -> dict[str, Any]:
 
 def suite(folder: Path, cases: list[dict[str, Any]], url: str, **options: Any) -> None:
     report = {"formats": ["json", "junit", "markdown", "html"]}
-    write_suite(folder, cases, providers=[chat(url, **options)], gate={"max_error_rate": 0.5}, report=report)
+    write_suite(
+        folder, cases, providers=[chat(url, **options)], gate={"max_error_rate": 0.5}, report=report
+    )
 
 
 async def run(folder: Path, *arguments: str, out: str = "out", **environ: str) -> Finished:
@@ -35,7 +37,9 @@ async def recorded(folder: Path, cases: list[dict[str, Any]], **options: Any) ->
     return server.url
 
 
-async def test_a_recording_answers_without_key_and_network_and_is_marked_everywhere(tmp_path: Path) -> None:
+async def test_a_recording_answers_without_key_and_network_and_is_marked_everywhere(
+    tmp_path: Path,
+) -> None:
     cases = [case(n) for n in range(6)]
     url = await recorded(tmp_path, cases, api_key="${A_KEY}")
     suite(tmp_path, cases, url, api_key="${A_KEY}", rpm=1)
@@ -44,9 +48,14 @@ async def test_a_recording_answers_without_key_and_network_and_is_marked_everywh
     found = await run(tmp_path, "--replay", "first", "--replay-only")
     assert found.code == 0, found.err
     assert "Recorded: 6 of 6 runs were recorded, no provider was called for them" in found.out
-    assert "**Recorded**: 6 of 6 runs were recorded" in (tmp_path / "out" / "summary.md").read_text()
+    assert (
+        "**Recorded**: 6 of 6 runs were recorded" in (tmp_path / "out" / "summary.md").read_text()
+    )
     assert "6 of 6 runs were recorded" in (tmp_path / "out" / "report.html").read_text()
-    assert '<property name="Recorded" value="6 of 6 runs were recorded' in (tmp_path / "out" / "junit.xml").read_text()
+    assert (
+        '<property name="Recorded" value="6 of 6 runs were recorded'
+        in (tmp_path / "out" / "junit.xml").read_text()
+    )
     assert re.search(r"^chat .* recorded ", found.out, re.MULTILINE)
     report = report_in(tmp_path / "out")
     assert report["totals"]["recorded"] == 6
@@ -66,8 +75,14 @@ async def test_a_replay_of_what_did_not_change_says_the_same(tmp_path: Path) -> 
         del cell["evidence"], cell["per_run"]  # what is repeated says nothing new
     assert replayed["cells"] == first["cells"]
     assert replayed["verdict"] == first["verdict"]
-    times = {each["case"]: (each["started_at"], each["latency_s"]) for each in journaled(tmp_path / "first")}
-    assert times == {each["case"]: (each["started_at"], each["latency_s"]) for each in journaled(tmp_path / "out")}
+    times = {
+        each["case"]: (each["started_at"], each["latency_s"])
+        for each in journaled(tmp_path / "first")
+    }
+    assert times == {
+        each["case"]: (each["started_at"], each["latency_s"])
+        for each in journaled(tmp_path / "out")
+    }
 
 
 async def test_changed_graders_judge_recorded_answers_anew(tmp_path: Path) -> None:
@@ -76,7 +91,10 @@ async def test_changed_graders_judge_recorded_answers_anew(tmp_path: Path) -> No
     found = await run(tmp_path, "--replay", "first/results.jsonl", "--replay-only")
     assert found.code == 1
     assert "✗ case-0: 0 of 1 run passed" in found.out
-    assert [each["status"] for each in report_in(tmp_path / "out")["results"]] == ["failed", "passed"]
+    assert [each["status"] for each in report_in(tmp_path / "out")["results"]] == [
+        "failed",
+        "passed",
+    ]
 
 
 @pytest.mark.parametrize("on_error", ["fail", "exclude"])
@@ -84,18 +102,33 @@ async def test_what_is_asked_otherwise_is_not_recorded_and_errored_with_the_reas
     tmp_path: Path, on_error: str
 ) -> None:
     url = await recorded(tmp_path, [case(n) for n in range(5)])
-    suite(tmp_path, [case(0, input="other"), *(case(n) for n in range(1, 5)), case(5)], url, on_error=on_error, rpm=1)
+    suite(
+        tmp_path,
+        [case(0, input="other"), *(case(n) for n in range(1, 5)), case(5)],
+        url,
+        on_error=on_error,
+        rpm=1,
+    )
     found = await run(tmp_path, "--replay", "first", "--replay-only")
     assert found.code == 0, found.err
     assert "Not checked: no recorded answer (2)" in found.out
     assert "Recorded: 4 of 6 runs were recorded" in found.out
-    errors = {each["case"]: each["error"] for each in report_in(tmp_path / "out")["results"] if "error" in each}
-    reason = {"kind": "not_recorded", "message": "not in the recording: what is asked is new or has changed"}
+    errors = {
+        each["case"]: each["error"]
+        for each in report_in(tmp_path / "out")["results"]
+        if "error" in each
+    }
+    reason = {
+        "kind": "not_recorded",
+        "message": "not in the recording: what is asked is new or has changed",
+    }
     assert errors == {"case-0": reason, "case-5": reason}
 
 
 @pytest.mark.parametrize("how", [("--replay-only",), ()], ids=["only", "first"])
-async def test_a_recording_of_your_own_code_checks_nothing(tmp_path: Path, how: tuple[str, ...]) -> None:
+async def test_a_recording_of_your_own_code_checks_nothing(
+    tmp_path: Path, how: tuple[str, ...]
+) -> None:
     agent = {"name": "agent", "type": "command", "command": [sys.executable, "agent.py"]}
     (tmp_path / "agent.py").write_text("import json, sys; print(json.load(sys.stdin)['input'])")
     providers = [agent, {"name": "model", "type": "mock"}]
@@ -133,7 +166,11 @@ async def test_only_what_is_not_recorded_is_called(tmp_path: Path) -> None:
     assert found.code == 0
     assert "Recorded: 57 of 60 runs were recorded" in found.out
     results = report_in(tmp_path / "out")["results"]
-    assert [each["case"] for each in results if "recorded" not in each] == ["case-57", "case-58", "case-59"]
+    assert [each["case"] for each in results if "recorded" not in each] == [
+        "case-57",
+        "case-58",
+        "case-59",
+    ]
 
 
 async def test_recorded_runs_are_done_even_if_the_provider_is_gone(tmp_path: Path) -> None:
@@ -175,7 +212,9 @@ async def test_the_last_results_can_be_judged_anew_in_their_own_folder(tmp_path:
     assert len(journaled(tmp_path / "first")) == 20
 
 
-async def test_a_changed_grader_can_be_tried_on_a_stopped_run_that_is_gone_on_with(tmp_path: Path) -> None:
+async def test_a_changed_grader_can_be_tried_on_a_stopped_run_that_is_gone_on_with(
+    tmp_path: Path,
+) -> None:
     async with chatting(ChatServer()) as server:
         suite(tmp_path, [case(n) for n in range(3)], server.url)
         await run(tmp_path)
@@ -187,14 +226,24 @@ async def test_a_changed_grader_can_be_tried_on_a_stopped_run_that_is_gone_on_wi
 
 
 async def test_recorded_answers_cost_nothing_of_the_budget(tmp_path: Path) -> None:
-    price = {"input_per_mtok": 100_000.0, "output_per_mtok": 100_000.0}  # $1 for each answer of the server
+    price = {
+        "input_per_mtok": 100_000.0,
+        "output_per_mtok": 100_000.0,
+    }  # $1 for each answer of the server
     url = await recorded(tmp_path, [case(n) for n in range(5)], price=price)
-    write_suite(tmp_path, [case(n) for n in range(5)], providers=[chat(url, price=price)], budget={"max_cost_usd": 0.5})
+    write_suite(
+        tmp_path,
+        [case(n) for n in range(5)],
+        providers=[chat(url, price=price)],
+        budget={"max_cost_usd": 0.5},
+    )
     found = await run(tmp_path, "--replay", "first")
     assert (found.code, report_in(tmp_path / "out")["totals"]["passed"]) == (0, 5)
 
 
-async def test_a_file_that_is_no_recording_is_refused_and_earlier_results_stay(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_recording_is_refused_and_earlier_results_stay(
+    tmp_path: Path,
+) -> None:
     await recorded(tmp_path, [case(0)])
     (tmp_path / "notes.txt").write_text("my notes\n")
     before = (tmp_path / "first" / "results.jsonl").read_bytes()

@@ -1,4 +1,6 @@
-"""`run --resume` as users and CI start it: what is kept, what is done again, and what is said of it."""
+"""`run --resume` as users and CI start it: what is kept, what is done again, and what is said of
+it.
+"""
 
 import json
 from pathlib import Path
@@ -11,7 +13,10 @@ from leftovers import journal_lines, journaled, report_in
 from processes import Finished, ci_evals, finished, start
 from suites import chat, write_suite
 
-SETTINGS = {"gate": {"max_error_rate": 1}, "report": {"formats": ["json", "junit", "markdown", "html"]}}
+SETTINGS = {
+    "gate": {"max_error_rate": 1},
+    "report": {"formats": ["json", "junit", "markdown", "html"]},
+}
 
 
 def case(n: int, **changes: Any) -> dict[str, Any]:
@@ -30,12 +35,18 @@ def suite(folder: Path, server: ChatServer, cases: list[dict[str, Any]], **setti
     write_suite(folder, cases, providers=[chat(server.url, retries=0)], **{**SETTINGS, **settings})
 
 
-async def test_graded_runs_are_kept_errored_tried_again_and_changed_and_new_ones_run(tmp_path: Path) -> None:
+async def test_graded_runs_are_kept_errored_tried_again_and_changed_and_new_ones_run(
+    tmp_path: Path,
+) -> None:
     async with chatting(ChatServer(refuse_odd_ones_first)) as server:
         suite(tmp_path, server, [case(n) for n in range(10)])
         await run(tmp_path)
         assert server.asked.total() == 10
-        edited = [case(0, expect=[{"contains": "q"}]), case(2, input="q200"), *(case(n) for n in range(3, 13))]
+        edited = [
+            case(0, expect=[{"contains": "q"}]),
+            case(2, input="q200"),
+            *(case(n) for n in range(3, 13)),
+        ]
         suite(tmp_path, server, edited)
         resumed = await run(tmp_path, "--resume")
         assert server.asked == {"q0": 2, "q1": 1, "q2": 1, "q200": 1} | {
@@ -54,13 +65,17 @@ async def test_graded_runs_are_kept_errored_tried_again_and_changed_and_new_ones
     assert sentence in (tmp_path / "out" / "report.html").read_text()
 
 
-async def test_the_report_of_a_resumed_run_has_each_run_once_and_in_plan_order(tmp_path: Path) -> None:
+async def test_the_report_of_a_resumed_run_has_each_run_once_and_in_plan_order(
+    tmp_path: Path,
+) -> None:
     async with chatting(ChatServer(refuse_odd_ones_first)) as server:
         suite(tmp_path, server, [case(n) for n in range(6)], runs=2)
         await run(tmp_path)
         await run(tmp_path, "--resume")
     results = report_in(tmp_path / "out")["results"]
-    assert [(each["case"], each["run"]) for each in results] == [(f"case-{n}", r) for n in range(6) for r in (1, 2)]
+    assert [(each["case"], each["run"]) for each in results] == [
+        (f"case-{n}", r) for n in range(6) for r in (1, 2)
+    ]
     assert {each["status"] for each in results} == {"passed"}
 
 
@@ -81,7 +96,9 @@ async def test_without_a_journal_it_just_starts_and_says_so(tmp_path: Path) -> N
         ("{}", "is not a journal of ci-evals"),
     ],
 )
-async def test_a_foreign_file_is_refused_and_left_as_it_is(tmp_path: Path, content: str, words: str) -> None:
+async def test_a_foreign_file_is_refused_and_left_as_it_is(
+    tmp_path: Path, content: str, words: str
+) -> None:
     write_suite(tmp_path)
     file = tmp_path / "out" / "results.jsonl"
     file.parent.mkdir()
@@ -92,7 +109,9 @@ async def test_a_foreign_file_is_refused_and_left_as_it_is(tmp_path: Path, conte
     assert file.read_text() == content
 
 
-async def test_a_journal_of_another_schema_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+async def test_a_journal_of_another_schema_version_is_refused_and_left_as_it_is(
+    tmp_path: Path,
+) -> None:
     write_suite(tmp_path)
     await run(tmp_path)
     file = tmp_path / "out" / "results.jsonl"
@@ -100,7 +119,10 @@ async def test_a_journal_of_another_schema_version_is_refused_and_left_as_it_is(
     file.write_bytes(newer)
     found = await run(tmp_path, "--resume")
     assert found.code == 3
-    assert "out/results.jsonl:1: the journal is of version 7, and this ci-evals reads version 1" in found.err
+    assert (
+        "out/results.jsonl:1: the journal is of version 7, and this ci-evals reads version 1"
+        in found.err
+    )
     assert file.read_bytes() == newer
 
 
@@ -116,7 +138,9 @@ async def test_a_damaged_line_in_the_midst_is_refused_by_its_number(tmp_path: Pa
 
 
 @pytest.mark.parametrize("arguments", [["--resume"], []])
-async def test_a_journal_that_another_process_writes_to_is_refused(tmp_path: Path, arguments: list[str]) -> None:
+async def test_a_journal_that_another_process_writes_to_is_refused(
+    tmp_path: Path, arguments: list[str]
+) -> None:
     server = HeldServer(1)
     async with chatting(server):
         suite(tmp_path, server, [case(0)])
@@ -128,14 +152,23 @@ async def test_a_journal_that_another_process_writes_to_is_refused(tmp_path: Pat
         server.released.set()
     assert server.arrived == 1
     assert second.code == 3
-    assert "out/results.jsonl: another ci-evals is writing to it: wait for it, or choose another --out" in second.err
+    assert (
+        "out/results.jsonl: another ci-evals is writing to it: wait for it, or choose another --out"
+        in second.err
+    )
     assert len(journal_lines(tmp_path / "out")) == 1, "the first one's header"
 
 
 @pytest.mark.parametrize(
-    "named", [("--resume-from", "earlier/a", "--resume-from", "earlier/b/results.jsonl"), ("--resume-from", "earlier")]
+    "named",
+    [
+        ("--resume-from", "earlier/a", "--resume-from", "earlier/b/results.jsonl"),
+        ("--resume-from", "earlier"),
+    ],
 )
-async def test_results_are_taken_over_from_other_folders(tmp_path: Path, named: tuple[str, ...]) -> None:
+async def test_results_are_taken_over_from_other_folders(
+    tmp_path: Path, named: tuple[str, ...]
+) -> None:
     async with chatting(ChatServer()) as server:
         for name, numbers in (("a", (0, 1)), ("b", (2, 3))):
             suite(tmp_path, server, [case(n) for n in numbers])
@@ -144,7 +177,9 @@ async def test_results_are_taken_over_from_other_folders(tmp_path: Path, named: 
         found = await run(tmp_path, *named)
     assert "Resumed: 4 of 5 runs kept, 1 new one" in found.out
     assert set(server.asked.values()) == {1}
-    assert sorted(each["case"] for each in journaled(tmp_path / "out")) == [f"case-{n}" for n in range(5)]
+    assert sorted(each["case"] for each in journaled(tmp_path / "out")) == [
+        f"case-{n}" for n in range(5)
+    ]
 
 
 async def test_a_foreign_source_leaves_no_result_behind(tmp_path: Path) -> None:
@@ -172,4 +207,9 @@ async def test_json_on_stdout_says_what_was_resumed(tmp_path: Path) -> None:
     write_suite(tmp_path)
     await run(tmp_path)
     found = await run(tmp_path, "--resume", "--format", "json")
-    assert json.loads(found.out)["resumption"] == {"kept": 1, "retried": 0, "changed": 0, "torn": []}
+    assert json.loads(found.out)["resumption"] == {
+        "kept": 1,
+        "retried": 0,
+        "changed": 0,
+        "torn": [],
+    }

@@ -1,4 +1,6 @@
-"""`--reuse`: answers of earlier runs where nothing that they depend on has changed, marked and no fresh evidence."""
+"""`--reuse`: answers of earlier runs where nothing that they depend on has changed, marked and no
+fresh evidence.
+"""
 
 import json
 import sys
@@ -25,7 +27,9 @@ def asked(server: ChatServer) -> int:
     return server.asked.total()
 
 
-async def test_only_what_changed_is_asked_again_and_the_rest_is_marked_everywhere(tmp_path: Path) -> None:
+async def test_only_what_changed_is_asked_again_and_the_rest_is_marked_everywhere(
+    tmp_path: Path,
+) -> None:
     async with chatting(ChatServer()) as server:
         provider = chat(server.url)
         write_suite(tmp_path, [case("a"), case("b")], providers=[provider], runs=2)
@@ -46,12 +50,25 @@ async def test_only_what_changed_is_asked_again_and_the_rest_is_marked_everywher
     assert "2 of 3 runs reused: no evidence for a comparison" in explained
     assert "✓ runs 1 and 2 passed alike" in explained
     assert "reused, so no new evidence" in explained
-    (cell,) = json.loads((await ci_evals(tmp_path, "explain", "a", "--report", "out", "--format", "json")).out)["cells"]
+    (cell,) = json.loads(
+        (await ci_evals(tmp_path, "explain", "a", "--report", "out", "--format", "json")).out
+    )["cells"]
     assert [run["reused"] for run in cell["runs"]] == [True, True, False]
     assert (cell["sentence"], cell["head"]) == ("3 of 3 runs passed here", [1, 1])
     report = report_in(out)
-    assert (report["totals"]["recorded"], report["totals"]["reused"], report["totals"]["passed"]) == (2, 2, 6)
-    assert [each.get("reused", False) for each in report["results"]] == [True, True, False, False, False, False]
+    assert (
+        report["totals"]["recorded"],
+        report["totals"]["reused"],
+        report["totals"]["passed"],
+    ) == (2, 2, 6)
+    assert [each.get("reused", False) for each in report["results"]] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert report["verdict"]["reason"] == "6 of 6 runs passed"
 
 
@@ -64,13 +81,18 @@ async def test_a_single_run_is_told_as_one(tmp_path: Path) -> None:
         assert "Reused: 1 of 2 runs was not made again: " in (await run(tmp_path, "--reuse")).out
 
 
-async def test_without_it_everything_is_asked_again_whatever_the_suite_says_of_it(tmp_path: Path) -> None:
+async def test_without_it_everything_is_asked_again_whatever_the_suite_says_of_it(
+    tmp_path: Path,
+) -> None:
     async with chatting(ChatServer()) as server:
         write_suite(tmp_path, [case("a")], providers=[chat(server.url)], reuse={})
         await run(tmp_path)
         again = await run(tmp_path)
         assert asked(server) == 1
-        assert report_in(tmp_path / "out")["verdict"]["reason"] == "the only run reused: 1 of 1 run passed"
+        assert (
+            report_in(tmp_path / "out")["verdict"]["reason"]
+            == "the only run reused: 1 of 1 run passed"
+        )
         assert "the only run reused" in again.out.splitlines()[-1]
         await run(tmp_path)
         assert asked(server) == 1, "what was reused is reused again"
@@ -78,13 +100,19 @@ async def test_without_it_everything_is_asked_again_whatever_the_suite_says_of_i
         assert asked(server) == 2
 
 
-async def test_what_is_too_old_or_another_model_or_has_failed_to_answer_is_asked(tmp_path: Path) -> None:
+async def test_what_is_too_old_or_another_model_or_has_failed_to_answer_is_asked(
+    tmp_path: Path,
+) -> None:
     async with chatting(ChatServer()) as server:
         write_suite(tmp_path, [case("a")], providers=[chat(server.url)])
         await run(tmp_path)
-        write_suite(tmp_path, [case("a")], providers=[chat(server.url)], reuse={"max_age_days": 1e-9})
+        write_suite(
+            tmp_path, [case("a")], providers=[chat(server.url)], reuse={"max_age_days": 1e-9}
+        )
         await run(tmp_path)
-        write_suite(tmp_path, [case("a")], providers=[{**chat(server.url), "model": "another"}], reuse={})
+        write_suite(
+            tmp_path, [case("a")], providers=[{**chat(server.url), "model": "another"}], reuse={}
+        )
         await run(tmp_path)
         assert asked(server) == 3
     down = {**chat("http://127.0.0.1:9/v1"), "retries": 0}
@@ -126,7 +154,9 @@ async def test_a_reused_answer_is_no_evidence_for_a_comparison(tmp_path: Path) -
         ended = await run(tmp_path, "--reuse", "--baseline", "base")
     comparison = report_in(tmp_path / "out")["comparison"]
     assert comparison["counts"].get("unchanged", 0) == 0
-    kinds = {cell["case"]: cell["comparison"]["kind"] for cell in report_in(tmp_path / "out")["cells"]}
+    kinds = {
+        cell["case"]: cell["comparison"]["kind"] for cell in report_in(tmp_path / "out")["cells"]
+    }
     assert kinds == {"a": "not compared", "b": "edited"}
     assert ended.code == 0
 
@@ -137,4 +167,6 @@ async def test_a_bad_age_is_told(tmp_path: Path) -> None:
     assert "reuse: unknown key 'max_age', did you mean 'max_age_days'?" in ended.err
     write_suite(tmp_path, [case("a")], reuse=True)
     assert "reuse: expected a mapping" in (await ci_evals(tmp_path, "validate")).err
-    assert json.loads((await ci_evals(tmp_path, "schema")).out)["$defs"]["Reuse"]["properties"]["max_age_days"]
+    assert json.loads((await ci_evals(tmp_path, "schema")).out)["$defs"]["Reuse"]["properties"][
+        "max_age_days"
+    ]

@@ -19,7 +19,15 @@ SHAPED = "sk-proj-Ab3dEf6hIj9kLmN0pQrStUvWx"
 IN_URL = "AIzaSyB1c2D3e4F5g6H7i8J9k0"
 
 FORMATS = {"formats": ["json", "junit", "markdown", "html"]}
-PLANTED = (NAMED, quote(NAMED, safe=""), quote(NAMED), json.dumps(NAMED)[1:-1], DOTENV, SHAPED, IN_URL)
+PLANTED = (
+    NAMED,
+    quote(NAMED, safe=""),
+    quote(NAMED),
+    json.dumps(NAMED)[1:-1],
+    DOTENV,
+    SHAPED,
+    IN_URL,
+)
 FORMS = (*PLANTED, *(json.dumps(planted)[1:-1] for planted in PLANTED))
 
 
@@ -34,8 +42,19 @@ def written(folder: Path, ended: Finished) -> Iterator[tuple[str, bytes]]:
 def check_clean(folder: Path, ended: Finished) -> None:
     assert ended.code in (1, 3), ended.err
     places = dict(written(folder, ended))
-    assert places.keys() >= {"results.jsonl", "report.json", "junit.xml", "summary.md", "report.html"}
-    found = [(place, form) for place, content in places.items() for form in FORMS if form.encode() in content]
+    assert places.keys() >= {
+        "results.jsonl",
+        "report.json",
+        "junit.xml",
+        "summary.md",
+        "report.html",
+    }
+    found = [
+        (place, form)
+        for place, content in places.items()
+        for form in FORMS
+        if form.encode() in content
+    ]
     assert found == []
 
 
@@ -51,7 +70,9 @@ async def run(folder: Path, *, format: str = "table", in_actions: bool = False) 
 
 
 def failing_suite(folder: Path, provider: dict[str, Any]) -> None:
-    """Cases that fail, because what fails is shown everywhere; one of them with an expectation of its own."""
+    """Cases that fail, because what fails is shown everywhere; one of them with an expectation of
+    its own.
+    """
     expect = [{"equals": "something else"}, {"tool_call": {"tool": "other"}}, {"is_json": True}]
     cases = [{"id": f"case-{n}", "input": "hi", "expect": expect} for n in range(2)]
     provider = {"retries": 0, **provider}
@@ -61,24 +82,43 @@ def failing_suite(folder: Path, provider: dict[str, Any]) -> None:
 def everything() -> str:
     """A text with every secret in every form."""
     return " | ".join(
-        [*PLANTED, f"https://host/?key={quote(NAMED, safe='')}", f"Bearer {DOTENV}", f"user:{SHAPED}@host"]
+        [
+            *PLANTED,
+            f"https://host/?key={quote(NAMED, safe='')}",
+            f"Bearer {DOTENV}",
+            f"user:{SHAPED}@host",
+        ]
     )
 
 
 async def test_in_an_answer_and_its_tool_calls(tmp_path: Path) -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "send", "arguments": json.dumps({"to": everything()})}}
+    call = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "send", "arguments": json.dumps({"to": everything()})},
+    }
     message = {"role": "assistant", "content": everything(), "tool_calls": [call]}
     async with serving() as server:
-        server.answers(Scripted({"model": SHAPED, "choices": [{"message": message, "finish_reason": DOTENV}]}))
+        server.answers(
+            Scripted({"model": SHAPED, "choices": [{"message": message, "finish_reason": DOTENV}]})
+        )
         failing_suite(tmp_path, chat(server.url, api_key="${NAMED_KEY}"))
         check_clean(tmp_path, await run(tmp_path))
         assert server.seen[0].headers["Authorization"] == f"Bearer {NAMED}"
 
 
 async def test_in_the_steps_of_an_agent(tmp_path: Path) -> None:
-    told = {"arguments": {"to": [everything()]}, "result": everything(), "error": everything(), "agent": everything()}
+    told = {
+        "arguments": {"to": [everything()]},
+        "result": everything(),
+        "error": everything(),
+        "agent": everything(),
+    }
     step = {"kind": "tool_call", "name": everything(), **told}
-    answer = {"output": "done", "steps": [step, {"kind": "message", "name": "user", "result": everything()}]}
+    answer = {
+        "output": "done",
+        "steps": [step, {"kind": "message", "name": "user", "result": everything()}],
+    }
     (tmp_path / "agent.py").write_text(f"def answer(text):\n    return {answer!r}\n")
     failing_suite(tmp_path, {"name": "agent", "type": "python", "target": "agent:answer"})
     name_keys(tmp_path)
@@ -95,18 +135,27 @@ async def test_in_an_error_that_echoes_what_was_sent(tmp_path: Path) -> None:
 
     async with serving() as server:
         server.answers(echo)
-        failing_suite(tmp_path, chat(server.url, api_key="${NAMED_KEY}", headers={"X-Extra": "a ${URL_KEY}"}))
+        failing_suite(
+            tmp_path, chat(server.url, api_key="${NAMED_KEY}", headers={"X-Extra": "a ${URL_KEY}"})
+        )
         check_clean(tmp_path, await run(tmp_path))
 
 
 async def test_in_the_address_of_a_service_and_where_it_redirects(tmp_path: Path) -> None:
     async with serving() as server:
         server.answers(
-            Scripted(status=302, headers={"Location": f"/{IN_URL}/{quote(NAMED, safe='')}?key={IN_URL}"}),
+            Scripted(
+                status=302, headers={"Location": f"/{IN_URL}/{quote(NAMED, safe='')}?key={IN_URL}"}
+            ),
             Scripted(f"You asked for /?key={IN_URL}", status=500),
         )
         failing_suite(
-            tmp_path, {"type": "http", "url": f"{server.url}/?key=${{URL_KEY}}", "headers": {"X": "${NAMED_KEY}"}}
+            tmp_path,
+            {
+                "type": "http",
+                "url": f"{server.url}/?key=${{URL_KEY}}",
+                "headers": {"X": "${NAMED_KEY}"},
+            },
         )
         use_vars(tmp_path)
         check_clean(tmp_path, await run(tmp_path))
@@ -153,7 +202,10 @@ async def test_in_what_a_function_prints_and_raises(tmp_path: Path) -> None:
 async def test_in_the_stderr_of_a_program(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(f"import sys; sys.exit({everything()!r})")
     command = [sys.executable, "agent.py"]
-    failing_suite(tmp_path, {"name": "agent", "type": "command", "command": command, "env": {"KEY": "${NAMED_KEY}"}})
+    failing_suite(
+        tmp_path,
+        {"name": "agent", "type": "command", "command": command, "env": {"KEY": "${NAMED_KEY}"}},
+    )
     check_clean(tmp_path, await run(tmp_path))
 
 
@@ -183,7 +235,9 @@ def log_lines(text: bytes) -> list[str]:
     return text.decode().replace("\r", "\n").split("\n")
 
 
-async def test_secrets_are_masked_before_commands_are_stopped_for_all_that_follows(tmp_path: Path) -> None:
+async def test_secrets_are_masked_before_commands_are_stopped_for_all_that_follows(
+    tmp_path: Path,
+) -> None:
     failing_suite(tmp_path, {"name": "echo", "type": "mock", "default": COMMANDS + everything()})
     name_keys(tmp_path)
     ended = await run(tmp_path, in_actions=True)
@@ -192,7 +246,9 @@ async def test_secrets_are_masked_before_commands_are_stopped_for_all_that_follo
     masked = {line.removeprefix("::add-mask::") for line in lines[:first]}
     assert masked >= {NAMED.replace("%", "%25"), IN_URL, DOTENV}
     body, tokens = [], []
-    for line in lines[first:]:  # outside of what is stopped there are but commands of ours, and the verdict
+    for line in lines[
+        first:
+    ]:  # outside of what is stopped there are but commands of ours, and the verdict
         if line.startswith("::stop-commands::"):
             tokens.append(line.removeprefix("::stop-commands::"))
         elif tokens and line == f"::{tokens[-1]}::":
@@ -256,11 +312,15 @@ def check_harmless(text: bytes) -> None:
 @pytest.mark.parametrize(
     "arguments", [("run",), ("run", "--config", "there/evals.yaml"), ("run", "-cthere/evals.yaml")]
 )
-async def test_an_import_that_fails_tells_no_secret(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+async def test_an_import_that_fails_tells_no_secret(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     folder = tmp_path / "there" if len(arguments) > 1 else tmp_path
     folder.mkdir(exist_ok=True)
     (folder / ".env").write_text(f"UNRELATED={DOTENV}\n")
-    (folder / "agent.py").write_text(f"def answer(text): ...\nraise RuntimeError('broken', {everything()!r})")
+    (folder / "agent.py").write_text(
+        f"def answer(text): ...\nraise RuntimeError('broken', {everything()!r})"
+    )
     write_suite(folder, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
     ended = await ci_evals(tmp_path, *arguments, environ={"A_KEY": NAMED, "MY_TOKEN": IN_URL})
     assert ended.code == 2
@@ -300,12 +360,18 @@ async def test_a_crash_of_our_own_tells_no_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("run", "--resume"), ("run", "--resume-from", "earlier", "--out", "new"), ("merge", "earlier", "--out", "new")],
+    [
+        ("run", "--resume"),
+        ("run", "--resume-from", "earlier", "--out", "new"),
+        ("merge", "earlier", "--out", "new"),
+    ],
 )
 async def test_what_was_no_secret_when_it_was_written_is_one_in_what_is_kept(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    write_suite(tmp_path, providers=[{"name": "echo", "type": "mock", "default": f"it is {DOTENV}"}])
+    write_suite(
+        tmp_path, providers=[{"name": "echo", "type": "mock", "default": f"it is {DOTENV}"}]
+    )
     for name in ("ci-evals-results", "earlier"):
         await ci_evals(tmp_path, "run", "--out", name)
         assert DOTENV in (tmp_path / name / "report.json").read_text()
@@ -315,11 +381,15 @@ async def test_what_was_no_secret_when_it_was_written_is_one_in_what_is_kept(
     out = tmp_path / arguments[-1] if "--out" in arguments else tmp_path / "ci-evals-results"
     report = json.loads((out / "report.json").read_text())
     assert [result["response"]["output"] for result in report["results"]] == ["it is ***"]
-    assert DOTENV not in ended.out + ended.err + "".join((out / name).read_text() for name in REPORTS)
+    assert DOTENV not in ended.out + ended.err + "".join(
+        (out / name).read_text() for name in REPORTS
+    )
     assert [path for path in out.iterdir() if DOTENV in path.read_text()] == []
 
 
-async def test_a_case_that_is_called_by_a_secret_is_kept_when_the_run_is_gone_on_with(tmp_path: Path) -> None:
+async def test_a_case_that_is_called_by_a_secret_is_kept_when_the_run_is_gone_on_with(
+    tmp_path: Path,
+) -> None:
     case = {"id": f"about {DOTENV}", "input": "hello", "expect": [{"equals": "hello"}]}
     write_suite(tmp_path, [case, {**case, "id": "greeting"}])
     await ci_evals(tmp_path, "run")
@@ -342,7 +412,12 @@ async def test_the_name_of_the_suite_stays_readable(tmp_path: Path) -> None:
 
 
 async def test_a_config_error_quotes_no_secret(tmp_path: Path) -> None:
-    write_suite(tmp_path, runs="${NAMED_KEY}", timeout_s="${URL_KEY}", providers=[chat("${NAMED_KEY}", typo=SHAPED)])
+    write_suite(
+        tmp_path,
+        runs="${NAMED_KEY}",
+        timeout_s="${URL_KEY}",
+        providers=[chat("${NAMED_KEY}", typo=SHAPED)],
+    )
     ended = await run(tmp_path)
     assert ended.code == 2
     assert [form for form in FORMS if form in ended.out + ended.err] == []

@@ -1,4 +1,6 @@
-"""A part of a suite: by the ids of cases, by number, by what did not pass the last time; and what is said of it."""
+"""A part of a suite: by the ids of cases, by number, by what did not pass the last time; and what
+is said of it.
+"""
 
 import json
 from pathlib import Path
@@ -8,12 +10,17 @@ import pytest
 from processes import Finished, ci_evals
 from suites import ONE_CASE, write_suite
 
-CASES = [{**ONE_CASE, "id": f"{word} {number}"} for word in ("refund", "cancel") for number in range(5)]
+CASES = [
+    {**ONE_CASE, "id": f"{word} {number}"} for word in ("refund", "cancel") for number in range(5)
+]
 WRONG = ("refund 3", "cancel 4")
 
 
 def write(folder: Path, wrong: tuple[str, ...] = WRONG, **settings: Any) -> None:
-    entries = [{**case, "expect": [{"equals": "goodbye"}]} if case["id"] in wrong else case for case in CASES]
+    entries = [
+        {**case, "expect": [{"equals": "goodbye"}]} if case["id"] in wrong else case
+        for case in CASES
+    ]
     write_suite(folder, entries, **settings)
 
 
@@ -32,13 +39,18 @@ async def run(folder: Path, *arguments: str) -> tuple[list[str], Finished]:
     ("arguments", "selected"),
     [
         (("--case", "cancel 1"), ["cancel 1"]),
-        (("--case", "*[12]", "--case", "cancel 0"), ["refund 1", "refund 2", "cancel 0", "cancel 1", "cancel 2"]),
+        (
+            ("--case", "*[12]", "--case", "cancel 0"),
+            ["refund 1", "refund 2", "cancel 0", "cancel 1", "cancel 2"],
+        ),
         (("--first", "2"), ["refund 0", "refund 1"]),
         (("--case", "cancel*", "--first", "1"), ["cancel 0"]),
         (("--first", "99"), [case["id"] for case in CASES]),
     ],
 )
-async def test_cases_are_selected_by_id_and_number(tmp_path: Path, arguments: tuple[str, ...], selected: Any) -> None:
+async def test_cases_are_selected_by_id_and_number(
+    tmp_path: Path, arguments: tuple[str, ...], selected: Any
+) -> None:
     write(tmp_path)
     assert (await run(tmp_path, *arguments))[0] == selected
 
@@ -78,11 +90,16 @@ async def test_a_case_in_quarantine_is_none_that_failed(tmp_path: Path) -> None:
     write(tmp_path)
     await run(tmp_path)
     quarantine = {"reason": "flaky index", "until": "2999-01-01"}
-    entries = [{**case, "quarantine": quarantine} if case["id"] in WRONG else case for case in CASES]
+    entries = [
+        {**case, "quarantine": quarantine} if case["id"] in WRONG else case for case in CASES
+    ]
     write_suite(tmp_path, entries)
     ended = await ci_evals(tmp_path, "run", "--failed")
     assert ended.code == 0
-    assert ended.err == "nothing to run: nothing failed in ci-evals-results, but for 2 cases in quarantine\n"
+    assert (
+        ended.err
+        == "nothing to run: nothing failed in ci-evals-results, but for 2 cases in quarantine\n"
+    )
 
 
 async def test_a_case_that_failed_and_is_gone_is_told(tmp_path: Path) -> None:
@@ -91,10 +108,14 @@ async def test_a_case_that_failed_and_is_gone_is_told(tmp_path: Path) -> None:
     write_suite(tmp_path, [case for case in CASES if case["id"] != WRONG[0]])
     ended = await ci_evals(tmp_path, "run", "--failed")
     assert "not run, as evals.yaml has no such case now, although it failed: refund 3" in ended.err
-    assert [cell["case"] for cell in report_in(tmp_path / "ci-evals-results")["cells"]] == [WRONG[1]]
+    assert [cell["case"] for cell in report_in(tmp_path / "ci-evals-results")["cells"]] == [
+        WRONG[1]
+    ]
 
 
-async def test_a_report_that_is_not_there_or_of_another_suite_is_no_selection(tmp_path: Path) -> None:
+async def test_a_report_that_is_not_there_or_of_another_suite_is_no_selection(
+    tmp_path: Path,
+) -> None:
     write(tmp_path)
     missing = await ci_evals(tmp_path, "run", "--failed")
     assert missing.code == 3
@@ -110,11 +131,16 @@ async def test_a_report_that_is_not_there_or_of_another_suite_is_no_selection(tm
     [
         (("--case", "refund 9"), "unknown case 'refund 9', did you mean 'refund "),
         (("--case", "pay*"), "unknown case 'pay*', "),
-        (("--case", "cancel 1", "--tags", "smoke"), "nothing is selected: no case fits all that --tags and --case ask"),
+        (
+            ("--case", "cancel 1", "--tags", "smoke"),
+            "nothing is selected: no case fits all that --tags and --case ask",
+        ),
         (("--first", "0"), "--first"),
     ],
 )
-async def test_a_selection_of_nothing_is_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+async def test_a_selection_of_nothing_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
     write_suite(tmp_path, [{**CASES[0], "tags": ["smoke"]}, *CASES[1:]])
     ended = await ci_evals(tmp_path, "run", *arguments)
     assert (ended.code, message in ended.err) == (2, True), ended.err
@@ -133,7 +159,9 @@ async def test_every_report_says_what_part_of_the_suite_was_run(tmp_path: Path) 
     reason = report_in(results)["verdict"]["reason"]
     assert reason == "2 of 10 cases selected: 2 of 2 runs passed"
     _, red = await run(tmp_path, "--case", "refund*")
-    assert report_in(results)["verdict"]["reason"].startswith("5 of 10 cases selected: 1 of 5 runs failed")
+    assert report_in(results)["verdict"]["reason"].startswith(
+        "5 of 10 cases selected: 1 of 5 runs failed"
+    )
     assert red.code == 1
     _, whole = await run(tmp_path)
     assert report_in(results)["suite"]["selection"] is None
@@ -148,21 +176,35 @@ async def test_a_case_that_was_not_selected_is_not_removed(tmp_path: Path) -> No
     assert (comparison["removed"], ended.code) == ([], 0)
     assert "removed" not in ended.out
     compared = await ci_evals(tmp_path, "compare", "base", "ci-evals-results", "--format", "json")
-    assert [cell["kind"] for cell in json.loads(compared.out)["cells"]] == ["unchanged", "unchanged"]
+    assert [cell["kind"] for cell in json.loads(compared.out)["cells"]] == [
+        "unchanged",
+        "unchanged",
+    ]
 
 
-async def test_bars_of_metrics_that_no_selected_case_counts_for_are_left_out(tmp_path: Path) -> None:
+async def test_bars_of_metrics_that_no_selected_case_counts_for_are_left_out(
+    tmp_path: Path,
+) -> None:
     cases = [
-        {**ONE_CASE, "id": "tone", "expect": [{"contains": {"value": "goodbye", "metric": "tone"}}]},
+        {
+            **ONE_CASE,
+            "id": "tone",
+            "expect": [{"contains": {"value": "goodbye", "metric": "tone"}}],
+        },
         {**ONE_CASE, "id": "label", "expect": [{"classify": "hello"}]},
         {**ONE_CASE, "id": "plain", "expect": [{"equals": "goodbye"}]},
     ]
-    write_suite(tmp_path, cases, gate={"metrics": {"tone": 0, "recall.hello": 1, "recall.goodbye": 1}})
+    write_suite(
+        tmp_path, cases, gate={"metrics": {"tone": 0, "recall.hello": 1, "recall.goodbye": 1}}
+    )
 
     async def judged(case: str) -> list[str]:
         await run(tmp_path, "--case", case)
         verdict = report_in(tmp_path / "ci-evals-results")["verdict"]
-        return [verdict["status"], *(scope["name"] for scope in verdict["scopes"] if scope["kind"] == "metric")]
+        return [
+            verdict["status"],
+            *(scope["name"] for scope in verdict["scopes"] if scope["kind"] == "metric"),
+        ]
 
     assert await judged("tone") == ["pass", "tone"]
     assert await judged("label") == ["pass", "recall.hello"]
@@ -172,7 +214,9 @@ async def test_bars_of_metrics_that_no_selected_case_counts_for_are_left_out(tmp
 async def test_of_several_suites_those_with_a_selected_case_are_run(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_suite(
-            tmp_path, [{**ONE_CASE, "id": f"{name} {number}", "tags": [name]} for number in range(3)], name=name
+            tmp_path,
+            [{**ONE_CASE, "id": f"{name} {number}", "tags": [name]} for number in range(3)],
+            name=name,
         )
         (tmp_path / "evals.yaml").rename(tmp_path / f"{name}.yaml")
     ended = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "--case", "b 1")
@@ -182,7 +226,9 @@ async def test_of_several_suites_those_with_a_selected_case_are_run(tmp_path: Pa
         "a: not run: none of its cases is selected",
         "b: Pass: 1 of 3 cases selected: 1 of 1 run passed",
     ]
-    assert [path.name for path in (tmp_path / "ci-evals-results").iterdir() if path.is_dir()] == ["b"]
+    assert [path.name for path in (tmp_path / "ci-evals-results").iterdir() if path.is_dir()] == [
+        "b"
+    ]
     nowhere = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "--tags", "c")
     assert (nowhere.code, "unknown tag 'c', known: a, b" in nowhere.err) == (2, True)
 
@@ -205,7 +251,9 @@ async def test_of_several_suites_what_failed_is_run_and_the_rest_is_named(tmp_pa
 @pytest.mark.parametrize("arguments", [(), ("--max-concurrency", "unlimited")])
 async def test_calls_at_once_may_be_unlimited(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     settings = {} if arguments else {"max_concurrency": "unlimited"}
-    write(tmp_path, wrong=(), providers=[{"type": "mock", "max_concurrency": "unlimited"}], **settings)
+    write(
+        tmp_path, wrong=(), providers=[{"type": "mock", "max_concurrency": "unlimited"}], **settings
+    )
     assert (await ci_evals(tmp_path, "run", *arguments)).code == 0
 
 

@@ -1,4 +1,6 @@
-"""`serve`: the service under test is started before the run, and nothing of it is left afterwards."""
+"""`serve`: the service under test is started before the run, and nothing of it is left
+afterwards.
+"""
 
 import signal
 import socket
@@ -60,7 +62,10 @@ def tokens():
 http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 
-CASES = [{"id": f"case-{number}", "input": f"q{number}", "expect": [{"contains": f"q{number}"}]} for number in range(3)]
+CASES = [
+    {"id": f"case-{number}", "input": f"q{number}", "expect": [{"contains": f"q{number}"}]}
+    for number in range(3)
+]
 
 
 @pytest.fixture
@@ -73,31 +78,51 @@ def port() -> int:
 def serve(folder: Path, port: int, mode: str = "well", **changes: Any) -> dict[str, Any]:
     (folder / "service.py").write_text(SERVICE)
     command = [sys.executable, "service.py", str(port), mode]
-    return {"command": command, "url": f"http://127.0.0.1:{port}/health", "timeout_s": 30, **changes}
+    return {
+        "command": command,
+        "url": f"http://127.0.0.1:{port}/health",
+        "timeout_s": 30,
+        **changes,
+    }
 
 
 def service(folder: Path, port: int, mode: str = "well", **changes: Any) -> dict[str, Any]:
     """An `http` provider with its service."""
     url = f"http://127.0.0.1:{port}/chat"
     served = serve(folder, port, mode, **changes)
-    return {"type": "http", "name": mode, "url": url, "output": "$.answer", "retries": 0, "serve": served}
+    return {
+        "type": "http",
+        "name": mode,
+        "url": url,
+        "output": "$.answer",
+        "retries": 0,
+        "serve": served,
+    }
 
 
 def living(folder: Path) -> list[int]:
     """Which of the processes that the services started are alive."""
     pids = [int(pid) for pid in (folder / "pids").read_text().split()]
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    return [
+        pid
+        for pid in pids
+        if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    ]
 
 
 def started(folder: Path) -> int:
     return len((folder / "pids").read_text().splitlines())
 
 
-async def test_the_service_is_there_for_the_run_and_gone_afterwards(tmp_path: Path, port: int) -> None:
+async def test_the_service_is_there_for_the_run_and_gone_afterwards(
+    tmp_path: Path, port: int
+) -> None:
     write_suite(tmp_path, CASES, providers=[service(tmp_path, port, env={"TAIL": "!"})])
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0, ended.out + ended.err
-    assert {each["response"]["output"][2:] for each in journaled(tmp_path / "ci-evals-results")} == {"! "}
+    assert {
+        each["response"]["output"][2:] for each in journaled(tmp_path / "ci-evals-results")
+    } == {"! "}
     assert started(tmp_path) == 1
     assert living(tmp_path) == []
 
@@ -117,15 +142,32 @@ async def test_providers_of_all_kinds_share_a_service_and_it_knows_no_token_of_t
 ) -> None:
     first = service(tmp_path, port)
     (tmp_path / "agent.py").write_text(AGENT.replace("URL", repr(first["url"])))
-    (tmp_path / "program.py").write_text("import agent, json, sys\nprint(agent.answer(json.load(sys.stdin)['input']))")
+    (tmp_path / "program.py").write_text(
+        "import agent, json, sys\nprint(agent.answer(json.load(sys.stdin)['input']))"
+    )
     agent = {"type": "python", "name": "agent", "target": "agent:answer", "serve": first["serve"]}
-    program = {"type": "command", "command": [sys.executable, "program.py"], "serve": first["serve"]}
-    judge = {**first, "name": "judge", "output": None, "body": {"input": '{"verdict": "yes", "reason": "so"}'}}
+    program = {
+        "type": "command",
+        "command": [sys.executable, "program.py"],
+        "serve": first["serve"],
+    }
+    judge = {
+        **first,
+        "name": "judge",
+        "output": None,
+        "body": {"input": '{"verdict": "yes", "reason": "so"}'},
+    }
     write_suite(tmp_path, CASES, providers=[first, agent, program], judges=[judge])
-    tokens = {"GITHUB_ACTIONS": "true", "GITHUB_TOKEN": "ghs_secret", "ACTIONS_RUNTIME_TOKEN": "eyJsecret"}
+    tokens = {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_TOKEN": "ghs_secret",
+        "ACTIONS_RUNTIME_TOKEN": "eyJsecret",
+    }
     ended = await ci_evals(tmp_path, "run", environ=tokens)
     assert ended.code == 0, ended.out + ended.err
-    assert {each["response"]["output"][2:].strip() for each in journaled(tmp_path / "ci-evals-results")} == {""}
+    assert {
+        each["response"]["output"][2:].strip() for each in journaled(tmp_path / "ci-evals-results")
+    } == {""}
     assert started(tmp_path) == 1
     assert living(tmp_path) == []
 
@@ -176,7 +218,9 @@ def is_listening(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-async def test_a_service_that_dies_fails_the_runs_after_it_with_its_last_words(tmp_path: Path, port: int) -> None:
+async def test_a_service_that_dies_fails_the_runs_after_it_with_its_last_words(
+    tmp_path: Path, port: int
+) -> None:
     write_suite(tmp_path, CASES, providers=[service(tmp_path, port, "dies")], max_concurrency=1)
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 1
@@ -185,11 +229,16 @@ async def test_a_service_that_dies_fails_the_runs_after_it_with_its_last_words(t
     assert [each["status"] for each in others] == ["failed", "failed"]
     for each in others:
         assert each["error"]["kind"] == "crash"
-        assert "ended (exit status 9; its last output: Fatal: out of memory) during the run" in each["error"]["message"]
+        assert (
+            "ended (exit status 9; its last output: Fatal: out of memory) during the run"
+            in each["error"]["message"]
+        )
     assert living(tmp_path) == []
 
 
-@pytest.mark.parametrize(("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
 async def test_a_signal_leaves_nothing_of_a_service(
     which: signal.Signals, code: int, tmp_path: Path, port: int
 ) -> None:

@@ -15,15 +15,21 @@ from suites import ECHO, ONE_CASE
 WRONG = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
 
 
-def write(path: Path, name: str | None = None, case: dict[str, Any] = ONE_CASE, **settings: Any) -> None:
+def write(
+    path: Path, name: str | None = None, case: dict[str, Any] = ONE_CASE, **settings: Any
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     named = {"name": name} if name else {}
-    path.write_text(json.dumps({**named, "providers": [ECHO], "cases": [case], **settings}), "utf-8")
+    path.write_text(
+        json.dumps({**named, "providers": [ECHO], "cases": [case], **settings}), "utf-8"
+    )
 
 
 def verdicts(folder: Path) -> dict[str, str]:
     """The verdict of each suite, by the name of its folder in the results."""
-    reports = {path.parent.name: json.loads(path.read_bytes()) for path in folder.glob("*/report.json")}
+    reports = {
+        path.parent.name: json.loads(path.read_bytes()) for path in folder.glob("*/report.json")
+    }
     return {name: report["verdict"]["status"] for name, report in reports.items()}
 
 
@@ -32,19 +38,27 @@ def check_usage_error(ended: Finished, message: str) -> None:
     assert message in ended.err
 
 
-async def test_suites_that_are_named_run_one_after_the_other_and_the_worst_decides(tmp_path: Path) -> None:
+async def test_suites_that_are_named_run_one_after_the_other_and_the_worst_decides(
+    tmp_path: Path,
+) -> None:
     write(tmp_path / "a.yaml", "good")
     write(tmp_path / "b.yaml", "bad/er", WRONG)
     ended = await ci_evals(tmp_path, "run", "b.yaml", "a.yaml", "b.yaml")
     assert ended.code == 1, ended.err
-    assert verdicts(tmp_path / "ci-evals-results") == {"good": "pass", "bad-er-" + bad_digest(tmp_path): "fail"}
+    assert verdicts(tmp_path / "ci-evals-results") == {
+        "good": "pass",
+        "bad-er-" + bad_digest(tmp_path): "fail",
+    }
     assert ended.out.splitlines()[-3:] == [
         "2 of 2 suites run",
         "bad/er: Fail: 1 of 1 run failed, and every run must pass",
         "good: Pass: 1 of 1 run passed",
     ]
     as_json = await ci_evals(tmp_path, "run", "b.yaml", "a.yaml", "--format", "json", "--quiet")
-    assert [json.loads(line)["suite"]["name"] for line in as_json.out.splitlines()] == ["bad/er", "good"]
+    assert [json.loads(line)["suite"]["name"] for line in as_json.out.splitlines()] == [
+        "bad/er",
+        "good",
+    ]
 
 
 def bad_digest(folder: Path) -> str:
@@ -60,7 +74,9 @@ async def test_a_folder_stands_for_every_suite_below_it_be_it_broken(tmp_path: P
     write(tmp_path / "evals" / "venv" / "lib" / "theirs.yaml", "theirs", WRONG)
     (tmp_path / "evals" / "venv" / "pyvenv.cfg").touch()
     (tmp_path / "evals" / "data.yaml").write_text("cases: [1]\n")
-    (tmp_path / "evals" / "one.baseline.json").write_text('{"suite": {"providers": []}, "cases": []}')
+    (tmp_path / "evals" / "one.baseline.json").write_text(
+        '{"suite": {"providers": []}, "cases": []}'
+    )
     valid = await ci_evals(tmp_path, "validate", "evals")
     assert valid.out == (
         "evals/deep/two.yml is valid: 1 case × 1 variant, 1 run\nevals/one.json is valid: 1 case × 1 variant, 1 run\n"
@@ -95,13 +111,18 @@ async def test_what_cannot_be_told_apart_or_is_for_one_suite_is_refused(tmp_path
     (tmp_path / "empty").mkdir()
     write(tmp_path / "evals" / "a.yaml")
     write(tmp_path / "evals" / "b.yaml")
-    check_usage_error(await ci_evals(tmp_path, "run", "empty"), "empty: there is no suite in this folder or below it")
+    check_usage_error(
+        await ci_evals(tmp_path, "run", "empty"),
+        "empty: there is no suite in this folder or below it",
+    )
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "promptfooconfig.yaml").touch()
     foreign = await ci_evals(tmp_path, "run", "foreign")
     check_usage_error(foreign, "but one of another tool: name foreign/promptfooconfig.yaml itself")
     both = await ci_evals(tmp_path, "run", "evals")
-    check_usage_error(both, "evals/a.yaml and evals/b.yaml are both called 'evals': give one another `name`")
+    check_usage_error(
+        both, "evals/a.yaml and evals/b.yaml are both called 'evals': give one another `name`"
+    )
     twice = await ci_evals(tmp_path, "run", "evals/a.yaml", "--config", "evals/b.yaml")
     check_usage_error(twice, "name suites side by side, without an option")
     write(tmp_path / "evals" / "b.yaml", "b")
@@ -111,7 +132,9 @@ async def test_what_cannot_be_told_apart_or_is_for_one_suite_is_refused(tmp_path
 
 
 async def test_a_suite_that_cannot_be_opened_keeps_no_other_from_being_run(tmp_path: Path) -> None:
-    (tmp_path / "loud.py").write_text("raise RuntimeError('no')\ndef answer(question): return question\n")
+    (tmp_path / "loud.py").write_text(
+        "raise RuntimeError('no')\ndef answer(question): return question\n"
+    )
     write(tmp_path / "a.yaml", "a", providers=[{"type": "python", "target": "loud:answer"}])
     write(tmp_path / "b.yaml", "b")
     ended = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml")
@@ -142,7 +165,9 @@ async def test_a_saved_folder_of_several_suites_makes_a_section_of_each(tmp_path
 
 
 async def test_one_page_leads_to_those_of_all(tmp_path: Path) -> None:
-    (tmp_path / "loud.py").write_text("raise RuntimeError('<b>no')\ndef answer(question): return question\n")
+    (tmp_path / "loud.py").write_text(
+        "raise RuntimeError('<b>no')\ndef answer(question): return question\n"
+    )
     write(tmp_path / "a.yaml", "a <b>")
     write(tmp_path / "b.yaml", "b", {**WRONG, "id": "x&y"})
     write(tmp_path / "c.yaml", "c", report={"formats": ["json"]})
@@ -153,7 +178,9 @@ async def test_one_page_leads_to_those_of_all(tmp_path: Path) -> None:
     page = (results / "report.html").read_text("utf-8")
     named = '<span class="name"><bdi>b</bdi>;</span> 1 suite not run: <span class="name"><bdi>d</bdi></span></h1>'
     assert f"1 of 3 suites failed: {named}" in page
-    assert re.findall("<h2 .*<bdi>(.*)</bdi></h2>", page) == ["b", "a &lt;b&gt;", "c", "d"], "the worst first"
+    assert re.findall("<h2 .*<bdi>(.*)</bdi></h2>", page) == ["b", "a &lt;b&gt;", "c", "d"], (
+        "the worst first"
+    )
     assert "RuntimeError: &lt;b&gt;no" in page
     links = re.findall('href="([^"]*)"', page)
     assert links[:2] == ["b/report.html#case=x%26y", "b/report.html"]
@@ -186,7 +213,9 @@ async def test_a_case_is_explained_in_every_suite_that_has_it(tmp_path: Path) ->
 
 
 async def test_a_job_hands_on_one_verdict_and_lists_all_in_its_summary(tmp_path: Path) -> None:
-    (tmp_path / "loud.py").write_text("raise RuntimeError('no')\ndef answer(question): return question\n")
+    (tmp_path / "loud.py").write_text(
+        "raise RuntimeError('no')\ndef answer(question): return question\n"
+    )
     write(tmp_path / "a.yaml", "a", providers=[{"type": "python", "target": "loud:answer"}])
     write(tmp_path / "b.yaml", "b", WRONG)
     write(tmp_path / "c.yaml", "c")
@@ -198,7 +227,9 @@ async def test_a_job_hands_on_one_verdict_and_lists_all_in_its_summary(tmp_path:
         "GITHUB_OUTPUT": str(tmp_path / "output"),
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
     }
-    ended = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "c.yaml", "--baseline", "none", environ=environ)
+    ended = await ci_evals(
+        tmp_path, "run", "a.yaml", "b.yaml", "c.yaml", "--baseline", "none", environ=environ
+    )
     assert ended.code == 2
     assert ended.out.count("::group::") + ended.err.count("::group::") == 3
     assert ended.out.count("::endgroup::") + ended.err.count("::endgroup::") == 3
@@ -209,7 +240,10 @@ async def test_a_job_hands_on_one_verdict_and_lists_all_in_its_summary(tmp_path:
         "- ✅ <code>c</code>: 1 of 1 run passed",
     ]
     outputs = outputs_in(tmp_path / "output")
-    assert (outputs["verdict"], outputs["report-path"]) == ("error", str(tmp_path / "ci-evals-results"))
+    assert (outputs["verdict"], outputs["report-path"]) == (
+        "error",
+        str(tmp_path / "ci-evals-results"),
+    )
 
 
 async def test_modules_of_the_same_name_are_those_of_each_suite(tmp_path: Path) -> None:

@@ -29,29 +29,44 @@ SHARDS = 5
 def cases_of(count: int, wrong: int | None = 0) -> list[dict[str, Any]]:
     """Cases of which one expects what an echo will not say."""
     return [
-        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": "never" if n == wrong else f"q{n}"}]}
+        {
+            "id": f"case-{n}",
+            "input": f"q{n}",
+            "expect": [{"equals": "never" if n == wrong else f"q{n}"}],
+        }
         for n in range(count)
     ]
 
 
 def two_providers(server: ChatServer) -> dict[str, Any]:
-    return {"providers": [chat(server.url, "a", retries=0), chat(server.url, "b", retries=0)], "runs": 2}
+    return {
+        "providers": [chat(server.url, "a", retries=0), chat(server.url, "b", retries=0)],
+        "runs": 2,
+    }
 
 
 async def shard(folder: Path, number: int, *arguments: str, of: int = SHARDS) -> Finished:
-    return await ci_evals(folder, "run", "--shard", f"{number}/{of}", "--out", f"shard-{number}", *arguments)
+    return await ci_evals(
+        folder, "run", "--shard", f"{number}/{of}", "--out", f"shard-{number}", *arguments
+    )
 
 
 async def merge(folder: Path, *arguments: str, shards: int = SHARDS) -> Finished:
     names = [f"shard-{number}" for number in range(1, shards + 1)]
-    return await ci_evals(folder, "merge", *(name for name in names if (folder / name).exists()), *arguments)
+    return await ci_evals(
+        folder, "merge", *(name for name in names if (folder / name).exists()), *arguments
+    )
 
 
-async def test_five_shards_one_of_them_killed_and_run_again_give_the_report_of_one_run(tmp_path: Path) -> None:
+async def test_five_shards_one_of_them_killed_and_run_again_give_the_report_of_one_run(
+    tmp_path: Path,
+) -> None:
     server = HeldServer(4, free=11)
     async with chatting(server):
         write_suite(tmp_path, cases_of(40), **two_providers(server))
-        killed = await start(tmp_path, "run", "--shard", "3/5", "--out", "shard-3", "--max-concurrency", "4")
+        killed = await start(
+            tmp_path, "run", "--shard", "3/5", "--out", "shard-3", "--max-concurrency", "4"
+        )
         await server.full.wait()
         killed.kill()
         await finished(killed)
@@ -70,10 +85,14 @@ async def test_five_shards_one_of_them_killed_and_run_again_give_the_report_of_o
     assert "missing" not in merged.err
     assert comparable(tmp_path / "merged") == comparable(tmp_path / "whole")
     again = await ci_evals(tmp_path, "run", "--resume", "--out", "merged")
-    assert "Resumed: 160 of 160 runs kept" in again.out, "the merged journal is a journal like any other"
+    assert "Resumed: 160 of 160 runs kept" in again.out, (
+        "the merged journal is a journal like any other"
+    )
 
 
-async def test_a_killed_shard_can_be_merged_as_it_is_and_what_it_lacks_is_told(tmp_path: Path) -> None:
+async def test_a_killed_shard_can_be_merged_as_it_is_and_what_it_lacks_is_told(
+    tmp_path: Path,
+) -> None:
     write_suite(tmp_path, cases_of(10))
     await asyncio.gather(shard(tmp_path, 1, of=2), shard(tmp_path, 2, of=2))
     journal = tmp_path / "shard-2" / "results.jsonl"
@@ -93,7 +112,10 @@ async def test_missing_shards_are_named_and_run_when_asked_for(tmp_path: Path) -
         before = server.asked.total()
         told = await merge(tmp_path, "--out", "told")
         assert told.code == 3
-        assert "missing: shard 2/5, 5/5 is missing: name its folder too, or have it run with --run-missing" in told.err
+        assert (
+            "missing: shard 2/5, 5/5 is missing: name its folder too, or have it run with --run-missing"
+            in told.err
+        )
         assert "Interrupted: shard 2/5, 5/5 is missing" in told.out
         assert "not run: shard 2/5, 5/5 is missing" in (tmp_path / "told" / "junit.xml").read_text()
         assert server.asked.total() == before
@@ -127,7 +149,13 @@ async def test_a_shard_whose_runs_are_all_there_is_not_missing(tmp_path: Path) -
 
 async def test_a_shard_that_its_budget_stopped_is_no_success(tmp_path: Path) -> None:
     async with chatting(ChatServer()) as server:
-        write_suite(tmp_path, cases_of(10), providers=[chat(server.url)], budget={"max_tokens": 20}, max_concurrency=1)
+        write_suite(
+            tmp_path,
+            cases_of(10),
+            providers=[chat(server.url)],
+            budget={"max_tokens": 20},
+            max_concurrency=1,
+        )
         stopped = await shard(tmp_path, 1, of=2)
     assert stopped.code == 3
     assert "interrupted: the budget" in stopped.err
@@ -136,7 +164,9 @@ async def test_a_shard_that_its_budget_stopped_is_no_success(tmp_path: Path) -> 
 async def test_merging_needs_no_keys(tmp_path: Path) -> None:
     provider = chat("http://127.0.0.1:9/v1", api_key="${A_KEY_OF_NOBODY}", retries=0)
     write_suite(tmp_path, cases_of(2), providers=[provider])
-    await ci_evals(tmp_path, "run", "--shard", "1/1", "--out", "shard-1", environ={"A_KEY_OF_NOBODY": "k"})
+    await ci_evals(
+        tmp_path, "run", "--shard", "1/1", "--out", "shard-1", environ={"A_KEY_OF_NOBODY": "k"}
+    )
     merged = await merge(tmp_path, "--out", "merged", shards=1)
     assert merged.code == 3
     assert "2 errored" in merged.out
@@ -144,7 +174,11 @@ async def test_merging_needs_no_keys(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "arguments"),
-    [({"cases": 9}, []), ({"providers": [ECHO, {"name": "other", "type": "mock"}]}, []), ({}, ["--runs", "2"])],
+    [
+        ({"cases": 9}, []),
+        ({"providers": [ECHO, {"name": "other", "type": "mock"}]}, []),
+        ({}, ["--runs", "2"]),
+    ],
 )
 async def test_journals_of_another_suite_are_refused_before_anything_is_written(
     tmp_path: Path, changes: dict[str, Any], arguments: list[str]
@@ -158,18 +192,24 @@ async def test_journals_of_another_suite_are_refused_before_anything_is_written(
     assert not (tmp_path / "merged").exists()
 
 
-async def test_a_result_folder_that_is_one_of_the_sources_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+async def test_a_result_folder_that_is_one_of_the_sources_is_refused_and_left_as_it_is(
+    tmp_path: Path,
+) -> None:
     write_suite(tmp_path, cases_of(4))
     await asyncio.gather(shard(tmp_path, 1, of=2), shard(tmp_path, 2, of=2))
     before = (tmp_path / "shard-1" / "results.jsonl").read_bytes()
     merged = await merge(tmp_path, "--out", "./shard-1", shards=2)
     assert merged.code == 2
-    assert "shard-1/results.jsonl is one of the journals to merge: choose another --out" in merged.err
+    assert (
+        "shard-1/results.jsonl is one of the journals to merge: choose another --out" in merged.err
+    )
     assert (tmp_path / "shard-1" / "results.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "report.json", ""])
-async def test_shards_are_balanced_by_an_earlier_journal_or_report(tmp_path: Path, name: str) -> None:
+async def test_shards_are_balanced_by_an_earlier_journal_or_report(
+    tmp_path: Path, name: str
+) -> None:
     write_suite(tmp_path, cases_of(9))
     await ci_evals(tmp_path, "run", "--out", "earlier")
     slow = {"case-0": 8.0}
@@ -206,7 +246,10 @@ async def test_any_number_of_shards_merged_in_any_order_gives_the_report_of_one_
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        providers = [ECHO, {"name": "flaky", "type": "mock", "flakiness": 0.5, "error_rate": 0.2, "retries": 0}]
+        providers = [
+            ECHO,
+            {"name": "flaky", "type": "mock", "flakiness": 0.5, "error_rate": 0.2, "retries": 0},
+        ]
         suite = load_suite(write_suite(folder, cases_of(cases), providers=providers, runs=runs), {})
         whole = await execute(Invocation(suite=suite, journal=folder / "whole" / JOURNAL))
         journals = [folder / f"shard-{number}" / JOURNAL for number in range(1, of + 1)]
@@ -214,13 +257,19 @@ async def test_any_number_of_shards_merged_in_any_order_gives_the_report_of_one_
             await execute(Invocation(suite=suite, journal=journal, shard=Shard(number, of)))
         source.shuffle(journals)
         order = Invocation(
-            suite=suite, journal=folder / "merged" / JOURNAL, sources=tuple(journals), merge=True, run_missing=False
+            suite=suite,
+            journal=folder / "merged" / JOURNAL,
+            sources=tuple(journals),
+            merge=True,
+            run_missing=False,
         )
         merged = await execute(order)
         for report, out in ((whole, "whole"), (merged, "merged")):
             write_reports(Summary(report, decide(report, None), None), folder / out, ("json",))
         assert comparable(folder / "merged") == comparable(folder / "whole")
-        assert known_durations(folder / "merged" / "report.json") == known_durations(folder / "merged")
+        assert known_durations(folder / "merged" / "report.json") == known_durations(
+            folder / "merged"
+        )
 
 
 def _with_latencies(path: Path, latencies_s: dict[str, float]) -> None:
@@ -235,4 +284,6 @@ def _with_latencies(path: Path, latencies_s: dict[str, float]) -> None:
         path.write_text(json.dumps(document))
         return
     header, *lines = path.read_text().splitlines()
-    path.write_text("\n".join([header, *(json.dumps(edited(json.loads(line))) for line in lines), ""]))
+    path.write_text(
+        "\n".join([header, *(json.dumps(edited(json.loads(line))) for line in lines), ""])
+    )

@@ -30,7 +30,9 @@ main()
 
 
 async def peak_bytes(folder: Path, runs: int) -> int:
-    """The peak memory of a process that makes so many runs of the same cells, and writes every report of them."""
+    """The peak memory of a process that makes so many runs of the same cells, and writes every
+    report of them.
+    """
     out = f"out-{runs}"
     arguments = ("run", "--quiet", "--runs", str(runs // CASES), "--out", out)
     ended = await ci_evals(folder, *arguments, command=(sys.executable, "-c", MEASURED))
@@ -48,7 +50,13 @@ async def test_memory_per_run_is_a_few_numbers(tmp_path: Path) -> None:
     text = "An answer of some length. " * 12
     answers = {f"case-{n}": f"{n}: {text}" for n in range(CASES)}
     cases = [{"id": name, "input": name, "expect": [{"contains": text}]} for name in answers]
-    provider = {"name": "mock", "type": "mock", "answers": answers, "flakiness": 0.05, "error_rate": 0.001}
+    provider = {
+        "name": "mock",
+        "type": "mock",
+        "answers": answers,
+        "flakiness": 0.05,
+        "error_rate": 0.001,
+    }
     write_suite(tmp_path, cases, providers=[provider], gate={"min_pass_rate": 0.5})
     few = await peak_bytes(tmp_path, FEW)
     many = await peak_bytes(tmp_path, MANY)

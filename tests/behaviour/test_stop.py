@@ -26,16 +26,22 @@ CASES = 20
 ANSWERED = 8
 CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 each_signal = pytest.mark.parametrize(
-    ("which", "code"), [(getattr(signal, name, None), code) for name, code in CODES.items()], ids=CODES
+    ("which", "code"),
+    [(getattr(signal, name, None), code) for name, code in CODES.items()],
+    ids=CODES,
 )
 
 
 async def echo(request: web.Request) -> web.StreamResponse:
-    return web.Response(body=completion(json.loads(await request.read())["messages"][-1]["content"]))
+    return web.Response(
+        body=completion(json.loads(await request.read())["messages"][-1]["content"])
+    )
 
 
 class Holding:
-    """Answers the first so many questions with themselves and holds the others; `stuck` is set when it holds four."""
+    """Answers the first so many questions with themselves and holds the others; `stuck` is set when
+    it holds four.
+    """
 
     def __init__(self) -> None:
         self.stuck = asyncio.Event()
@@ -60,7 +66,9 @@ async def holding() -> AsyncIterator[tuple[FakeServer, asyncio.Event]]:
 
 
 def echoes(folder: Path, url: str) -> None:
-    cases = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)]
+    cases = [
+        {"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}]} for n in range(CASES)
+    ]
     write_suite(folder, cases, providers=[chat(url)], max_concurrency=4)
 
 
@@ -102,12 +110,17 @@ async def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
     async with holding() as (server, stuck):
         echoes(tmp_path, server.url)
         command = ["-c", 'trap "" HUP; exec "$0" "$@"', sys.executable, "-m", "ci_evals", "run"]
-        process = await asyncio.create_subprocess_exec("sh", *command, cwd=tmp_path, env=environment({}))
+        process = await asyncio.create_subprocess_exec(
+            "sh", *command, cwd=tmp_path, env=environment({})
+        )
         await stuck.wait()
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 143
-    assert json.loads((tmp_path / "ci-evals-results" / "report.json").read_bytes())["interrupted"] == "SIGTERM"
+    assert (
+        json.loads((tmp_path / "ci-evals-results" / "report.json").read_bytes())["interrupted"]
+        == "SIGTERM"
+    )
 
 
 async def test_an_interrupted_run_is_resumed_where_it_was(tmp_path: Path) -> None:
@@ -157,7 +170,9 @@ def noted_pids(folder: Path) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
 @pytest.mark.parametrize("signals", [1, 2])
-async def test_programs_and_what_they_started_are_gone_afterwards(signals: int, tmp_path: Path) -> None:
+async def test_programs_and_what_they_started_are_gone_afterwards(
+    signals: int, tmp_path: Path
+) -> None:
     (tmp_path / "stubborn.py").write_text(STUBBORN)
     provider = {"name": "program", "type": "command", "command": [sys.executable, "stubborn.py"]}
     cases = [{"id": f"case-{n}", "input": "hi", "expect": [{"equals": "hi"}]} for n in range(3)]
@@ -180,10 +195,14 @@ async def test_programs_and_what_they_started_are_gone_afterwards(signals: int, 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
 @each_signal
-async def test_programs_that_judge_are_gone_afterwards_too(which: signal.Signals, code: int, tmp_path: Path) -> None:
+async def test_programs_that_judge_are_gone_afterwards_too(
+    which: signal.Signals, code: int, tmp_path: Path
+) -> None:
     (tmp_path / "stubborn.py").write_text(STUBBORN)
     judge = {"name": "program", "type": "command", "command": [sys.executable, "stubborn.py"]}
-    write_suite(tmp_path, judges=[judge], expect=[{"judge": {"rubric": "Is it so?", "provider": "program"}}])
+    write_suite(
+        tmp_path, judges=[judge], expect=[{"judge": {"rubric": "Is it so?", "provider": "program"}}]
+    )
     (tmp_path / "labels.jsonl").write_text('{"input": "a", "output": "b", "label": "pass"}\n')
     process = await start(tmp_path, "judge", "check", "labels.jsonl")
     await until(lambda: len(list(tmp_path.glob("*.pids"))) == 1)
@@ -224,7 +243,12 @@ async def test_the_report_is_written_though_a_thread_never_ends(tmp_path: Path) 
         "    await asyncio.to_thread(time.sleep, 600)\n"
     )
     provider = {"name": "agent", "type": "python", "target": "agent:answer"}
-    write_suite(tmp_path, [{"id": "a", "input": 1, "expect": [{"equals": "ok"}]}], providers=[provider], timeout_s=600)
+    write_suite(
+        tmp_path,
+        [{"id": "a", "input": 1, "expect": [{"equals": "ok"}]}],
+        providers=[provider],
+        timeout_s=600,
+    )
     process = await start(tmp_path, "run")
     await until((tmp_path / "started").exists)
     process.send_signal(signal.SIGTERM)
@@ -237,12 +261,19 @@ async def test_the_report_is_written_though_a_thread_never_ends(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("waits", ["time.sleep(600)", "while True: pass"], ids=["blocked", "busy"])
-async def test_the_second_signal_ends_a_loop_that_the_function_blocks(waits: str, tmp_path: Path) -> None:
+async def test_the_second_signal_ends_a_loop_that_the_function_blocks(
+    waits: str, tmp_path: Path
+) -> None:
     (tmp_path / "agent.py").write_text(
         f"import pathlib, time\n\nasync def answer(number):\n    pathlib.Path('started').touch()\n    {waits}\n"
     )
     provider = {"name": "agent", "type": "python", "target": "agent:answer"}
-    write_suite(tmp_path, [{"id": "a", "input": 1, "expect": [{"equals": "ok"}]}], providers=[provider], timeout_s=600)
+    write_suite(
+        tmp_path,
+        [{"id": "a", "input": 1, "expect": [{"equals": "ok"}]}],
+        providers=[provider],
+        timeout_s=600,
+    )
     process = await start(tmp_path, "run")
     await until((tmp_path / "started").exists)
     process.send_signal(signal.SIGINT)

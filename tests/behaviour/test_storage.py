@@ -1,4 +1,6 @@
-"""A folder that cannot be written and a disk that is full: said in one line, and nothing is lost."""
+"""A folder that cannot be written and a disk that is full: said in one line, and nothing is
+lost.
+"""
 
 import ctypes
 import json
@@ -27,7 +29,10 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits and per
 
 def echoes(folder: Path) -> None:
     text = "x" * 500
-    write_suite(folder, [{"id": f"case-{n}", "input": text, "expect": [{"equals": text}]} for n in range(CASES)])
+    write_suite(
+        folder,
+        [{"id": f"case-{n}", "input": text, "expect": [{"equals": text}]} for n in range(CASES)],
+    )
 
 
 def check_error(ended: Finished, *words: str) -> None:
@@ -67,7 +72,9 @@ async def test_what_a_killed_process_left_unfinished_is_removed_by_the_next(tmp_
     assert not unfinished.exists()
 
 
-async def test_reports_stay_while_the_suite_is_wrong_and_files_of_others_always(tmp_path: Path) -> None:
+async def test_reports_stay_while_the_suite_is_wrong_and_files_of_others_always(
+    tmp_path: Path,
+) -> None:
     results = tmp_path / "ci-evals-results"
     results.mkdir()
     others = {
@@ -82,7 +89,9 @@ async def test_reports_stay_while_the_suite_is_wrong_and_files_of_others_always(
     for _ in range(2):
         assert (await ci_evals(tmp_path, "run")).code == 0
     assert {name: (results / name).read_text() for name in others} == others
-    write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "nowhere:answer"}])
+    write_suite(
+        tmp_path, providers=[{"name": "agent", "type": "python", "target": "nowhere:answer"}]
+    )
     assert (await ci_evals(tmp_path, "run")).code == 2
     assert (results / "report.json").exists()
 
@@ -91,7 +100,10 @@ async def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     echoes(tmp_path)
     (tmp_path / "results").write_text("mine")
     check_error(
-        await ci_evals(tmp_path, "run", "--out", "results"), "results", "cannot be written", "choose another --out"
+        await ci_evals(tmp_path, "run", "--out", "results"),
+        "results",
+        "cannot be written",
+        "choose another --out",
     )
     assert (tmp_path / "results").read_text() == "mine"
 
@@ -99,7 +111,11 @@ async def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 async def test_a_folder_that_nobody_can_make(tmp_path: Path) -> None:
     echoes(tmp_path)
-    check_error(await ci_evals(tmp_path, "run", "--out", "/proc/results"), "/proc/results", "choose another --out")
+    check_error(
+        await ci_evals(tmp_path, "run", "--out", "/proc/results"),
+        "/proc/results",
+        "choose another --out",
+    )
 
 
 def without_roots_rights() -> None:
@@ -111,7 +127,8 @@ def without_roots_rights() -> None:
 
 @posix
 @pytest.mark.skipif(
-    hasattr(os, "geteuid") and os.geteuid() == 0 and sys.platform != "linux", reason="root may write everywhere"
+    hasattr(os, "geteuid") and os.geteuid() == 0 and sys.platform != "linux",
+    reason="root may write everywhere",
 )
 async def test_a_read_only_folder(tmp_path: Path) -> None:
     echoes(tmp_path)
@@ -131,7 +148,9 @@ async def test_a_report_that_cannot_be_written_leaves_the_journal(tmp_path: Path
 
 async def test_a_step_summary_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     echoes(tmp_path)
-    ended = await ci_evals(tmp_path, "run", environ={"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path)})
+    ended = await ci_evals(
+        tmp_path, "run", environ={"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path)}
+    )
     assert ended.code == 0
     assert "GITHUB_STEP_SUMMARY" in ended.out
 
@@ -146,10 +165,14 @@ async def test_an_outcome_that_cannot_be_printed_is_no_pass(tmp_path: Path) -> N
 
 
 @posix
-async def test_what_was_written_before_the_disk_was_full_is_whole_and_is_resumed(tmp_path: Path) -> None:
+async def test_what_was_written_before_the_disk_was_full_is_whole_and_is_resumed(
+    tmp_path: Path,
+) -> None:
     echoes(tmp_path)
     out = tmp_path / "ci-evals-results"
-    check_error(await ci_evals(tmp_path, "run", preexec=at_most(50_000)), "results.jsonl", "--resume")
+    check_error(
+        await ci_evals(tmp_path, "run", preexec=at_most(50_000)), "results.jsonl", "--resume"
+    )
     kept = journaled(out)
     assert 0 < len(kept) < CASES
     resumed = await ci_evals(tmp_path, "run", "--resume")
@@ -181,15 +204,21 @@ mounting = pytest.mark.skipif(not may_mount(), reason="nothing may be mounted he
 
 
 async def on_a_small_disk(folder: Path, before: str) -> Finished:
-    """Run with a disk of 128 KB as the results folder; what is on it in the end is copied to `kept`."""
+    """Run with a disk of 128 KB as the results folder; what is on it in the end is copied to
+    `kept`.
+    """
     for name in ("results", "kept"):
         (folder / name).mkdir()
     script = TMPFS.format(before=before, python=sys.executable)
-    return await ci_evals(folder, command=("unshare", "--map-root-user", "--mount", "sh", "-c", script))
+    return await ci_evals(
+        folder, command=("unshare", "--map-root-user", "--mount", "sh", "-c", script)
+    )
 
 
 @mounting
-async def test_on_a_disk_that_is_full_what_was_written_before_is_whole_and_is_resumed(tmp_path: Path) -> None:
+async def test_on_a_disk_that_is_full_what_was_written_before_is_whole_and_is_resumed(
+    tmp_path: Path,
+) -> None:
     echoes(tmp_path)
     ended = await on_a_small_disk(tmp_path, before=":")
     check_error(ended, "results.jsonl: cannot be written: No space left on device", "--resume")
@@ -197,14 +226,18 @@ async def test_on_a_disk_that_is_full_what_was_written_before_is_whole_and_is_re
     assert 0 < len(kept) < CASES
     resumed = await ci_evals(tmp_path, "run", "--out", "kept", "--resume")
     assert resumed.code == 0
-    assert json.loads((tmp_path / "kept" / "report.json").read_bytes())["resumption"]["kept"] == len(kept)
+    assert json.loads((tmp_path / "kept" / "report.json").read_bytes())["resumption"][
+        "kept"
+    ] == len(kept)
 
 
 @mounting
 async def test_a_disk_that_was_mounted_to_be_read_only(tmp_path: Path) -> None:
     echoes(tmp_path)
     ended = await on_a_small_disk(tmp_path, before="mount -o remount,ro results")
-    check_error(ended, "results.jsonl: cannot be written: Read-only file system", "choose another --out")
+    check_error(
+        ended, "results.jsonl: cannot be written: Read-only file system", "choose another --out"
+    )
     assert not list((tmp_path / "kept").iterdir())
 
 
@@ -216,7 +249,9 @@ async def test_a_disk_that_is_too_full_for_the_report_has_the_journal(tmp_path: 
     assert first.code == 0
     size = (out / "results.jsonl").stat().st_size
     assert size < (out / "report.json").stat().st_size
-    check_error(await ci_evals(tmp_path, "run", "--quiet", preexec=at_most(size + 1000)), "report.json")
+    check_error(
+        await ci_evals(tmp_path, "run", "--quiet", preexec=at_most(size + 1000)), "report.json"
+    )
     assert len(journaled(out)) == CASES
     again = await ci_evals(tmp_path, "run", "--resume")
     assert again.code == 0
@@ -229,10 +264,14 @@ async def test_a_disk_that_does_not_sync_is_said(tmp_path: Path) -> None:
     echoes(tmp_path)
     (tmp_path / "ci-evals-results").mkdir()
     (tmp_path / "ci-evals-results" / "results.jsonl").symlink_to("/dev/null")
-    check_error(await ci_evals(tmp_path, "run", "--quiet"), "results.jsonl: cannot be written", "--resume")
+    check_error(
+        await ci_evals(tmp_path, "run", "--quiet"), "results.jsonl: cannot be written", "--resume"
+    )
 
 
-def test_of_many_writers_that_start_anew_at_once_each_has_an_empty_journal_of_its_own(tmp_path: Path) -> None:
+def test_of_many_writers_that_start_anew_at_once_each_has_an_empty_journal_of_its_own(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "results.jsonl"
 
     def write(_: int) -> bool | None:
@@ -248,7 +287,9 @@ def test_of_many_writers_that_start_anew_at_once_each_has_an_empty_journal_of_it
         assert set(threads.map(write, range(2000))) - {None} == {True}
 
 
-HEADER = Header(suite=SuiteInfo(name="s", file="f", fingerprint="0", runs=1, version="0"), started_at=0.0)
+HEADER = Header(
+    suite=SuiteInfo(name="s", file="f", fingerprint="0", runs=1, version="0"), started_at=0.0
+)
 
 
 def journaled(out: Path) -> list[Result]:

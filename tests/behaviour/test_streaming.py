@@ -1,4 +1,6 @@
-"""Streamed answers from the command line: the time to the first token is measured, shown and held."""
+"""Streamed answers from the command line: the time to the first token is measured, shown and
+held.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,18 @@ FORMATS = {"formats": ["json", "junit", "markdown", "html"]}
 
 
 def case(**latency: float) -> dict[str, Any]:
-    return {"id": "capital", "input": "Paris, of course", "expect": [{"contains": "Paris"}, {"latency": latency}]}
+    return {
+        "id": "capital",
+        "input": "Paris, of course",
+        "expect": [{"contains": "Paris"}, {"latency": latency}],
+    }
 
 
 async def test_the_first_token_is_measured_and_shown_everywhere(tmp_path: Path) -> None:
     async with run_server(Mock()) as url:
-        write_suite(tmp_path, [case(first_token=30)], providers=[chat(url, stream=True)], report=FORMATS)
+        write_suite(
+            tmp_path, [case(first_token=30)], providers=[chat(url, stream=True)], report=FORMATS
+        )
         ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0, ended.out + ended.err
     out = tmp_path / "ci-evals-results"
@@ -28,7 +36,11 @@ async def test_the_first_token_is_measured_and_shown_everywhere(tmp_path: Path) 
     assert 0 < first_token_s <= result["latency_s"]
     assert result["grades"][1]["reason"].endswith("s to the first token, within the 30 s allowed")
     (variant,) = report_in(out)["variants"]
-    assert variant["figures"]["first_token_p50_s"] == variant["figures"]["first_token_p95_s"] == first_token_s
+    assert (
+        variant["figures"]["first_token_p50_s"]
+        == variant["figures"]["first_token_p95_s"]
+        == first_token_s
+    )
     assert "first token" in ended.out
     assert "first token" in (out / "summary.md").read_text()
     assert "first token" in (out / "report.html").read_text()
@@ -56,7 +68,9 @@ async def test_a_run_without_streams_says_nothing_of_first_tokens(tmp_path: Path
 
 async def test_a_provider_that_does_not_stream_is_told_before_any_call(tmp_path: Path) -> None:
     service = {"type": "http", "url": "http://h/"}
-    write_suite(tmp_path, [case(first_token=1)], providers=[chat("http://h/v1"), service, {"type": "mock"}])
+    write_suite(
+        tmp_path, [case(first_token=1)], providers=[chat("http://h/v1"), service, {"type": "mock"}]
+    )
     ended = await ci_evals(tmp_path, "validate")
     assert ended.err.splitlines()[:-2] == [
         f"evals.yaml:1: providers[{number}]: `latency` needs the time to the first token, and {name} does not stream:"

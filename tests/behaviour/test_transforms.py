@@ -1,4 +1,6 @@
-"""`transform`: what a grader sees of an answer, and what becomes of a run where there is nothing to see."""
+"""`transform`: what a grader sees of an answer, and what becomes of a run where there is nothing to
+see.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -27,9 +29,15 @@ JSON = '```json\\n{"city": "Paris", "stops": [{"to": "Rome"}, {"to": "Oslo"}], "
 )
 
 
-async def run(folder: Path, answer: str, *expect: dict[str, Any], **settings: Any) -> dict[str, Any]:
+async def run(
+    folder: Path, answer: str, *expect: dict[str, Any], **settings: Any
+) -> dict[str, Any]:
     (folder / "mine.py").write_text(MODULE, "utf-8")
-    write_suite(folder, [{"id": "a", "input": answer, "vars": {"field": "city"}, "expect": expect}], **settings)
+    write_suite(
+        folder,
+        [{"id": "a", "input": answer, "vars": {"field": "city"}, "expect": expect}],
+        **settings,
+    )
     ended = await ci_evals(folder, "run", "--out", "out")
     assert ended.code != 2, ended.err
     (result,) = report_in(folder / "out")["results"]
@@ -55,7 +63,9 @@ async def run(folder: Path, answer: str, *expect: dict[str, Any], **settings: An
         (ANSWER, "output", ANSWER),
     ],
 )
-async def test_a_grader_sees_what_a_transform_finds(tmp_path: Path, answer: str, transform: str, value: Any) -> None:
+async def test_a_grader_sees_what_a_transform_finds(
+    tmp_path: Path, answer: str, transform: str, value: Any
+) -> None:
     result = await run(tmp_path, answer, {"equals": {"value": value, "transform": transform}})
     assert (result["status"], result["grades"][0]["reason"][:6]) == ("passed", "equals"), result
 
@@ -70,7 +80,11 @@ async def test_a_grader_sees_what_a_transform_finds(tmp_path: Path, answer: str,
             "(output | from_json).town",
             "transform (output | from_json).town: there is no 'town'; known: city, stops, none, n",
         ),
-        (JSON, "(output | from_json).none", "transform (output | from_json).none: it is none: got "),
+        (
+            JSON,
+            "(output | from_json).none",
+            "transform (output | from_json).none: it is none: got ",
+        ),
         (ANSWER, "output | from_json", "transform output | from_json: expected"),
         (ANSWER, "output.split('|')[3]", "transform output.split('|')[3]: "),
         (ANSWER, "mine:nothing", "transform mine:nothing: it returned nothing: got 'Here: Paris'"),
@@ -93,11 +107,15 @@ async def test_a_crash_of_the_function_errors_the_run(tmp_path: Path) -> None:
 
 
 async def test_own_functions_get_the_value_itself(tmp_path: Path) -> None:
-    result = await run(tmp_path, ANSWER, {"python": {"target": "mine:is_list", "transform": "mine:items"}})
+    result = await run(
+        tmp_path, ANSWER, {"python": {"target": "mine:is_list", "transform": "mine:items"}}
+    )
     assert result["status"] == "passed"
 
 
-async def test_the_suites_transform_is_for_graders_that_read_text_and_have_none(tmp_path: Path) -> None:
+async def test_the_suites_transform_is_for_graders_that_read_text_and_have_none(
+    tmp_path: Path,
+) -> None:
     result = await run(
         tmp_path,
         JSON,
@@ -110,13 +128,17 @@ async def test_the_suites_transform_is_for_graders_that_read_text_and_have_none(
         transform="$.city",
     )
     assert result["status"] == "passed", result["grades"]
-    result = await run(tmp_path, ANSWER, {"latency": 60}, {"tool_call": {"calls": []}}, transform="$.city")
+    result = await run(
+        tmp_path, ANSWER, {"latency": 60}, {"tool_call": {"calls": []}}, transform="$.city"
+    )
     assert result["status"] == "passed", result["grades"]
 
 
 def test_a_transform_is_part_of_how_a_case_is_judged(tmp_path: Path) -> None:
     def fingerprint(grader: dict[str, Any], **settings: Any) -> str:
-        suite = load_suite(write_suite(tmp_path, [{"id": "a", "input": "x", "expect": [grader]}], **settings), {})
+        suite = load_suite(
+            write_suite(tmp_path, [{"id": "a", "input": "x", "expect": [grader]}], **settings), {}
+        )
         return suite.case_fingerprint(0)
 
     plain, own = {"contains": "a"}, {"contains": {"value": "a", "transform": "$.a"}}
@@ -134,7 +156,15 @@ def test_a_wrong_transform_of_the_suite_is_told_once(tmp_path: Path) -> None:
 
 
 async def test_transforms_in_python() -> None:
-    expect = [Equals("Paris", transform="$.city"), AnyOf([Contains("Rome")], transform="$.stops"), Contains("pari")]
-    suite = Suite(providers=lambda text: text, cases=[Case(input=JSON, expect=expect)], transform="output | lower")
+    expect = [
+        Equals("Paris", transform="$.city"),
+        AnyOf([Contains("Rome")], transform="$.stops"),
+        Contains("pari"),
+    ]
+    suite = Suite(
+        providers=lambda text: text,
+        cases=[Case(input=JSON, expect=expect)],
+        transform="output | lower",
+    )
     report = await evaluate(suite)
     assert report.passed == 1, report.runs

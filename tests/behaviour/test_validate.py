@@ -13,24 +13,37 @@ MODULE = """\
 from tools import *  # noqa
 raise RuntimeError("validate runs no code of ours")
 """
-AGENT = MODULE.replace("*", "search as look_up") + "def answer(question): return question\nclass Judge: ...\n"
+AGENT = (
+    MODULE.replace("*", "search as look_up")
+    + "def answer(question): return question\nclass Judge: ...\n"
+)
 OPENAI = {"name": "model", "type": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
 SERVICE = {"name": "service", "type": "http", "url": "http://127.0.0.1:9/ask"}
 
 
 async def problems(folder: Path, *cases: dict[str, Any], **settings: Any) -> list[str]:
-    """What `validate` finds, without the place of the file; none if it says that the suite is valid."""
+    """What `validate` finds, without the place of the file; none if it says that the suite is
+    valid.
+    """
     write_suite(folder, cases or (ONE_CASE,), **settings)
     ended = await ci_evals(folder, "validate")
     assert ended.code == (2 if ended.err else 0)
-    return [line.removeprefix("evals.yaml:1: ") for line in ended.err.splitlines() if line.startswith("evals.yaml:")]
+    return [
+        line.removeprefix("evals.yaml:1: ")
+        for line in ended.err.splitlines()
+        if line.startswith("evals.yaml:")
+    ]
 
 
 @pytest.mark.parametrize("target", ["agent:answr", "agent:question", "agent:search"])
-async def test_a_function_that_its_module_lacks_is_told_without_running_it(tmp_path: Path, target: str) -> None:
+async def test_a_function_that_its_module_lacks_is_told_without_running_it(
+    tmp_path: Path, target: str
+) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
     name = target.partition(":")[2]
-    lack = f"there is no {name!r} in agent" + (", did you mean 'answer'?" if name == "answr" else "")
+    lack = f"there is no {name!r} in agent" + (
+        ", did you mean 'answer'?" if name == "answr" else ""
+    )
     agent = {"name": "agent", "type": "python", "target": target}
     staged = {**ECHO, "before": [target], "after": [target]}
     case = {**ONE_CASE, "expect": [{"python": target}]}
@@ -43,8 +56,12 @@ async def test_a_function_that_its_module_lacks_is_told_without_running_it(tmp_p
     assert f"providers[0]: sandbox: {lack}" in await problems(tmp_path, providers=[task])
 
 
-@pytest.mark.parametrize("target", ["agent:answer", "agent:look_up", "agent:Judge.anything", "computed:anything"])
-async def test_a_name_that_a_module_has_or_may_get_is_no_problem(tmp_path: Path, target: str) -> None:
+@pytest.mark.parametrize(
+    "target", ["agent:answer", "agent:look_up", "agent:Judge.anything", "computed:anything"]
+)
+async def test_a_name_that_a_module_has_or_may_get_is_no_problem(
+    tmp_path: Path, target: str
+) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
     (tmp_path / "computed.py").write_text(MODULE)
     assert await problems(tmp_path, providers=[{"type": "python", "target": target}]) == []
@@ -53,11 +70,19 @@ async def test_a_name_that_a_module_has_or_may_get_is_no_problem(tmp_path: Path,
 async def test_a_module_that_is_no_python_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("import os\ndef answer(:\n")
     (problem,) = await problems(tmp_path, providers=[{"type": "python", "target": "agent:answer"}])
-    assert problem == "providers[0]: target: importing 'agent' raises SyntaxError: invalid syntax (agent.py:2)"
+    assert (
+        problem
+        == "providers[0]: target: importing 'agent' raises SyntaxError: invalid syntax (agent.py:2)"
+    )
 
 
 async def test_a_name_that_no_http_template_has_is_told_once(tmp_path: Path) -> None:
-    body = {"q": "{{ question }}", "n": "{{ run }}", "style": "{{ style | default('short') }}", "all": "{{ range(3) }}"}
+    body = {
+        "q": "{{ question }}",
+        "n": "{{ run }}",
+        "style": "{{ style | default('short') }}",
+        "all": "{{ range(3) }}",
+    }
     headers = {"X-Case": "{{ case.id }} {{ tenant }}"}
     cases = [{**ONE_CASE, "id": name, "vars": {"question": "why?"}} for name in "abc"]
     service = {**SERVICE, "url": "http://127.0.0.1:9/{{ topic }}", "headers": headers, "body": body}
@@ -66,19 +91,35 @@ async def test_a_name_that_no_http_template_has_is_told_once(tmp_path: Path) -> 
         f"providers[0]: {where}: {name!r} is undefined: a case's var is `vars.{name}`; {hint}"
         for where, name in [("url", "topic"), ("headers.X-Case", "tenant"), ("body.q", "question")]
     ]
-    assert await problems(tmp_path, *cases, providers=[{**SERVICE, "body": {"q": "{{ vars.question }}"}}]) == []
+    assert (
+        await problems(
+            tmp_path, *cases, providers=[{**SERVICE, "body": {"q": "{{ vars.question }}"}}]
+        )
+        == []
+    )
 
 
-async def test_a_var_that_a_case_lacks_is_told_of_the_service_that_is_sent_it(tmp_path: Path) -> None:
-    cases = [{**ONE_CASE, "id": name, "vars": {"topic": "a"} if name == "a" else {}} for name in "abc"]
+async def test_a_var_that_a_case_lacks_is_told_of_the_service_that_is_sent_it(
+    tmp_path: Path,
+) -> None:
+    cases = [
+        {**ONE_CASE, "id": name, "vars": {"topic": "a"} if name == "a" else {}} for name in "abc"
+    ]
     talk = {"id": "talk", "turns": [{"user": "hello"}], "expect": [{"not_empty": True}]}
-    service = {**SERVICE, "url": "http://127.0.0.1:9/{{ vars.topic }}", "body": {"q": "{{ input }}"}}
+    service = {
+        **SERVICE,
+        "url": "http://127.0.0.1:9/{{ vars.topic }}",
+        "body": {"q": "{{ input }}"},
+    }
     staged = {**service, "name": "staged", "before": ["echo"]}
     lack = "the request cannot be rendered: there is no 'topic'"
     assert await problems(tmp_path, *cases, talk, providers=[service, staged, ECHO]) == [
         f"providers[0]: {lack} (case 'b' and 2 more)"
     ]
-    loops = {**SERVICE, "body": "{% for _ in range(100000) %}{% for _ in range(100000) %}{% endfor %}{% endfor %}"}
+    loops = {
+        **SERVICE,
+        "body": "{% for _ in range(100000) %}{% for _ in range(100000) %}{% endfor %}{% endfor %}",
+    }
     why = "the template takes more than 1 s: do its loops and macros end?"
     assert await problems(tmp_path, *cases, providers=[loops]) == [
         f"providers[0]: the request cannot be rendered: {why} (case 'a')"
@@ -103,8 +144,16 @@ SAY_WHERE = "say with `cost_usd` or `usage` where they are"
         ),
         ({"cost": 1}, {**SERVICE, "usage": "$.usage"}, None),
         ({"max_steps": 3}, OPENAI, "the steps towards an answer, which model does not tell"),
-        ({"max_model_requests": 3}, SERVICE, "the steps towards an answer, which service does not tell"),
-        ({"no_tool_errors": True}, SERVICE, "the steps towards an answer, which service does not tell"),
+        (
+            {"max_model_requests": 3},
+            SERVICE,
+            "the steps towards an answer, which service does not tell",
+        ),
+        (
+            {"no_tool_errors": True},
+            SERVICE,
+            "the steps towards an answer, which service does not tell",
+        ),
         ({"max_tool_calls": 3}, OPENAI, None),
         ({"cost": 1}, {**OPENAI, "price": {"input_per_mtok": 1, "output_per_mtok": 2}}, None),
         ({"max_steps": 3}, {**SERVICE, "steps": "$.steps"}, None),
@@ -143,9 +192,16 @@ async def test_a_judge_of_the_context_needs_a_provider_that_tells_it(
 ) -> None:
     expect = [{"judge": {"rubric": "faithful", **options}}]
     judges = [{"type": "mock", "name": "strict"}]
-    expected = [f"providers[0]: `judge` needs what was retrieved for an answer, which {why} (case 'a')"] if why else []
+    expected = (
+        [f"providers[0]: `judge` needs what was retrieved for an answer, which {why} (case 'a')"]
+        if why
+        else []
+    )
     cases = [{"id": "a", "input": "q"}]
-    assert await problems(tmp_path, *cases, providers=[provider], judges=judges, expect=expect) == expected
+    assert (
+        await problems(tmp_path, *cases, providers=[provider], judges=judges, expect=expect)
+        == expected
+    )
 
 
 async def test_a_price_that_is_missing_is_told_once(tmp_path: Path) -> None:
@@ -156,10 +212,15 @@ async def test_a_price_that_is_missing_is_told_once(tmp_path: Path) -> None:
 
 
 async def test_a_mistake_that_many_cases_share_is_one_problem(tmp_path: Path) -> None:
-    cases = [{"id": name, "vars": {"question": "why?"}, "overrides": {"params": {"n": 1}}} for name in "abc"]
+    cases = [
+        {"id": name, "vars": {"question": "why?"}, "overrides": {"params": {"n": 1}}}
+        for name in "abc"
+    ]
     hint = "did you mean 'question'?"
     unset = "no provider of the suite has a setting 'params'"
-    assert await problems(tmp_path, *cases, prompts=["{{ qestion }}"], expect=[{"contains": "{{ anwser }}"}]) == [
+    assert await problems(
+        tmp_path, *cases, prompts=["{{ qestion }}"], expect=[{"contains": "{{ anwser }}"}]
+    ) == [
         "cases[0]: the suite's expect[0] does not fit this case and 2 more: 'anwser' is undefined; known: question",
         f"case 'a' and 2 more: the prompt 'prompt 1' does not fit this case: 'qestion' is undefined, {hint}",
         f"case 'a' and 2 more: overrides.params: {unset} (they are of type mock)",
@@ -169,7 +230,9 @@ async def test_a_mistake_that_many_cases_share_is_one_problem(tmp_path: Path) ->
 async def test_a_prompt_that_makes_too_much_text_is_a_problem(tmp_path: Path) -> None:
     loops = "{% for _ in range(100000) %}{{ input * 1000 }}{% endfor %}"
     (problem,) = await problems(tmp_path, ONE_CASE, prompts=[loops])
-    assert problem.endswith("does not fit this case: the template makes more than 10,000,000 characters")
+    assert problem.endswith(
+        "does not fit this case: the template makes more than 10,000,000 characters"
+    )
 
 
 async def test_a_prompt_that_takes_too_long_is_tried_once(tmp_path: Path) -> None:
@@ -184,7 +247,10 @@ async def test_a_prompt_that_takes_too_long_is_tried_once(tmp_path: Path) -> Non
 
 async def test_a_file_full_of_unknown_keys_is_told_by_the_first_ones(tmp_path: Path) -> None:
     path = tmp_path / "evals.yaml"
-    path.write_text("providers: [{type: mock}]\ncases: [{id: a, input: b, expect: [not_empty: true]}]\n", "utf-8")
+    path.write_text(
+        "providers: [{type: mock}]\ncases: [{id: a, input: b, expect: [not_empty: true]}]\n",
+        "utf-8",
+    )
     with path.open("a") as file:
         file.writelines(f"key{number}: 1\n" for number in range(200_000))
     ended = await ci_evals(tmp_path, "validate")
@@ -196,7 +262,9 @@ async def test_a_file_full_of_unknown_keys_is_told_by_the_first_ones(tmp_path: P
 
 async def test_what_should_be_a_mapping_is_told_with_an_example(tmp_path: Path) -> None:
     token = "expected a mapping, as in `token: {command: gcloud auth print-access-token}`"
-    assert await problems(tmp_path, providers=[{**SERVICE, "stream": True, "token": "secret-tool"}]) == [
+    assert await problems(
+        tmp_path, providers=[{**SERVICE, "stream": True, "token": "secret-tool"}]
+    ) == [
         f"providers[0].token: {token}, got 'secret-tool'",
         "providers[0].stream: expected a mapping, as in `stream: {text: $.delta}`, got true",
     ]
@@ -219,7 +287,13 @@ async def test_code_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_path:
 async def test_a_service_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_path: Path) -> None:
     (tmp_path / "app.py").touch()
     served = {"command": f"{sys.executable} app.py", "url": "http://127.0.0.1:9/"}
-    model = {"name": "bot", "type": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "serve": served}
+    model = {
+        "name": "bot",
+        "type": "openai",
+        "model": "m",
+        "base_url": "http://127.0.0.1:9/v1",
+        "serve": served,
+    }
     assert await problems(tmp_path, providers=[model], skip_unchanged=True) == [
         "skip_unchanged: the service of bot is your own code: name its files in `paths`, or changes to them are skipped"
     ]
@@ -233,7 +307,9 @@ async def test_paths_that_fit_no_file_are_told(tmp_path: Path) -> None:
     folder = tmp_path / "evals"
     good = ["../src", "../src/**", "../src/*.py", "/src/bot/", "/uv.lock", "*.md", "/**/*.py"]
     assert not await problems(folder, skip_unchanged=True, paths=good)
-    found = await problems(folder, skip_unchanged=True, paths=["src", *good, "../src/*.ts", "/uv.lok"])
+    found = await problems(
+        folder, skip_unchanged=True, paths=["src", *good, "../src/*.ts", "/uv.lok"]
+    )
     assert found == [
         f"paths[0]: 'src' fits no file (looked in {folder})",
         f"paths[8]: '../src/*.ts' fits no file (looked in {folder})",
@@ -241,8 +317,12 @@ async def test_paths_that_fit_no_file_are_told(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("grader", [{"judge": "polite"}, {"judge": {"rubric": "polite", "provider": "strict"}}])
-async def test_no_problem_follows_from_that_of_a_judge(tmp_path: Path, grader: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "grader", [{"judge": "polite"}, {"judge": {"rubric": "polite", "provider": "strict"}}]
+)
+async def test_no_problem_follows_from_that_of_a_judge(
+    tmp_path: Path, grader: dict[str, Any]
+) -> None:
     judge = {"name": "strict", "type": "mock", "defualt": "pass"}
     assert await problems(tmp_path, {**ONE_CASE, "expect": [grader]}, judges=[judge]) == [
         "judges[0]: unknown key 'defualt', did you mean 'default'?"
@@ -264,7 +344,10 @@ async def test_a_selection_that_names_nothing_is_an_error(tmp_path: Path, names:
     for option in ("--providers", "--tags"):
         ended = await ci_evals(tmp_path, "validate", option, names)
         assert ended.code == 2
-        assert f"{option}: none is named; known: {'echo' if option == '--providers' else 'none'}" in ended.err
+        assert (
+            f"{option}: none is named; known: {'echo' if option == '--providers' else 'none'}"
+            in ended.err
+        )
     assert (await ci_evals(tmp_path, "validate", environ={"CI_EVALS_PROVIDERS": ""})).code == 0
 
 
@@ -279,7 +362,9 @@ async def test_an_unknown_key_of_a_tool_call_is_told_with_its_line(tmp_path: Pat
     assert (ended.code, ended.err.splitlines()[0]) == (2, f"evals.yaml:9: {told}")
 
 
-async def test_files_that_are_named_as_other_tools_do_are_told_with_our_spelling(tmp_path: Path) -> None:
+async def test_files_that_are_named_as_other_tools_do_are_told_with_our_spelling(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "p.txt").write_text("{{ q }}")
     graders = [
@@ -289,7 +374,11 @@ async def test_files_that_are_named_as_other_tools_do_are_told_with_our_spelling
         {"equals": "file://right.txt"},
         {"json_schema": "file://schema.json"},
     ]
-    case = {"id": "a", "vars": {"q": "file://x.txt", "page": "file:///srv/page.html"}, "expect": graders}
+    case = {
+        "id": "a",
+        "vars": {"q": "file://x.txt", "page": "file:///srv/page.html"},
+        "expect": graders,
+    }
     swept = {"id": "b", "matrix": {"q": ["why?", "file://y.txt"]}, "expect": [{"not_empty": True}]}
     agent = {"type": "python", "target": "file://agent.py:answer"}
     prompts = ["file://prompts/p.txt", "prompts/p.txt", "prompts/p.text"]
@@ -332,9 +421,16 @@ async def test_a_key_under_another_name_is_one_problem(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_mistake_in_a_map_is_one_problem_however_many_rows_there_are(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("Text,Label\n" + "".join(f"ticket {n},refund\n" for n in range(200)))
-    columns = {"input": "Text", "expect": [{"classify": {"label": "{{ row.Label }}", "lables": ["refund"]}}]}
+async def test_a_mistake_in_a_map_is_one_problem_however_many_rows_there_are(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "data.csv").write_text(
+        "Text,Label\n" + "".join(f"ticket {n},refund\n" for n in range(200))
+    )
+    columns = {
+        "input": "Text",
+        "expect": [{"classify": {"label": "{{ row.Label }}", "lables": ["refund"]}}],
+    }
     write_suite(tmp_path, {"file": "data.csv", "map": columns})
     assert (await ci_evals(tmp_path, "validate")).err.splitlines() == [
         "data.csv:2: expect[0].classify: unknown key 'lables', did you mean 'labels'? (and 199 more lines)",
@@ -353,4 +449,6 @@ async def test_usual_slips_are_told_with_what_to_write(tmp_path: Path) -> None:
         "evals.yaml:1: cases: expected a list of cases, or `file:` with a path or glob: write `{file: data.csv}`",
     ]
     case = {**ONE_CASE, "expect": [{"classify": {"label": "a"}}]}
-    assert "'acuracy' is no `metric`, did you mean 'accuracy'?" in "".join(await problems(tmp_path, case, gate=gate))
+    assert "'acuracy' is no `metric`, did you mean 'accuracy'?" in "".join(
+        await problems(tmp_path, case, gate=gate)
+    )

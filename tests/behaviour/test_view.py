@@ -1,4 +1,6 @@
-"""`ci-evals view`: report.html from a saved report, opened in the browser that there is, or served during a run."""
+"""`ci-evals view`: report.html from a saved report, opened in the browser that there is, or served
+during a run.
+"""
 
 import asyncio
 import signal
@@ -21,7 +23,9 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]
     """A browser that only writes down which page it was to open, and what it wrote."""
     log = tmp_path / "opened.txt"
     browser = tmp_path / "browser"
-    browser.write_text(f"#!{sys.executable}\nimport sys\nopen({str(log)!r}, 'a').write(sys.argv[1])\n")
+    browser.write_text(
+        f"#!{sys.executable}\nimport sys\nopen({str(log)!r}, 'a').write(sys.argv[1])\n"
+    )
     browser.chmod(browser.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("BROWSER", str(browser))
     return lambda: log.read_text() if log.exists() else ""
@@ -33,7 +37,9 @@ def suite(folder: Path, expected: str, **settings: object) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="BROWSER names a POSIX program")
-async def test_the_page_of_a_report_is_made_and_opened(tmp_path: Path, opened: Callable[[], str]) -> None:
+async def test_the_page_of_a_report_is_made_and_opened(
+    tmp_path: Path, opened: Callable[[], str]
+) -> None:
     suite(tmp_path, "hello")
     await ci_evals(tmp_path, "run")
     page = tmp_path / "ci-evals-results" / "report.html"
@@ -46,7 +52,9 @@ async def test_the_page_of_a_report_is_made_and_opened(tmp_path: Path, opened: C
     assert "ci-evals run evals.yaml --case greeting" in text
 
 
-async def test_a_baseline_may_be_chosen_afterwards(tmp_path: Path, opened: Callable[[], str]) -> None:
+async def test_a_baseline_may_be_chosen_afterwards(
+    tmp_path: Path, opened: Callable[[], str]
+) -> None:
     for name, expected in (("main", "hello"), ("head", "goodbye")):
         (tmp_path / name).mkdir()
         suite(tmp_path / name, expected)
@@ -83,7 +91,12 @@ async def test_without_a_report_it_says_what_to_name(tmp_path: Path) -> None:
 async def test_a_run_is_followed_while_it_goes_on(tmp_path: Path) -> None:
     server = HeldServer(2, free=3)
     viewer = await start(tmp_path, "view", "--serve", "--no-browser")
-    async with asyncio.timeout(60), chatting(server), aiohttp.ClientSession() as session, AsyncExitStack() as stack:
+    async with (
+        asyncio.timeout(60),
+        chatting(server),
+        aiohttp.ClientSession() as session,
+        AsyncExitStack() as stack,
+    ):
         assert viewer.stdout
         url = (await viewer.stdout.readline()).decode().strip()
         changes = await stack.enter_async_context(session.get(f"{url}changes"))
@@ -98,7 +111,10 @@ async def test_a_run_is_followed_while_it_goes_on(tmp_path: Path) -> None:
 
         waiting = await page_with("Waiting for a run in ci-evals-results")
         assert "<script" not in waiting
-        cases = [{"id": f"case {number}", "input": "hello", "expect": [{"equals": "hello"}]} for number in range(5)]
+        cases = [
+            {"id": f"case {number}", "input": "hello", "expect": [{"equals": "hello"}]}
+            for number in range(5)
+        ]
         write_suite(tmp_path, cases, providers=[chat(server.url)], max_concurrency=2)
         running = await start(tmp_path, "run")
         await server.full.wait()

@@ -21,7 +21,9 @@ from ci_evals.stats.classification import (
 from ci_evals.stats.rates import Estimate
 
 LABELS = ("a", "b", "c")
-squares = st.lists(st.lists(st.integers(0, 40), min_size=3, max_size=3).map(tuple), min_size=3, max_size=3)
+squares = st.lists(
+    st.lists(st.integers(0, 40), min_size=3, max_size=3).map(tuple), min_size=3, max_size=3
+)
 tables = squares.map(lambda rows: Confusion(LABELS, tuple(rows)))
 
 
@@ -56,7 +58,9 @@ def test_few_labels_that_all_agree_prove_little() -> None:
     assert many is not None
     assert many.interval is not None
     assert few.value == many.value == few.interval.upper == 1
-    assert few.interval.lower == pytest.approx(2 * 0.025 ** (1 / 6) - 1)  # the exact bound on 6 of 6
+    assert few.interval.lower == pytest.approx(
+        2 * 0.025 ** (1 / 6) - 1
+    )  # the exact bound on 6 of 6
     assert many.interval.lower > 0.97
     never = cohen_kappa(Confusion(("fail", "pass"), ((0, 3), (3, 0))))
     assert never is not None
@@ -75,8 +79,16 @@ def test_a_judge_that_always_says_the_same_shows_no_agreement() -> None:
 def test_measures_worked_by_hand() -> None:
     table = Confusion(LABELS, ((5, 1, 0), (2, 3, 0), (0, 1, 0)))
     assert accuracy(table) == pytest.approx(8 / 12)
-    assert [precision(table, label) for label in LABELS] == [pytest.approx(5 / 7), pytest.approx(3 / 5), None]
-    assert [recall(table, label) for label in LABELS] == [pytest.approx(5 / 6), pytest.approx(3 / 5), 0]
+    assert [precision(table, label) for label in LABELS] == [
+        pytest.approx(5 / 7),
+        pytest.approx(3 / 5),
+        None,
+    ]
+    assert [recall(table, label) for label in LABELS] == [
+        pytest.approx(5 / 6),
+        pytest.approx(3 / 5),
+        0,
+    ]
     assert [f1(table, label) for label in LABELS] == pytest.approx([10 / 13, 3 / 5, 0])
     assert macro_f1(table) == pytest.approx((10 / 13 + 3 / 5) / 3)
 
@@ -96,8 +108,15 @@ def test_labels_that_never_occur_are_not_measured() -> None:
     assert (accuracy(confusion([])), macro_f1(confusion([]))) == (None, None)
 
 
-@given(st.lists(st.tuples(st.sampled_from((0.0, 0.25, 0.5, 1.0)) | st.floats(0, 1), st.booleans()), max_size=25))
-def test_the_area_is_the_chance_that_a_positive_scores_higher(scored: list[tuple[float, bool]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.sampled_from((0.0, 0.25, 0.5, 1.0)) | st.floats(0, 1), st.booleans()),
+        max_size=25,
+    )
+)
+def test_the_area_is_the_chance_that_a_positive_scores_higher(
+    scored: list[tuple[float, bool]],
+) -> None:
     positives = [score for score, positive in scored if positive]
     negatives = [score for score, positive in scored if not positive]
     if not (positives and negatives):

@@ -27,7 +27,8 @@ def sums(*values: float) -> ScoreSums:
 
 
 def test_a_ratio_worked_by_hand() -> None:
-    # R = 12/10; residuals 0.8, -0.6, -0.2; s² = 1.04/2; error √(1.04·3/2)/10; t(0.975; 2) = 4.302653
+    # R = 12/10; residuals 0.8, -0.6, -0.2; s² = 1.04/2; error √(1.04·3/2)/10; t(0.975; 2) =
+    # 4.302653
     ratio, interval = sure(ratio_of_totals([2.0, 3.0, 7.0], [1.0, 3.0, 6.0], 0.975))
     half = 4.302652729911275 * 1.56**0.5 / 10
     assert ratio == pytest.approx(1.2)
@@ -70,14 +71,20 @@ def test_a_ratio_is_inside_its_interval_and_has_no_unit(cells: list[tuple[float,
 # Pass rates.
 
 one_side = st.integers(1, 8).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
-cells = st.lists(st.tuples(one_side, one_side).map(lambda sides: (*sides[0], *sides[1])), min_size=1, max_size=20)
+cells = st.lists(
+    st.tuples(one_side, one_side).map(lambda sides: (*sides[0], *sides[1])), min_size=1, max_size=20
+)
 
 
 @given(cells)
-def test_a_difference_is_inside_its_interval_and_turns_with_the_sides(given_cells: list[Table]) -> None:
+def test_a_difference_is_inside_its_interval_and_turns_with_the_sides(
+    given_cells: list[Table],
+) -> None:
     difference, interval = sure(rate_difference(given_cells))
     assert -1 <= interval.lower <= difference <= interval.upper <= 1
-    turned, turned_interval = sure(rate_difference([(kb, nb, kh, nh) for kh, nh, kb, nb in given_cells]))
+    turned, turned_interval = sure(
+        rate_difference([(kb, nb, kh, nh) for kh, nh, kb, nb in given_cells])
+    )
     assert turned == pytest.approx(-difference)
     assert turned_interval == pytest.approx((-interval.upper, -interval.lower))
 
@@ -96,7 +103,12 @@ def test_each_bound_of_a_difference_holds_at_least_as_often_as_it_says() -> None
         rates = [chance.betavariate(0.9, 0.1) for _ in range(40)]
         heads = [rate * 0.9 for rate in rates]
         counts = [
-            (sum(chance.random() < h for _ in range(3)), 3, sum(chance.random() < b for _ in range(6)), 6)
+            (
+                sum(chance.random() < h for _ in range(3)),
+                3,
+                sum(chance.random() < b for _ in range(6)),
+                6,
+            )
             for h, b in zip(heads, rates, strict=True)
         ]
         _, interval = sure(rate_difference(counts))
@@ -141,7 +153,10 @@ def test_each_bound_of_a_score_holds_as_often_as_it_says() -> None:
     chance, below, above, rounds = random.Random(3), 0, 0, 600
     for _ in range(rounds):
         cells = [
-            (sums(*(chance.uniform(0, 0.8) for _ in range(3))), sums(*(chance.uniform(0, 1) for _ in range(3))))
+            (
+                sums(*(chance.uniform(0, 0.8) for _ in range(3))),
+                sums(*(chance.uniform(0, 1) for _ in range(3))),
+            )
             for _ in range(20)
         ]
         _, interval = sure(score_difference(cells))

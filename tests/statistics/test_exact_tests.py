@@ -53,7 +53,9 @@ def test_the_p_values_are_those_of_scipy(table: Table) -> None:
 def test_the_p_values_are_those_of_whole_numbers(table: Table) -> None:
     kh, nh, kb, nb = table
     tail = sum(comb(nh, k) * comb(nb, kh + kb - k) for k in range(kh + 1) if k <= kh + kb)
-    assert fisher_lower(*table) == pytest.approx(tail / comb(nh + nb, kh + kb), rel=1e-12, abs=1e-290)
+    assert fisher_lower(*table) == pytest.approx(
+        tail / comb(nh + nb, kh + kb), rel=1e-12, abs=1e-290
+    )
 
 
 def test_known_tables() -> None:
@@ -67,8 +69,12 @@ def test_known_tables() -> None:
 def test_lower_is_upper_with_the_sides_exchanged(table: Table) -> None:
     kh, nh, kb, nb = table
     assert fisher_lower(kh, nh, kb, nb) == pytest.approx(fisher_upper(kb, nb, kh, nh), rel=1e-12)
-    assert fisher_lower(kh, nh, kb, nb) == pytest.approx(fisher_upper(nh - kh, nh, nb - kb, nb), rel=1e-12)
-    assert fisher_two_sided(kh, nh, kb, nb) == pytest.approx(fisher_two_sided(kb, nb, kh, nh), rel=1e-12)
+    assert fisher_lower(kh, nh, kb, nb) == pytest.approx(
+        fisher_upper(nh - kh, nh, nb - kb, nb), rel=1e-12
+    )
+    assert fisher_two_sided(kh, nh, kb, nb) == pytest.approx(
+        fisher_two_sided(kb, nb, kh, nh), rel=1e-12
+    )
 
 
 @given(tables(40))
@@ -78,7 +84,9 @@ def test_one_more_pass_on_the_head_never_looks_worse(table: Table) -> None:
         assert fisher_lower(kh, nh, kb, nb) <= fisher_lower(kh + 1, nh, kb, nb) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("table", [(0, 0, 0, 0), (0, 0, 3, 5), (3, 5, 0, 0), (4, 4, 9, 9), (0, 4, 0, 9)])
+@pytest.mark.parametrize(
+    "table", [(0, 0, 0, 0), (0, 0, 3, 5), (3, 5, 0, 0), (4, 4, 9, 9), (0, 4, 0, 9)]
+)
 def test_a_table_that_can_tell_nothing_has_p_one(table: Table) -> None:
     assert fisher_lower(*table) == fisher_upper(*table) == fisher_two_sided(*table) == 1
 
@@ -97,7 +105,12 @@ def test_millions_of_runs_neither_overflow_nor_vanish() -> None:
 
 def test_chances_outside_the_possible_are_zero_and_one() -> None:
     share = hypergeometric(3, 3, 4)
-    assert [share.at_most(0), share.at_most(3), share.at_least(1), share.at_least(4)] == [0, 1, 1, 0]
+    assert [share.at_most(0), share.at_most(3), share.at_least(1), share.at_least(4)] == [
+        0,
+        1,
+        1,
+        0,
+    ]
     assert [share.exactly(0), share.exactly(4)] == [0, 0]
     assert sum(share.probabilities) == pytest.approx(1)
 
@@ -137,9 +150,13 @@ def test_known_strata() -> None:
 @given(st.lists(stratum, min_size=1, max_size=30))
 def test_the_approximation_is_that_of_statsmodels(given_strata: list[Table]) -> None:
     import numpy as np
-    from statsmodels.stats.contingency_tables import StratifiedTable  # slow to import, and only an oracle
+    from statsmodels.stats.contingency_tables import (
+        StratifiedTable,
+    )  # slow to import, and only an oracle
 
-    informative = [(kh, nh, kb, nb) for kh, nh, kb, nb in given_strata if nh and nb and 0 < kh + kb < nh + nb]
+    informative = [
+        (kh, nh, kb, nb) for kh, nh, kb, nb in given_strata if nh and nb and 0 < kh + kb < nh + nb
+    ]
     excess = sum(kh - nh * (kh + kb) / (nh + nb) for kh, nh, kb, nb in informative)
     if not informative or excess > -0.5:
         return
@@ -161,7 +178,9 @@ def test_one_run_a_side_is_mcnemars_test() -> None:
 
 
 @given(strata)
-def test_better_is_worse_with_the_sides_or_the_outcomes_exchanged(given_strata: list[Table]) -> None:
+def test_better_is_worse_with_the_sides_or_the_outcomes_exchanged(
+    given_strata: list[Table],
+) -> None:
     exchanged = [(kb, nb, kh, nh) for kh, nh, kb, nb in given_strata]
     mirrored = [(nh - kh, nh, nb - kb, nb) for kh, nh, kb, nb in given_strata]
     upper = stratified_upper(given_strata)
@@ -171,7 +190,9 @@ def test_better_is_worse_with_the_sides_or_the_outcomes_exchanged(given_strata: 
 
 def test_the_order_of_cells_does_not_matter() -> None:
     given_strata: list[Table] = [(1, 3, 28, 30), (2, 10, 5, 6), (3, 3, 1, 2), (0, 1, 4, 9)] * 5
-    assert stratified_lower(sorted(given_strata)) == pytest.approx(stratified_lower(given_strata), rel=1e-12)
+    assert stratified_lower(sorted(given_strata)) == pytest.approx(
+        stratified_lower(given_strata), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,7 +238,9 @@ def test_the_example_of_1995() -> None:
 def test_adjusted_values_are_those_of_scipy(p_values: list[float]) -> None:
     from scipy.stats import false_discovery_control  # slow to import, and only an oracle
 
-    assert benjamini_hochberg(p_values) == pytest.approx(false_discovery_control(p_values), rel=1e-12, abs=1e-300)
+    assert benjamini_hochberg(p_values) == pytest.approx(
+        false_discovery_control(p_values), rel=1e-12, abs=1e-300
+    )
 
 
 @settings(max_examples=5)  # each call of the oracle collects garbage
@@ -225,7 +248,9 @@ def test_adjusted_values_are_those_of_scipy(p_values: list[float]) -> None:
 def test_adjusted_values_are_those_of_statsmodels(p_values: list[float]) -> None:
     from statsmodels.stats.multitest import multipletests  # slow to import, and only an oracle
 
-    assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1], rel=1e-12, abs=1e-300)
+    assert holm(p_values) == pytest.approx(
+        multipletests(p_values, method="holm")[1], rel=1e-12, abs=1e-300
+    )
 
 
 @either

@@ -1,4 +1,6 @@
-"""What a suite can see: against reference values, and against the tests themselves on simulated suites."""
+"""What a suite can see: against reference values, and against the tests themselves on simulated
+suites.
+"""
 
 import random
 
@@ -20,7 +22,11 @@ from ci_evals.stats.power import (
 )
 
 plans = st.builds(
-    Plan, st.integers(5, 300), st.integers(1, 12), st.floats(0.05, 1), st.sampled_from((0.0, 0.3, 0.5, 0.9))
+    Plan,
+    st.integers(5, 300),
+    st.integers(1, 12),
+    st.floats(0.05, 1),
+    st.sampled_from((0.0, 0.3, 0.5, 0.9)),
 )
 
 
@@ -30,7 +36,9 @@ def test_what_a_gate_can_see() -> None:
     assert detectable_gate_drop([(0, 0)]) is None
 
 
-def test_what_a_comparison_can_see_takes_both_sides_noise_and_that_of_cases_which_begin_to_fail() -> None:
+def test_what_a_comparison_can_see_takes_both_sides_noise_and_that_of_cases_which_begin_to_fail() -> (
+    None
+):
     twice = [(passed, runs, passed, runs) for passed, runs in suite("S40")]
     seen = detectable_drop(twice)
     assert seen is not None
@@ -40,7 +48,10 @@ def test_what_a_comparison_can_see_takes_both_sides_noise_and_that_of_cases_whic
 
 
 def test_single_runs_cannot_show_that_their_noise_is_small() -> None:
-    once, thrice = detectable_gate_drop([(1, 1)] * 34 + [(0, 1)] * 6), detectable_gate_drop(suite("S40"))
+    once, thrice = (
+        detectable_gate_drop([(1, 1)] * 34 + [(0, 1)] * 6),
+        detectable_gate_drop(suite("S40")),
+    )
     assert once == pytest.approx(2.4864749 * (0.85 * 0.15 / 40 + 1 / 1600) ** 0.5)
     assert once is not None
     assert thrice is not None
@@ -54,10 +65,14 @@ def draw(chance: random.Random, rate: float, runs: int) -> int:
 def suite_rates(chance: random.Random, plan: Plan) -> list[float]:
     """Of cases as the plan assumes them."""
     spread = (1 - plan.correlation) / plan.correlation
-    return [chance.betavariate(plan.rate * spread, (1 - plan.rate) * spread) for _ in range(plan.cases)]
+    return [
+        chance.betavariate(plan.rate * spread, (1 - plan.rate) * spread) for _ in range(plan.cases)
+    ]
 
 
-@pytest.mark.parametrize(("plan", "base_runs", "drop"), [(Plan(40, 3, 0.9), 3, 0.08), (Plan(40, 3, 0.9), 30, 0.06)])
+@pytest.mark.parametrize(
+    ("plan", "base_runs", "drop"), [(Plan(40, 3, 0.9), 3, 0.08), (Plan(40, 3, 0.9), 30, 0.06)]
+)
 def test_the_comparison_sees_as_often_as_said(plan: Plan, base_runs: int, drop: float) -> None:
     chance, rounds = random.Random(5), 300
     spread_out = broken = 0
@@ -72,10 +87,17 @@ def test_the_comparison_sees_as_often_as_said(plan: Plan, base_runs: int, drop: 
             passed = [draw(chance, rate, plan.runs) for rate in heads]
             sides = list(zip(passed, newest, older, strict=True))
             seen = (
-                stratified_lower((head, plan.runs, new + old, base_runs) for head, new, old in sides) <= 0.05
-                and stratified_lower((head, plan.runs, new, plan.runs) for head, new, _ in sides) <= 0.05 * NEWEST_ALONE
+                stratified_lower(
+                    (head, plan.runs, new + old, base_runs) for head, new, old in sides
+                )
+                <= 0.05
+                and stratified_lower((head, plan.runs, new, plan.runs) for head, new, _ in sides)
+                <= 0.05 * NEWEST_ALONE
             )
-            spread_out, broken = spread_out + (seen and all_cases), broken + (seen and not all_cases)
+            spread_out, broken = (
+                spread_out + (seen and all_cases),
+                broken + (seen and not all_cases),
+            )
     power = comparison_power(plan, drop, base_runs)
     assert power == pytest.approx(spread_out / rounds, abs=0.12)
     assert power <= broken / rounds
@@ -87,7 +109,9 @@ def test_the_planned_drop_is_seen_with_the_power_asked(plan: Plan, base_runs: in
     if drop is None:
         assert comparison_power(plan, plan.rate, base_runs) < 0.8
     else:
-        assert comparison_power(plan, drop, base_runs) == pytest.approx(0.8, abs=0.01) or drop < 2e-6
+        assert (
+            comparison_power(plan, drop, base_runs) == pytest.approx(0.8, abs=0.01) or drop < 2e-6
+        )
 
 
 @given(plans, st.floats(0.01, 0.5), st.integers(1, 40))

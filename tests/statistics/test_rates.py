@@ -40,20 +40,26 @@ def test_a_fixed_suite_is_known_better_than_its_number_of_runs_suggests() -> Non
     estimate = estimated(suite("S40"))
     assert estimate.rate == Fraction(11, 12)
     assert estimate.n_eff == pytest.approx(11 / 144 * 40**2 / (4 * 2 / 18 + 3 / 9))
-    assert PassRate(estimate.rate, 220).bounds(0.95) == pytest.approx(known("fractional_bounds"), abs=1e-10)
+    assert PassRate(estimate.rate, 220).bounds(0.95) == pytest.approx(
+        known("fractional_bounds"), abs=1e-10
+    )
 
 
 @pytest.mark.parametrize("flaky", [1, 2, 3])
 @pytest.mark.parametrize("runs", [2, 3, 5])
 @pytest.mark.parametrize("cases", [5, 10, 40])
 def test_a_steady_suite_at_its_bar_hardly_ever_fails(cases: int, runs: int, flaky: int) -> None:
-    """By exact enumeration: some cases are flaky at one rate, the others always pass, and the bar is the truth."""
+    """By exact enumeration: some cases are flaky at one rate, the others always pass, and the bar
+    is the truth.
+    """
     for rate in (Fraction(1, 10), Fraction(1, 2), Fraction(7, 10), Fraction(9, 10)):
         bar = 1 - flaky * (1 - rate) / cases
         chances = [comb(runs, k) * rate**k * (1 - rate) ** (runs - k) for k in range(runs + 1)]
         wrong = Fraction()
         for passed in combinations_with_replacement(range(runs + 1), flaky):
-            orders = factorial(flaky) // prod(factorial(count) for count in Counter(passed).values())
+            orders = factorial(flaky) // prod(
+                factorial(count) for count in Counter(passed).values()
+            )
             estimate = estimated([(k, runs) for k in passed] + [(runs, runs)] * (cases - flaky))
             if estimate.bounds(0.95).upper < bar:
                 wrong += orders * prod((chances[k] for k in passed), start=Fraction(1))
@@ -74,14 +80,18 @@ def test_the_upper_bound_falls_below_the_bar_exactly_where_the_binomial_test_rej
 @pytest.mark.parametrize(
     ("given_cells", "n_eff"),
     [
-        pytest.param([(1, 1)] * 34 + [(0, 1)] * 6, 40, id="one run each cannot show the noise within a case"),
+        pytest.param(
+            [(1, 1)] * 34 + [(0, 1)] * 6, 40, id="one run each cannot show the noise within a case"
+        ),
         pytest.param([(1, 1)] + [(2, 3)] * 3, 8, id="nor can some cells with one run"),
         pytest.param([(3, 3)] * 40, 120, id="everything passed"),
         pytest.param([(0, 3)] * 40, 120, id="everything failed"),
         pytest.param([(2, 4)] * 10, 40, id="never less than the runs there are"),
     ],
 )
-def test_without_more_to_go_by_each_run_counts_once(given_cells: list[tuple[int, int]], n_eff: float) -> None:
+def test_without_more_to_go_by_each_run_counts_once(
+    given_cells: list[tuple[int, int]], n_eff: float
+) -> None:
     assert estimated(given_cells).n_eff == pytest.approx(n_eff)
 
 
@@ -97,7 +107,9 @@ def test_each_case_counts_the_same_however_often_it_ran() -> None:
 
 def test_the_rate_is_exact() -> None:
     assert estimated([(9, 10)] * 10).rate == Fraction(9, 10)
-    assert estimated([(1, 3)] * 3_333 + [(2, 7)] * 777).rate == Fraction(3_333 * 7 + 777 * 6, 21 * 4_110)
+    assert estimated([(1, 3)] * 3_333 + [(2, 7)] * 777).rate == Fraction(
+        3_333 * 7 + 777 * 6, 21 * 4_110
+    )
 
 
 @given(cells)
@@ -155,14 +167,18 @@ def test_new_cases_are_as_certain_as_scipy_says() -> None:
 @pytest.mark.parametrize(
     ("cases", "n_eff"),
     [
-        pytest.param([[(3, 3)]] * 8 + [[(0, 3)]] * 2, 10, id="cases that always end alike count once each"),
+        pytest.param(
+            [[(3, 3)]] * 8 + [[(0, 3)]] * 2, 10, id="cases that always end alike count once each"
+        ),
         pytest.param([[(2, 3)]] * 10, 30, id="cases that are all alike count with every run"),
         pytest.param([[(3, 3)]] * 10, 10, id="everything passed"),
         pytest.param([[(0, 3)]] * 10, 10, id="everything failed"),
         pytest.param([[(3, 3), (0, 3)]] * 10, 60, id="a case is the mean of its cells"),
     ],
 )
-def test_new_cases_are_known_by_the_spread_between_cases(cases: list[list[tuple[int, int]]], n_eff: float) -> None:
+def test_new_cases_are_known_by_the_spread_between_cases(
+    cases: list[list[tuple[int, int]]], n_eff: float
+) -> None:
     assert of_population(cases).n_eff == pytest.approx(n_eff)
 
 
@@ -172,7 +188,9 @@ def test_fewer_than_five_graded_cases_say_nothing_of_new_ones() -> None:
 
 
 @given(st.lists(st.lists(one_cell, min_size=1, max_size=3), min_size=5, max_size=40))
-def test_new_cases_count_at_least_once_each_and_at_most_with_every_run(cases: list[list[tuple[int, int]]]) -> None:
+def test_new_cases_count_at_least_once_each_and_at_most_with_every_run(
+    cases: list[list[tuple[int, int]]],
+) -> None:
     estimate = of_population(cases)
     assert len(cases) <= estimate.n_eff <= sum(n for case in cases for _, n in case)
     assert 0 <= estimate.bounds(0.95).lower <= estimate.rate <= estimate.bounds(0.95).upper <= 1
@@ -189,10 +207,13 @@ def test_a_known_interval() -> None:
 
 
 @given(
-    st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.sampled_from((0.8, 0.95, 0.99))
+    st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))),
+    st.sampled_from((0.8, 0.95, 0.99)),
 )
 def test_the_interval_is_that_of_statsmodels(counts: tuple[int, int], confidence: float) -> None:
-    from statsmodels.stats.proportion import proportion_confint  # slow to import, and only an oracle
+    from statsmodels.stats.proportion import (
+        proportion_confint,
+    )  # slow to import, and only an oracle
 
     estimate = wilson(*counts, confidence)
     assert estimate is not None
@@ -208,7 +229,10 @@ def test_no_runs_have_no_share() -> None:
 
 
 def test_known_figures() -> None:
-    at = [pass_at_k(c, n, k) for n, c, k in ((5, 2, 3), (10, 3, 5), (200, 20, 10), (4, 0, 2), (3, 3, 3))]
+    at = [
+        pass_at_k(c, n, k)
+        for n, c, k in ((5, 2, 3), (10, 3, 5), (200, 20, 10), (4, 0, 2), (3, 3, 3))
+    ]
     hat = [pass_hat_k(c, n, k) for n, c, k in ((4, 3, 2), (5, 4, 3), (8, 6, 4), (3, 1, 2))]
     flips = [flip_rate(c, n) for n, c in ((3, 2), (5, 4), (5, 3), (10, 10))]
     assert at == pytest.approx(known("pass_at_k"), rel=1e-12)
@@ -216,7 +240,9 @@ def test_known_figures() -> None:
     assert flips == pytest.approx(known("flip_rate"), rel=1e-12)
 
 
-@given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n), st.integers(1, n))))
+@given(
+    st.integers(1, 7).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n), st.integers(1, n)))
+)
 def test_they_are_what_drawing_runs_would_give(drawn: tuple[int, int, int]) -> None:
     passed, runs, k = drawn
     draws = list(combinations([True] * passed + [False] * (runs - passed), k))
@@ -234,7 +260,9 @@ def test_more_runs_than_there_are_cannot_be_drawn() -> None:
 
 
 def test_a_suite_flips_as_its_repeated_cells_do_on_average() -> None:
-    assert suite_flip_rate([(2, 3), (3, 3), (1, 1), (0, 0), (2, 3)]) == pytest.approx((2 / 3 + 0 + 2 / 3) / 3)
+    assert suite_flip_rate([(2, 3), (3, 3), (1, 1), (0, 0), (2, 3)]) == pytest.approx(
+        (2 / 3 + 0 + 2 / 3) / 3
+    )
     assert suite_flip_rate([(1, 1), (0, 0)]) is None
     assert suite_flip_rate([]) is None
 
@@ -266,7 +294,9 @@ def test_a_mean_score_is_hardly_ever_above_its_upper_bound(scores: list[float], 
     assert sum(is_wrong() for _ in range(repeats)) / repeats <= 0.07
 
 
-def test_one_case_says_little_and_cases_that_are_all_alike_say_more_than_as_many_that_pass_or_fail() -> None:
+def test_one_case_says_little_and_cases_that_are_all_alike_say_more_than_as_many_that_pass_or_fail() -> (
+    None
+):
     assert sample_mean([Fraction(3, 4)]) == (Fraction(3, 4), 1)
     assert sample_mean([Fraction(3, 4)] * 10) == (Fraction(3, 4), 100)
     assert sample_mean([Fraction(1)] * 10) == (Fraction(1), 10)

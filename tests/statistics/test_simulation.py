@@ -1,7 +1,7 @@
 """How often the gate is wrong, by simulation.
 
-Cases differ as published for tool-agent benchmarks: their own rates follow a beta distribution with an intra-class
-correlation of 0.5. The same cases are run again and again; only the runs are random.
+Cases differ as published for tool-agent benchmarks: their own rates follow a beta distribution with
+an intra-class correlation of 0.5. The same cases are run again and again; only the runs are random.
 """
 
 import random
@@ -19,7 +19,9 @@ from ci_evals.stats.distributions import beta_quantile
 
 REPEATS = 400
 GATE = Gate(min_pass_rate=0.9)
-PASSED, FAILED = (RunRecord.of(result_of(status=status), offset=0) for status in ("passed", "failed"))
+PASSED, FAILED = (
+    RunRecord.of(result_of(status=status), offset=0) for status in ("passed", "failed")
+)
 
 SIZES = [(40, 1), (40, 3), (40, 5), (100, 3)]
 EXPECTED = {  # true rate -> percentages of pass, borderline and fail for each size
@@ -35,10 +37,16 @@ EXPECTED = {  # true rate -> percentages of pass, borderline and fail for each s
 def verdicts(true_rate: float, cases: int, runs: int) -> tuple[float, float, float]:
     """Percentages of pass, borderline and fail among repeated evaluations of one suite."""
     blank = report_of({f"case {number}": "." * runs for number in range(cases)})
-    rates = [beta_quantile((number + 0.5) / cases, true_rate, 1 - true_rate) for number in range(cases)]
+    rates = [
+        beta_quantile((number + 0.5) / cases, true_rate, 1 - true_rate) for number in range(cases)
+    ]
     rng = random.Random(f"{true_rate} {cases} {runs}")
     seen = Counter(decide(evaluated(blank, rates, rng), GATE).status for _ in range(REPEATS))
-    return (100 * seen["pass"] / REPEATS, 100 * seen["borderline"] / REPEATS, 100 * seen["fail"] / REPEATS)
+    return (
+        100 * seen["pass"] / REPEATS,
+        100 * seen["borderline"] / REPEATS,
+        100 * seen["fail"] / REPEATS,
+    )
 
 
 def evaluated(blank: SuiteReport, rates: Sequence[float], rng: random.Random) -> SuiteReport:
@@ -48,7 +56,13 @@ def evaluated(blank: SuiteReport, rates: Sequence[float], rng: random.Random) ->
         for index in blank.plan.indices(cell)
     }
     return SuiteReport(
-        blank.suite, blank.plan, records, read=lambda _: iter(()), fingerprints=(), started_at=0, duration_s=0
+        blank.suite,
+        blank.plan,
+        records,
+        read=lambda _: iter(()),
+        fingerprints=(),
+        started_at=0,
+        duration_s=0,
     )
 
 
@@ -60,7 +74,9 @@ def test_the_gate_is_as_often_right_as_documented(true_rate: float, cases: int, 
 
 
 @pytest.mark.parametrize(("cases", "runs"), SIZES)
-def test_a_suite_that_is_at_its_bar_fails_by_bad_luck_at_most_six_times_in_a_hundred(cases: int, runs: int) -> None:
+def test_a_suite_that_is_at_its_bar_fails_by_bad_luck_at_most_six_times_in_a_hundred(
+    cases: int, runs: int
+) -> None:
     _, _, fail = verdicts(0.90, cases, runs)
     assert fail <= 6
 

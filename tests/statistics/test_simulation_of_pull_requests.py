@@ -1,6 +1,8 @@
-"""How often the verdict on a whole pull request is wrong, by simulation of everything after the runs themselves.
+"""How often the verdict on a whole pull request is wrong, by simulation of everything after the
+runs themselves.
 
-The rows are those of `make simulate`, at a size that takes less than a minute; bounds leave room for sampling errors.
+The rows are those of `make simulate`, at a size that takes less than a minute; bounds leave room
+for sampling errors.
 """
 
 from itertools import chain
@@ -22,7 +24,11 @@ from benchmarks.pull_requests import (
 )
 from benchmarks.simulate import BASE_BRANCH, BETA, BROKEN, NOTHING_CHANGED, OUTAGES
 
-SMALL = {name: row for name, row in NOTHING_CHANGED.items() if row[0].cases <= 40 and row[0].variants == 1}
+SMALL = {
+    name: row
+    for name, row in NOTHING_CHANGED.items()
+    if row[0].cases <= 40 and row[0].variants == 1
+}
 
 
 def simulate(row: tuple[Suite, Story], number: int = 100) -> Frequencies:

@@ -8,12 +8,18 @@ from collections.abc import Mapping
 REPORT = b'{"schema_version": 1}'
 
 
-def archive(files: Mapping[str, bytes] = {"report.json": REPORT}, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def archive(
+    files: Mapping[str, bytes] = {"report.json": REPORT}, method: int = zipfile.ZIP_DEFLATED
+) -> bytes:
     """A zip with these files, names taken as they are."""
-    return of_entries(*((entry_named(name), content) for name, content in files.items()), method=method)
+    return of_entries(
+        *((entry_named(name), content) for name, content in files.items()), method=method
+    )
 
 
-def of_entries(*entries: tuple[zipfile.ZipInfo, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def of_entries(
+    *entries: tuple[zipfile.ZipInfo, bytes], method: int = zipfile.ZIP_DEFLATED
+) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as out:
         for entry, content in entries:

@@ -1,4 +1,6 @@
-"""Chromium, as far as tests and pictures need it: pages are opened, used by keyboard, and asked what they show."""
+"""Chromium, as far as tests and pictures need it: pages are opened, used by keyboard, and asked
+what they show.
+"""
 
 import asyncio
 import base64
@@ -36,17 +38,21 @@ def open_page(html: str, arguments: Iterable[str]) -> str:
         source = Path(scratch, "page.html")
         source.write_text(html, encoding="utf-8")
         command = [path, *_FLAGS, f"--user-data-dir={scratch}/profile", *arguments, source.as_uri()]
-        return subprocess.run(command, check=True, timeout=120, capture_output=True, text=True).stdout
+        return subprocess.run(
+            command, check=True, timeout=120, capture_output=True, text=True
+        ).stdout
 
 
 def excess_px(html: str, widths_px: Sequence[int]) -> list[int]:
-    """How much wider than a window of each width a page is, and so would have to be scrolled sideways.
+    """How much wider than a window of each width a page is, and so would have to be scrolled
+    sideways.
 
-    Parts of it that scroll by themselves count as the page does: what is out of sight in them is out of sight. But a
-    `region` may scroll: it has a name, and the keyboard leads there.
+    Parts of it that scroll by themselves count as the page does: what is out of sight in them is
+    out of sight. But a `region` may scroll: it has a name, and the keyboard leads there.
     """
     frames = "".join(
-        f'<iframe style="width:{width}px;height:600px" srcdoc="{escape(html)}"></iframe>' for width in widths_px
+        f'<iframe style="width:{width}px;height:600px" srcdoc="{escape(html)}"></iframe>'
+        for width in widths_px
     )
     script = """
         addEventListener("load", () => {
@@ -64,7 +70,9 @@ def excess_px(html: str, widths_px: Sequence[int]) -> list[int]:
 
 
 class Tab:
-    """One tab, driven through the DevTools protocol. Messages that the page logs, and dialogs, are kept."""
+    """One tab, driven through the DevTools protocol. Messages that the page logs, and dialogs, are
+    kept.
+    """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.logged: list[str] = []
@@ -100,7 +108,9 @@ class Tab:
     async def open(self, url: str) -> None:
         """Go to a page and wait until it is loaded."""
         found = await self.call("Page.navigate", url=url)
-        while "loaderId" in found and found["loaderId"] not in self._loaded:  # else only the fragment is another one
+        while (
+            "loaderId" in found and found["loaderId"] not in self._loaded
+        ):  # else only the fragment is another one
             self._note(json.loads(await self._socket.receive_str()))
 
     @property
@@ -116,7 +126,9 @@ class Tab:
 
     async def evaluate(self, expression: str) -> Any:
         """Evaluate JavaScript in the page, as its console would, and return the value as JSON."""
-        found = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        found = await self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 

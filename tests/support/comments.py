@@ -1,4 +1,6 @@
-"""Summaries with everything that a comment on a pull request may have to show, one for each situation."""
+"""Summaries with everything that a comment on a pull request may have to show, one for each
+situation.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -31,9 +33,27 @@ def passing() -> Summary:
 
 
 def regression() -> Summary:
-    """One case surely worse, one possibly; one fixed, one as bad as before; new, edited, removed and flaky ones."""
-    base = {**STEADY, "refund": "PPP", "cancel": "PPP", "upgrade": "FFF", "seat": "FFF", "greet": "PPF", "old": "PPP"}
-    head = {**STEADY, "refund": "FFF", "cancel": "PPF", "upgrade": "PPP", "seat": "FFF", "greet": "PFP", "meal": "PPP"}
+    """One case surely worse, one possibly; one fixed, one as bad as before; new, edited, removed
+    and flaky ones.
+    """
+    base = {
+        **STEADY,
+        "refund": "PPP",
+        "cancel": "PPP",
+        "upgrade": "FFF",
+        "seat": "FFF",
+        "greet": "PPF",
+        "old": "PPP",
+    }
+    head = {
+        **STEADY,
+        "refund": "FFF",
+        "cancel": "PPF",
+        "upgrade": "PPP",
+        "seat": "FFF",
+        "greet": "PFP",
+        "meal": "PPP",
+    }
     return _compared(
         {**head, "luggage": "PPP"},
         [{**base, "luggage": "PPP"}] * 10,
@@ -48,7 +68,9 @@ def regression() -> Summary:
 
 def many_regressions() -> Summary:
     """More than a comment has room for, on two variants."""
-    names = many((300, "PPP"), prefix="a rather long name of a case about flights and their passengers")
+    names = many(
+        (300, "PPP"), prefix="a rather long name of a case about flights and their passengers"
+    )
     confirming = dict.fromkeys(names, "FFFFFFF")
     return _compared(
         dict.fromkeys(names, "FFF"),
@@ -56,13 +78,19 @@ def many_regressions() -> Summary:
         confirming=confirming,
         variants=(Variant("gpt-4o-mini", "polite"), Variant("agent", "polite")),
         edit=_talkative,
-        before={(name, provider, "polite"): "Yes.\n" * 20 for name in names for provider in ("gpt-4o-mini", "agent")},
+        before={
+            (name, provider, "polite"): "Yes.\n" * 20
+            for name in names
+            for provider in ("gpt-4o-mini", "agent")
+        },
     )
 
 
 def first_run() -> Summary:
     """There is nothing to compare with."""
-    report = report_of({**STEADY, "refund": "PFP", "cancel": "FFF"}, edit=_refund, suite={"name": "flight agent"})
+    report = report_of(
+        {**STEADY, "refund": "PFP", "cancel": "FFF"}, edit=_refund, suite={"name": "flight agent"}
+    )
     return summarize(report, Gate(min_pass_rate=0.98), NO_BASELINE)
 
 
@@ -76,7 +104,9 @@ def errored_provider() -> Summary:
         return replace(result, error=RunError("rate_limit", message, status=429))
 
     head: dict[str, Any] = {name: ["PPP", "EEE"] for name in STEADY}
-    return _compared(head, [STEADY] * 4, variants=(Variant("agent"), Variant("gpt-4o-mini")), edit=refuse)
+    return _compared(
+        head, [STEADY] * 4, variants=(Variant("agent"), Variant("gpt-4o-mini")), edit=refuse
+    )
 
 
 def fork() -> Summary:
@@ -112,10 +142,16 @@ def said(text: str) -> Summary:
 
 def several_suites() -> str:
     """What three jobs have to say, in one comment."""
-    named = (("flight agent", regression()), ("hotel agent", passing()), ("support bot", borderline()))
+    named = (
+        ("flight agent", regression()),
+        ("hotel agent", passing()),
+        ("support bot", borderline()),
+    )
     stamp = Stamp(100, 1, "a" * 40)
     texts = {name: text_of(_named(summary, name), 20_000) for name, summary in named}
-    return compose("", "0" * 32, [Section(SectionId(name), stamp, text) for name, text in texts.items()])
+    return compose(
+        "", "0" * 32, [Section(SectionId(name), stamp, text) for name, text in texts.items()]
+    )
 
 
 SITUATIONS: Mapping[str, Callable[[], Summary]] = {
@@ -146,7 +182,9 @@ def _compared(
     options = {"suite": {"name": "flight agent"}, **report}
     variants = {"variants": report["variants"]} if "variants" in report else {}
     older = [
-        report_of(cells, started_at=STARTED_AT - 3 * HOUR_S * number, suite=options["suite"], **variants)
+        report_of(
+            cells, started_at=STARTED_AT - 3 * HOUR_S * number, suite=options["suite"], **variants
+        )
         for number, cells in enumerate(base, start=1)
     ]
     made = report_of(head, confirming=confirming, **options)
@@ -164,11 +202,17 @@ def _refund(result: Result) -> Result:
     if result.case != "refund" or result.status != "failed":
         return result
     call = ToolCall("refund", {"amount": 100, "currency": "USD"})
-    reason = "expected refund(currency='EUR'), the closest was refund(currency='USD'): currency differs"
+    reason = (
+        "expected refund(currency='EUR'), the closest was refund(currency='USD'): currency differs"
+    )
     return replace(
         result,
-        messages=(Message("user", "My flight was cancelled. Please refund the 100 EUR that I paid."),),
-        response=Response(output="I have refunded 100 USD to your card.\nAnything else?", tool_calls=(call,)),
+        messages=(
+            Message("user", "My flight was cancelled. Please refund the 100 EUR that I paid."),
+        ),
+        response=Response(
+            output="I have refunded 100 USD to your card.\nAnything else?", tool_calls=(call,)
+        ),
         grades=(grade_of(grader="tool_call", passed=False, reason=reason),),
     )
 

@@ -25,22 +25,40 @@ class Ran(NamedTuple):
 
 
 def run_command(folder: Path, *words: str, environ: Mapping[str, str] = {}) -> Ran:
-    """`ci-evals` with these words, started in a folder that has nothing to do with the example; results go there."""
-    done = python(folder, "-m", "ci_evals", *words, "--out", "results", environ={"PYTHON": sys.executable, **environ})
+    """`ci-evals` with these words, started in a folder that has nothing to do with the example;
+    results go there.
+    """
+    done = python(
+        folder,
+        "-m",
+        "ci_evals",
+        *words,
+        "--out",
+        "results",
+        environ={"PYTHON": sys.executable, **environ},
+    )
     printed = done.out + done.err
     assert (folder / "results" / "report.json").exists(), printed
     return Ran(done.code, printed, report_in(folder / "results"))
 
 
-def run_example(name: str, folder: Path, *arguments: str, environ: Mapping[str, str] = {}) -> dict[str, Any]:
+def run_example(
+    name: str, folder: Path, *arguments: str, environ: Mapping[str, str] = {}
+) -> dict[str, Any]:
     """The report of an example that passes."""
-    ran = run_command(folder, "run", "-c", str(EXAMPLES / name / "evals.yaml"), *arguments, environ=environ)
+    ran = run_command(
+        folder, "run", "-c", str(EXAMPLES / name / "evals.yaml"), *arguments, environ=environ
+    )
     assert ran.code == 0, ran.printed
     return ran.report
 
 
 def run_script(name: str, folder: Path, *arguments: str) -> tuple[str, str]:
-    """What a script of the examples says on stdout and stderr, started in a folder that has nothing to do with it."""
-    done = python(folder, "-W", "error", str(EXAMPLES / name), *arguments, environ={"PYTHONUTF8": "1"})
+    """What a script of the examples says on stdout and stderr, started in a folder that has nothing
+    to do with it.
+    """
+    done = python(
+        folder, "-W", "error", str(EXAMPLES / name), *arguments, environ={"PYTHONUTF8": "1"}
+    )
     assert done.code == 0, done.out + done.err
     return done.out, done.err

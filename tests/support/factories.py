@@ -7,7 +7,16 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter
 
 from ci_evals.engine.journal import decode, encode
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, History, head_cells, join, report_ref, trend_point
+from ci_evals.gate.baseline import (
+    BaseCell,
+    Baseline,
+    Evidence,
+    History,
+    head_cells,
+    join,
+    report_ref,
+    trend_point,
+)
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport
@@ -18,7 +27,9 @@ from ci_evals.model.rules import Gate
 T = TypeVar("T")
 
 Outcome = str | tuple[int, int]
-"""How the runs of a cell ended: "PPFE." (passed, failed, errored, never run), or (passed, graded)."""
+"""How the runs of a cell ended: "PPFE." (passed, failed, errored, never run), or (passed,
+graded).
+"""
 
 STARTED_AT = 1_750_000_000.0
 AGENT = Variant("agent")
@@ -27,12 +38,18 @@ _STATUSES: Mapping[str, Status] = {"P": "passed", "F": "failed", "E": "errored"}
 
 def case_of(id: str = "capital", **changes: Any) -> Case:  # noqa: A002  the field's own name
     """A case that asks for the capital of France, written on line 10 of evals.yaml."""
-    defaults: dict[str, Any] = {"vars": {"question": "Capital of France?"}, "file": "evals.yaml", "line": 10}
+    defaults: dict[str, Any] = {
+        "vars": {"question": "Capital of France?"},
+        "file": "evals.yaml",
+        "line": 10,
+    }
     return Case(id=id, **(defaults | changes))
 
 
 def result_of(case: str = "capital", status: Status = "passed", **changes: Any) -> Result:
-    """The first run of a case on the provider `agent`: graded by `contains`, or refused with a 429 if `errored`."""
+    """The first run of a case on the provider `agent`: graded by `contains`, or refused with a 429
+    if `errored`.
+    """
     defaults: dict[str, Any] = {
         "provider": AGENT.provider,
         "run": 1,
@@ -42,12 +59,18 @@ def result_of(case: str = "capital", status: Status = "passed", **changes: Any) 
         "messages": (Message("user", "Capital of France?"),),
     }
     if status == "errored":
-        defaults |= {"attempts": 5, "cost_usd": None, "error": RunError("rate_limit", "429: slow down", status=429)}
+        defaults |= {
+            "attempts": 5,
+            "cost_usd": None,
+            "error": RunError("rate_limit", "429: slow down", status=429),
+        }
     else:
         output = "Paris" if status == "passed" else "Lyon"
         defaults |= {
             "score": float(status == "passed"),
-            "response": Response(output=output, usage=Usage(input_tokens=20, output_tokens=5), model="test-model"),
+            "response": Response(
+                output=output, usage=Usage(input_tokens=20, output_tokens=5), model="test-model"
+            ),
             "grades": (grade_of(passed=status == "passed"),),
         }
     values = defaults | changes
@@ -63,15 +86,25 @@ def checked(options: Mapping[str, Any], cls: type[T]) -> T:
 def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
     """What `contains: Paris` found."""
     reason = "contains 'Paris'" if passed else "does not contain 'Paris': got 'Lyon'"
-    defaults: dict[str, Any] = {"grader": "contains", "passed": passed, "score": float(passed), "reason": reason}
+    defaults: dict[str, Any] = {
+        "grader": "contains",
+        "passed": passed,
+        "score": float(passed),
+        "reason": reason,
+    }
     return Grade(**(defaults | changes))
 
 
 def with_own_reason(result: Result) -> Result:
-    """The result with a reason that no other case has, if it failed: cases that fail alike are told in one entry."""
+    """The result with a reason that no other case has, if it failed: cases that fail alike are told
+    in one entry.
+    """
     if result.status != "failed":
         return result
-    return replace(result, grades=(grade_of(passed=False, reason=f"does not contain {result.case!r}: got 'Lyon'"),))
+    return replace(
+        result,
+        grades=(grade_of(passed=False, reason=f"does not contain {result.case!r}: got 'Lyon'"),),
+    )
 
 
 def many(*kinds: tuple[int, Outcome], prefix: str = "case") -> dict[str, Outcome]:
@@ -98,8 +131,9 @@ def report_of(
     """A report whose journal is in memory.
 
     Args:
-        cells: case id to outcome, `{"capital": "PPF"}`; a list has one outcome for each variant, a single one is
-            that of every variant. Cells of one case are filled up to equal length with runs that never happened.
+        cells: case id to outcome, `{"capital": "PPF"}`; a list has one outcome for each variant, a
+            single one is that of every variant. Cells of one case are filled up to equal length
+            with runs that never happened.
         variants: the columns of the matrix.
         cases: case id to fields that differ from `case_of`: `{"capital": {"tags": ("critical",)}}`.
         edit: the last word on each result: other responses, grades, errors, latencies.
@@ -107,16 +141,20 @@ def report_of(
         duration_s: wall time of the run phase.
         interrupted: why it ended early.
         started_at: in seconds since the epoch; reports of the same suite and time have the same id.
-        asks: case id to what identifies its question, where that is not its id: `{"new name": "old name"}` for a
-            renamed case, `{"capital": "other"}` for an edited one.
-        confirming: how the further runs of suspects ended, as in `cells`; all get as many as the longest has.
+        asks: case id to what identifies its question, where that is not its id: `{"new name": "old
+            name"}` for a renamed case, `{"capital": "other"}` for an edited one.
+        confirming: how the further runs of suspects ended, as in `cells`; all get as many as the
+            longest has.
         looks: what was agreed on looks.
         settled: the verdict that was settled early.
     """
     outcomes = {name: _per_variant(given, len(variants)) for name, given in cells.items()}
     longest = {name: max(map(len, columns)) for name, columns in outcomes.items()}
     planned = tuple(
-        case_of(name, **({"runs": longest[name], "line": 10 * number} | dict((cases or {}).get(name, {}))))
+        case_of(
+            name,
+            **({"runs": longest[name], "line": 10 * number} | dict((cases or {}).get(name, {}))),
+        )
         for number, name in enumerate(outcomes, start=1)
     )
     plan = plan_runs(planned, tuple(variants), runs=1)
@@ -137,9 +175,18 @@ def report_of(
             **more,
         )
 
-    further = {name: _per_variant(given, len(variants)) for name, given in (confirming or {}).items()}
+    further = {
+        name: _per_variant(given, len(variants)) for name, given in (confirming or {}).items()
+    }
     confirmation = report(_further(plan, further), further) if further else None
-    return report(plan, outcomes, interrupted=interrupted, looks=looks, settled=settled, confirmation=confirmation)
+    return report(
+        plan,
+        outcomes,
+        interrupted=interrupted,
+        looks=looks,
+        settled=settled,
+        confirmation=confirmation,
+    )
 
 
 def baseline_of(*reports: SuiteReport, gate: Gate | None = None, name: str = "main") -> Baseline:
@@ -150,10 +197,19 @@ def baseline_of(*reports: SuiteReport, gate: Gate | None = None, name: str = "ma
 
 def _baseline(report: SuiteReport, gate: Gate | None) -> Baseline:
     cells = {
-        head.key: BaseCell(head.fingerprint, History((Evidence(report.id, *head.planned),)), {report.id: head.per_run})
+        head.key: BaseCell(
+            head.fingerprint,
+            History((Evidence(report.id, *head.planned),)),
+            {report.id: head.per_run},
+        )
         for head in head_cells(report, gate)
     }
-    return Baseline(suite=report.suite.name, reports=(report_ref(report),), cells=cells, trend=(trend_point(report),))
+    return Baseline(
+        suite=report.suite.name,
+        reports=(report_ref(report),),
+        cells=cells,
+        trend=(trend_point(report),),
+    )
 
 
 def _further(plan: RunPlan, outcomes: Mapping[str, Sequence[str]]) -> RunPlan:
@@ -181,7 +237,13 @@ def _run(
         for run, (index, letter) in runs:
             if letter == ".":
                 continue
-            result = result_of(case.id, _STATUSES[letter], provider=variant.provider, prompt=variant.prompt, run=run)
+            result = result_of(
+                case.id,
+                _STATUSES[letter],
+                provider=variant.provider,
+                prompt=variant.prompt,
+                run=run,
+            )
             journal[index] = encode(edited := edit(result))
             records[index] = RunRecord.of(edited, offset=index)
     return records, journal

@@ -1,4 +1,6 @@
-"""How GitHub shows a comment: its Markdown parser, its rules for what HTML may stay, and for what becomes a link."""
+"""How GitHub shows a comment: its Markdown parser, its rules for what HTML may stay, and for what
+becomes a link.
+"""
 
 import re
 from html.parser import HTMLParser
@@ -49,10 +51,18 @@ class Shown(NamedTuple):
 
 def shown(markdown: str) -> Shown:
     """Render a comment."""
-    options = Options.CMARK_OPT_UNSAFE | Options.CMARK_OPT_GITHUB_PRE_LANG | Options.CMARK_OPT_HARDBREAKS
-    raw = cmarkgfm.markdown_to_html_with_extensions(markdown, options=options, extensions=_EXTENSIONS)
+    options = (
+        Options.CMARK_OPT_UNSAFE | Options.CMARK_OPT_GITHUB_PRE_LANG | Options.CMARK_OPT_HARDBREAKS
+    )
+    raw = cmarkgfm.markdown_to_html_with_extensions(
+        markdown, options=options, extensions=_EXTENSIONS
+    )
     html = nh3.clean(
-        raw, tags=set(_TAGS.split()), attributes=_ATTRIBUTES, url_schemes={"http", "https", "mailto"}, link_rel=None
+        raw,
+        tags=set(_TAGS.split()),
+        attributes=_ATTRIBUTES,
+        url_schemes={"http", "https", "mailto"},
+        link_rel=None,
     )
     reader = _Reader()
     reader.feed(html)

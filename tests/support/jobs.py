@@ -15,11 +15,16 @@ from pulls import NUMBER
 from suites import write_suite
 
 RESULTS = "ci-evals-results"
-SETTLED = {"ci_evals.github.comment.SETTLE_S": 0.05, "ci_evals.github.comment.WRITE_SPACING_S": 0.05}
+SETTLED = {
+    "ci_evals.github.comment.SETTLE_S": 0.05,
+    "ci_evals.github.comment.WRITE_SPACING_S": 0.05,
+}
 """The waits of a job that writes its comment alone."""
 CASES = ("capital", "river", "mountain", "poem")
 MERGE_COMMIT = "c0" * 20
-"""What is checked out for a pull request: its head merged into its base, which no branch ever has."""
+"""What is checked out for a pull request: its head merged into its base, which no branch ever
+has.
+"""
 _OUTPUT = re.compile(r"^(.+?)<<(ci_evals_\w+)\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
 
 
@@ -41,49 +46,73 @@ class Job(NamedTuple):
 
 
 class Repository:
-    """The checkout that jobs run in, one after the other, and the fake GitHub that knows of them."""
+    """The checkout that jobs run in, one after the other, and the fake GitHub that knows of
+    them.
+    """
 
     def __init__(self, folder: Path, fake: FakeGitHub) -> None:
         self.folder = folder
         self.fake = fake
         self.constants: Mapping[str, float] = SETTLED
 
-    def suite(self, wrong: tuple[str, ...] = (), cases: tuple[str, ...] = CASES, **settings: Any) -> None:
+    def suite(
+        self, wrong: tuple[str, ...] = (), cases: tuple[str, ...] = CASES, **settings: Any
+    ) -> None:
         """Write a suite whose provider answers some cases wrongly."""
         answers = {case: "no idea" if case in wrong else f"the {case}" for case in cases}
-        entries = [{"id": case, "input": case, "expect": [{"contains": f"the {case}"}]} for case in cases]
+        entries = [
+            {"id": case, "input": case, "expect": [{"contains": f"the {case}"}]} for case in cases
+        ]
         providers = [{"name": "agent", "type": "mock", "answers": answers}]
-        write_suite(self.folder, entries, **{"name": "geography", "runs": 5, "providers": providers, **settings})
+        write_suite(
+            self.folder,
+            entries,
+            **{"name": "geography", "runs": 5, "providers": providers, **settings},
+        )
 
     async def push(self, sha: str, *arguments: str, before: str = "0" * 40, **changes: str) -> Job:
         """A push to main, whose results are uploaded."""
         run = self.fake.state.add_run(sha)
         event = {"before": before, "after": sha}
-        job = await self.job("push", event, run, *arguments, GITHUB_REF="refs/heads/main", **changes)
+        job = await self.job(
+            "push", event, run, *arguments, GITHUB_REF="refs/heads/main", **changes
+        )
         self.upload(job, run, changes.get("CI_EVALS_ARTIFACT", RESULTS))
         return job
 
-    async def pull_request(self, sha: str, *arguments: str, run: StoredRun | None = None, **changes: str) -> Job:
+    async def pull_request(
+        self, sha: str, *arguments: str, run: StoredRun | None = None, **changes: str
+    ) -> Job:
         """A push to the pull request that is open on the fake."""
         pull = self.fake.state.pulls[NUMBER]
         run = run or self.fake.state.add_run(sha, head_branch=pull.head_ref, event="pull_request")
         event = {"pull_request": self.fake.state.pull_answer(replace(pull, head_sha=sha))}
         return await self.job("pull_request", event, run, *arguments, **changes)
 
-    async def job(self, name: str, event: Mapping[str, Any], run: StoredRun, *arguments: str, **changes: str) -> Job:
+    async def job(
+        self, name: str, event: Mapping[str, Any], run: StoredRun, *arguments: str, **changes: str
+    ) -> Job:
         """Run a command, `ci-evals run` unless another is given, as a job of a workflow run."""
         place = self.folder / f".runner-{self.fake.state.next_id()}"
         place.mkdir()
         environ = self.environment(name, event, run, place) | changes
-        out = f"{changes.get('CI_EVALS_ARTIFACT', RESULTS)}-{run.id}-{environ['GITHUB_RUN_ATTEMPT']}"
+        out = (
+            f"{changes.get('CI_EVALS_ARTIFACT', RESULTS)}-{run.id}-{environ['GITHUB_RUN_ATTEMPT']}"
+        )
         command = arguments if arguments[:1] == ("merge",) else ("run", *arguments)
-        ended = await ci_evals(self.folder, *command, "--out", out, environ=environ, constants=self.constants)
+        ended = await ci_evals(
+            self.folder, *command, "--out", out, environ=environ, constants=self.constants
+        )
         written = place / "output"
         outputs = outputs_in(written) if written.exists() else {}
         summary = place / "summary"
-        return Job(ended, self.folder / out, outputs, summary.read_text() if summary.exists() else "")
+        return Job(
+            ended, self.folder / out, outputs, summary.read_text() if summary.exists() else ""
+        )
 
-    def environment(self, name: str, event: Mapping[str, Any], run: StoredRun, place: Path) -> dict[str, str]:
+    def environment(
+        self, name: str, event: Mapping[str, Any], run: StoredRun, place: Path
+    ) -> dict[str, str]:
         """What a runner sets; `place` is for the files that it hands to a step."""
         path = place / "event.json"
         path.write_text(json.dumps({"repository": {"default_branch": "main"}, **event}))

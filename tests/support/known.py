@@ -19,4 +19,8 @@ def fixture(name: str) -> Any:
 
 def suite(name: str) -> list[tuple[int, int]]:
     """The (passed, graded) of each cell of a worked example."""
-    return [(kind["passed"], kind["graded"]) for kind in _KNOWN["suites"][name] for _ in range(kind["cells"])]
+    return [
+        (kind["passed"], kind["graded"])
+        for kind in _KNOWN["suites"][name]
+        for _ in range(kind["cells"])
+    ]

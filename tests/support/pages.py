@@ -1,4 +1,6 @@
-"""Summaries that report.html shows well: one like a team's own, for pictures, and one of each kind of answer."""
+"""Summaries that report.html shows well: one like a team's own, for pictures, and one of each kind
+of answer.
+"""
 
 import random
 from collections.abc import Callable, Mapping
@@ -56,11 +58,20 @@ def support_bot() -> Summary:
     names = [*QUESTIONS, *(f"faq-{number}" for number in range(1, 31))]
 
     def steady(name: str, chance: float) -> str:
-        return "".join("P" if rng.random() < chance else "F" for _ in range(3)) if name == "angry-customer" else "PPP"
+        return (
+            "".join("P" if rng.random() < chance else "F" for _ in range(3))
+            if name == "angry-customer"
+            else "PPP"
+        )
 
     older = [
         report_of(
-            {name: ["FFF", "FFF"] if name == "upgrade" else [steady(name, 0.8), steady(name, 0.9)] for name in names},
+            {
+                name: ["FFF", "FFF"]
+                if name == "upgrade"
+                else [steady(name, 0.8), steady(name, 0.9)]
+                for name in names
+            },
             variants=(MINI, HAIKU),
             started_at=STARTED_AT - 86_400 * number,
             suite={"name": "support bot", "revision": f"{number:040x}"[::-1]},
@@ -69,7 +80,11 @@ def support_bot() -> Summary:
         for number in range(1, 11)
     ]
     head: dict[str, Any] = {name: ["PPP", "PPP"] for name in names}
-    head |= {"lost-package": ["FFF", "PPP"], "refund-full": ["FPF", "PPP"], "angry-customer": ["PFP", "PPP"]}
+    head |= {
+        "lost-package": ["FFF", "PPP"],
+        "refund-full": ["FPF", "PPP"],
+        "angry-customer": ["PFP", "PPP"],
+    }
     report = report_of(
         head,
         variants=(MINI, HAIKU),
@@ -86,7 +101,9 @@ def support_bot() -> Summary:
         edit=_answered,
         suite={"name": "support bot"},
     )
-    before: dict[CellKey, str] = {(name, "gpt-5-mini", None): good for name, (good, _) in ANSWERS.items()}
+    before: dict[CellKey, str] = {
+        (name, "gpt-5-mini", None): good for name, (good, _) in ANSWERS.items()
+    }
     summary = summarize(report, Gate(min_pass_rate=0.9), baseline_of(*older), confirm_runs=9)
     return summary._replace(before=before, links=LINKS)
 
@@ -101,7 +118,9 @@ def _answered(result: Result) -> Result:
         passed=not failed,
         score=0.2 if failed else 0.9,
         metric="helpfulness",
-        reason="The customer asked for the package and is sent away with store credit." if failed else "Answers it.",
+        reason="The customer asked for the package and is sent away with store credit."
+        if failed
+        else "Answers it.",
     )
     contains = grade_of(
         passed=not failed,
@@ -118,27 +137,64 @@ def _answered(result: Result) -> Result:
 
 
 def agent() -> Summary:
-    """An agent whose tool failed, a conversation, an answer from retrieved texts, one in JSON and one in Markdown."""
+    """An agent whose tool failed, a conversation, an answer from retrieved texts, one in JSON and
+    one in Markdown.
+    """
     steps = (
-        Step("model_request", "gpt-5", result="I look for flights first.", usage=Usage(410, 32), duration_s=1.1),
-        Step("tool_call", "search", {"from": "CDG", "to": "LYS"}, "2 flights: AF 1234, AF 1236", duration_s=0.4),
+        Step(
+            "model_request",
+            "gpt-5",
+            result="I look for flights first.",
+            usage=Usage(410, 32),
+            duration_s=1.1,
+        ),
+        Step(
+            "tool_call",
+            "search",
+            {"from": "CDG", "to": "LYS"},
+            "2 flights: AF 1234, AF 1236",
+            duration_s=0.4,
+        ),
         Step("agent", "booking", {"flight": "AF 1234"}),
-        Step("tool_call", "book", {"seat": "12A"}, error="409: the seat is taken", duration_s=2.3, agent="booking"),
-        Step("message", "assistant", result="The seat 12A is taken. Shall I book 12C?", duration_s=0.9),
+        Step(
+            "tool_call",
+            "book",
+            {"seat": "12A"},
+            error="409: the seat is taken",
+            duration_s=2.3,
+            agent="booking",
+        ),
+        Step(
+            "message",
+            "assistant",
+            result="The seat 12A is taken. Shall I book 12C?",
+            duration_s=0.9,
+        ),
     )
     turns = (
         Turn("I want to fly to Lyon.", Response("When would you like to travel?"), 0.8, 0.001),
-        Turn("On Friday.", Response("The seat 12A is taken. Shall I book 12C?", steps=steps), 4.7, 0.006),
+        Turn(
+            "On Friday.",
+            Response("The seat 12A is taken. Shall I book 12C?", steps=steps),
+            4.7,
+            0.006,
+        ),
     )
     passages = (
         Passage("Refunds are paid to the card within 5 days.", "policy.md", 0.91),
         Passage("Store credit is only offered on request.", "credit.md", 0.64),
     )
     answers = {
-        "book-seat": Response("The seat 12A is taken. Shall I book 12C?", steps=steps, usage=Usage(812, 90)),
+        "book-seat": Response(
+            "The seat 12A is taken. Shall I book 12C?", steps=steps, usage=Usage(812, 90)
+        ),
         "book-by-talking": Response("The seat 12A is taken. Shall I book 12C?", turns=turns),
-        "refund-policy": Response("You get store credit.", context=passages, metadata={"trace": "7f3a", "index": 12}),
-        "extract": Response('{"name": "Ada", "seats": [{"row": 12, "letter": "A"}], "paid": false}'),
+        "refund-policy": Response(
+            "You get store credit.", context=passages, metadata={"trace": "7f3a", "index": 12}
+        ),
+        "extract": Response(
+            '{"name": "Ada", "seats": [{"row": 12, "letter": "A"}], "paid": false}'
+        ),
         "compare-fares": Response(FARES),
         "list-fares": Response('fare,price,refund\nlight,89,no\n"flex, or more",189,yes'),
         "translate": Response("东京的航班延误了 ✈️ 👨‍👩‍👧 شكرا" * 3),
@@ -150,7 +206,10 @@ def agent() -> Summary:
         passed=False,
         score=0.5,
         reason="1 of 2 statements hold; not 'You get store credit'",
-        statements=(Statement("Refunds take 5 days.", True, (1,)), Statement("You get store credit.", False, (2,))),
+        statements=(
+            Statement("Refunds take 5 days.", True, (1,)),
+            Statement("You get store credit.", False, (2,)),
+        ),
     )
     kind = expected_of_judge(rubric="faithful", threshold=0.8)
 
@@ -160,7 +219,10 @@ def agent() -> Summary:
 
     cases = {"refund-policy": {"expect": (Expectation("contains", Contains("Paris")), kind)}}
     report = report_of(
-        {**dict.fromkeys(answers, "FF"), "refused": "EE"}, cases=cases, edit=edit, suite={"name": "flight agent"}
+        {**dict.fromkeys(answers, "FF"), "refused": "EE"},
+        cases=cases,
+        edit=edit,
+        suite={"name": "flight agent"},
     )
     return summarize(report, None)
 
@@ -183,17 +245,22 @@ def many_failures() -> Summary:
         return replace(result, grades=(wrong,), response=Response(f"Answer {number}. {USUAL}"))
 
     names = many((497, "FFF"), (103, "PPP"), prefix="ticket")
-    return summarize(report_of(names, edit=edit, suite={"name": "ticket router"}), Gate(min_pass_rate=0.95))
+    return summarize(
+        report_of(names, edit=edit, suite={"name": "ticket router"}), Gate(min_pass_rate=0.95)
+    )
 
 
 def many_variants() -> Summary:
     """Forty variants: ten providers with long names, each with four prompts."""
     rng = random.Random(3)
     variants = [
-        Variant(f"provider-with-a-long-name-{number}", f"prompt {each}") for number in range(10) for each in "abcd"
+        Variant(f"provider-with-a-long-name-{number}", f"prompt {each}")
+        for number in range(10)
+        for each in "abcd"
     ]
     outcomes: dict[str, Any] = {
-        f"case {number}": ["".join(rng.choices("PF", (9, 1), k=3)) for _ in variants] for number in range(25)
+        f"case {number}": ["".join(rng.choices("PF", (9, 1), k=3)) for _ in variants]
+        for number in range(25)
     }
 
     def edit(result: Result) -> Result:

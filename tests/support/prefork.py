@@ -1,4 +1,6 @@
-"""Processes of Python that fork from one that has imported ci-evals: the import alone takes most of a second."""
+"""Processes of Python that fork from one that has imported ci-evals: the import alone takes most of
+a second.
+"""
 
 import atexit
 import json
@@ -14,7 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple, NoReturn
 
-SUPPORTED = hasattr(os, "fork") and sys.platform != "darwin"  # macOS forbids a fork after the frameworks are loaded
+SUPPORTED = (
+    hasattr(os, "fork") and sys.platform != "darwin"
+)  # macOS forbids a fork after the frameworks are loaded
 
 Constants = Mapping[str, float]
 """Waiting times by their place, as in `{"ci_evals.github.comment.SETTLE_S": 0.1}`."""
@@ -36,11 +40,17 @@ def exit_code(status: bytes) -> int:
 
 
 def fork(
-    folder: Path, arguments: Sequence[str], environ: Mapping[str, str], constants: Constants, out: int, err: int
+    folder: Path,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    constants: Constants,
+    out: int,
+    err: int,
 ) -> Child:
     """Start `python ARGUMENTS` with these descriptors as stdout and stderr; its stdin is empty.
 
-    `-W`, `-m` and `-c` are the only options of Python that are known, and of its variables none is heeded.
+    `-W`, `-m` and `-c` are the only options of Python that are known, and of its variables none is
+    heeded.
     """
     with Path(os.devnull).open("rb") as nothing:
         server = socket.socket(socket.AF_UNIX)
@@ -56,7 +66,9 @@ def fork(
 def run(
     folder: Path, arguments: Sequence[str], environ: Mapping[str, str], constants: Constants
 ) -> tuple[int, bytes, bytes]:
-    """Run `python ARGUMENTS` to its end; returns its exit code (negative: the signal), stdout and stderr."""
+    """Run `python ARGUMENTS` to its end; returns its exit code (negative: the signal), stdout and
+    stderr.
+    """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = fork(folder, arguments, environ, constants, out.fileno(), err.fileno())
         with child.socket:
@@ -73,7 +85,9 @@ def _written(file: IO[bytes]) -> bytes:
 def _server() -> str:
     folder = tempfile.mkdtemp(prefix="prefork-")
     path = f"{folder}/socket"
-    process = subprocess.Popen([sys.executable, __file__, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, __file__, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert process.stdout is not None
     if process.stdout.readline() != b"ready\n":
         raise RuntimeError("the process that ci-evals forks from did not start")
@@ -92,7 +106,9 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _serve(path: str) -> list[str]:
-    """Answer requests until stdin is closed; in each child, return the arguments of the Python that it is to be."""
+    """Answer requests until stdin is closed; in each child, return the arguments of the Python that
+    it is to be.
+    """
     import select
 
     listener = socket.socket(socket.AF_UNIX)
@@ -151,7 +167,9 @@ def _become(folder: str, environ: dict[str, str], constants: Constants, fds: lis
 
 
 def _warm_up() -> None:
-    """Run a suite, so that what is built on first use (validators, templates) need not be built in each child."""
+    """Run a suite, so that what is built on first use (validators, templates) need not be built in
+    each child.
+    """
     import gc
     import threading
     from contextlib import redirect_stderr, redirect_stdout
@@ -162,7 +180,9 @@ def _warm_up() -> None:
         del os.environ[name]
     with tempfile.TemporaryDirectory() as folder, Path(os.devnull).open("w") as nothing:
         suite = Path(folder, "evals.yaml")
-        suite.write_text("providers: [{type: mock}]\ncases: [{id: a, input: a, expect: [{contains: a}]}]\n")
+        suite.write_text(
+            "providers: [{type: mock}]\ncases: [{id: a, input: a, expect: [{contains: a}]}]\n"
+        )
         arguments = ["run", "--quiet", "--config", str(suite), "--out", folder]
         with redirect_stdout(nothing), redirect_stderr(nothing), suppress(SystemExit):
             group.main(arguments, standalone_mode=False)
@@ -195,7 +215,9 @@ def _run(arguments: list[str]) -> None:
 
 
 def _exit(code: int) -> NoReturn:
-    """End as Python does, but for the tenth of a second in which it takes apart what it has imported."""
+    """End as Python does, but for the tenth of a second in which it takes apart what it has
+    imported.
+    """
     import gc
     import threading
 

@@ -50,15 +50,23 @@ def environment(changes: Mapping[str, str]) -> Mapping[str, str]:
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("CI_EVALS_", "GITHUB_", "COVERAGE")) and name not in ("COLUMNS", "NO_COLOR")
+        if not name.startswith(("CI_EVALS_", "GITHUB_", "COVERAGE"))
+        and name not in ("COLUMNS", "NO_COLOR")
     }
     return {**inherited, **changes}
 
 
 class Forked:
-    """A process that `prefork` has made, with the face of asyncio's; it does not outlive the event loop."""
+    """A process that `prefork` has made, with the face of asyncio's; it does not outlive the event
+    loop.
+    """
 
-    def __init__(self, child: prefork.Child, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader | None) -> None:
+    def __init__(
+        self,
+        child: prefork.Child,
+        stdout: asyncio.StreamReader,
+        stderr: asyncio.StreamReader | None,
+    ) -> None:
         self.stdout = stdout
         self._stderr = stderr
         self._pid = child.pid
@@ -104,12 +112,16 @@ async def start(
     environ: Mapping[str, str] = {},
     stderr: TextIO | None = None,
 ) -> Process:
-    """Start a command in a folder; its stdin is empty, and its stderr goes to a file if one is given."""
+    """Start a command in a folder; its stdin is empty, and its stderr goes to a file if one is
+    given.
+    """
     if command is COMMAND and preexec is None and _may_fork(environ):
         out, out_to = await _pipe()
         err, err_to = (None, os.dup(stderr.fileno())) if stderr else await _pipe()
         try:
-            child = prefork.fork(folder, (*COMMAND[1:], *arguments), environment(environ), {}, out_to, err_to)
+            child = prefork.fork(
+                folder, (*COMMAND[1:], *arguments), environment(environ), {}, out_to, err_to
+            )
         finally:
             os.close(out_to)
             os.close(err_to)
@@ -153,12 +165,19 @@ async def ci_evals(
 ) -> Finished:
     """Run a command to its end. `constants` shortens waiting times where processes are forked."""
     if command is COMMAND and preexec is None:
-        return await asyncio.to_thread(python, folder, *COMMAND[1:], *arguments, environ=environ, constants=constants)
-    return await finished(await start(folder, *arguments, command=command, preexec=preexec, environ=environ))
+        return await asyncio.to_thread(
+            python, folder, *COMMAND[1:], *arguments, environ=environ, constants=constants
+        )
+    return await finished(
+        await start(folder, *arguments, command=command, preexec=preexec, environ=environ)
+    )
 
 
 def python(
-    folder: Path, *arguments: str, environ: Mapping[str, str] = {}, constants: Mapping[str, float] = {}
+    folder: Path,
+    *arguments: str,
+    environ: Mapping[str, str] = {},
+    constants: Mapping[str, float] = {},
 ) -> Finished:
     """Run `python ARGUMENTS` to its end; its stdin is empty."""
     environ = environment(environ)
@@ -176,9 +195,17 @@ def python(
 
 
 def _may_fork(environ: Mapping[str, str]) -> bool:
-    """Return False for variables that Python reads when it starts; UTF-8 is what a fork speaks in any case."""
-    read = {name for name, value in environ.items() if name.startswith("PYTHON") and os.environ.get(name) != value}
-    return prefork.SUPPORTED and (read - {"PYTHON"} <= {"PYTHONUTF8"} and environ.get("PYTHONUTF8") != "0")
+    """Return False for variables that Python reads when it starts; UTF-8 is what a fork speaks in
+    any case.
+    """
+    read = {
+        name
+        for name, value in environ.items()
+        if name.startswith("PYTHON") and os.environ.get(name) != value
+    }
+    return prefork.SUPPORTED and (
+        read - {"PYTHON"} <= {"PYTHONUTF8"} and environ.get("PYTHONUTF8") != "0"
+    )
 
 
 async def until(condition: Callable[[], bool], within_s: float = 30) -> None:

@@ -30,14 +30,27 @@ class Project:
 
     def suite(self, **settings: Any) -> None:
         """Write a config with a mock provider and one case, but for what is given."""
-        values = {"name": "test", "providers": [{"name": "echo", "type": "mock"}], "cases": [CASE], **settings}
-        self.write("evals.yaml", json.dumps({key: value for key, value in values.items() if value is not ...}))
+        values = {
+            "name": "test",
+            "providers": [{"name": "echo", "type": "mock"}],
+            "cases": [CASE],
+            **settings,
+        }
+        self.write(
+            "evals.yaml",
+            json.dumps({key: value for key, value in values.items() if value is not ...}),
+        )
 
     def load(self, environ: Mapping[str, str] | None = None, **overrides: Any) -> CheckedSuite:
         return load_suite(self.config, environ or {}, Overrides(**overrides))
 
     def problems(self, environ: Mapping[str, str] | None = None, **overrides: Any) -> list[str]:
-        """What is wrong, each as `file:line: path: message` with the file relative to the folder."""
+        """What is wrong, each as `file:line: path: message` with the file relative to the
+        folder.
+        """
         with pytest.raises(ConfigError) as caught:
             self.load(environ, **overrides)
-        return [str(problem).removeprefix(f"{self.folder.as_posix()}/") for problem in caught.value.problems]
+        return [
+            str(problem).removeprefix(f"{self.folder.as_posix()}/")
+            for problem in caught.value.problems
+        ]

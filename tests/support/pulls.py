@@ -16,10 +16,14 @@ BOT = "github-actions[bot]"
 
 def context_of(fake: FakeGitHub, token: str = TOKEN) -> Context:
     """A job of the fake's repository."""
-    return Context(repository=REPOSITORY, api_url=fake.api_url, run_id=100, token=Secret(token, "GITHUB_TOKEN"))
+    return Context(
+        repository=REPOSITORY, api_url=fake.api_url, run_id=100, token=Secret(token, "GITHUB_TOKEN")
+    )
 
 
-def open_pull(fake: FakeGitHub, number: int = NUMBER, head_sha: str = HEAD, **changes: str | None) -> StoredPull:
+def open_pull(
+    fake: FakeGitHub, number: int = NUMBER, head_sha: str = HEAD, **changes: str | None
+) -> StoredPull:
     """A pull request from a branch of the repository itself, but for what is given."""
     pull = StoredPull(number, head_sha, **changes)  # type: ignore[arg-type]  # only texts are changed
     fake.state.pulls[number] = pull
@@ -27,10 +31,18 @@ def open_pull(fake: FakeGitHub, number: int = NUMBER, head_sha: str = HEAD, **ch
 
 
 def says(
-    text: str, suite: str = "capitals", *, job: str = "evals", run_id: int = 100, attempt: int = 1, sha: str = HEAD
+    text: str,
+    suite: str = "capitals",
+    *,
+    job: str = "evals",
+    run_id: int = 100,
+    attempt: int = 1,
+    sha: str = HEAD,
 ) -> Contribution:
     """A contribution of one text, however little room there is."""
-    return from_renderer(lambda _max_bytes: text, suite, job=job, run_id=run_id, attempt=attempt, sha=sha)
+    return from_renderer(
+        lambda _max_bytes: text, suite, job=job, run_id=run_id, attempt=attempt, sha=sha
+    )
 
 
 def from_renderer(

@@ -45,10 +45,19 @@ def terminal_picture() -> str:
     """Draw what a run ends with in a terminal, in whatever fonts the reader has."""
     width = 120
     console = Console(record=True, width=width, file=io.StringIO())
-    console.print(Text.from_ansi(terminal.render(pages.support_bot(), width=width, color=True)), end="")
+    console.print(
+        Text.from_ansi(terminal.render(pages.support_bot(), width=width, color=True)), end=""
+    )
     svg = console.export_svg(title="ci-evals run", unique_id="terminal")
-    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # which would be loaded from elsewhere
-    return re.sub(r"[ \t]+$", "", svg.replace("Fira Code", "ui-monospace, Menlo, Consolas"), flags=re.MULTILINE)
+    svg = re.sub(
+        r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL
+    )  # which would be loaded from elsewhere
+    return re.sub(
+        r"[ \t]+$",
+        "",
+        svg.replace("Fira Code", "ui-monospace, Menlo, Consolas"),
+        flags=re.MULTILINE,
+    )
 
 
 async def take_pages(url: str, folder: Path) -> None:

@@ -15,8 +15,11 @@ def key_of(case: str, provider: str = "agent") -> CellKey:
     return case, provider, None
 
 
-def head_of(cells: Mapping[str, Counts], more: Mapping[str, Counts] = {}, **changes: Any) -> list[HeadCell]:
-    """Cells of a report by case: passed and graded runs. `more` are confirm runs, which are all there.
+def head_of(
+    cells: Mapping[str, Counts], more: Mapping[str, Counts] = {}, **changes: Any
+) -> list[HeadCell]:
+    """Cells of a report by case: passed and graded runs. `more` are confirm runs, which are all
+    there.
 
     A case's fingerprint is its name, up to a `/` if it has one.
     """
@@ -34,18 +37,27 @@ def head_of(cells: Mapping[str, Counts], more: Mapping[str, Counts] = {}, **chan
     ]
 
 
-def base_of(cells: Mapping[str, Counts | list[Counts]], provider: str = "agent", **changes: Any) -> Baseline:
-    """A baseline by case: passed and graded runs of the newest report, or of several, newest first."""
-    evidence = {case: counts if isinstance(counts, list) else [counts] for case, counts in cells.items()}
+def base_of(
+    cells: Mapping[str, Counts | list[Counts]], provider: str = "agent", **changes: Any
+) -> Baseline:
+    """A baseline by case: passed and graded runs of the newest report, or of several, newest
+    first.
+    """
+    evidence = {
+        case: counts if isinstance(counts, list) else [counts] for case, counts in cells.items()
+    }
     most = max(map(len, evidence.values()), default=1)
     refs = tuple(ReportRef(f"report {n}", 1000.0 - n, "0123456789abcdef") for n in range(most))
     found = {
         key_of(case, provider): BaseCell(
-            case.partition("/")[0], History(tuple(Evidence(refs[n].id, *counts) for n, counts in enumerate(each)))
+            case.partition("/")[0],
+            History(tuple(Evidence(refs[n].id, *counts) for n, counts in enumerate(each))),
         )
         for case, each in evidence.items()
     }
-    return Baseline(**({"suite": "test", "name": "main", "reports": refs, "cells": found} | changes))
+    return Baseline(
+        **({"suite": "test", "name": "main", "reports": refs, "cells": found} | changes)
+    )
 
 
 def compared(head: list[HeadCell], base: Baseline, confirm_runs: int = 7) -> Comparison:

@@ -10,12 +10,18 @@ ECHO = {"name": "echo", "type": "mock"}
 
 
 def write_suite(
-    folder: Path, cases: Iterable[Mapping[str, Any]] | Mapping[str, Any] = (ONE_CASE,), **settings: Any
+    folder: Path,
+    cases: Iterable[Mapping[str, Any]] | Mapping[str, Any] = (ONE_CASE,),
+    **settings: Any,
 ) -> Path:
-    """Write `evals.yaml` (as JSON, which is YAML) with a mock provider that echoes unless told otherwise."""
+    """Write `evals.yaml` (as JSON, which is YAML) with a mock provider that echoes unless told
+    otherwise.
+    """
     path = folder / "evals.yaml"
     entries = cases if isinstance(cases, Mapping) else list(cases)
-    path.write_text(json.dumps({"name": "test", "providers": [ECHO], "cases": entries, **settings}), "utf-8")
+    path.write_text(
+        json.dumps({"name": "test", "providers": [ECHO], "cases": entries, **settings}), "utf-8"
+    )
     return path
 
 

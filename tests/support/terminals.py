@@ -13,7 +13,9 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="a POSIX terminal")
 
 @contextmanager
 def pseudo_terminal(columns: int = 0, encoding: str = "utf-8") -> Iterator[tuple[BinaryIO, TextIO]]:
-    """A terminal that says it has so many columns: what is seen on it, and what programs write to."""
+    """A terminal that says it has so many columns: what is seen on it, and what programs write
+    to.
+    """
     import fcntl
     import pty
     import struct
@@ -21,5 +23,8 @@ def pseudo_terminal(columns: int = 0, encoding: str = "utf-8") -> Iterator[tuple
 
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-    with os.fdopen(controller, "rb", 0) as seen, os.fdopen(terminal, "w", encoding=encoding) as stream:
+    with (
+        os.fdopen(controller, "rb", 0) as seen,
+        os.fdopen(terminal, "w", encoding=encoding) as stream,
+    ):
         yield seen, stream

@@ -14,7 +14,9 @@ from ci_evals.files import write_atomically
 def test_the_folder_is_made_and_nothing_else_is_left_in_it(tmp_path: Path) -> None:
     path = tmp_path / "some" / "folder" / "report.json"
     write_atomically(path, [b"a", b"b"])
-    assert [(each.name, each.read_bytes()) for each in path.parent.iterdir()] == [("report.json", b"ab")]
+    assert [(each.name, each.read_bytes()) for each in path.parent.iterdir()] == [
+        ("report.json", b"ab")
+    ]
 
 
 def test_what_was_there_stays_until_the_new_file_is_whole(tmp_path: Path) -> None:
@@ -26,13 +28,17 @@ def test_what_was_there_stays_until_the_new_file_is_whole(tmp_path: Path) -> Non
         assert path.read_bytes() == b"old"
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(StorageError, match=r"report\.json: cannot be written: No space left on device: make room"):
+    with pytest.raises(
+        StorageError, match=r"report\.json: cannot be written: No space left on device: make room"
+    ):
         write_atomically(path, chunks())
     assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
     assert path.read_bytes() == b"old"
 
 
-def test_many_may_write_the_same_file_at_once_and_one_of_theirs_is_there_in_the_end(tmp_path: Path) -> None:
+def test_many_may_write_the_same_file_at_once_and_one_of_theirs_is_there_in_the_end(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "report.json"
     others_began = Barrier(4)
 
@@ -42,7 +48,9 @@ def test_many_may_write_the_same_file_at_once_and_one_of_theirs_is_there_in_the_
         yield text
 
     with ThreadPoolExecutor(4) as writers:
-        list(writers.map(lambda text: write_atomically(path, chunks(text)), (b"a", b"b", b"c", b"d")))
+        list(
+            writers.map(lambda text: write_atomically(path, chunks(text)), (b"a", b"b", b"c", b"d"))
+        )
     assert path.read_bytes() in (b"aa", b"bb", b"cc", b"dd")
     assert [each.name for each in tmp_path.iterdir()] == ["report.json"]
 

@@ -40,11 +40,17 @@ def test_a_share_is_never_shown_as_a_mark_that_it_is_not() -> None:
 def test_visible_text_is_encodable_and_has_no_control_characters(text: str) -> None:
     shown = visible(text)
     shown.encode()
-    assert all(character.isprintable() or character in "\n\t" or ord(character) > 0x9F for character in shown)
+    assert all(
+        character.isprintable() or character in "\n\t" or ord(character) > 0x9F
+        for character in shown
+    )
 
 
 def test_what_acts_is_shown_as_its_escape() -> None:
-    assert visible("a\x1b[2J\u202eb\ud800\U0001fffe\r\nc\rd") == "a\\x1b[2J\\u202eb\\ud800\\U0001fffe\nc\\x0dd"
+    assert (
+        visible("a\x1b[2J\u202eb\ud800\U0001fffe\r\nc\rd")
+        == "a\\x1b[2J\\u202eb\\ud800\\U0001fffe\nc\\x0dd"
+    )
 
 
 def test_ordinary_text_of_any_script_is_left_alone() -> None:
@@ -180,7 +186,12 @@ def test_names_are_kept_short_and_on_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["\u05e7\u05d5\u05d3 12", "refund\u200f", "\u0627\u0633\u062a\u0631\u062f\u0627\u062f (refund)"]
+    "name",
+    [
+        "\u05e7\u05d5\u05d3 12",
+        "refund\u200f",
+        "\u0627\u0633\u062a\u0631\u062f\u0627\u062f (refund)",
+    ],
 )
 def test_what_is_written_from_right_to_left_stays_between_marks_of_ours(name: str) -> None:
     """Else a name would show the numbers after it in another order: `15 of 12` for `12: 15 of`."""

@@ -34,7 +34,9 @@ secrets = st.one_of(
     st.text('*a:@/"\\% \n', min_size=6, max_size=12),
     st.from_regex(r"[A-Za-z0-9_+/-]{16,48}", fullmatch=True),
 )
-shaped = st.sampled_from([KEY, f"Bearer ya29.{KEY[8:]}", "https://user:pa:s@s@host/x", PEM, "AKIAIOSFODNN7EXAMPLE"])
+shaped = st.sampled_from(
+    [KEY, f"Bearer ya29.{KEY[8:]}", "https://user:pa:s@s@host/x", PEM, "AKIAIOSFODNN7EXAMPLE"]
+)
 
 
 def encodings(secret: str) -> Iterator[str]:
@@ -70,8 +72,12 @@ def texts(value: Any) -> Iterator[str]:
 @st.composite
 def json_with(draw: st.DrawFn, planted: st.SearchStrategy[str]) -> Any:
     text = st.lists(st.one_of(encodable, planted), max_size=4).map("".join)
-    leaf = st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False), text)
-    nest = st.recursive(leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3))
+    leaf = st.one_of(
+        st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False), text
+    )
+    nest = st.recursive(
+        leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3)
+    )
     return draw(nest)
 
 
@@ -116,7 +122,9 @@ def test_cleaning_twice_changes_nothing_more(planted: tuple[list[str], Any]) -> 
 
 
 @given(planted_secrets())
-def test_whatever_cleaning_changes_is_found_in_the_encoded_line(planted: tuple[list[str], Any]) -> None:
+def test_whatever_cleaning_changes_is_found_in_the_encoded_line(
+    planted: tuple[list[str], Any],
+) -> None:
     values, value = planted
     redactor = Redactor(values)
     assert redactor.suspects(to_json(value)) or redactor.clean(value) is value
@@ -137,7 +145,9 @@ def test_what_holds_no_secret_comes_back_as_it_is(value: Any, values: list[str])
     assert Redactor(values).clean(value) is value
 
 
-@pytest.mark.parametrize("secret", [KEY, PASSWORD, "hunter2!", "münchen", "0123456789abcdef0123456789abcdef"])
+@pytest.mark.parametrize(
+    "secret", [KEY, PASSWORD, "hunter2!", "münchen", "0123456789abcdef0123456789abcdef"]
+)
 def test_a_value_is_found_in_every_encoding(secret: str) -> None:
     redactor = Redactor([secret])
     for form in encodings(secret):
@@ -151,7 +161,9 @@ def test_a_value_is_found_in_every_encoding(secret: str) -> None:
 
 @pytest.mark.parametrize("before", range(9))
 def test_a_value_is_found_at_any_place_in_a_longer_word(before: int) -> None:
-    assert Redactor(["qwertzuiopasdfgh"]).finds(msgspec.json.encode("-" * before + "qwertzuiopasdfgh"))
+    assert Redactor(["qwertzuiopasdfgh"]).finds(
+        msgspec.json.encode("-" * before + "qwertzuiopasdfgh")
+    )
 
 
 @given(st.text("abcAB12./~%+-_= \n", max_size=90))
@@ -188,7 +200,13 @@ def test_url_encoded_values_are_found_in_either_case_of_hex() -> None:
 )
 def test_known_key_shapes_are_replaced_without_being_told(key: str) -> None:
     redactor = Redactor(())
-    for before, after in (("", ""), ("key=", "&x=1"), ('{"key": "', '"}'), ("\n", "\n"), ("Q: ", " !")):
+    for before, after in (
+        ("", ""),
+        ("key=", "&x=1"),
+        ('{"key": "', '"}'),
+        ("\n", "\n"),
+        ("Q: ", " !"),
+    ):
         text = f"{before}{key}{after}"
         assert redactor.suspects(to_json(text)), text
         cleaned = redactor.clean_text(text)
@@ -200,7 +218,10 @@ def test_known_key_shapes_are_replaced_without_being_told(key: str) -> None:
 @pytest.mark.parametrize(
     ("text", "cleaned"),
     [
-        ("Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln==;", "Authorization: Bearer ***;"),
+        (
+            "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln==;",
+            "Authorization: Bearer ***;",
+        ),
         ("authorization: bearer ya29.a0AfH6SMBx4fT9xQ2LmZ", "authorization: bearer ***"),
         ("Bearer   a1.0123456789-abcd./4fT9xQ2LmZ7vB1nK", "Bearer ***"),
         ("postgres://app:hunter2@db:5432/x", "postgres://***@db:5432/x"),
@@ -232,7 +253,10 @@ def test_prose_and_identifiers_are_left_alone(text: str) -> None:
 
 
 def test_a_secret_that_contains_another_is_taken_whole() -> None:
-    assert Redactor(["hunter2", "hunter2-and-more"]).clean_text("hunter2-and-more, hunter2") == "***, ***"
+    assert (
+        Redactor(["hunter2", "hunter2-and-more"]).clean_text("hunter2-and-more, hunter2")
+        == "***, ***"
+    )
 
 
 def test_each_line_of_a_multi_line_secret_is_one() -> None:
@@ -248,8 +272,13 @@ def test_structs_keep_their_types_and_their_fixed_words() -> None:
     def about(key: str) -> Result:
         return result(
             "",
-            response=Response(f"it is {key}", (ToolCall("login", {"keys": [key, 87654321], key: None}),)),
-            grades=(Grade("equals", False, 0.0, f"expected {key}"), Grade("latency", True, 1.0, "fast")),
+            response=Response(
+                f"it is {key}", (ToolCall("login", {"keys": [key, 87654321], key: None}),)
+            ),
+            grades=(
+                Grade("equals", False, 0.0, f"expected {key}"),
+                Grade("latency", True, 1.0, "fast"),
+            ),
             error=RunError("timeout", f"host said {key}", detail=key),
         )
 
@@ -275,7 +304,9 @@ class Login:
 
 
 def test_dataclasses_keep_their_types_and_their_fixed_words() -> None:
-    assert Redactor([KEY, "passed"]).clean([Login(f"passed {KEY}", "passed")]) == [Login("*** ***", "passed")]
+    assert Redactor([KEY, "passed"]).clean([Login(f"passed {KEY}", "passed")]) == [
+        Login("*** ***", "passed")
+    ]
 
 
 def test_containers_keep_their_types() -> None:
@@ -287,9 +318,14 @@ def test_containers_keep_their_types() -> None:
 
 @pytest.mark.parametrize("depth", [1, 38, 39, 40, 41, 42, 800])
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-def test_nesting_as_deep_as_json_may_be_hides_nothing(depth: int, opening: str, closing: str) -> None:
+def test_nesting_as_deep_as_json_may_be_hides_nothing(
+    depth: int, opening: str, closing: str
+) -> None:
     redactor = Redactor([KEY])
-    deep, plain = (msgspec.json.decode(opening * depth + core + closing * depth) for core in (f'"{KEY}"', "1.5"))
+    deep, plain = (
+        msgspec.json.decode(opening * depth + core + closing * depth)
+        for core in (f'"{KEY}"', "1.5")
+    )
     assert KEY.encode() not in msgspec.json.encode(redactor.clean(deep))
     assert redactor.clean(plain) is plain
 
@@ -313,7 +349,9 @@ def test_a_megabyte_of_almost_secrets_is_worked_through(unit: str) -> None:
 
 
 def test_ordinary_lines_are_not_found() -> None:
-    line = msgspec.json.encode(result("Paris is the capital.\nIs it? I'd say so: see https://example.com/a-b_c."))
+    line = msgspec.json.encode(
+        result("Paris is the capital.\nIs it? I'd say so: see https://example.com/a-b_c.")
+    )
     assert not Redactor([KEY, PASSWORD, "hunter2!", PEM]).finds(line)
 
 
@@ -322,14 +360,18 @@ def test_every_named_and_dotenv_value_is_a_secret_longest_first() -> None:
     assert secret_values(named, dotenv, ()) == (KEY, "12345678", "shorter")
 
 
-@pytest.mark.parametrize("value", ["", "abcde", "true", "False", "1234567", "-12.50", "1_000_000", "Production"])
+@pytest.mark.parametrize(
+    "value", ["", "abcde", "true", "False", "1234567", "-12.50", "1_000_000", "Production"]
+)
 def test_values_that_tell_nothing_are_no_secrets(value: str) -> None:
     assert secret_values({"A": value}, {"A": value}, ()) == ()
 
 
 def test_what_reports_show_anyway_is_no_secret_unless_it_has_a_password() -> None:
     visible = ("gpt-4o-mini", "https://api.example.com/v1", "https://me:hunter2@example.com")
-    assert secret_values(dict(zip("abc", visible, strict=True)), {}, visible) == ("https://me:hunter2@example.com",)
+    assert secret_values(dict(zip("abc", visible, strict=True)), {}, visible) == (
+        "https://me:hunter2@example.com",
+    )
 
 
 def test_masks_are_escaped_and_have_a_line_for_each_line() -> None:

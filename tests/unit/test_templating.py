@@ -78,9 +78,13 @@ def test_a_template_that_takes_too_long_is_stopped(source: str, lists_may_grow: 
         template.render()
 
 
-@pytest.mark.parametrize("source", ["{{ (7 ** 300000) | string }}", "{% set a = 10 ** 4000 %}{{ a * a }}"])
+@pytest.mark.parametrize(
+    "source", ["{{ (7 ** 300000) | string }}", "{% set a = 10 ** 4000 %}{{ a * a }}"]
+)
 def test_a_number_that_is_too_long_is_refused(source: str) -> None:
-    with pytest.raises(jinja2.TemplateRuntimeError, match="makes a number of more than 4,000 digits"):
+    with pytest.raises(
+        jinja2.TemplateRuntimeError, match="makes a number of more than 4,000 digits"
+    ):
         template_sandbox().from_string(source).render()
 
 
@@ -91,7 +95,9 @@ def test_loops_and_products_are_those_of_jinja() -> None:
         "{% for each in tree recursive %}<{{ loop(each) if each is iterable else each }}>{% endfor %}"
         " {{ 2 * 3 }} {{ 2 ** 10 }} {{ 2 ** -1 }} {{ [0] * 2 }} {{ 1.5 * 2 }}"
     )
-    rendered = template_sandbox().from_string(source).render(items=["a", "", "b"], tree=[1, [2, [3]]])
+    rendered = (
+        template_sandbox().from_string(source).render(items=["a", "", "b"], tree=[1, [2, [3]]])
+    )
     assert rendered == "1/2 aa,2/2 bb none<1><<2><<3>>> 6 1024 0.5 [0, 0] 3.0"
 
 

@@ -11,7 +11,14 @@ from queue import SimpleQueue
 
 import pytest
 
-from ci_evals.user_code import NamesakeError, call_in_thread, importable, load, load_module, missing_target
+from ci_evals.user_code import (
+    NamesakeError,
+    call_in_thread,
+    importable,
+    load,
+    load_module,
+    missing_target,
+)
 
 LONG_S = 60.0
 
@@ -22,11 +29,15 @@ def _forgotten(tmp_path: Path) -> Iterator[None]:
     before = dict(sys.modules)
     yield
     for name, module in tuple(sys.modules.items()):
-        if before.get(name) is not module and str(tmp_path) in (getattr(module, "__file__", None) or ""):
+        if before.get(name) is not module and str(tmp_path) in (
+            getattr(module, "__file__", None) or ""
+        ):
             del sys.modules[name]
 
 
-def test_the_suites_folder_comes_before_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_suites_folder_comes_before_what_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delitem(sys.modules, "cmarkgfm", raising=False)
     (tmp_path / "cmarkgfm.py").write_text("import wording\nhere = wording.here")
     (tmp_path / "wording.py").write_text("here = 'suite'")
@@ -43,9 +54,14 @@ def test_afterwards_the_folder_is_not_importable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("target", "told"),
-    [("own:word", "there is no 'word' in own, did you mean 'words'"), ("own:words.nofn", "no 'nofn' in own.words$")],
+    [
+        ("own:word", "there is no 'word' in own, did you mean 'words'"),
+        ("own:words.nofn", "no 'nofn' in own.words$"),
+    ],
 )
-def test_what_a_module_lacks_is_told_with_the_closest(target: str, told: str, tmp_path: Path) -> None:
+def test_what_a_module_lacks_is_told_with_the_closest(
+    target: str, told: str, tmp_path: Path
+) -> None:
     (tmp_path / "own.py").write_text("def words(): ...")
     with importable(tmp_path), pytest.raises(AttributeError, match=told):
         load(target)
@@ -71,7 +87,9 @@ def test_a_module_of_the_standard_library_is_pythons_for_all_code(
             load_module("colorsys")
 
 
-def test_pythons_own_tests_are_not_in_the_way_of_a_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pythons_own_tests_are_not_in_the_way_of_a_projects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delitem(sys.modules, "test", raising=False)
     (tmp_path / "test.py").write_text("here = 'suite'")
     with importable(tmp_path):
@@ -113,7 +131,10 @@ def test_suites_at_the_same_time_may_not_have_modules_of_the_same_name(tmp_path:
         (tmp_path / suite / "own_words.py").write_text("")
     with importable(tmp_path / "a"):
         load_module("own_words")
-        with importable(tmp_path / "b"), pytest.raises(NamesakeError, match="'own_words' was already loaded from"):
+        with (
+            importable(tmp_path / "b"),
+            pytest.raises(NamesakeError, match="'own_words' was already loaded from"),
+        ):
             load_module("own_words")
 
 

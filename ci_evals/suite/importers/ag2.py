@@ -8,9 +8,7 @@ from ci_evals.suite.importers.source import Source
 from ci_evals.suite.importers.writing import YamlComment
 from ci_evals.suite.problems import Written
 
-_SCORERS = (
-    "ag2 keeps its scorers in code: here an answer is compared with `reference_outputs`. Say what else is expected."
-)
+_SCORERS = "ag2 keeps its scorers in code: here an answer is compared with `reference_outputs`. Say what else is expected."
 
 
 def recognize(source: Source) -> bool:
@@ -19,22 +17,33 @@ def recognize(source: Source) -> bool:
     if not isinstance(rows, list) or not rows:
         return False
     return all(
-        isinstance(row, dict) and isinstance(row.get("inputs"), dict) and "input" in row["inputs"] for row in rows
+        isinstance(row, dict) and isinstance(row.get("inputs"), dict) and "input" in row["inputs"]
+        for row in rows
     )
 
 
 def convert(source: Source) -> Draft:
     """Make a draft of records."""
     draft = Draft("ag2")
-    cases = [draft.at(_case(row, number), row.line) for number, row in enumerate(source.written.items())]
+    cases = [
+        draft.at(_case(row, number), row.line) for number, row in enumerate(source.written.items())
+    ]
     judges = {"judges": [dict(JUDGE)]} if any("expect" in case for case in cases) else {}
-    draft.suite = {YamlComment(NO_PROVIDERS): None, **judges, YamlComment(_SCORERS): None, "cases": cases}
+    draft.suite = {
+        YamlComment(NO_PROVIDERS): None,
+        **judges,
+        YamlComment(_SCORERS): None,
+        "cases": cases,
+    }
     return draft
 
 
 def _case(row: Written, number: int) -> dict[Any, Any]:
     record, rest = row.value, dict(row.value["inputs"])
-    case: dict[Any, Any] = {"id": str(record.get("task_id") or f"task-{number:04}"), "input": rest.pop("input")}
+    case: dict[Any, Any] = {
+        "id": str(record.get("task_id") or f"task-{number:04}"),
+        "input": rest.pop("input"),
+    }
     if rest:
         case["vars"] = rest
     outputs = record.get("reference_outputs") or {}

@@ -1,4 +1,6 @@
-"""A suite on its way from another tool's format: values with comments among them, and what could not be translated."""
+"""A suite on its way from another tool's format: values with comments among them, and what could
+not be translated.
+"""
 
 import re
 from collections.abc import Mapping
@@ -88,11 +90,19 @@ class Draft:
     def _plain(self, value: Any, line: int) -> tuple[Any, Lines]:
         line = self._lines.get(id(value), line)
         if isinstance(value, Mapping):
-            parts = {key: self._plain(item, line) for key, item in value.items() if not isinstance(key, YamlComment)}
-            return {key: part for key, (part, _) in parts.items()}, Lines(line, {k: at for k, (_, at) in parts.items()})
+            parts = {
+                key: self._plain(item, line)
+                for key, item in value.items()
+                if not isinstance(key, YamlComment)
+            }
+            return {key: part for key, (part, _) in parts.items()}, Lines(
+                line, {k: at for k, (_, at) in parts.items()}
+            )
         if isinstance(value, list):
             items = [self._plain(item, line) for item in value if not isinstance(item, YamlComment)]
-            return [item for item, _ in items], Lines(line, {n: at for n, (_, at) in enumerate(items)})
+            return [item for item, _ in items], Lines(
+                line, {n: at for n, (_, at) in enumerate(items)}
+            )
         return value, Lines(line)
 
 
@@ -103,7 +113,9 @@ def original(value: Any) -> str:
 
 def is_key(name: str, text: str) -> bool:
     """Return True for a setting that is an API key itself, and no reference to one."""
-    return Redactor(()).clean_text(text) != text or (bool(_KEY_NAME.search(name)) and "{" not in text)
+    return Redactor(()).clean_text(text) != text or (
+        bool(_KEY_NAME.search(name)) and "{" not in text
+    )
 
 
 def _without_keys(value: Any) -> Any:

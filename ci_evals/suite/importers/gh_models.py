@@ -11,7 +11,11 @@ from ci_evals.suite.importers.writing import YamlComment
 from ci_evals.suite.problems import Written
 
 _ENDPOINT = {"base_url": "https://models.github.ai/inference", "api_key": "${GITHUB_TOKEN}"}
-_PARAMS = {"maxTokens": "max_tokens", "maxCompletionTokens": "max_completion_tokens", "topP": "top_p"}
+_PARAMS = {
+    "maxTokens": "max_tokens",
+    "maxCompletionTokens": "max_completion_tokens",
+    "topP": "top_p",
+}
 _STRINGS: Mapping[str, tuple[str, bool]] = {  # the grader, and whether case counts
     "equals": ("equals", True),
     "contains": ("contains", False),
@@ -21,8 +25,12 @@ _STRINGS: Mapping[str, tuple[str, bool]] = {  # the grader, and whether case cou
 _READY: Mapping[str, dict[str, Any]] = {
     "similarity": {"rubric": "factual", "reference": "{{ expected }}"},
     "relevance": {"rubric": "relevant"},
-    "coherence": {"rubric": "The answer is coherent: its sentences follow from one another and make one whole."},
-    "fluency": {"rubric": "The answer is fluent: grammar, words and flow are those of a good writer."},
+    "coherence": {
+        "rubric": "The answer is coherent: its sentences follow from one another and make one whole."
+    },
+    "fluency": {
+        "rubric": "The answer is fluent: grammar, words and flow are those of a good writer."
+    },
     "groundedness": {"rubric": "faithful", "context": "{{ context }}"},
 }
 _KEYS = frozenset(
@@ -43,7 +51,11 @@ _KEYS = frozenset(
 def recognize(source: Source) -> bool:
     """Return True for a prompt file."""
     value = source.written.value
-    return isinstance(value, dict) and "messages" in value and bool({"model", "testData", "evaluators"} & value.keys())
+    return (
+        isinstance(value, dict)
+        and "messages" in value
+        and bool({"model", "testData", "evaluators"} & value.keys())
+    )
 
 
 def convert(source: Source) -> Draft:
@@ -51,19 +63,24 @@ def convert(source: Source) -> Draft:
     root, draft = source.written, Draft("GitHub Models")
     value, suite = root.value, draft.suite
     suite |= {key: value[key] for key in ("name", "description") if value.get(key)}
-    suite["providers"] = [{"type": "openai", "model": str(value.get("model", "")), **_ENDPOINT, **_params(value)}]
+    suite["providers"] = [
+        {"type": "openai", "model": str(value.get("model", "")), **_ENDPOINT, **_params(value)}
+    ]
     judges: dict[str, str] = {}
     expect: list[Any] = []
     for entry in root["evaluators"].items() if isinstance(root["evaluators"].value, list) else ():
         if comments := source.take_comments(entry.line, last_line(entry.lines)):
             expect.append(YamlComment(comments))
         try:
-            expect.append(draft.at(_grader(entry.value, judges, str(value.get("model", ""))), entry.line))
+            expect.append(
+                draft.at(_grader(entry.value, judges, str(value.get("model", ""))), entry.line)
+            )
         except UntranslatableError as error:
             expect.append(draft.lose(entry, "evaluators", str(error), weakens=True))
     if judges:
         suite["judges"] = [
-            {"name": name, "type": "openai", "model": model, **_ENDPOINT} for model, name in judges.items()
+            {"name": name, "type": "openai", "model": model, **_ENDPOINT}
+            for model, name in judges.items()
         ]
     if comments := source.take_comments(root["messages"].line, last_line(root["messages"].lines)):
         suite[YamlComment(comments)] = None
@@ -71,7 +88,9 @@ def convert(source: Source) -> Draft:
     if expect:
         suite["expect"] = expect
     suite["cases"] = (
-        [_case(entry, source, draft) for entry in root["testData"].items()] if value.get("testData") else [{"vars": {}}]
+        [_case(entry, source, draft) for entry in root["testData"].items()]
+        if value.get("testData")
+        else [{"vars": {}}]
     )
     for key in value.keys() - _KEYS:
         suite[draft.lose(root[key], key, "there is nothing like it", weakens=False)] = None
@@ -82,11 +101,15 @@ def convert(source: Source) -> Draft:
 
 def _case(entry: Written, source: Source, draft: Draft) -> dict[Any, Any]:
     comments = source.take_comments(entry.line, last_line(entry.lines))
-    return draft.at({**({YamlComment(comments): None} if comments else {}), "vars": entry.value}, entry.line)
+    return draft.at(
+        {**({YamlComment(comments): None} if comments else {}), "vars": entry.value}, entry.line
+    )
 
 
 def _params(value: Mapping[str, Any]) -> dict[str, Any]:
-    params = {_PARAMS.get(key, key): item for key, item in (value.get("modelParameters") or {}).items()}
+    params = {
+        _PARAMS.get(key, key): item for key, item in (value.get("modelParameters") or {}).items()
+    }
     match value.get("responseFormat"):
         case "json_object":
             params["response_format"] = {"type": "json_object"}
@@ -101,7 +124,9 @@ def _prompt(turns: Mapping[str, Any]) -> Any:
     messages = turns.get("messages", [])
     if [each["role"] for each in messages] == ["system", "user"]:
         return {"system": messages[0]["content"], "user": messages[1]["content"]}
-    return messages[0]["content"] if [each["role"] for each in messages] == ["user"] else dict(turns)
+    return (
+        messages[0]["content"] if [each["role"] for each in messages] == ["user"] else dict(turns)
+    )
 
 
 def _grader(value: Any, judges: dict[str, str], model: str) -> dict[str, Any]:
@@ -112,20 +137,39 @@ def _grader(value: Any, judges: dict[str, str], model: str) -> dict[str, Any]:
         ((key, text),) = string.items()
         if key in _STRINGS:
             grader, counts_case = _STRINGS[key]
-            return {grader: {"value": str(text), **({} if counts_case else {"ignore_case": True}), **named}}
+            return {
+                grader: {
+                    "value": str(text),
+                    **({} if counts_case else {"ignore_case": True}),
+                    **named,
+                }
+            }
     if isinstance(llm := value.get("llm"), Mapping):
         choices = {str(each["choice"]): float(each["score"]) for each in llm.get("choices", ())}
         passing = [score for score in choices.values() if score > 0]
         if len(choices) < 2 or not passing:
-            raise UntranslatableError("a judge has at least two choices, one of them with a score above 0")
-        rubric = "\n".join(str(llm[key]).strip() for key in ("systemPrompt", "prompt") if llm.get(key))
-        rubric = rubric.replace("{{completion}}", "(the answer)").replace("{{ completion }}", "(the answer)")
+            raise UntranslatableError(
+                "a judge has at least two choices, one of them with a score above 0"
+            )
+        rubric = "\n".join(
+            str(llm[key]).strip() for key in ("systemPrompt", "prompt") if llm.get(key)
+        )
+        rubric = rubric.replace("{{completion}}", "(the answer)").replace(
+            "{{ completion }}", "(the answer)"
+        )
         provider = judges.setdefault(str(llm.get("modelId") or model), _name(judges))
-        judged = {"rubric": rubric, "choices": choices, "threshold": min(passing), "provider": provider}
+        judged = {
+            "rubric": rubric,
+            "choices": choices,
+            "threshold": min(passing),
+            "provider": provider,
+        }
         return {"judge": {**judged, **named}}
     ready = str(value.get("uses", "")).removeprefix("github/")
     if ready in _READY:
-        return {"judge": {**_READY[ready], "provider": judges.setdefault(model, _name(judges)), **named}}
+        return {
+            "judge": {**_READY[ready], "provider": judges.setdefault(model, _name(judges)), **named}
+        }
     raise UntranslatableError("there is no grader like it")
 
 

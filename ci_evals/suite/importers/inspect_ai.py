@@ -44,7 +44,9 @@ def convert(source: Source) -> Draft:
     for row, chooses in zip(source.written.items(), choices, strict=True):
         try:
             if chooses and not all(choices):
-                reason = "it is multiple choice, and others are not: import these samples by themselves"
+                reason = (
+                    "it is multiple choice, and others are not: import these samples by themselves"
+                )
                 cases.append(draft.lose(row, "sample", reason, weakens=True))
             else:
                 cases.append(draft.at(_case(row, draft), row.line))
@@ -63,18 +65,31 @@ def _case(row: Written, draft: Draft) -> dict[Any, Any]:
     case: dict[Any, Any] = {"id": str(sample["id"])} if "id" in sample else {}
     targets = [
         str(each)
-        for each in (sample["target"] if isinstance(sample.get("target"), list) else [sample.get("target", "")])
+        for each in (
+            sample["target"]
+            if isinstance(sample.get("target"), list)
+            else [sample.get("target", "")]
+        )
     ]
     if choices := sample.get("choices"):
         choices = choices.split(",") if isinstance(choices, str) else choices
         letters = ascii_uppercase[: len(choices)]
-        shown = "\n".join(f"{letter}) {str(choice).strip()}" for letter, choice in zip(letters, choices, strict=True))
+        shown = "\n".join(
+            f"{letter}) {str(choice).strip()}"
+            for letter, choice in zip(letters, choices, strict=True)
+        )
         case["vars"] = {"question": sample["input"], "choices": shown, "letters": ",".join(letters)}
-        case["expect"] = [{"regex": {"pattern": rf"ANSWER\s*:\s*({'|'.join(targets)})\b", "flags": "i"}}]
+        case["expect"] = [
+            {"regex": {"pattern": rf"ANSWER\s*:\s*({'|'.join(targets)})\b", "flags": "i"}}
+        ]
     else:
         case |= asked(sample["input"])
         many = len(targets) > 1
-        expected = {"contains_any": {"value": targets, "ignore_case": True}} if many else {"icontains": targets[0]}
+        expected = (
+            {"contains_any": {"value": targets, "ignore_case": True}}
+            if many
+            else {"icontains": targets[0]}
+        )
         case["expect"] = [expected]
     if isinstance(metadata := sample.get("metadata"), dict):
         case["metadata"] = metadata

@@ -26,7 +26,9 @@ def recognize(source: Source) -> bool:
     """Return True for an entry of the registry, and for samples."""
     value = source.written.value
     if isinstance(value, list):
-        return bool(value) and all(isinstance(row, dict) and {"input", "ideal"} <= row.keys() for row in value)
+        return bool(value) and all(
+            isinstance(row, dict) and {"input", "ideal"} <= row.keys() for row in value
+        )
     return isinstance(value, dict) and any(_is_eval(entry) for entry in value.values())
 
 
@@ -41,20 +43,31 @@ def convert(source: Source) -> Draft:
     entry = root[names[0]]
     arguments = entry.value.get("args") or {}
     base = next(
-        (name for name, other in root.value.items() if isinstance(other, dict) and other.get("id") == names[0]),
+        (
+            name
+            for name, other in root.value.items()
+            if isinstance(other, dict) and other.get("id") == names[0]
+        ),
         names[0],
     )
     kind = _CLASSES.get(entry.value["class"])
     samples = _samples(source, str(arguments.get("samples_jsonl", "")))
     if kind is None:
         comment = draft.lose(
-            entry["class"], "class", "only match, includes, fuzzy, JSON and model-graded evals are known", weakens=True
+            entry["class"],
+            "class",
+            "only match, includes, fuzzy, JSON and model-graded evals are known",
+            weakens=True,
         )
         draft.suite = {comment: None, **_suite(samples, "none", arguments, draft)}
     else:
         draft.suite = _suite(samples, kind, arguments, draft)
     description = root[base]["description"].value if isinstance(root[base].value, dict) else None
-    draft.suite = {"name": base, **({"description": description} if description else {}), **draft.suite}
+    draft.suite = {
+        "name": base,
+        **({"description": description} if description else {}),
+        **draft.suite,
+    }
     for name in names[1:]:
         reason = f"{name} is a second eval of the file: import its samples by themselves"
         draft.suite[draft.lose(replace(root[name], path=""), name, reason, weakens=True)] = None
@@ -70,16 +83,24 @@ def _samples(source: Source, name: str) -> Source:
     for folder in ("", "../data/", "../../data/"):
         if (source.path.parent / folder / name).is_file():
             return source.read(f"{folder}{name}")
-    raise ConfigError([source.written.problem(f"its samples are not there: {name!r} (looked in ../data, too)")])
+    raise ConfigError(
+        [source.written.problem(f"its samples are not there: {name!r} (looked in ../data, too)")]
+    )
 
 
-def _suite(samples: Source, kind: str, arguments: Mapping[str, Any], draft: Draft) -> dict[Any, Any]:
+def _suite(
+    samples: Source, kind: str, arguments: Mapping[str, Any], draft: Draft
+) -> dict[Any, Any]:
     cases: list[Any] = []
     for row in samples.written.items():
         try:
             sample = row.value
             expect = _expect(kind, sample, arguments)
-            cases.append(draft.at({**asked(sample["input"]), **({"expect": expect} if expect else {})}, row.line))
+            cases.append(
+                draft.at(
+                    {**asked(sample["input"]), **({"expect": expect} if expect else {})}, row.line
+                )
+            )
         except (UntranslatableError, KeyError) as error:
             reason = str(error) if isinstance(error, UntranslatableError) else f"it has no {error}"
             cases.append(draft.lose(row, "sample", reason, weakens=True))
@@ -104,7 +125,9 @@ def _expect(kind: str, sample: Mapping[str, Any], arguments: Mapping[str, Any]) 
         except ValueError:
             raise UntranslatableError("its `ideal` is no JSON") from None
         return [one_of("equals", values)] if several else [{"equals": values[0]}]
-    return [_judge(str(arguments.get("modelgraded_spec")), sample, ideals)] if kind == "model" else []
+    return (
+        [_judge(str(arguments.get("modelgraded_spec")), sample, ideals)] if kind == "model" else []
+    )
 
 
 def _judge(spec: str, sample: Mapping[str, Any], ideals: list[str]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Parts that several formats have in common: inputs that are texts or chats, and settings that all cases share."""
+"""Parts that several formats have in common: inputs that are texts or chats, and settings that all
+cases share.
+"""
 
 import json
 from collections import Counter
@@ -21,13 +23,22 @@ def asked(value: Any) -> dict[str, Any]:
     Raises:
         UntranslatableError: a message of it is no text.
     """
-    if not isinstance(value, list) or not value or not all(isinstance(each, dict) and "role" in each for each in value):
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(isinstance(each, dict) and "role" in each for each in value)
+    ):
         return {"input": value}
-    if any(each["role"] not in _ROLES or not isinstance(each.get("content"), str) for each in value):
+    if any(
+        each["role"] not in _ROLES or not isinstance(each.get("content"), str) for each in value
+    ):
         raise UntranslatableError("a message of it has parts other than text, or a role of its own")
     return {
         "messages": [
-            {"role": _NAMED_ROLES.get(each.get("name", ""), _ROLES[each["role"]]), "content": each["content"]}
+            {
+                "role": _NAMED_ROLES.get(each.get("name", ""), _ROLES[each["role"]]),
+                "content": each["content"],
+            }
             for each in value
         ]
     }
@@ -50,7 +61,9 @@ def as_data(cell: Any) -> Any:
 
 
 def tidy(draft: Draft) -> None:
-    """Write a draft as a person would: in short forms, without names that go without saying, common parts once."""
+    """Write a draft as a person would: in short forms, without names that go without saying, common
+    parts once.
+    """
     suite = draft.suite
     judges = [judge for judge in suite.get("judges", ()) if not isinstance(judge, YamlComment)]
     kinds = Counter(judge["type"] == "embeddings" for judge in judges)
@@ -62,7 +75,9 @@ def tidy(draft: Draft) -> None:
 
 
 def _shorten(expect: Iterable[Any], understood: Container[str]) -> None:
-    """Leave out of graders, in compositions, too, the judges that are `understood`, and use their short forms."""
+    """Leave out of graders, in compositions, too, the judges that are `understood`, and use their
+    short forms.
+    """
     for entry in expect:
         for name, options in entry.items() if isinstance(entry, dict) else ():
             if not isinstance(options, dict):
@@ -79,24 +94,34 @@ def _pull_up(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
     """Write what every case expects, and vars that every case has, once for the suite."""
     if len(cases) < 2 or any("file" in case for case in cases):
         return
-    expects = [[each for each in case.get("expect", ()) if not isinstance(each, YamlComment)] for case in cases]
+    expects = [
+        [each for each in case.get("expect", ()) if not isinstance(each, YamlComment)]
+        for case in cases
+    ]
     common = [each for each in expects[0] if all(each in others for others in expects[1:])]
     if common:
         _insert(suite, "expect", [*suite.get("expect", ()), *common])
         for case in cases:
-            case["expect"] = [each for each in case["expect"] if isinstance(each, YamlComment) or each not in common]
+            case["expect"] = [
+                each
+                for each in case["expect"]
+                if isinstance(each, YamlComment) or each not in common
+            ]
             if not case["expect"]:
                 del case["expect"]
     first: Mapping[str, Any] = cases[0].get("vars", {})
     shared = {
         name: value
         for name, value in first.items()
-        if name not in suite.get("vars", {}) and all(case.get("vars", {}).get(name, ...) == value for case in cases[1:])
+        if name not in suite.get("vars", {})
+        and all(case.get("vars", {}).get(name, ...) == value for case in cases[1:])
     }
     if shared and (suite.get("prompts") or all("input" in case for case in cases)):
         _insert(suite, "vars", {**suite.get("vars", {}), **shared})
         for case in cases:
-            case["vars"] = {name: value for name, value in case["vars"].items() if name not in shared}
+            case["vars"] = {
+                name: value for name, value in case["vars"].items() if name not in shared
+            }
             if not case["vars"]:
                 del case["vars"]
 

@@ -16,7 +16,9 @@ def recognize(source: Source) -> bool:
     """Return True for a suite of promptopus."""
     value = source.written.value
     providers = value.get("providers") if isinstance(value, dict) else None
-    return isinstance(providers, list) and any(isinstance(each, dict) and "kind" in each for each in providers)
+    return isinstance(providers, list) and any(
+        isinstance(each, dict) and "kind" in each for each in providers
+    )
 
 
 def convert(source: Source) -> Draft:
@@ -24,28 +26,44 @@ def convert(source: Source) -> Draft:
     root, draft = source.written, Draft("promptopus")
     suite, defaults = draft.suite, root["defaults"].value or {}
     suite |= {key: str(root.value[key]) for key in ("name", "description") if root.value.get(key)}
-    suite["providers"] = _entries(root["providers"], source, draft, lambda entry: [_provider(entry.value, defaults)])
+    suite["providers"] = _entries(
+        root["providers"], source, draft, lambda entry: [_provider(entry.value, defaults)]
+    )
     if isinstance(judge := root.value.get("judge"), Mapping):
         try:
             suite["judges"] = [_judge(judge, root.value["providers"])]
         except UntranslatableError as error:
             suite[draft.lose(root["judge"], "judge", str(error), weakens=True)] = None
     cases = [entry.value for entry in root["cases"].items() if isinstance(entry.value, dict)]
-    prompts = {(case.get("systemPrompt", defaults.get("systemPrompt")), case.get("prompt")) for case in cases}
+    prompts = {
+        (case.get("systemPrompt", defaults.get("systemPrompt")), case.get("prompt"))
+        for case in cases
+    }
     shared = len(prompts) == 1 and bool(cases[0].get("vars"))
     if shared:
         suite["prompts"] = [_prompt(*next(iter(prompts)))]
     if expect := _graders(root["defaults"]["graders"], {}, source, draft):
         suite["expect"] = expect
-    suite["cases"] = [_case(entry, defaults, source, draft, shared=shared) for entry in root["cases"].items()]
-    for key in root.value.keys() - {"name", "description", "providers", "judge", "defaults", "cases"}:
+    suite["cases"] = [
+        _case(entry, defaults, source, draft, shared=shared) for entry in root["cases"].items()
+    ]
+    for key in root.value.keys() - {
+        "name",
+        "description",
+        "providers",
+        "judge",
+        "defaults",
+        "cases",
+    }:
         suite[draft.lose(root[key], key, "there is nothing like it", weakens=False)] = None
     if rest := source.take_comments(1, 10**9):
         draft.suite = {YamlComment(rest): None, **suite}
     return draft
 
 
-def _entries(written: Written, source: Source, draft: Draft, convert_one: Callable[[Written], list[Any]]) -> list[Any]:
+def _entries(
+    written: Written, source: Source, draft: Draft, convert_one: Callable[[Written], list[Any]]
+) -> list[Any]:
     made: list[Any] = []
     for entry in written.items() if isinstance(written.value, list) else ():
         if comments := source.take_comments(entry.line, last_line(entry.lines)):
@@ -53,7 +71,9 @@ def _entries(written: Written, source: Source, draft: Draft, convert_one: Callab
         try:
             made += (draft.at(each, entry.line) for each in convert_one(entry))
         except UntranslatableError as error:
-            made.append(draft.lose(entry, written.path.rpartition(".")[2], str(error), weakens=True))
+            made.append(
+                draft.lose(entry, written.path.rpartition(".")[2], str(error), weakens=True)
+            )
     return made
 
 
@@ -61,12 +81,22 @@ def _provider(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str
     kind = given.get("kind")
     named = {"name": str(given["name"])} if given.get("name") else {}
     if kind == "mock":
-        return {**named, "type": "mock", **({"default": str(given["text"])} if given.get("text") else {})}
+        return {
+            **named,
+            "type": "mock",
+            **({"default": str(given["text"])} if given.get("text") else {}),
+        }
     if kind not in ("openai", "anthropic", "openai-compat"):
         raise UntranslatableError(f"there is no provider of the kind {kind!r}")
-    options = {**named, "type": "anthropic" if kind == "anthropic" else "openai", "model": str(given.get("model", ""))}
+    options = {
+        **named,
+        "type": "anthropic" if kind == "anthropic" else "openai",
+        "model": str(given.get("model", "")),
+    }
     if given.get("baseUrlEnv") or given.get("baseUrl"):
-        options["base_url"] = f"${{{given['baseUrlEnv']}}}" if given.get("baseUrlEnv") else given["baseUrl"]
+        options["base_url"] = (
+            f"${{{given['baseUrlEnv']}}}" if given.get("baseUrlEnv") else given["baseUrl"]
+        )
     if given.get("apiKeyEnv"):
         options["api_key"] = f"${{{given['apiKeyEnv']}}}"
     whole = {**defaults, **given}
@@ -87,7 +117,9 @@ def _prompt(system: str | None, user: str | None) -> Any:
     return {"system": system, "user": user} if system else user
 
 
-def _case(entry: Written, defaults: Mapping[str, Any], source: Source, draft: Draft, *, shared: bool) -> dict[Any, Any]:
+def _case(
+    entry: Written, defaults: Mapping[str, Any], source: Source, draft: Draft, *, shared: bool
+) -> dict[Any, Any]:
     given = entry.value
     vars_ = given.get("vars") or {}
     graders = _graders(entry["graders"], given, source, draft)
@@ -104,7 +136,12 @@ def _case(entry: Written, defaults: Mapping[str, Any], source: Source, draft: Dr
             if text
         ]
         case |= (
-            {"messages": [{"role": "system", "content": texts[0]}, {"role": "user", "content": texts[1]}]}
+            {
+                "messages": [
+                    {"role": "system", "content": texts[0]},
+                    {"role": "user", "content": texts[1]},
+                ]
+            }
             if system
             else {"input": texts[0]}
         )
@@ -130,13 +167,22 @@ def _grader(given: Any, case: Mapping[str, Any]) -> dict[str, Any]:  # noqa: C90
             return {"not_empty": {"value": True}}
         case "equals":
             return {
-                "equals": {"value": options.get("value"), **ignores, **({"trim": True} if options.get("trim") else {})}
+                "equals": {
+                    "value": options.get("value"),
+                    **ignores,
+                    **({"trim": True} if options.get("trim") else {}),
+                }
             }
         case "contains":
             return {"contains": {"value": str(options.get("value", "")), **ignores}}
         case "regex":
             flags = "".join(flag for flag in str(options.get("flags") or "") if flag in "ims")
-            return {"regex": {"pattern": str(options.get("pattern", "")), **({"flags": flags} if flags else {})}}
+            return {
+                "regex": {
+                    "pattern": str(options.get("pattern", "")),
+                    **({"flags": flags} if flags else {}),
+                }
+            }
         case "max-length":
             return {"max_length": {"value": options.get("chars")}}
         case "is-valid-json":

@@ -18,7 +18,9 @@ def recognize(source: Source) -> bool:
     value = source.written.value
     cases = value.get("cases") if isinstance(value, dict) else None
     return (
-        isinstance(cases, list) and bool(cases) and all(isinstance(case, dict) and "inputs" in case for case in cases)
+        isinstance(cases, list)
+        and bool(cases)
+        and all(isinstance(case, dict) and "inputs" in case for case in cases)
     )
 
 
@@ -82,7 +84,11 @@ class _Judges:
     def name(self, model: str | None) -> dict[str, str]:
         kind, _, name = (model or "openai:gpt-4.1").partition(":")
         options = {
-            "type": "gemini" if kind.startswith("google") else kind if kind in ("openai", "anthropic") else "openai",
+            "type": "gemini"
+            if kind.startswith("google")
+            else kind
+            if kind in ("openai", "anthropic")
+            else "openai",
             "model": name or kind,
         }
         known = next((known for known, each in self.models.items() if each == options), None)
@@ -96,11 +102,17 @@ def _is_expected(entry: Written, expects: bool) -> bool:  # noqa: FBT001
     return expects and entry.value.get("expected_output") is not None
 
 
-def _evaluators(written: Written, source: Source, draft: Draft, asks: _Judges) -> tuple[list[Any], bool]:
-    """Return the graders of a list of evaluators, and whether they compare with the expected output."""
+def _evaluators(
+    written: Written, source: Source, draft: Draft, asks: _Judges
+) -> tuple[list[Any], bool]:
+    """Return the graders of a list of evaluators, and whether they compare with the expected
+    output.
+    """
     made: list[Any] = []
     equals = False
-    for entry in written["evaluators"].items() if isinstance(written["evaluators"].value, list) else ():
+    for entry in (
+        written["evaluators"].items() if isinstance(written["evaluators"].value, list) else ()
+    ):
         if comments := source.take_comments(entry.line, last_line(entry.lines)):
             made.append(YamlComment(comments))
         name, given = (
@@ -119,7 +131,11 @@ def _evaluators(written: Written, source: Source, draft: Draft, asks: _Judges) -
 
 
 def _options(given: Any, first: str) -> Mapping[str, Any]:
-    return given if isinstance(given, Mapping) and (first in given or len(given) > 1) else {first: given}
+    return (
+        given
+        if isinstance(given, Mapping) and (first in given or len(given) > 1)
+        else {first: given}
+    )
 
 
 def _own(_given: Any, _asks: _Judges) -> dict[str, Any]:
@@ -137,8 +153,18 @@ def _contains(given: Any, _: _Judges) -> dict[str, Any]:
 def _is_instance(given: Any, _: _Judges) -> dict[str, Any]:
     kind = _options(given, "type_name").get("type_name")
     if kind in ("str", "int", "float", "bool", "dict", "list"):
-        types = {"int": "integer", "float": "number", "bool": "boolean", "dict": "object", "list": "array"}
-        return {"not_empty": {"value": True}} if kind == "str" else {"json_schema": {"schema": {"type": types[kind]}}}
+        types = {
+            "int": "integer",
+            "float": "number",
+            "bool": "boolean",
+            "dict": "object",
+            "list": "array",
+        }
+        return (
+            {"not_empty": {"value": True}}
+            if kind == "str"
+            else {"json_schema": {"schema": {"type": types[kind]}}}
+        )
     raise UntranslatableError("an answer is text or JSON: `json_schema` says what it has")
 
 
@@ -150,7 +176,9 @@ def _duration(given: Any, _: _Judges) -> dict[str, Any]:
 
 
 def _judged(given: Any, asks: _Judges) -> dict[str, Any]:
-    options = _options(given, "criteria" if isinstance(given, Mapping) and "criteria" in given else "rubric")
+    options = _options(
+        given, "criteria" if isinstance(given, Mapping) and "criteria" in given else "rubric"
+    )
     rubric = options.get("rubric") or options.get("criteria")
     if not isinstance(rubric, str):
         raise UntranslatableError("it has no rubric")
@@ -165,7 +193,12 @@ def _calls(given: Any, _: _Judges) -> dict[str, Any]:
     calls = next((value for value in values if isinstance(value, list)), None)
     if calls is None or not all(isinstance(call, str) for call in calls):
         raise UntranslatableError("only names of tools are taken over: see `trajectory`")
-    return {"trajectory": {"calls": calls, "match": next((value for value in values if value in _ORDERS), "any_order")}}
+    return {
+        "trajectory": {
+            "calls": calls,
+            "match": next((value for value in values if value in _ORDERS), "any_order"),
+        }
+    }
 
 
 def _at_most(grader: str) -> Callable[[Any, _Judges], dict[str, Any]]:

@@ -43,7 +43,10 @@ class Source:
         if first is None:
             return None
         numbers = [number for number in self.comments if first <= number <= (last or first)]
-        return "\n".join(line for number in sorted(numbers) for line in self.comments.pop(number)) or None
+        return (
+            "\n".join(line for number in sorted(numbers) for line in self.comments.pop(number))
+            or None
+        )
 
     def find(self, name: str) -> list[str]:
         """Return the files of a path or glob that starts at this file.
@@ -53,7 +56,10 @@ class Source:
         """
         if not any(sign in name for sign in "*?["):
             return [name]
-        found = [path.relative_to(self.path.parent).as_posix() for path in sorted(self.path.parent.glob(name))]
+        found = [
+            path.relative_to(self.path.parent).as_posix()
+            for path in sorted(self.path.parent.glob(name))
+        ]
         if not found:
             raise ConfigError([Problem(self.shown, None, "", f"no file matches {name!r}")])
         return found
@@ -112,12 +118,16 @@ def last_line(lines: Lines) -> int:
 
 def _jsonl(text: str, shown: str) -> tuple[list[Any], Lines]:
     rows, numbers = [], []
-    for number, line in enumerate(text.split("\n"), 1):  # only these end a line: JSON may have U+2028 in a text
+    for number, line in enumerate(
+        text.split("\n"), 1
+    ):  # only these end a line: JSON may have U+2028 in a text
         if line.strip():
             try:
                 rows.append(from_json(line))
             except ValueError as error:
-                raise ConfigError([Problem(shown, number, "", f"not a line of JSON: {error}")]) from None
+                raise ConfigError(
+                    [Problem(shown, number, "", f"not a line of JSON: {error}")]
+                ) from None
             numbers.append(number)
     return rows, Lines(1, {index: Lines(number) for index, number in enumerate(numbers)})
 
@@ -133,7 +143,9 @@ def _csv(text: str, shown: str) -> tuple[list[Any], Lines]:
                 numbers.append(line)
             line = reader.line_num + 1
     except csv.Error as error:
-        raise ConfigError([Problem(shown, reader.line_num, "", f"not valid CSV: {error}")]) from None
+        raise ConfigError(
+            [Problem(shown, reader.line_num, "", f"not valid CSV: {error}")]
+        ) from None
     return rows, Lines(1, {index: Lines(number) for index, number in enumerate(numbers)})
 
 

@@ -1,4 +1,6 @@
-"""Writes a draft as YAML that a person might have written: short forms on one line, blocks for long texts, comments."""
+"""Writes a draft as YAML that a person might have written: short forms on one line, blocks for long
+texts, comments.
+"""
 
 import json
 import re
@@ -16,14 +18,18 @@ _BLOCKS = frozenset({"cases", "expect", "providers", "judges", "prompts", "turns
 
 
 class YamlComment:
-    """Stands as an item in a list, or as a key in a mapping, where the file has a comment. May have several lines."""
+    """Stands as an item in a list, or as a key in a mapping, where the file has a comment. May have
+    several lines.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
 
 
 def write_yaml(suite: Mapping[Any, Any]) -> str:
-    """Return a mapping with `YamlComment`s in it as YAML, with an empty line before each section."""
+    """Return a mapping with `YamlComment`s in it as YAML, with an empty line before each
+    section.
+    """
     lines: list[str] = []
     comments: list[str] = []
     after_section = False
@@ -42,7 +48,11 @@ def write_yaml(suite: Mapping[Any, Any]) -> str:
 
 def write_value(value: Any) -> str:
     """Return any value as YAML, without a newline at its end."""
-    return "\n".join(_inside(value, 0)) if isinstance(value, Mapping | list) and value else _scalar(value)
+    return (
+        "\n".join(_inside(value, 0))
+        if isinstance(value, Mapping | list) and value
+        else _scalar(value)
+    )
 
 
 def _entry(key: Any, value: Any, indent: int) -> Iterator[str]:
@@ -78,14 +88,19 @@ def _inside(value: Any, indent: int, *, in_cases: bool = False) -> Iterator[str]
             yield from begun
         else:
             lines = [*_inside(item, indent + 2)]
-            first = next(number for number, line in enumerate(lines) if not line.lstrip().startswith("#"))
-            yield from (line[2:] for line in lines[:first])  # comments at the start of it stand before it
+            first = next(
+                number for number, line in enumerate(lines) if not line.lstrip().startswith("#")
+            )
+            yield from (
+                line[2:] for line in lines[:first]
+            )  # comments at the start of it stand before it
             yield f"{space}- {lines[first].lstrip()}"
             yield from lines[first + 1 :]
 
 
 def _beside(start: str, value: Any, indent: int, short: str | None) -> list[str]:
-    """Return the lines of a value that begins beside `name:` or `-`; none if each of its parts has lines of its own.
+    """Return the lines of a value that begins beside `name:` or `-`; none if each of its parts has
+    lines of its own.
 
     Args:
         start: what it begins beside.
@@ -108,7 +123,11 @@ def _empty(value: Any) -> str | None:
     """Return `[]` or `{}` for a list or mapping that has nothing but comments; else None."""
     if isinstance(value, Mapping):
         return "{}" if all(isinstance(key, YamlComment) for key in value) else None
-    return "[]" if isinstance(value, list | tuple) and all(isinstance(item, YamlComment) for item in value) else None
+    return (
+        "[]"
+        if isinstance(value, list | tuple) and all(isinstance(item, YamlComment) for item in value)
+        else None
+    )
 
 
 def _comment(comment: YamlComment, indent: int) -> Iterator[str]:
@@ -117,7 +136,9 @@ def _comment(comment: YamlComment, indent: int) -> Iterator[str]:
 
 
 def _short(value: Any, room: int) -> str | None:
-    """Return a value on one line; None if it does not fit, or has comments or texts of several lines."""
+    """Return a value on one line; None if it does not fit, or has comments or texts of several
+    lines.
+    """
     if not isinstance(value, Mapping | list | tuple):
         return None if _is_block(value) else _scalar(value)
     written = _flow(value)
@@ -139,14 +160,20 @@ def _flow(value: Any) -> str | None:
 
 
 def _scalar(value: Any, *, in_flow: bool = False) -> str:
-    """Return a scalar as it stands in a block or flow: text without quotes where that reads as the same text."""
+    """Return a scalar as it stands in a block or flow: text without quotes where that reads as the
+    same text.
+    """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     means_more = in_flow and (value.startswith(("?", ":", "-")) or bool(_OF_FLOW & set(value)))
     is_plain = resolve(value) == value and value == value.strip() and not means_more
-    written = yaml.safe_dump(value, allow_unicode=True, width=float("inf")) if is_plain and "\n" not in value else ""
+    written = (
+        yaml.safe_dump(value, allow_unicode=True, width=float("inf"))
+        if is_plain and "\n" not in value
+        else ""
+    )
     if written in (f"{value}\n", f"{value}\n...\n"):
         return value
     is_literal = value.isprintable() and "'" not in value and ('"' in value or "\\" in value)
@@ -154,7 +181,9 @@ def _scalar(value: Any, *, in_flow: bool = False) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in double quotes; what YAML would read as the end of a line, or not at all, is escaped."""
+    """Return a text in double quotes; what YAML would read as the end of a line, or not at all, is
+    escaped.
+    """
     quoted = json.dumps(text, ensure_ascii=False)
     return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", quoted)
 

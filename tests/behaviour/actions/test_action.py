@@ -1,4 +1,6 @@
-"""The action as the runner has it: what is declared is used, and its shell steps do what they should."""
+"""The action as the runner has it: what is declared is used, and its shell steps do what they
+should.
+"""
 
 import asyncio
 import json
@@ -68,10 +70,17 @@ def test_every_variable_is_one_of_an_option_or_of_the_script() -> None:
     for each in steps():
         for name in each.get("env", {}):
             script = each["run"] + (ROOT / ".ci/install").read_text(encoding="utf-8")
-            assert name in variables or name == "GITHUB_TOKEN" or f"${name}" in script or f"${{{name}" in script, name
+            assert (
+                name in variables
+                or name == "GITHUB_TOKEN"
+                or f"${name}" in script
+                or f"${{{name}" in script
+            ), name
 
 
-@pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "path", [ACTION, *WORKFLOWS], ids=lambda path: path.relative_to(ROOT).as_posix()
+)
 def test_no_script_has_an_expression_in_it(path: Path) -> None:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     jobs = [document["runs"]] if "runs" in document else document["jobs"].values()
@@ -82,7 +91,9 @@ def test_no_script_has_an_expression_in_it(path: Path) -> None:
 def test_every_output_is_one_that_is_handed_on() -> None:
     known = {"verdict", "pass-rate", "regressions", "cost-usd", "report-path"}
     values = {name: each["value"] for name, each in action()["outputs"].items()}
-    assert values == {name: f"${{{{ steps.run.outputs.{name} }}}}" for name in known | {"comment-url"}}
+    assert values == {
+        name: f"${{{{ steps.run.outputs.{name} }}}}" for name in known | {"comment-url"}
+    }
 
 
 def test_every_command_of_the_run_replaces_the_shell() -> None:
@@ -113,7 +124,9 @@ def test_no_checkout_that_is_shown_leaves_its_token_behind() -> None:
 
 
 def test_no_workflow_runs_on_pull_request_target() -> None:
-    assert [path for path in WORKFLOWS if "pull_request_target" in path.read_text(encoding="utf-8")] == []
+    assert [
+        path for path in WORKFLOWS if "pull_request_target" in path.read_text(encoding="utf-8")
+    ] == []
 
 
 def test_the_docs_have_every_input_and_every_output_of_the_action_and_no_other() -> None:
@@ -139,11 +152,15 @@ def inputs_of(**given: str) -> dict[str, str]:
     env: Mapping[str, str] = step("run")["env"]
     found = {name: INPUT.search(value) for name, value in env.items()}
     texts = {name: values[match[1]] for name, match in found.items() if match}
-    return {name: "" if "${{" in text else text for name, text in texts.items()} | {"PYTHON": sys.executable}
+    return {name: "" if "${{" in text else text for name, text in texts.items()} | {
+        "PYTHON": sys.executable
+    }
 
 
 @posix
-async def test_the_run_step_does_what_its_inputs_say(repository: Repository, fake: FakeGitHub, tmp_path: Path) -> None:
+async def test_the_run_step_does_what_its_inputs_say(
+    repository: Repository, fake: FakeGitHub, tmp_path: Path
+) -> None:
     repository.suite()
     run = fake.state.add_run("a" * 40)
     environ = repository.environment("push", {"before": "b" * 40}, run, tmp_path)
@@ -153,12 +170,16 @@ async def test_the_run_step_does_what_its_inputs_say(repository: Repository, fak
     assert ended.code == 0, ended.err
     handed_on = outputs_in(tmp_path / "output")
     assert handed_on["verdict"] == "pass"
-    assert handed_on["report-path"] == str(tmp_path / "'x'*" / "report.json")  # split at blanks, and nothing else
+    assert handed_on["report-path"] == str(
+        tmp_path / "'x'*" / "report.json"
+    )  # split at blanks, and nothing else
     assert json.loads((tmp_path / "'x'*" / "report.json").read_bytes())["totals"]["passed"] == 8
 
 
 @posix
-@pytest.mark.parametrize(("there", "said"), [((1, 2), ""), ((1,), "missing: shard 2/2: its runs are run now\n")])
+@pytest.mark.parametrize(
+    ("there", "said"), [((1, 2), ""), ((1,), "missing: shard 2/2: its runs are run now\n")]
+)
 async def test_the_merge_step_puts_together_what_shards_have_left(
     there: tuple[int, ...], said: str, repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:
@@ -168,7 +189,9 @@ async def test_the_merge_step_puts_together_what_shards_have_left(
     downloaded = temporary / "ci-evals-shards"
     downloaded.mkdir(parents=True)
     for number in there:
-        shard = await repository.job("push", event, run, "--shard", f"{number}/2", CI_EVALS_ARTIFACT=f"shard-{number}")
+        shard = await repository.job(
+            "push", event, run, "--shard", f"{number}/2", CI_EVALS_ARTIFACT=f"shard-{number}"
+        )
         shard.results.rename(downloaded / f"ci-evals-shard-{number}")
     environ = repository.environment("push", event, run, tmp_path) | {"RUNNER_TEMP": str(temporary)}
     given = inputs_of(merge="ci-evals-shard-*", **{"extra-args": "--quiet --out merged"})
@@ -176,7 +199,10 @@ async def test_the_merge_step_puts_together_what_shards_have_left(
     ended = await ci_evals(tmp_path, command=command, environ={**environ, **given})
     assert (ended.code, ended.err) == (0, said)
     handed_on = outputs_in(tmp_path / "output")
-    assert (handed_on["verdict"], handed_on["report-path"]) == ("pass", str(tmp_path / "merged" / "report.json"))
+    assert (handed_on["verdict"], handed_on["report-path"]) == (
+        "pass",
+        str(tmp_path / "merged" / "report.json"),
+    )
     assert json.loads((tmp_path / "merged" / "report.json").read_bytes())["totals"]["passed"] == 20
 
 
@@ -185,11 +211,22 @@ async def test_a_merge_without_any_shard_is_an_error_that_says_so(
     repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:
     repository.suite()
-    environ = repository.environment("push", {"before": "b" * 40}, fake.state.add_run("a" * 40), tmp_path)
-    environ = {**environ, **inputs_of(merge="ci-evals-shard-*"), "RUNNER_TEMP": str(tmp_path / "temp")}
-    ended = await ci_evals(tmp_path, command=as_runner(step("run")["run"], tmp_path), environ=environ)
+    environ = repository.environment(
+        "push", {"before": "b" * 40}, fake.state.add_run("a" * 40), tmp_path
+    )
+    environ = {
+        **environ,
+        **inputs_of(merge="ci-evals-shard-*"),
+        "RUNNER_TEMP": str(tmp_path / "temp"),
+    }
+    ended = await ci_evals(
+        tmp_path, command=as_runner(step("run")["run"], tmp_path), environ=environ
+    )
     assert ended.code == 2
-    assert "::error title=ci-evals::there is nothing to merge: no shard has left a results folder" in ended.err
+    assert (
+        "::error title=ci-evals::there is nothing to merge: no shard has left a results folder"
+        in ended.err
+    )
     assert outputs_in(tmp_path / "output") == {"verdict": "error"}
 
 
@@ -198,12 +235,16 @@ async def test_the_step_comments_for_a_fork_from_what_its_run_has_uploaded(
     repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:
     open_pull(fake, head_repository=FORK, head_ref="feature")
-    run = fake.state.add_run(HEAD, head_branch="feature", head_repository=FORK, event="pull_request")
+    run = fake.state.add_run(
+        HEAD, head_branch="feature", head_repository=FORK, event="pull_request"
+    )
     report = b"".join(report_json.render(comments.passing()))
     fake.state.add_artifact(run, archive({"report.json": report}), "ci-evals-windows")
     environ = repository.environment("workflow_run", {}, run, tmp_path)
     environ = {**environ, **inputs_of(**{"from-run": str(run.id)}), "GITHUB_TOKEN": TOKEN}
-    ended = await ci_evals(tmp_path, command=as_runner(step("run")["run"], tmp_path), environ=environ)
+    ended = await ci_evals(
+        tmp_path, command=as_runner(step("run")["run"], tmp_path), environ=environ
+    )
     assert ended.code == 0, ended.err
     assert len(fake.state.comments) == 1
 
@@ -228,14 +269,19 @@ async def test_an_interrupt_of_the_steps_process_leaves_a_report(
         run = fake.state.add_run("a" * 40)
         environ = repository.environment("push", {"before": "b" * 40}, run, tmp_path)
         command = as_runner(step("run")["run"], tmp_path)
-        process = await start(tmp_path, command=command, environ={**environ, **inputs_of(baseline="none")})
+        process = await start(
+            tmp_path, command=command, environ={**environ, **inputs_of(baseline="none")}
+        )
         await stuck.wait()
         process.send_signal(signal.SIGINT)
         ended = await finished(process)
     assert ended.code == 130
     handed_on = outputs_in(tmp_path / "output")
     out = tmp_path / "ci-evals-results"
-    assert (handed_on["results-path"], handed_on["report-path"]) == (str(out), str(out / "report.json"))
+    assert (handed_on["results-path"], handed_on["report-path"]) == (
+        str(out),
+        str(out / "report.json"),
+    )
     report = json.loads((out / "report.json").read_bytes())
     assert (report["interrupted"], report["totals"]["passed"]) == ("SIGINT", 1)
 
@@ -243,12 +289,18 @@ async def test_an_interrupt_of_the_steps_process_leaves_a_report(
 @posix
 @pytest.mark.parametrize("python", ["relative", "active"])
 def test_the_install_step_finds_the_environment_that_is_meant(python: str, tmp_path: Path) -> None:
-    """A stub stands in for the environment's pip: what is installed, and with what, is all that is looked at."""
+    """A stub stands in for the environment's pip: what is installed, and with what, is all that is
+    looked at.
+    """
     stub = tmp_path / "venv" / "bin" / "python"
     stub.parent.mkdir(parents=True)
     stub.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\n')
     stub.chmod(0o755)
-    given = {"PYTHON": "venv"} if python == "relative" else {"PYTHON": "", "VIRTUAL_ENV": str(tmp_path / "venv")}
+    given = (
+        {"PYTHON": "venv"}
+        if python == "relative"
+        else {"PYTHON": "", "VIRTUAL_ENV": str(tmp_path / "venv")}
+    )
     done = install(tmp_path, **given)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "output").read_text() == f"python={stub}\n"
@@ -260,7 +312,11 @@ def test_the_install_step_finds_the_environment_that_is_meant(python: str, tmp_p
 @pytest.mark.parametrize("name", ["constraints.txt", "build-constraints.txt"])
 def test_every_dependency_of_the_action_is_pinned_with_hashes(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    needed = project["build-system"]["requires"] if "build" in name else project["project"]["dependencies"]
+    needed = (
+        project["build-system"]["requires"]
+        if "build" in name
+        else project["project"]["dependencies"]
+    )
     pins = PIN.findall((ROOT / ".ci" / name).read_text(encoding="utf-8"))
     assert len(pins) >= len(needed)
     assert [pin for pin, _, hashes in pins if "--hash=sha256:" not in hashes] == []
@@ -278,19 +334,34 @@ def test_what_is_there_stays_and_what_is_missing_comes_as_it_is_pinned(tmp_path:
     subprocess.run([python, "-m", "pip", "install", "--quiet", "click==8.1.8"], check=True)
     done = install(tmp_path, PYTHON="agent")
     assert done.returncode == 0, done.stderr
-    listed = subprocess.run([python, "-m", "pip", "list", "--format", "json"], check=True, capture_output=True)
-    versions = {str(canonicalize_name(each["name"])): each["version"] for each in json.loads(listed.stdout)}
-    pins = {name: version for name, version, _ in PIN.findall((ROOT / ".ci/constraints.txt").read_text("utf-8"))}
+    listed = subprocess.run(
+        [python, "-m", "pip", "list", "--format", "json"], check=True, capture_output=True
+    )
+    versions = {
+        str(canonicalize_name(each["name"])): each["version"] for each in json.loads(listed.stdout)
+    }
+    pins = {
+        name: version
+        for name, version, _ in PIN.findall((ROOT / ".ci/constraints.txt").read_text("utf-8"))
+    }
     assert versions["click"] == "8.1.8"
-    differing = {name for name, version in pins.items() if versions.get(canonicalize_name(name), version) != version}
+    differing = {
+        name
+        for name, version in pins.items()
+        if versions.get(canonicalize_name(name), version) != version
+    }
     assert differing == {"click"}
     assert {"ci-evals", *("aiohttp", "pydantic", "cryptography")} <= set(versions)
     assert "hatchling" not in versions
 
 
 @posix
-@pytest.mark.parametrize("package", ["click", "cryptography"])  # the latter is of an extra of a dependency
-def test_what_is_too_old_is_replaced_by_what_is_pinned_with_its_hashes(package: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "package", ["click", "cryptography"]
+)  # the latter is of an extra of a dependency
+def test_what_is_too_old_is_replaced_by_what_is_pinned_with_its_hashes(
+    package: str, tmp_path: Path
+) -> None:
     """The interpreter is a real one that sees an old package; its pip only takes that away."""
     old = tmp_path / "site" / f"{package}-0.9.dist-info"
     old.mkdir(parents=True)
@@ -328,15 +399,22 @@ def test_an_interpreter_that_is_not_there_is_an_error_that_says_so(tmp_path: Pat
 
 
 @posix
-@pytest.mark.parametrize("given", [{"PYTHON": "./old"}, {"PYTHON": "", "VIRTUAL_ENV": "", "PATH": "bin"}])
-def test_a_python_that_is_too_old_is_an_error_that_says_so(given: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "given", [{"PYTHON": "./old"}, {"PYTHON": "", "VIRTUAL_ENV": "", "PATH": "bin"}]
+)
+def test_a_python_that_is_too_old_is_an_error_that_says_so(
+    given: dict[str, str], tmp_path: Path
+) -> None:
     tools = {name: shutil.which(name) for name in ("bash", "tr")}
     for path in (tmp_path / "old", programs(tmp_path, tools) / "python3"):
         path.write_text("#!/bin/sh\nexit 1\n")
         path.chmod(0o755)
     done = install(tmp_path, **given)
     assert done.returncode == 1
-    assert re.search(r"^::error title=ci-evals::ci-evals needs Python 3\.11 or later, and \S+ is not", done.stderr)
+    assert re.search(
+        r"^::error title=ci-evals::ci-evals needs Python 3\.11 or later, and \S+ is not",
+        done.stderr,
+    )
 
 
 @posix
@@ -344,7 +422,9 @@ def test_a_runner_without_python_is_an_error_that_says_so(tmp_path: Path) -> Non
     programs(tmp_path, {name: shutil.which(name) for name in ("bash", "tr")})
     done = install(tmp_path, PYTHON="", VIRTUAL_ENV="", PATH="bin")
     assert done.returncode == 1
-    assert done.stderr.startswith("::error title=ci-evals::there is no Python: add actions/setup-python")
+    assert done.stderr.startswith(
+        "::error title=ci-evals::there is no Python: add actions/setup-python"
+    )
 
 
 def programs(folder: Path, found: Mapping[str, str | None]) -> Path:
@@ -357,7 +437,9 @@ def programs(folder: Path, found: Mapping[str, str | None]) -> Path:
 
 
 def install(folder: Path, **given: str) -> "subprocess.CompletedProcess[str]":
-    environ = environment({"SOURCE": str(ROOT), "GITHUB_OUTPUT": str(folder / "output"), "RUNNER_TEMP": str(folder)})
+    environ = environment(
+        {"SOURCE": str(ROOT), "GITHUB_OUTPUT": str(folder / "output"), "RUNNER_TEMP": str(folder)}
+    )
     return subprocess.run(
         as_runner(step("install")["run"], folder),
         cwd=folder,

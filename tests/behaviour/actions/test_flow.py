@@ -1,4 +1,6 @@
-"""A repository's life with the gate, through the real command line: main, pull requests, forks, queues, attempts."""
+"""A repository's life with the gate, through the real command line: main, pull requests, forks,
+queues, attempts.
+"""
 
 import asyncio
 import html
@@ -42,11 +44,15 @@ async def test_a_regression_is_named_in_one_comment_which_turns_green_when_it_is
     red = await repository.pull_request(RED)
     assert red.ended.code == 1
     assert (red.outputs["verdict"], red.outputs["regressions"]) == ("fail", "1")
-    assert red.report["suite"]["revision"] == RED, "the merge commit that was checked out is on no branch"
+    assert red.report["suite"]["revision"] == RED, (
+        "the merge commit that was checked out is on no branch"
+    )
     lines = red.ended.out.splitlines()
     assert lines[-1].startswith("FAIL: ")
     assert "river" in lines[-1]
-    said = next(line for line in lines if line.startswith("compared with main at bbbbbbb (the merge base)"))
+    said = next(
+        line for line in lines if line.startswith("compared with main at bbbbbbb (the merge base)")
+    )
     assert said.endswith("(5 runs per case)")
     (error,) = (line for line in lines if line.startswith("::error "))
     assert "file=evals.yaml,line=1,title=Regressed%3A river::" in error
@@ -89,7 +95,9 @@ async def test_every_report_names_a_case_from_the_repositorys_root_in_whatever_f
     assert [cell["file"] for cell in red.report["cells"]] == [place]
 
 
-async def test_a_push_to_main_carries_the_history_of_the_reports_before(repository: Repository) -> None:
+async def test_a_push_to_main_carries_the_history_of_the_reports_before(
+    repository: Repository,
+) -> None:
     await main_run(repository)
     second = await repository.push(RED, before=BASE)
     assert second.ended.out.count("compared with main at bbbbbbb (its base)") == 1
@@ -99,7 +107,9 @@ async def test_a_push_to_main_carries_the_history_of_the_reports_before(reposito
     assert ", and 1 report before it (10 runs per case)" in third.ended.out
 
 
-async def test_a_report_of_another_commit_is_no_baseline(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_report_of_another_commit_is_no_baseline(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     await main_run(repository)
     (own,) = fake.state.artifacts.values()
     fake.state.add_artifact(fake.state.add_run(RED), own.content, own.name)
@@ -107,13 +117,17 @@ async def test_a_report_of_another_commit_is_no_baseline(repository: Repository,
     assert "compared with main at bbbbbbb (1 commit before the one it is based on)" in job.ended.out
 
 
-async def test_two_jobs_at_once_end_in_one_comment_with_both_sections(repository: Repository, fake: FakeGitHub) -> None:
+async def test_two_jobs_at_once_end_in_one_comment_with_both_sections(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite()
     run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
     names = ("ci-evals-search", "ci-evals-support")
     repository.constants = {"ci_evals.github.comment.SETTLE_S": 1.0}
-    jobs = await asyncio.gather(*(repository.pull_request(RED, run=run, CI_EVALS_ARTIFACT=name) for name in names))
+    jobs = await asyncio.gather(
+        *(repository.pull_request(RED, run=run, CI_EVALS_ARTIFACT=name) for name in names)
+    )
     assert [job.ended.code for job in jobs] == [0, 0]
     (comment,) = comments(fake)
     assert {job.outputs["comment-url"].rpartition("-")[2] for job in jobs} == {str(comment.id)}
@@ -174,7 +188,9 @@ async def test_a_pull_request_takes_unchanged_answers_from_the_base_branch(
     assert evidence == {(1, 1)}, "only what was asked anew is compared"
 
 
-async def test_a_stale_run_leaves_the_newer_comment_alone(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_stale_run_leaves_the_newer_comment_alone(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     pull = open_pull(fake, head_sha=GREEN, base_sha=BASE)
     repository.suite()
     await repository.pull_request(GREEN)
@@ -183,7 +199,10 @@ async def test_a_stale_run_leaves_the_newer_comment_alone(repository: Repository
     repository.suite(wrong=("river",))
     stale = await repository.pull_request(RED)
     assert stale.ended.code == 1
-    assert f"comment: pull request 7 has moved on to {GREEN[:7]}; the comment is left to the run" in stale.ended.out
+    assert (
+        f"comment: pull request 7 has moved on to {GREEN[:7]}; the comment is left to the run"
+        in stale.ended.out
+    )
     assert "comment-url" not in stale.outputs
     assert [each.body for each in comments(fake)] == [body]
     assert pull.head_sha == GREEN
@@ -222,9 +241,14 @@ async def test_a_second_attempt_that_finds_nothing_starts_anew_and_says_why(
 ) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite()
-    job = await repository.pull_request(RED, "--comment", "off", "--artifact", "evals [gpt]", GITHUB_RUN_ATTEMPT="2")
+    job = await repository.pull_request(
+        RED, "--comment", "off", "--artifact", "evals [gpt]", GITHUB_RUN_ATTEMPT="2"
+    )
     assert job.ended.code == 0
-    assert "::warning title=ci-evals::attempt 2 starts anew: the artifact 'evals [gpt]' of run" in job.ended.out
+    assert (
+        "::warning title=ci-evals::attempt 2 starts anew: the artifact 'evals [gpt]' of run"
+        in job.ended.out
+    )
 
 
 @pytest.mark.parametrize(
@@ -254,22 +278,46 @@ async def test_a_pull_request_that_touches_nothing_of_the_suite_ends_green_at_on
     (repository.folder / "src" / "app.py").touch()
     (repository.folder / "agent.py").write_text("def answer(text):\n    return 'the river'\n")
     provider = {"name": "agent", "type": "python", "target": "agent:answer"}
-    settings = {"expect": [{"contains": "the lake"}], "prompts": [{"file": "prompts/polite.txt"}], "paths": ["src/**"]}
-    write_suite(repository.folder, {"file": "cases/*.jsonl"}, providers=[provider], skip_unchanged=True, **settings)
+    settings = {
+        "expect": [{"contains": "the lake"}],
+        "prompts": [{"file": "prompts/polite.txt"}],
+        "paths": ["src/**"],
+    }
+    write_suite(
+        repository.folder,
+        {"file": "cases/*.jsonl"},
+        providers=[provider],
+        skip_unchanged=True,
+        **settings,
+    )
     job = await repository.pull_request(RED)
-    assert (job.ended.code, job.outputs["verdict"]) == ((1, "fail") if runs else (0, "pass")), job.ended.err
+    assert (job.ended.code, job.outputs["verdict"]) == ((1, "fail") if runs else (0, "pass")), (
+        job.ended.err
+    )
     (comment,) = comments(fake)
-    said = f"Not run: nothing that the suite depends on has changed ({len(changed)} other files did)"
-    assert (said in comment.body) == (said in job.summary) == (said.lower() in job.ended.out.lower()) == (not runs)
+    said = (
+        f"Not run: nothing that the suite depends on has changed ({len(changed)} other files did)"
+    )
+    assert (
+        (said in comment.body)
+        == (said in job.summary)
+        == (said.lower() in job.ended.out.lower())
+        == (not runs)
+    )
     assert job.results.exists() == runs
 
 
-async def test_what_is_not_known_to_be_unchanged_is_run(repository: Repository, fake: FakeGitHub) -> None:
+async def test_what_is_not_known_to_be_unchanged_is_run(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite(wrong=("river",), skip_unchanged=True)
     unknown = await repository.pull_request(RED, "--comment", "off")
     assert unknown.ended.code == 1
-    assert "::warning title=ci-evals::geography runs although it has `skip_unchanged`: what has" in unknown.ended.out
+    assert (
+        "::warning title=ci-evals::geography runs although it has `skip_unchanged`: what has"
+        in unknown.ended.out
+    )
     fake.state.add_history(BASE, RED)
     fake.state.changed[RED] = tuple(f"docs/{number}.md" for number in range(300))
     many = await repository.pull_request(RED, "--comment", "off")
@@ -277,10 +325,14 @@ async def test_what_is_not_known_to_be_unchanged_is_run(repository: Repository, 
     assert "GitHub lists no more than 300 changed files" in many.ended.out
     fake.state.changed[RED] = ()
     push = await repository.push(RED, before=BASE)
-    assert (push.ended.code, push.report["totals"]["planned"]) == (1, 20), "a push makes the next baseline"
+    assert (push.ended.code, push.report["totals"]["planned"]) == (1, 20), (
+        "a push makes the next baseline"
+    )
 
 
-async def test_shards_and_their_merge_are_skipped_alike(repository: Repository, fake: FakeGitHub) -> None:
+async def test_shards_and_their_merge_are_skipped_alike(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     fake.state.add_history(BASE, RED)
     fake.state.changed[RED] = ("README.md",)
     open_pull(fake, head_sha=RED, base_sha=BASE)
@@ -297,7 +349,9 @@ async def test_shards_and_their_merge_are_skipped_alike(repository: Repository, 
     assert (queued.ended.code, queued.results.exists()) == (0, False)
 
 
-async def test_the_comment_can_say_that_a_run_is_under_way(repository: Repository, fake: FakeGitHub) -> None:
+async def test_the_comment_can_say_that_a_run_is_under_way(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite()
     job = await repository.pull_request(RED, "--comment-progress")
@@ -325,8 +379,12 @@ async def answer(request: web.Request) -> web.StreamResponse:
 
 async def fork_run(repository: Repository, *arguments: str, **changes: str) -> Job:
     repository.fake.state.tokens[READ_ONLY] = Token(may_comment=False)
-    open_pull(repository.fake, head_sha=RED, base_sha=BASE, head_repository=FORK, head_ref="feature")
-    run = repository.fake.state.add_run(RED, head_branch="feature", head_repository=FORK, event="pull_request")
+    open_pull(
+        repository.fake, head_sha=RED, base_sha=BASE, head_repository=FORK, head_ref="feature"
+    )
+    run = repository.fake.state.add_run(
+        RED, head_branch="feature", head_repository=FORK, event="pull_request"
+    )
     environ = {"GITHUB_TOKEN": READ_ONLY, "AGENT_KEY": "", **changes}
     job = await repository.pull_request(RED, *arguments, run=run, **environ)
     if job.results.exists():
@@ -357,7 +415,9 @@ async def test_a_fork_is_answered_from_the_base_branch_and_commented_on_from_its
 
     run = max(fake.state.runs)
     environ = repository.environment("workflow_run", {}, fake.state.runs[run], repository.folder)
-    posted = await ci_evals(repository.folder, "comment", "--from-run", str(run), environ=environ, constants=SETTLED)
+    posted = await ci_evals(
+        repository.folder, "comment", "--from-run", str(run), environ=environ, constants=SETTLED
+    )
     assert posted.code == 0, posted.err
     (comment,) = comments(fake)
     assert "### ⚠️ " in comment.body
@@ -369,7 +429,9 @@ async def test_a_fork_is_answered_from_the_base_branch_and_commented_on_from_its
 async def test_a_run_by_slash_command_is_neither_baseline_nor_recording(
     repository: Repository, fake: FakeGitHub, event: str, code: int
 ) -> None:
-    """It has the name and commit of main while it evaluates somebody's pull request; a run of main itself counts."""
+    """It has the name and commit of main while it evaluates somebody's pull request; a run of main
+    itself counts.
+    """
     fake.state.add_history(BASE, RED)
     async with serving() as server:
         server.answers(answer)
@@ -425,22 +487,31 @@ async def test_a_fork_without_any_recording_gets_no_verdict(repository: Reposito
 async def test_a_named_recording_that_is_not_there_is_a_warning(repository: Repository) -> None:
     needs_a_key(repository)
     job = await fork_run(repository, "--comment", "off", "--record", "gone.jsonl")
-    assert "::warning title=ci-evals::no recording is at gone.jsonl, which --record names; nothing" in job.ended.out
+    assert (
+        "::warning title=ci-evals::no recording is at gone.jsonl, which --record names; nothing"
+        in job.ended.out
+    )
 
 
-async def test_a_missing_key_is_an_error_where_secrets_are_given(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_missing_key_is_an_error_where_secrets_are_given(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     needs_a_key(repository)
     open_pull(fake, head_sha=RED, base_sha=BASE)
     job = await repository.pull_request(RED)
     assert job.ended.code == 2
     assert "AGENT_KEY is not set" in job.ended.err
     assert re.search(
-        r"^::error file=evals.yaml,line=1,title=ci-evals::.*AGENT_KEY is not set", job.ended.err, re.MULTILINE
+        r"^::error file=evals.yaml,line=1,title=ci-evals::.*AGENT_KEY is not set",
+        job.ended.err,
+        re.MULTILINE,
     )
     assert job.outputs["verdict"] == "error"
 
 
-async def test_an_error_that_ends_the_job_is_shown_and_handed_on(repository: Repository, fake: FakeGitHub) -> None:
+async def test_an_error_that_ends_the_job_is_shown_and_handed_on(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite()
     (repository.folder / "evals.baseline.json").write_text("{")
@@ -451,11 +522,20 @@ async def test_an_error_that_ends_the_job_is_shown_and_handed_on(repository: Rep
     assert job.outputs["verdict"] == "error"
 
 
-async def test_a_command_line_that_is_wrong_is_shown_and_handed_on(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_command_line_that_is_wrong_is_shown_and_handed_on(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     job = await repository.pull_request(RED, "--fail-on", "100%")
     assert job.ended.code == 2
-    assert len(re.findall(r"^::error title=ci-evals::Invalid value.*'100%25'", job.ended.err, re.MULTILINE)) == 1
+    assert (
+        len(
+            re.findall(
+                r"^::error title=ci-evals::Invalid value.*'100%25'", job.ended.err, re.MULTILINE
+            )
+        )
+        == 1
+    )
     assert job.outputs["verdict"] == "error"
 
 
@@ -488,7 +568,9 @@ def shown(markdown: str) -> str:
     return html.unescape(markdown).replace("\u00a0", " ")
 
 
-def agent_suite(repository: Repository, agent: str, *providers: dict[str, Any], **settings: Any) -> None:
+def agent_suite(
+    repository: Repository, agent: str, *providers: dict[str, Any], **settings: Any
+) -> None:
     """A suite that runs the repository's own agent."""
     (repository.folder / "agent.py").write_text(agent)
     repository.suite(cases=("capital", "river"), providers=list(providers), **settings)
@@ -506,7 +588,9 @@ def model_api(server: FakeServer, **options: Any) -> dict[str, Any]:
     return chat(server.url, "model", api_key="${AGENT_KEY}", **options)
 
 
-async def test_a_changed_agent_in_a_fork_has_no_verdict(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_changed_agent_in_a_fork_has_no_verdict(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     fake.state.add_history(BASE, RED)
     agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY)
     recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
@@ -523,14 +607,18 @@ async def test_a_changed_agent_in_a_fork_has_no_verdict(repository: Repository, 
 
     run = fake.state.runs[max(fake.state.runs)]
     environ = repository.environment("workflow_run", {}, run, repository.folder)
-    posted = await ci_evals(repository.folder, "comment", "--from-run", str(run.id), environ=environ, constants=SETTLED)
+    posted = await ci_evals(
+        repository.folder, "comment", "--from-run", str(run.id), environ=environ, constants=SETTLED
+    )
     assert posted.code == 0, posted.err
     (comment,) = comments(fake)
     assert f"⚠️ {HEADLINE}" in shown(comment.body)
     assert "push it to a branch of this repository" in comment.body
 
 
-async def test_a_comparison_of_an_unchecked_report_has_no_verdict(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_comparison_of_an_unchecked_report_has_no_verdict(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     fake.state.add_history(BASE, RED)
     agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY)
     recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
@@ -566,7 +654,9 @@ async def test_an_agent_that_needs_no_key_is_run_and_judged_in_a_fork(
     await repository.push(BASE)
     agent_suite(repository, agent, COMMAND)
     job = await fork_run(repository, "--comment", "off")
-    code, verdict, headline = (0, "pass", "## ✅ ") if agent == RIGHT_AGENT else (1, "fail", "## ❌ ")
+    code, verdict, headline = (
+        (0, "pass", "## ✅ ") if agent == RIGHT_AGENT else (1, "fail", "## ❌ ")
+    )
     assert (job.ended.code, job.outputs["verdict"]) == (code, verdict)
     assert job.summary.startswith(headline)
     assert job.report["totals"]["recorded"] == 0
@@ -593,7 +683,11 @@ async def test_own_code_beside_a_model_that_needs_a_key_is_unchecked_too(
     fake.state.add_history(BASE, RED)
     plain = model_api(model)
     own = {"name": "agent", "type": "python", "target": "agent:answer"}
-    providers = [plain, own] if part == "python" else [plain, {**plain, "name": "agent", "after": ["agent:answer"]}]
+    providers = (
+        [plain, own]
+        if part == "python"
+        else [plain, {**plain, "name": "agent", "after": ["agent:answer"]}]
+    )
     agent_suite(repository, RIGHT_AGENT, *providers)
     recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
     assert recorded.ended.code == 0, recorded.ended.out
@@ -603,13 +697,17 @@ async def test_own_code_beside_a_model_that_needs_a_key_is_unchecked_too(
     assert HEADLINE.replace("agent was", "agent (agent) was") in shown(job.summary)
 
 
-async def test_a_recording_that_a_workflow_names_itself_checks_no_own_code_either(repository: Repository) -> None:
+async def test_a_recording_that_a_workflow_names_itself_checks_no_own_code_either(
+    repository: Repository,
+) -> None:
     agent_suite(repository, RIGHT_AGENT, COMMAND | WITH_KEY)
     recorded = await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
     journal = str(recorded.results / "results.jsonl")
     job = await fork_run(repository, "--comment", "off", "--replay", journal, "--replay-only")
     assert (job.ended.code, job.outputs["verdict"]) == (3, "error")
-    assert "not checked: your own code was not run, only a recording of it was graded" in job.ended.out
+    assert (
+        "not checked: your own code was not run, only a recording of it was graded" in job.ended.out
+    )
 
 
 async def test_a_later_attempt_with_secrets_runs_what_only_a_recording_had_answered(
@@ -640,11 +738,16 @@ async def test_the_merge_of_a_forks_shards_has_no_verdict_either(
     await repository.push(BASE, AGENT_KEY="secret-of-the-agent")
     agent_suite(repository, BROKEN_AGENT, COMMAND | WITH_KEY)
     shards = [
-        await fork_run(repository, "--shard", f"{number}/2", CI_EVALS_ARTIFACT=f"shard-{number}") for number in (1, 2)
+        await fork_run(repository, "--shard", f"{number}/2", CI_EVALS_ARTIFACT=f"shard-{number}")
+        for number in (1, 2)
     ]
     assert [job.ended.code for job in shards] == [0, 0]
     merged = await fork_run(
-        repository, "merge", *(str(job.results) for job in shards), *arguments, CI_EVALS_COMMENT="off"
+        repository,
+        "merge",
+        *(str(job.results) for job in shards),
+        *arguments,
+        CI_EVALS_COMMENT="off",
     )
     assert (merged.ended.code, merged.outputs["verdict"]) == (3, "error")
     assert HEADLINE in shown(merged.summary)
@@ -687,7 +790,9 @@ async def test_a_suite_that_breaks_replaces_what_the_comment_said_and_is_replace
         assert "- <code>evals.yaml:4</code>" in text
         assert problem in shown(text)
     assert red.outputs["comment-url"].endswith(f"#issuecomment-{comment.id}")
-    (error,) = re.findall(r"^::error file=evals.yaml,line=4,title=ci-evals::(.*)$", red.ended.err, re.MULTILINE)
+    (error,) = re.findall(
+        r"^::error file=evals.yaml,line=4,title=ci-evals::(.*)$", red.ended.err, re.MULTILINE
+    )
     assert problem in error
 
     pull.head_sha = GREEN
@@ -699,14 +804,18 @@ async def test_a_suite_that_breaks_replaces_what_the_comment_said_and_is_replace
     assert "✅" in comment.body
 
 
-async def test_the_comment_lists_ten_problems_and_counts_the_others(repository: Repository, fake: FakeGitHub) -> None:
+async def test_the_comment_lists_ten_problems_and_counts_the_others(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     broken_suite(repository, 14)
     job = await repository.pull_request(RED)
     (comment,) = comments(fake)
     for text in (comment.body, job.summary):
         assert "The suite is broken (14 problems)" in text
-        assert re.findall(r"^- <code>evals.yaml:(\d+)</code>", text, re.MULTILINE) == [str(n) for n in range(4, 14)]
+        assert re.findall(r"^- <code>evals.yaml:(\d+)</code>", text, re.MULTILINE) == [
+            str(n) for n in range(4, 14)
+        ]
         assert "- … and 4 more problems, see the log" in text
     errors = re.findall(r"^::error.*", job.ended.err, re.MULTILINE)
     assert (len(errors), errors[-1]) == (10, "::error::5 more are not shown here; the log has them")
@@ -733,7 +842,9 @@ async def test_a_shard_with_a_broken_suite_leaves_the_comment_to_the_merge(
 ) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     broken_suite(repository)
-    shard = await repository.pull_request(RED, "--shard", "1/2", CI_EVALS_ARTIFACT="ci-evals-shard-1")
+    shard = await repository.pull_request(
+        RED, "--shard", "1/2", CI_EVALS_ARTIFACT="ci-evals-shard-1"
+    )
     assert shard.ended.code == 2
     assert "The suite is broken" in shard.summary
     assert comments(fake) == []
@@ -743,7 +854,9 @@ async def test_a_shard_with_a_broken_suite_leaves_the_comment_to_the_merge(
     assert "The suite is broken" in comment.body
 
 
-async def test_a_merge_without_shards_says_so_in_the_comment(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_merge_without_shards_says_so_in_the_comment(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite()
     merge = await repository.pull_request(RED, "merge")
@@ -760,7 +873,10 @@ async def test_a_token_that_may_not_comment_on_a_broken_suite_is_a_warning(
     job = await fork_run(repository)
     assert job.ended.code == 2
     assert "The suite is broken" in job.summary
-    assert "::warning title=ci-evals::no comment was posted: the token may not comment" in job.ended.err
+    assert (
+        "::warning title=ci-evals::no comment was posted: the token may not comment"
+        in job.ended.err
+    )
 
 
 # The code under test.
@@ -809,7 +925,13 @@ def spying_suite(repository: Repository, **env: str) -> None:
         {"name": "agent", "type": "python", "target": "spy:answer", "before": ["spy:stage"]},
         {"name": "program", "type": "command", "command": [sys.executable, "spy.py"], "env": env},
     ]
-    cases = [{"id": "greeting", "input": "hello", "expect": [{"contains": "hello"}, {"python": "spy:grade"}]}]
+    cases = [
+        {
+            "id": "greeting",
+            "input": "hello",
+            "expect": [{"contains": "hello"}, {"python": "spy:grade"}],
+        }
+    ]
     write_suite(repository.folder, cases, providers=providers)
 
 
@@ -817,7 +939,9 @@ def seen_by(repository: Repository) -> dict[str, list[dict[str, str]]]:
     """The environments that each part of the code under test had."""
     found = repository.folder.glob("seen-by-*")
     return {
-        path.name.removeprefix("seen-by-"): [json.loads(line) for line in path.read_text().splitlines()]
+        path.name.removeprefix("seen-by-"): [
+            json.loads(line) for line in path.read_text().splitlines()
+        ]
         for path in found
     }
 
@@ -833,14 +957,18 @@ async def test_code_under_test_sees_neither_the_jobs_tokens_nor_the_files_that_s
     assert seen.keys() == {"import", "call", "stage", "grader", "program"}
     withheld = {*OF_THE_JOB, "GITHUB_TOKEN", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"}
     for part, environments in seen.items():
-        assert [withheld & environ.keys() for environ in environments if withheld & environ.keys()] == [], part
+        assert [
+            withheld & environ.keys() for environ in environments if withheld & environ.keys()
+        ] == [], part
         assert all(environ["GITHUB_REPOSITORY"] for environ in environments)
     # ci-evals itself has them all the same.
     assert (job.outputs["verdict"], len(comments(fake))) == ("pass", 1)
     assert "## ✅ " in job.summary
 
 
-async def test_a_suite_that_names_the_token_gets_it(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_suite_that_names_the_token_gets_it(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     spying_suite(repository, GITHUB_TOKEN="${GITHUB_TOKEN}")
     job = await repository.pull_request(RED, "--providers", "program", "--comment", "off")
@@ -858,7 +986,9 @@ async def test_a_model_api_that_takes_the_jobs_token_gets_it(repository: Reposit
         assert server.seen[0].headers["Authorization"] == f"Bearer {TOKEN}"
 
 
-async def test_outside_of_github_actions_the_environment_stays_as_it_is(repository: Repository) -> None:
+async def test_outside_of_github_actions_the_environment_stays_as_it_is(
+    repository: Repository,
+) -> None:
     spying_suite(repository)
     job = await repository.push(BASE, "--providers", "program", GITHUB_ACTIONS="", **OF_THE_JOB)
     assert job.ended.code == 0, job.ended.err
@@ -869,18 +999,28 @@ async def test_outside_of_github_actions_the_environment_stays_as_it_is(reposito
 # Shards.
 
 
-async def test_shards_are_merged_into_one_verdict_and_one_comment(repository: Repository, fake: FakeGitHub) -> None:
+async def test_shards_are_merged_into_one_verdict_and_one_comment(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     await main_run(repository)
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite(wrong=("river",))
     run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
     shards = [
-        await repository.pull_request(RED, "--shard", f"{number}/2", run=run, CI_EVALS_ARTIFACT=f"shard-{number}")
+        await repository.pull_request(
+            RED, "--shard", f"{number}/2", run=run, CI_EVALS_ARTIFACT=f"shard-{number}"
+        )
         for number in (1, 2)
     ]
-    assert [(job.ended.code, job.outputs.get("verdict")) for job in shards] == [(0, None), (0, None)]
+    assert [(job.ended.code, job.outputs.get("verdict")) for job in shards] == [
+        (0, None),
+        (0, None),
+    ]
     assert all("compared with main at bbbbbbb (the merge base)" in job.ended.out for job in shards)
-    assert sum("confirming 1 suspect with 7 more runs each: river" in job.ended.err for job in shards) == 1
+    assert (
+        sum("confirming 1 suspect with 7 more runs each: river" in job.ended.err for job in shards)
+        == 1
+    )
     assert fake.asked("POST") == []
     folders = [str(job.results) for job in shards]
     merged = await repository.pull_request(RED, "merge", *folders, run=run)
@@ -901,7 +1041,9 @@ async def test_without_a_token_the_evals_decide(
     job = await repository.pull_request(RED, GITHUB_TOKEN="")
     assert job.ended.code == len(wrong)
     assert "::warning title=ci-evals::no baseline: GITHUB_TOKEN is not set" in job.ended.out
-    assert "::warning title=ci-evals::no comment was posted: GITHUB_TOKEN is not set" in job.ended.out
+    assert (
+        "::warning title=ci-evals::no comment was posted: GITHUB_TOKEN is not set" in job.ended.out
+    )
     assert fake.calls == []
 
 
@@ -926,7 +1068,9 @@ async def test_while_github_is_down_the_evals_decide(
     assert (job.results / "comment.md").exists()
 
 
-async def test_a_locked_pull_request_is_a_warning_that_says_so(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_locked_pull_request_is_a_warning_that_says_so(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite()
     locked = "Unable to create comment because issue is locked."
@@ -937,17 +1081,23 @@ async def test_a_locked_pull_request_is_a_warning_that_says_so(repository: Repos
     assert f"::warning title=ci-evals::{warning}\n" in job.ended.out
 
 
-async def test_a_token_that_may_not_read_artifacts_is_a_warning(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_token_that_may_not_read_artifacts_is_a_warning(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     await main_run(repository)
     open_pull(fake, head_sha=RED, base_sha=BASE)
     fake.state.tokens[READ_ONLY] = Token(may_read_actions=False)
     job = await repository.pull_request(RED, "--comment", "off", GITHUB_TOKEN=READ_ONLY)
     assert job.ended.code == 0
-    (refused,) = re.findall(r"^::warning title=ci-evals::(no baseline: .*)$", job.ended.out, re.MULTILINE)
+    (refused,) = re.findall(
+        r"^::warning title=ci-evals::(no baseline: .*)$", job.ended.out, re.MULTILINE
+    )
     assert "actions: read" in refused
 
 
-async def test_that_there_is_no_artifact_yet_is_no_warning(repository: Repository, fake: FakeGitHub) -> None:
+async def test_that_there_is_no_artifact_yet_is_no_warning(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite()
     job = await repository.pull_request(RED, "--comment", "off")
@@ -955,12 +1105,16 @@ async def test_that_there_is_no_artifact_yet_is_no_warning(repository: Repositor
     assert "::warning" not in job.ended.out
 
 
-async def test_a_token_that_is_refused_leaves_the_verdict_alone(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_token_that_is_refused_leaves_the_verdict_alone(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite(wrong=("river",))
     job = await repository.pull_request(RED, GITHUB_TOKEN="ghs_wrong0123456789abcdefghijklmnopqr")
     assert job.ended.code == 1
-    (refused,) = re.findall(r"^::warning title=ci-evals::(no baseline: .*)$", job.ended.out, re.MULTILINE)
+    (refused,) = re.findall(
+        r"^::warning title=ci-evals::(no baseline: .*)$", job.ended.out, re.MULTILINE
+    )
     assert "Bad credentials" in refused
     assert "ghs_wrong" not in job.ended.out + job.ended.err
 
@@ -968,7 +1122,9 @@ async def test_a_token_that_is_refused_leaves_the_verdict_alone(repository: Repo
 # What the gate and the baseline can be told.
 
 
-async def test_a_committed_baseline_is_taken_where_there_is_no_other(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_committed_baseline_is_taken_where_there_is_no_other(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     report = await main_run(repository)
     fake.state.artifacts.clear()
     (repository.folder / "evals.baseline.json").write_text(json.dumps(report.report))
@@ -980,13 +1136,17 @@ async def test_a_committed_baseline_is_taken_where_there_is_no_other(repository:
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("--fail-on", "never"), 0), ((), 1)])
-async def test_what_fails_is_up_to_fail_on(arguments: tuple[str, ...], code: int, repository: Repository) -> None:
+async def test_what_fails_is_up_to_fail_on(
+    arguments: tuple[str, ...], code: int, repository: Repository
+) -> None:
     repository.suite(wrong=("river",))
     job = await repository.push(BASE, *arguments)
     assert (job.ended.code, job.outputs["verdict"]) == (code, "fail")
 
 
-async def test_a_report_of_another_suite_is_no_baseline(repository: Repository, fake: FakeGitHub) -> None:
+async def test_a_report_of_another_suite_is_no_baseline(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     await main_run(repository)
     repository.suite(name="history")
     open_pull(fake, head_sha=RED, base_sha=BASE)
@@ -999,7 +1159,10 @@ async def test_a_named_baseline_that_is_not_there_is_a_warning(repository: Repos
     repository.suite()
     job = await repository.push(BASE, "--baseline", "nowhere.json")
     assert job.ended.code == 0
-    assert "::warning title=ci-evals::no baseline: there is no report at nowhere.json\n" in job.ended.out
+    assert (
+        "::warning title=ci-evals::no baseline: there is no report at nowhere.json\n"
+        in job.ended.out
+    )
 
 
 async def test_none_of_this_happens_elsewhere(repository: Repository, fake: FakeGitHub) -> None:

@@ -23,7 +23,9 @@ Forgery = Callable[[Document], None]
 
 
 class Fork:
-    """A pull request of a fork whose job has uploaded its results, and the `workflow_run` job that comments on them."""
+    """A pull request of a fork whose job has uploaded its results, and the `workflow_run` job that
+    comments on them.
+    """
 
     def __init__(self, repository: Repository, run: StoredRun, report: Document) -> None:
         self.report = report
@@ -37,7 +39,9 @@ class Fork:
             document = json.loads(json.dumps(self.report))
             forge(document)
             uploaded.content = archive({"report.json": json.dumps(document).encode()})
-        environ = self._repository.environment("workflow_run", {}, self._run, self._repository.folder)
+        environ = self._repository.environment(
+            "workflow_run", {}, self._run, self._repository.folder
+        )
         command = ("comment", "--from-run", str(self._run.id), *arguments)
         return await ci_evals(self._repository.folder, *command, environ=environ, constants=SETTLED)
 
@@ -48,13 +52,17 @@ class Fork:
         return re.sub(r"<!--.*?-->\n?", "", ended.out)
 
 
-async def fork_of(repository: Repository, wrong: tuple[str, ...] = ("river",), **settings: Any) -> Fork:
+async def fork_of(
+    repository: Repository, wrong: tuple[str, ...] = ("river",), **settings: Any
+) -> Fork:
     """Compared with main, where every answer was right."""
     repository.fake.state.add_history(BASE, HEAD)
     repository.suite(**settings)
     assert (await repository.push(BASE)).ended.code == 0
     open_pull(repository.fake, head_sha=HEAD, base_sha=BASE, head_repository=FORK)
-    run = repository.fake.state.add_run(HEAD, head_branch="feature", head_repository=FORK, event="pull_request")
+    run = repository.fake.state.add_run(
+        HEAD, head_branch="feature", head_repository=FORK, event="pull_request"
+    )
     repository.suite(wrong=wrong, **settings)
     job = await repository.pull_request(HEAD, "--comment", "off", run=run)
     assert job.ended.code == int(bool(wrong)), job.ended.err
@@ -67,7 +75,13 @@ def _tested(report: Document) -> Iterator[Document]:
 
 
 def edit_verdict(report: Document) -> None:
-    report["verdict"] |= {"status": "pass", "reason": "all is well", "rules": [], "scopes": [], "hint": "merge it"}
+    report["verdict"] |= {
+        "status": "pass",
+        "reason": "all is well",
+        "rules": [],
+        "scopes": [],
+        "hint": "merge it",
+    }
 
 
 def edit_sentences(report: Document) -> None:
@@ -92,14 +106,22 @@ def edit_tallies_of_base(report: Document) -> None:
 
 def edit_cases_of_base(report: Document) -> None:
     for comparison in _tested(report):
-        comparison |= {"kind": "edited", "base_fingerprint": "other.other", "p": None, "adjusted_p": None}
+        comparison |= {
+            "kind": "edited",
+            "base_fingerprint": "other.other",
+            "p": None,
+            "adjusted_p": None,
+        }
     for cell in report["cells"]:
         cell["history"] = []
 
 
 def edit_rates(report: Document) -> None:
     report["totals"] |= {"pass_rate": 1.0, "match_rate": 1.0, "cost_usd": 0.0}
-    for variant in (*report["variants"], *(each for point in report["trend"] for each in point["variants"])):
+    for variant in (
+        *report["variants"],
+        *(each for point in report["trend"] for each in point["variants"]),
+    ):
         variant["pass_rate"] = 1.0
     for variant in report["comparison"]["variants"]:
         variant |= {"head_rate": 1.0, "base_rate": 0.0, "differences": {}}
@@ -159,7 +181,9 @@ async def test_a_report_that_contradicts_its_results_is_left_out(
     fork = await fork_of(repository)
     ended = await fork.comment(forge=forge)
     assert ended.code == 1
-    assert f"warning: artifact '{RESULTS}' was left out: report.json contradicts itself" in ended.err
+    assert (
+        f"warning: artifact '{RESULTS}' was left out: report.json contradicts itself" in ended.err
+    )
     assert comments(fake) == []
 
 
@@ -173,16 +197,31 @@ def leave_failing_runs_out(report: Document) -> None:
     delete_failures(report)
     passed = {cell["case"]: cell["passed"] for cell in report["cells"]}
     for cell in report["cells"]:
-        cell |= {"failed": 0, "planned": passed[cell["case"]], "confirming": [0, 0], "confirmed": False}
+        cell |= {
+            "failed": 0,
+            "planned": passed[cell["case"]],
+            "confirming": [0, 0],
+            "confirmed": False,
+        }
         cell["evidence"] = [passed[cell["case"]]] * 2
-        cell["per_run"] = [[passed[cell["case"]]] * 3, *(cell["per_run"][1:] if cell["passed"] else [None] * 3)]
-    report["totals"] |= {"failed": 0, "passed": sum(passed.values()), "planned": sum(passed.values())}
+        cell["per_run"] = [
+            [passed[cell["case"]]] * 3,
+            *(cell["per_run"][1:] if cell["passed"] else [None] * 3),
+        ]
+    report["totals"] |= {
+        "failed": 0,
+        "passed": sum(passed.values()),
+        "planned": sum(passed.values()),
+    }
 
 
 def _keep(report: Document, chosen: Callable[[Document], bool]) -> None:
     report["cells"] = [cell for cell in report["cells"] if chosen(cell)]
     report["results"] = [result for result in report["results"] if chosen(result)]
-    totals = {name: sum(cell[name] for cell in report["cells"]) for name in ("passed", "failed", "errored", "planned")}
+    totals = {
+        name: sum(cell[name] for cell in report["cells"])
+        for name in ("passed", "failed", "errored", "planned")
+    }
     report["totals"] |= totals
 
 
@@ -208,14 +247,23 @@ def pretend_to_be_edited(report: Document) -> None:
             cell |= {"fingerprint": f"other.{cell['fingerprint'].partition('.')[2]}", "history": []}
 
 
-async def test_a_case_that_claims_to_be_another_one_is_named_at_once(repository: Repository) -> None:
+async def test_a_case_that_claims_to_be_another_one_is_named_at_once(
+    repository: Repository,
+) -> None:
     fork = await fork_of(repository)
     above, _, _ = (await fork.text(forge=pretend_to_be_edited)).partition("<details>")
-    assert "**Edited**: river: said to be another question than on main, or judged otherwise" in above
+    assert (
+        "**Edited**: river: said to be another question than on main, or judged otherwise" in above
+    )
 
 
 def soften_gate(report: Document) -> None:
-    report["gate"] |= {"min_pass_rate": 0.0, "max_regressions": 99, "on_regression": "warn", "max_error_rate": 1.0}
+    report["gate"] |= {
+        "min_pass_rate": 0.0,
+        "max_regressions": 99,
+        "on_regression": "warn",
+        "max_error_rate": 1.0,
+    }
     soften_bars(report)
 
 
@@ -241,7 +289,9 @@ def quarantine(report: Document) -> None:
 
 
 @pytest.mark.parametrize("forge", [soften_gate, soften_bars, soften_thresholds, quarantine])
-async def test_a_report_is_judged_by_the_rules_of_main_too(repository: Repository, forge: Forgery) -> None:
+async def test_a_report_is_judged_by_the_rules_of_main_too(
+    repository: Repository, forge: Forgery
+) -> None:
     fork = await fork_of(repository, gate={"min_pass_rate": 0.9}, expect=[{"max_length": 20}])
     text = await fork.text(forge=forge)
     assert text.startswith("### ❌ 1 case regressed")
@@ -249,7 +299,9 @@ async def test_a_report_is_judged_by_the_rules_of_main_too(repository: Repositor
     assert ruled == (forge is not soften_bars)  # the gate itself holds then
 
 
-async def test_where_main_has_no_report_the_comment_says_whose_word_it_takes(repository: Repository) -> None:
+async def test_where_main_has_no_report_the_comment_says_whose_word_it_takes(
+    repository: Repository,
+) -> None:
     fork = await fork_of(repository)
     for artifact in repository.fake.state.artifacts.values():
         artifact.expired = artifact.run.event == "push"
@@ -260,7 +312,10 @@ async def test_where_main_has_no_report_the_comment_says_whose_word_it_takes(rep
         " 'ci-evals-results' of main has expired)"
     ) in text.replace("&#39;", "'")
     unjudged = await fork.text(forge=leave_comparison_out)
-    assert "**Not verified**: the gate is what the pull request's own job reports" in unjudged.replace("&#39;", "'")
+    assert (
+        "**Not verified**: the gate is what the pull request's own job reports"
+        in unjudged.replace("&#39;", "'")
+    )
     assert "o baseline: every artifact" in unjudged
 
 
@@ -274,7 +329,9 @@ async def test_a_baseline_may_be_a_file_of_the_job_or_none(repository: Repositor
     assert alone.startswith("### ❌")
 
 
-async def test_code_that_was_not_run_stays_unchecked_whatever_the_report_says_of_it(repository: Repository) -> None:
+async def test_code_that_was_not_run_stays_unchecked_whatever_the_report_says_of_it(
+    repository: Repository,
+) -> None:
     command = [sys.executable, "-c", "import sys; print('the input', sys.stdin.read())"]
     agent = {"name": "agent", "type": "command", "command": command}
     fork = await fork_of(repository, wrong=(), cases=("input",), providers=[agent])
@@ -291,7 +348,9 @@ async def test_code_that_was_not_run_stays_unchecked_whatever_the_report_says_of
     assert forged.startswith("### ⚠️ Not checked: this pull request")
 
 
-@pytest.mark.parametrize("forge", [None, pass_all, lambda report: report.clear()], ids=["none", "lies", "empty"])
+@pytest.mark.parametrize(
+    "forge", [None, pass_all, lambda report: report.clear()], ids=["none", "lies", "empty"]
+)
 async def test_a_run_without_a_usable_report_withdraws_what_the_comment_said(
     repository: Repository, fake: FakeGitHub, forge: Forgery | None
 ) -> None:
@@ -302,7 +361,11 @@ async def test_a_run_without_a_usable_report_withdraws_what_the_comment_said(
 
     fake.state.pulls[NUMBER].head_sha = LATER
     run = fake.state.add_run(
-        LATER, head_branch="feature", head_repository=FORK, event="pull_request", conclusion="failure"
+        LATER,
+        head_branch="feature",
+        head_repository=FORK,
+        event="pull_request",
+        conclusion="failure",
     )
     if forge:
         repository.suite(wrong=("river",))
@@ -324,31 +387,49 @@ async def test_a_run_that_ran_no_suite_is_no_error_and_withdraws_what_the_commen
     fork = await fork_of(repository, wrong=())
     assert (await fork.comment()).code == 0
     fake.state.pulls[NUMBER].head_sha = LATER
-    run = fake.state.add_run(LATER, head_branch="feature", head_repository=FORK, event="pull_request")
+    run = fake.state.add_run(
+        LATER, head_branch="feature", head_repository=FORK, event="pull_request"
+    )
     ended = await Fork(repository, run, {}).comment()
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith(f"run {run.id} succeeded and ran no suite: the artifact 'ci-evals*'")
+    assert ended.out.startswith(
+        f"run {run.id} succeeded and ran no suite: the artifact 'ci-evals*'"
+    )
     (comment,) = comments(fake)
-    assert "### ⚠️ No verdict: this run has left no report that can be used (it ran no suite)" in comment.body
+    assert (
+        "### ⚠️ No verdict: this run has left no report that can be used (it ran no suite)"
+        in comment.body
+    )
 
 
-HOSTILE = (
-    "</details><script>x</script> @octocat #12 https://evil.example/ ```\n::error::owned\n##[error]owned | \x1b[31m"
-)
-_WORDS = {"status", "kind", "outcome", "rule", "settled", "confirm_runs", "role"}  # of which there are only some
+HOSTILE = "</details><script>x</script> @octocat #12 https://evil.example/ ```\n::error::owned\n##[error]owned | \x1b[31m"
+_WORDS = {
+    "status",
+    "kind",
+    "outcome",
+    "rule",
+    "settled",
+    "confirm_runs",
+    "role",
+}  # of which there are only some
 
 
 def _poison(value: Any, name: str = "") -> Any:
     if name in ("gate", "base_gate"):
         return value
     if isinstance(value, dict):
-        return {_poison(key, "") if name == "grader_means" else key: _poison(each, key) for key, each in value.items()}
+        return {
+            _poison(key, "") if name == "grader_means" else key: _poison(each, key)
+            for key, each in value.items()
+        }
     if isinstance(value, list):
         return [_poison(each, name) for each in value]
     return f"{value}{HOSTILE}" if isinstance(value, str) and name not in _WORDS else value
 
 
-async def test_hostile_text_in_every_field_is_only_text(repository: Repository, fake: FakeGitHub) -> None:
+async def test_hostile_text_in_every_field_is_only_text(
+    repository: Repository, fake: FakeGitHub
+) -> None:
     fork = await fork_of(repository)
 
     def poison(report: Document) -> None:

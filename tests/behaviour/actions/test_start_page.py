@@ -1,4 +1,6 @@
-"""A new user does what docs/start.md says, from `init` to a comment on a pull request, and sees what it shows."""
+"""A new user does what docs/start.md says, from `init` to a comment on a pull request, and sees
+what it shows.
+"""
 
 import re
 from pathlib import Path
@@ -18,7 +20,9 @@ def blocks(language: str) -> list[str]:
 
 
 def without_times(text: str) -> str:
-    """The text with a word for each time, and single blanks: times make columns as wide as they are."""
+    """The text with a word for each time, and single blanks: times make columns as wide as they
+    are.
+    """
     return re.sub(" +", " ", re.sub(r" +[\d.]+ m?s( to [\d.]+ m?s)?\b", " TIME", text))
 
 
@@ -56,10 +60,15 @@ async def test_ten_minutes_from_init_to_a_comment_on_a_pull_request(
     for block in blocks("console"):
         command, _, shown = block.partition("\n")
         words = command.removeprefix("$ ci-evals ").split()
-        assert lines_missing(shown, await ran(tmp_path, *words, code=1 if words == ["run"] else 0)) == []
+        assert (
+            lines_missing(shown, await ran(tmp_path, *words, code=1 if words == ["run"] else 0))
+            == []
+        )
 
     agent.write_text(bot, encoding="utf-8")
-    added = next(line for each in blocks("sh") for line in each.splitlines() if line.startswith("git add"))
+    added = next(
+        line for each in blocks("sh") for line in each.splitlines() if line.startswith("git add")
+    )
     assert [name for name in added.split()[2:] if not (tmp_path / name).exists()] == []
     fake.state.add_history(OLDER, BASE, RED)
     pushed = await repository.push(BASE, before=OLDER)

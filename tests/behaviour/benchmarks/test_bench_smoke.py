@@ -46,14 +46,21 @@ def stats(url: str) -> dict[str, int]:
 
 
 def raw_loop(url: str, cases: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "benchmarks/raw_loop.py", f"{url}/v1/chat/completions", str(cases), *options]
+    command = [
+        sys.executable,
+        "benchmarks/raw_loop.py",
+        f"{url}/v1/chat/completions",
+        str(cases),
+        *options,
+    ]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def write_cases(folder: Path, *expected: str) -> Path:
     cases = folder / "cases.jsonl"
     lines: list[dict[str, Any]] = [
-        {"id": str(number), "input": "hello", "expect": [{"equals": text}]} for number, text in enumerate(expected)
+        {"id": str(number), "input": "hello", "expect": [{"equals": text}]}
+        for number, text in enumerate(expected)
     ]
     cases.write_text("\n".join(map(json.dumps, lines)))
     return cases

@@ -11,6 +11,8 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_the_pictures_in_the_docs_are_those_that_the_code_draws(tmp_path: Path) -> None:
     write_pictures(tmp_path)
     drawn = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert {path.name: path.read_text() for path in FOLDER.iterdir()} == drawn, "run `python -m benchmarks.pictures`"
+    assert {path.name: path.read_text() for path in FOLDER.iterdir()} == drawn, (
+        "run `python -m benchmarks.pictures`"
+    )
     page = (ROOT / "docs" / "statistics.md").read_text()
     assert set(re.findall(r"\(pictures/([^)]+)\)", page)) == set(drawn)

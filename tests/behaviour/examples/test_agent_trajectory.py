@@ -11,4 +11,6 @@ def test_every_case_of_the_trajectory_example_passes_and_its_steps_are_kept(tmp_
     assert ran.report["totals"]["passed"] == 3
     assert ran.grades("book")["trajectory"]["reason"] == "called search_flights → get_price → book"
     booked = next(result for result in ran.report["results"] if result["case"] == "book")
-    assert [step["name"] for step in booked["response"]["steps"] if step["kind"] == "tool_call"][-1] == "book"
+    assert [step["name"] for step in booked["response"]["steps"] if step["kind"] == "tool_call"][
+        -1
+    ] == "book"

@@ -1,4 +1,6 @@
-"""What users of other systems bring along: the pages show the files of the examples, and these do what they say."""
+"""What users of other systems bring along: the pages show the files of the examples, and these do
+what they say.
+"""
 
 import os
 import re
@@ -39,7 +41,11 @@ def test_the_page_shows_the_files_as_they_are(page: Path) -> None:
 
 def test_what_is_spoken_is_cached_and_every_prompt_is_run_thrice(tmp_path: Path) -> None:
     report = run_example("coming_from_russo", tmp_path)
-    assert (report["totals"]["passed"], report["totals"]["planned"], report["totals"]["match_rate"]) == (6, 6, 1)
+    assert (
+        report["totals"]["passed"],
+        report["totals"]["planned"],
+        report["totals"]["match_rate"],
+    ) == (6, 6, 1)
     assert len(list((tmp_path / "results" / "files").glob("*.wav"))) == 2
     assert (tmp_path / "results" / "report.html").exists()
     cached = sorted((tmp_path / "results" / "cache").rglob("*"))
@@ -50,7 +56,15 @@ def test_what_is_spoken_is_cached_and_every_prompt_is_run_thrice(tmp_path: Path)
 
 def test_the_tests_pass_whatever_the_counts_on_the_command_line(tmp_path: Path) -> None:
     project = EXAMPLES / "coming_from_russo"
-    options = ["-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(project), f"--evals-report={tmp_path}"]
+    options = [
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(project),
+        f"--evals-report={tmp_path}",
+    ]
     done = python(
         project,
         *("-m", "pytest", *options, "--evals-runs=7", "--evals-max-concurrency=2"),
@@ -68,7 +82,12 @@ def test_the_tests_pass_whatever_the_counts_on_the_command_line(tmp_path: Path) 
 def test_each_run_of_the_script_is_kept_under_its_id(tmp_path: Path) -> None:
     for _ in range(2):
         said, _ = run_script("coming_from_ag2/evaluate_agent.py", tmp_path, "store")
-        assert said.splitlines() == ["1= terse 100%", "1= friendly 100%", "over budget: 3", "kept: True"]
+        assert said.splitlines() == [
+            "1= terse 100%",
+            "1= friendly 100%",
+            "over budget: 3",
+            "kept: True",
+        ]
     assert len(list((tmp_path / "store").glob("*.json"))) == 2
 
 
@@ -94,7 +113,14 @@ def test_the_dataset_file_passes(tmp_path: Path) -> None:
 def test_the_batch_has_its_numbers_and_tells_of_each_task(tmp_path: Path) -> None:
     said, told = run_script("coming_from_helios/batch.py", tmp_path, "results")
     assert said.startswith("total 8, passed 6, failed 2, mean reward 0.88\n")
-    assert len(re.findall(r"^  sorting by quick: failed, 0.5, [\d.]+ s, error None$", said, re.MULTILINE)) == 2
+    assert (
+        len(
+            re.findall(
+                r"^  sorting by quick: failed, 0.5, [\d.]+ s, error None$", said, re.MULTILINE
+            )
+        )
+        == 2
+    )
     assert "careful: pass@2 100%, mean reward 1.00\nquick: pass@2 50%, mean reward 0.75\n" in said
     assert len(told.splitlines()) == 8
     assert (tmp_path / "results" / "batch.json").exists()
@@ -104,7 +130,10 @@ def test_the_batch_has_its_numbers_and_tells_of_each_task(tmp_path: Path) -> Non
 @posix
 def test_the_task_suite_holds_only_one_agent_to_a_bar(tmp_path: Path) -> None:
     report = run_example("coming_from_helios", tmp_path)
-    assert {each["provider"]: each["pass_at_k"] for each in report["variants"]} == {"careful": 1, "quick": 0.5}
+    assert {each["provider"]: each["pass_at_k"] for each in report["variants"]} == {
+        "careful": 1,
+        "quick": 0.5,
+    }
 
 
 # promptopus
@@ -113,12 +142,26 @@ def test_the_task_suite_holds_only_one_agent_to_a_bar(tmp_path: Path) -> None:
 def test_providers_are_compared_by_quality_cost_and_latency(tmp_path: Path) -> None:
     report = run_example("coming_from_promptopus", tmp_path)
     by_name = {each["provider"]: each for each in report["variants"]}
-    assert {name: each["pass_rate"] for name, each in by_name.items()} == {"careful": 1, "hasty": 0, "busy": 1}
+    assert {name: each["pass_rate"] for name, each in by_name.items()} == {
+        "careful": 1,
+        "hasty": 0,
+        "busy": 1,
+    }
     assert by_name["hasty"]["grader_means"]["judge"] == 0
-    assert all(each["figures"]["priced_runs"] == 4 and each["figures"]["latency_p95_s"] for each in by_name.values())
+    assert all(
+        each["figures"]["priced_runs"] == 4 and each["figures"]["latency_p95_s"]
+        for each in by_name.values()
+    )
     assert by_name["careful"]["figures"]["cost_usd"] > by_name["hasty"]["figures"]["cost_usd"] > 0
     assert by_name["busy"]["counts"]["errored"] == 0
-    assert max(result.get("attempts", 1) for result in report["results"] if result["provider"] == "busy") > 1
+    assert (
+        max(
+            result.get("attempts", 1)
+            for result in report["results"]
+            if result["provider"] == "busy"
+        )
+        > 1
+    )
     assert (tmp_path / "results" / "report.html").exists()
 
 
@@ -130,7 +173,9 @@ def test_some_providers_can_be_asked_alone(tmp_path: Path) -> None:
 # promptfoo
 
 
-def test_the_config_runs_as_it_is_and_an_import_makes_the_suite_that_is_shown(tmp_path: Path) -> None:
+def test_the_config_runs_as_it_is_and_an_import_makes_the_suite_that_is_shown(
+    tmp_path: Path,
+) -> None:
     source, copy = EXAMPLES / "coming_from_promptfoo", tmp_path / "project"
     copy.mkdir()
     for name in ("promptfooconfig.yaml", "bot.py"):
@@ -173,4 +218,6 @@ def test_the_samples_are_run_in_epochs(tmp_path: Path) -> None:
 def test_the_target_and_the_evaluator_are_called_as_they_were(tmp_path: Path) -> None:
     report = run_example("coming_from_langsmith", tmp_path)
     assert {result["case"] for result in report["results"]} == {"8f1c", "2b7d"}
-    assert {grade["reason"] for result in report["results"] for grade in result["grades"]} >= {"3 words"}
+    assert {grade["reason"] for result in report["results"] for grade in result["grades"]} >= {
+        "3 words"
+    }

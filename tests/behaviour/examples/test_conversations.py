@@ -6,7 +6,9 @@ from example_runs import run_example
 def test_each_conversation_goes_as_the_readme_says(tmp_path: Path) -> None:
     report = run_example("conversations", tmp_path)
     responses = {result["case"]: result["response"] for result in report["results"]}
-    said = {case: [turn["user"] for turn in response["turns"]] for case, response in responses.items()}
+    said = {
+        case: [turn["user"] for turn in response["turns"]] for case, response in responses.items()
+    }
     assert said == {
         "two-turns": ["A table for two, please.", "At eight."],
         "hesitant-guest": ["I'd like a table.", "For three.", "At seven."],

@@ -1,4 +1,6 @@
-"""The example shows what its README says: one bug, two flaky cases, and a gate that passes all the same."""
+"""The example shows what its README says: one bug, two flaky cases, and a gate that passes all the
+same.
+"""
 
 import json
 from collections import Counter
@@ -10,12 +12,18 @@ import pytest
 from example_runs import run_example
 
 RUNS = 5
-PASSED_RUNS_OF_WEAK_CASES = {"book-relative-date": 0, "book-window-seat": 3, "cancel-in-other-words": 4}
+PASSED_RUNS_OF_WEAK_CASES = {
+    "book-relative-date": 0,
+    "book-window-seat": 3,
+    "cancel-in-other-words": 4,
+}
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of one run of the example, started from a folder that has nothing to do with it."""
+    """The results of one run of the example, started from a folder that has nothing to do with
+    it.
+    """
     folder = tmp_path_factory.mktemp("demo")
     run_example("flight_agent", folder)
     return folder / "results"
@@ -47,7 +55,9 @@ def test_the_failing_case_says_which_argument_was_wrong(out: Path) -> None:
         if not grade["passed"]
     ]
     assert len(grades) == RUNS
-    assert all("2026-03-06" in grade["reason"] and "2026-03-02" in grade["reason"] for grade in grades)
+    assert all(
+        "2026-03-06" in grade["reason"] and "2026-03-02" in grade["reason"] for grade in grades
+    )
 
 
 def test_the_summary_names_the_weak_cases(out: Path) -> None:

@@ -1,4 +1,6 @@
-"""One agent with the tools of an MCP server, written four times, goes the same way. It comes with `make test-slow`."""
+"""One agent with the tools of an MCP server, written four times, goes the same way. It comes with
+`make test-slow`.
+"""
 
 from pathlib import Path
 
@@ -17,7 +19,9 @@ def test_the_same_agent_in_four_frameworks_has_the_same_trajectories(tmp_path: P
     report = run_example("mcp_agents", tmp_path, environ={"PYTHONWARNINGS": "error"})
     for run in report["results"]:
         calls = [step for step in run["response"]["steps"] if step["kind"] == "tool_call"]
-        assert [(call["name"], call["arguments"]) for call in calls] == WAYS[run["case"]], run["provider"]
+        assert [(call["name"], call["arguments"]) for call in calls] == WAYS[run["case"]], run[
+            "provider"
+        ]
         assert all(call["result"] for call in calls)
     variants = {run["provider"] for run in report["results"]}
     assert variants == {"plain", "pydantic-ai", "openai-agents", "langgraph"}

@@ -8,7 +8,9 @@ from processes import python
 PROJECT = Path(__file__).parents[3] / "examples" / "pytest_project"
 
 
-@pytest.mark.parametrize(("arguments", "passed"), [((), 3), (("test_agent.py", "evals.yaml"), 5), (("evals.yaml",), 2)])
+@pytest.mark.parametrize(
+    ("arguments", "passed"), [((), 3), (("test_agent.py", "evals.yaml"), 5), (("evals.yaml",), 2)]
+)
 def test_the_project_passes(arguments: tuple[str, ...], passed: int, tmp_path: Path) -> None:
     done = python(
         PROJECT,

@@ -1,4 +1,6 @@
-"""The service with retrieval: it is started, asked for JSON and for a stream, and graded by what it retrieved."""
+"""The service with retrieval: it is started, asked for JSON and for a stream, and graded by what it
+retrieved.
+"""
 
 import shutil
 import socket
@@ -22,7 +24,9 @@ def is_listening(port: str) -> bool:
         return client.connect_ex(("127.0.0.1", int(port))) == 0
 
 
-def test_json_and_stream_give_the_same_answers_from_the_same_sources(tmp_path: Path, port: str) -> None:
+def test_json_and_stream_give_the_same_answers_from_the_same_sources(
+    tmp_path: Path, port: str
+) -> None:
     ran = run(tmp_path, port)
     assert ran.code == 0, ran.printed
     at_once, streamed = results_of(ran, "as JSON"), results_of(ran, "as a stream")
@@ -38,7 +42,9 @@ def test_json_and_stream_give_the_same_answers_from_the_same_sources(tmp_path: P
     assert not is_listening(port)
 
 
-def test_an_invented_statement_is_found_and_fails_the_bar_on_faithfulness(tmp_path: Path, port: str) -> None:
+def test_an_invented_statement_is_found_and_fails_the_bar_on_faithfulness(
+    tmp_path: Path, port: str
+) -> None:
     copy = tmp_path / "rag_service"
     shutil.copytree(EXAMPLES / "rag_service", copy)
     app = copy / "app.py"
@@ -49,7 +55,11 @@ def test_an_invented_statement_is_found_and_fails_the_bar_on_faithfulness(tmp_pa
     app.write_text(invents)
     ran = run(tmp_path, port, copy)
     assert ran.code == 1
-    grade = next(each for each in results_of(ran, "as a stream")["leave"]["grades"] if each["grader"] == "judge")
+    grade = next(
+        each
+        for each in results_of(ran, "as a stream")["leave"]["grades"]
+        if each["grader"] == "judge"
+    )
     assert grade["metric"] == "faithfulness"
     assert grade["score"] == 0.5
     assert "the context supports 1 of 2 statements; not 'Ask Bob about bonuses'" in grade["reason"]

@@ -17,7 +17,9 @@ def check(port: str, folder: Path, *providers: str) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = report["results"]
     said = {(run["provider"], run["case"]): run["response"]["output"] for run in results}
     assert {provider for provider, _ in said} == set(providers)
-    assert {(case, text) for (_, case), text in said.items() if case != "elsewhere"} == set(ANSWERS.items())
+    assert {(case, text) for (_, case), text in said.items() if case != "elsewhere"} == set(
+        ANSWERS.items()
+    )
     return results
 
 
@@ -31,5 +33,11 @@ def test_results_of_frameworks_are_answers_with_steps_and_tokens(port: str, tmp_
     for run in results:
         if run["provider"] in FRAMEWORKS and run["case"] == "paris":
             steps = [(step["kind"], step.get("result")) for step in run["response"]["steps"]]
-            assert steps == [("model_request", None), ("tool_call", "120"), ("model_request", "That is 120.")]
-            assert ("usage" in run["response"]) == (run["provider"] != "ag2"), "its stand-in counts no tokens"
+            assert steps == [
+                ("model_request", None),
+                ("tool_call", "120"),
+                ("model_request", "That is 120."),
+            ]
+            assert ("usage" in run["response"]) == (run["provider"] != "ag2"), (
+                "its stand-in counts no tokens"
+            )

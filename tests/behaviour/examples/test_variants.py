@@ -5,7 +5,12 @@ from example_runs import run_example
 
 def test_the_leaderboard_ranks_what_differs_and_ties_what_does_not(tmp_path: Path) -> None:
     run_example("variants", tmp_path)
-    board = (tmp_path / "results" / "summary.md").read_text("utf-8").partition("### Leaderboard")[2].partition("###")[0]
+    board = (
+        (tmp_path / "results" / "summary.md")
+        .read_text("utf-8")
+        .partition("### Leaderboard")[2]
+        .partition("###")[0]
+    )
     rows = [line.strip("| ").split(" | ") for line in board.splitlines() if "<code>tutor" in line]
     places = {name: place for place, name, *_ in rows}
     assert places == {

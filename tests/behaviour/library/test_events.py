@@ -17,7 +17,9 @@ async def test_every_run_is_an_event_between_the_start_and_the_report(tmp_path: 
     assert first == EvalStarted("test", cases=1, variants=1, total=3)
     assert [event.done for event in runs if isinstance(event, RunFinished)] == [1, 2, 3]
     assert isinstance(last, EvalCompleted)
-    assert [event.result for event in runs if isinstance(event, RunFinished)] == list(last.report.runs)
+    assert [event.result for event in runs if isinstance(event, RunFinished)] == list(
+        last.report.runs
+    )
 
 
 async def test_leaving_early_ends_the_evaluation() -> None:

@@ -23,7 +23,9 @@ def report() -> Report:
         Suite(
             name="towns",
             cases=[
-                Case(input="Paris", tags=["capital"], min_pass_rate=0.5, expect=[Contains("Paris")]),
+                Case(
+                    input="Paris", tags=["capital"], min_pass_rate=0.5, expect=[Contains("Paris")]
+                ),
                 Case(id="lyon", input="Lyon", runs=2, expect=[Contains("L")]),
             ],
             providers=[Mock(name="a"), Mock(name="b", default="L")],
@@ -52,9 +54,16 @@ def test_the_summary_has_a_line_for_what_was_asked_of_whom(report: Report) -> No
 def test_what_was_saved_loads_as_the_same_report(report: Report, tmp_path: Path) -> None:
     loaded = Report.load(report.save(tmp_path / "new" / "baseline.json"))
     assert list(loaded.runs) == list(report.runs)
-    assert (loaded.totals, loaded.verdict, loaded.gate) == (report.totals, report.verdict, report.gate)
+    assert (loaded.totals, loaded.verdict, loaded.gate) == (
+        report.totals,
+        report.verdict,
+        report.gate,
+    )
     assert loaded.by_variant == report.by_variant
-    assert {case.id: case.min_pass_rate for case in loaded.cases.values()} == {"Paris": 0.5, "lyon": None}
+    assert {case.id: case.min_pass_rate for case in loaded.cases.values()} == {
+        "Paris": 0.5,
+        "lyon": None,
+    }
     again = loaded.save(tmp_path)
     assert again == tmp_path / "report.json"
     assert again.read_bytes() == (tmp_path / "new" / "baseline.json").read_bytes()
@@ -63,7 +72,10 @@ def test_what_was_saved_loads_as_the_same_report(report: Report, tmp_path: Path)
 
 def test_a_loaded_report_has_its_comparison_and_its_confirm_runs(tmp_path: Path) -> None:
     def suite(said: str) -> Suite:
-        cases = [Case(input="Paris", expect=[Contains("Paris")]), Case(input="Lyon", expect=[Contains("o")])]
+        cases = [
+            Case(input="Paris", expect=[Contains("Paris")]),
+            Case(input="Lyon", expect=[Contains("o")]),
+        ]
         return Suite(name="towns", cases=cases, providers=Mock(name="a", default=said))
 
     before = evaluate_sync(suite("Paris, no?"), runs=8)
@@ -74,13 +86,19 @@ def test_a_loaded_report_has_its_comparison_and_its_confirm_runs(tmp_path: Path)
     assert after.confirmation is not None
     assert loaded.confirmation is not None
     assert loaded.confirmation.totals == after.confirmation.totals
-    assert loaded.save(tmp_path / "again.json").read_bytes() == (tmp_path / "report.json").read_bytes()
+    assert (
+        loaded.save(tmp_path / "again.json").read_bytes() == (tmp_path / "report.json").read_bytes()
+    )
 
 
-def test_what_the_baseline_answered_is_kept_when_a_report_is_saved_and_loaded(tmp_path: Path) -> None:
+def test_what_the_baseline_answered_is_kept_when_a_report_is_saved_and_loaded(
+    tmp_path: Path,
+) -> None:
     def suite(said: str) -> Suite:
         return Suite(
-            name="towns", cases=[Case(input="Paris", expect=[Contains("Paris")])], providers=Mock(default=said)
+            name="towns",
+            cases=[Case(input="Paris", expect=[Contains("Paris")])],
+            providers=Mock(default=said),
         )
 
     evaluate_sync(suite("Paris, no?"), runs=8, out=tmp_path / "base")
@@ -94,22 +112,32 @@ def test_what_the_baseline_answered_is_kept_when_a_report_is_saved_and_loaded(tm
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"report\.json: is not a complete report of ci-evals \(it is empty\): download it again"),
+        (
+            b"",
+            r"report\.json: is not a complete report of ci-evals \(it is empty\): download it again",
+        ),
         (
             b"{}",
             r"report\.json: is not a complete report of ci-evals \(.*schema_version.*\): download it again",
         ),
         (b"\xff", r"report\.json: is not a complete report of ci-evals \(.*\): download it again"),
-        (b'{"schema_version": 99}', r"report\.json: is of schema version 99, .*: upgrade ci-evals here"),
+        (
+            b'{"schema_version": 99}',
+            r"report\.json: is of schema version 99, .*: upgrade ci-evals here",
+        ),
     ],
 )
-def test_what_is_no_report_is_refused_with_what_to_try(content: bytes, message: str, tmp_path: Path) -> None:
+def test_what_is_no_report_is_refused_with_what_to_try(
+    content: bytes, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "report.json").write_bytes(content)
     with pytest.raises(StorageError, match=message):
         Report.load(tmp_path)
 
 
-def test_a_report_that_is_not_there_or_cannot_be_written_is_an_error(report: Report, tmp_path: Path) -> None:
+def test_a_report_that_is_not_there_or_cannot_be_written_is_an_error(
+    report: Report, tmp_path: Path
+) -> None:
     with pytest.raises(StorageError, match="there is no report"):
         Report.load(tmp_path / "nowhere.json")
     (tmp_path / "file").write_text("")
@@ -133,10 +161,15 @@ def test_a_slice_is_a_report_of_its_own(report: Report) -> None:
         ({"case": "lion"}, "slice(case='lion'): unknown case 'lion', did you mean 'lyon'?"),
         ({"tag": "rare"}, "slice(tag='rare'): unknown tag 'rare', known: capital"),
         ({"provider": "c"}, "slice(provider='c'): unknown provider 'c', known: a, b"),
-        ({"prompt": "prompt 1"}, "slice(prompt='prompt 1'): unknown prompt 'prompt 1', known: none"),
+        (
+            {"prompt": "prompt 1"},
+            "slice(prompt='prompt 1'): unknown prompt 'prompt 1', known: none",
+        ),
     ],
 )
-def test_a_slice_of_what_a_report_does_not_have_is_refused(report: Report, part: dict[str, str], says: str) -> None:
+def test_a_slice_of_what_a_report_does_not_have_is_refused(
+    report: Report, part: dict[str, str], says: str
+) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
         report.slice(**part)
 
@@ -181,8 +214,13 @@ def test_a_slice_of_a_report_that_was_settled_early_is_judged_by_its_own_runs() 
 
 def test_beside_an_earlier_report_a_drop_is_seen(tmp_path: Path) -> None:
     def answered(said: str) -> Report:
-        cases = [Case(input="Paris", expect=[Contains("Paris")]), Case(input="Lyon", expect=[Contains("o")])]
-        return evaluate_sync(Suite(name="towns", cases=cases, providers=Mock(name="a", default=said)), runs=20)
+        cases = [
+            Case(input="Paris", expect=[Contains("Paris")]),
+            Case(input="Lyon", expect=[Contains("o")]),
+        ]
+        return evaluate_sync(
+            Suite(name="towns", cases=cases, providers=Mock(name="a", default=said)), runs=20
+        )
 
     before, after = answered("Paris, no?"), answered("Lyon")
     assert {cell.case for cell in after.diff(before).of("regressed")} == {"Paris"}
@@ -192,15 +230,26 @@ def test_beside_an_earlier_report_a_drop_is_seen(tmp_path: Path) -> None:
 
 def test_an_evaluation_beside_a_baseline_is_judged_by_it(tmp_path: Path) -> None:
     def suite(said: str) -> Suite:
-        cases = [Case(input="Paris", expect=[Contains("Paris")]), Case(input="Lyon", expect=[Contains("o")])]
-        return Suite(name="towns", cases=cases, providers=Mock(name="a", default=said), gate=Gate(min_pass_rate=0.0))
+        cases = [
+            Case(input="Paris", expect=[Contains("Paris")]),
+            Case(input="Lyon", expect=[Contains("o")]),
+        ]
+        return Suite(
+            name="towns",
+            cases=cases,
+            providers=Mock(name="a", default=said),
+            gate=Gate(min_pass_rate=0.0),
+        )
 
     before = evaluate_sync(suite("Paris, no?"), runs=8)
     after = evaluate_sync(suite("Lyon"), runs=8, baseline=before, out=tmp_path)
     assert isinstance(after.comparison, Comparison)
     assert [cell.case for cell in after.comparison.of("regressed")] == ["Paris"]
     assert (before.verdict.status, after.verdict.status) == ("pass", "fail")
-    assert json.loads((tmp_path / "report.json").read_bytes())["comparison"]["counts"]["regressed"] == 1
+    assert (
+        json.loads((tmp_path / "report.json").read_bytes())["comparison"]["counts"]["regressed"]
+        == 1
+    )
     assert evaluate_sync(suite("Lyon"), baseline=tmp_path).verdict.status == "pass"
     (tmp_path / "none").mkdir()
     assert evaluate_sync(suite("Lyon"), baseline=tmp_path / "none").comparison == NoComparison(
@@ -209,18 +258,25 @@ def test_an_evaluation_beside_a_baseline_is_judged_by_it(tmp_path: Path) -> None
 
 
 def test_a_baseline_that_is_not_there_is_an_error_before_anything_is_called(tmp_path: Path) -> None:
-    suite = Suite(name="towns", cases=[Case(input="Paris", expect=[Contains("o")])], providers=Mock(name="a"))
+    suite = Suite(
+        name="towns", cases=[Case(input="Paris", expect=[Contains("o")])], providers=Mock(name="a")
+    )
     with pytest.raises(StorageError, match="nowhere: no baseline is here"):
         evaluate_sync(suite, baseline=tmp_path / "nowhere", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_the_leaderboard_has_the_best_variant_first(report: Report) -> None:
-    assert [(each.place, each.variant.variant.provider) for each in report.leaderboard] == [("1=", "a"), ("1=", "b")]
+    assert [(each.place, each.variant.variant.provider) for each in report.leaderboard] == [
+        ("1=", "a"),
+        ("1=", "b"),
+    ]
 
 
 def test_each_evaluation_has_an_id_and_the_label_of_its_suite() -> None:
-    suite = Suite(name="towns", cases=["hi"], providers=Mock(), expect=[Contains("h")], label="nightly")
+    suite = Suite(
+        name="towns", cases=["hi"], providers=Mock(), expect=[Contains("h")], label="nightly"
+    )
     first, second = evaluate_sync(suite), evaluate_sync(suite)
     assert first.run_id
     assert first.run_id != second.run_id
@@ -230,10 +286,16 @@ def test_each_evaluation_has_an_id_and_the_label_of_its_suite() -> None:
 def test_the_difference_is_a_table_with_what_changed_first() -> None:
     def answered(said: str, *more: str) -> Report:
         cases = [Case(input=name, expect=[Contains(name[0])]) for name in ("Lyon", "Paris", *more)]
-        return evaluate_sync(Suite(name="towns", cases=cases, providers=Mock(name="a", default=said)), runs=20)
+        return evaluate_sync(
+            Suite(name="towns", cases=cases, providers=Mock(name="a", default=said)), runs=20
+        )
 
     table = answered("Lyon", "Oslo").diff_table(answered("Lyon, Paris")).splitlines()
-    assert [re.split(r"  +", line)[:4] for line in table if "latency" not in line and "tokens" not in line] == [
+    assert [
+        re.split(r"  +", line)[:4]
+        for line in table
+        if "latency" not in line and "tokens" not in line
+    ] == [
         ["", "baseline", "here", "change"],
         ["pass rate", "100 %", "50 %", "-50.0 points"],
         ["mean score", "-0.50 (-0.56 to -0.44)"],
@@ -246,8 +308,13 @@ def test_the_difference_is_a_table_with_what_changed_first() -> None:
 @pytest.mark.parametrize("runs", [1, 3, 7, 10, 29])
 @pytest.mark.parametrize("score", [0.9, 0.1, 0.57, 1 / 3])
 def test_scores_that_are_all_at_the_bar_meet_it(score: float, runs: int, tmp_path: Path) -> None:
-    graders = [grader(name=f"g{weight}", threshold=score, weight=weight)(lambda _: score) for weight in (0.1, 1, 7)]
-    suite = Suite(cases=["a", "b", "c"], providers=Mock(), expect=graders, threshold=score, runs=runs)
+    graders = [
+        grader(name=f"g{weight}", threshold=score, weight=weight)(lambda _: score)
+        for weight in (0.1, 1, 7)
+    ]
+    suite = Suite(
+        cases=["a", "b", "c"], providers=Mock(), expect=graders, threshold=score, runs=runs
+    )
     report = evaluate_sync(suite)
     for each in (report, Report.load(report.save(tmp_path)), report.slice(case="a")):
         assert each.all_passed
@@ -265,7 +332,11 @@ def test_rates_and_scores_that_come_to_the_bar_meet_it() -> None:
     assert report.match_rate == 0.9
     nine_of_ten = grader(lambda output, answer: (int(output) + answer.request.run) % 10 > 0)
     suite = Suite(
-        cases=[str(n) for n in range(29)], providers=Mock(), expect=nine_of_ten, runs=10, gate=Gate(min_pass_rate=0.9)
+        cases=[str(n) for n in range(29)],
+        providers=Mock(),
+        expect=nine_of_ten,
+        runs=10,
+        gate=Gate(min_pass_rate=0.9),
     )
     report = evaluate_sync(suite)
     assert (report.pass_rate, report.verdict.status) == (0.9, "pass")

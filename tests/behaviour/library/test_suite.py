@@ -48,7 +48,12 @@ FUNCTION: Any = "a method".upper
 
 
 def problems(**changes: Any) -> list[str]:
-    values: dict[str, Any] = {"cases": ["hello"], "providers": [echo], "expect": [Contains("hello")], **changes}
+    values: dict[str, Any] = {
+        "cases": ["hello"],
+        "providers": [echo],
+        "expect": [Contains("hello")],
+        **changes,
+    }
     with pytest.raises(ConfigError) as caught:
         check_suite(Suite(**values))
     return [f"{problem.path}: {problem.message}" for problem in caught.value.problems]
@@ -65,7 +70,10 @@ def test_a_grader_whose_function_is_not_there_is_told_before_anything_runs(tmp_p
 async def test_cases_graders_and_providers_are_objects() -> None:
     suite = Suite(
         name="greetings",
-        cases=[Case(input="hello", expect=[Contains("hell")]), Case(id="bye", input="bye", tags=["rude"])],
+        cases=[
+            Case(input="hello", expect=[Contains("hell")]),
+            Case(id="bye", input="bye", tags=["rude"]),
+        ],
         providers=[Mock(name="mock"), echo],
         expect=[Not(Contains("sorry")), Latency(5)],
         runs=2,
@@ -73,18 +81,28 @@ async def test_cases_graders_and_providers_are_objects() -> None:
     report = await evaluate(suite)
     assert (report.suite.name, report.total, report.passed) == ("greetings", 8, 8)
     assert report.by_variant.keys() == {"mock", "echo"}
-    assert [grade.grader for grade in report.runs[0].grades] == ["not_contains", "latency", "contains"]
+    assert [grade.grader for grade in report.runs[0].grades] == [
+        "not_contains",
+        "latency",
+        "contains",
+    ]
     assert report.all_passed
 
 
 async def test_texts_are_cases_and_run_times_each_in_one_call() -> None:
-    report = await evaluate(Suite(cases=["one", "two"], providers=echo, expect=[Contains("o")]), runs=3)
-    assert [(run.case, run.run) for run in report.runs] == [(case, run) for case in ("one", "two") for run in (1, 2, 3)]
+    report = await evaluate(
+        Suite(cases=["one", "two"], providers=echo, expect=[Contains("o")]), runs=3
+    )
+    assert [(run.case, run.run) for run in report.runs] == [
+        (case, run) for case in ("one", "two") for run in (1, 2, 3)
+    ]
 
 
 def test_a_sweep_over_an_object_is_told() -> None:
     (told,) = problems(variants=[{"provider": "echo", "grid": {"retries": [0, 1]}}])
-    assert told.startswith("variants[0].provider: echo is an object: write this provider as the mapping")
+    assert told.startswith(
+        "variants[0].provider: echo is an object: write this provider as the mapping"
+    )
 
 
 def test_every_grader_and_provider_is_public() -> None:
@@ -112,7 +130,9 @@ async def test_variants_and_formats_are_those_of_a_file(tmp_path: Path) -> None:
 
 
 def test_a_suite_is_shown_with_its_sizes() -> None:
-    suite = Suite(name="s", cases=["one"], providers=[echo, Mock(name="mock")], expect=[Contains("o")], runs=1)
+    suite = Suite(
+        name="s", cases=["one"], providers=[echo, Mock(name="mock")], expect=[Contains("o")], runs=1
+    )
     assert repr(check_suite(suite)) == "<CheckedSuite 's': 1 case × 2 variants × 1 run>"
 
 
@@ -146,11 +166,15 @@ def test_ids_are_made_of_what_is_asked_and_stay_apart() -> None:
     assert ids[3] == "Why?"
     assert re.fullmatch(r"first line… [0-9a-f]{6}", ids[4])
     assert ids[5:] == ["case 6", "Hi! (2)"]
-    assert [case.id for case in check_suite(Suite(cases=cases[2:5], providers=echo)).cases] == ids[2:5]
+    assert [case.id for case in check_suite(Suite(cases=cases[2:5], providers=echo)).cases] == ids[
+        2:5
+    ]
 
 
 def test_a_case_knows_where_it_is_written() -> None:
-    (case,) = check_suite(Suite(cases=[Case(input="here", expect=[Contains("x")])], providers=echo)).cases
+    (case,) = check_suite(
+        Suite(cases=[Case(input="here", expect=[Contains("x")])], providers=echo)
+    ).cases
     assert Path(case.file).name == "test_suite.py"
     assert case.line is not None
     assert "here" in Path(__file__).read_text("utf-8").splitlines()[case.line - 1]
@@ -169,17 +193,29 @@ def test_the_value_of_a_grader_may_stand_without_its_name(name: str) -> None:
         ({"expect": [Contains("")]}, "expect[0].value: expected text"),
         ({"expect": [ContainsAll(3)]}, "expect[0].value: expected a list"),  # type: ignore[arg-type]
         ({"expect": [{"contians": "x"}]}, "unknown grader 'contians', did you mean 'contains'?"),
-        ({"expect": [object()]}, "expect[0]: expected a grader, a function, or an object with a method `grade`"),
+        (
+            {"expect": [object()]},
+            "expect[0]: expected a grader, a function, or an object with a method `grade`",
+        ),
         ({"expect": [Contains]}, "got the class Contains"),
-        ({"expect": [grader(threshold=7)(echo)]}, "the threshold of echo is 7, and a score is from 0 to 1"),
+        (
+            {"expect": [grader(threshold=7)(echo)]},
+            "the threshold of echo is 7, and a score is from 0 to 1",
+        ),
         ({"expect": [grader(weight=-1)(echo)]}, "the weight of echo is -1"),
         ({"expect": ()}, "nothing is expected of the answer"),
         ({"cases": [Case(input="a", id="x"), Case(input="b", id="x")]}, "the id 'x' is taken"),
         ({"cases": [Case(expect=[Contains("x")])]}, "nothing is asked"),
         ({"cases": [Case(input="a", runs=0)]}, "cases[0].runs: expected a whole number >= 1"),
-        ({"expect": "x"}, """expect: expected a list of graders, as in [Contains("Paris")], got 'x'"""),
+        (
+            {"expect": "x"},
+            """expect: expected a list of graders, as in [Contains("Paris")], got 'x'""",
+        ),
         ({"expect": ["x"]}, """expect[0]: expected a grader, as in Contains("Paris"), got 'x'"""),
-        ({"cases": [Case(input="a", expect="x")]}, "cases[0].expect: expected a list of graders, as in [Contains("),
+        (
+            {"cases": [Case(input="a", expect="x")]},
+            "cases[0].expect: expected a list of graders, as in [Contains(",
+        ),
         ({"expect": None}, "add `expect`, such as expect=[NotEmpty()]"),
         (
             {"expect": LlmJudge("polite", provider=FUNCTION)},
@@ -189,16 +225,40 @@ def test_the_value_of_a_grader_may_stand_without_its_name(name: str) -> None:
         ({"cases": None}, "cases: expected a list of cases, or Path(…) of a dataset, got None"),
         ({"cases": 5}, "cases: expected a list of cases, or Path(…) of a dataset, got 5"),
         ({"cases": [5]}, "cases[0]: expected a Case, or the text of its input, got 5"),
-        ({"prompts": "{{ input }}"}, 'prompts: expected a list of templates, as in ["{{ question }}"]'),
-        ({"providers": Mock(before=[FUNCTION])}, "providers[0].before: stages go by name, which the cache needs"),
-        ({"providers": Mock(after=FUNCTION)}, "providers[0].after: stages go by name, which the cache needs"),
-        ({"providers": None}, "expected a provider, a function, or an object with a method `answer`, got None"),
+        (
+            {"prompts": "{{ input }}"},
+            'prompts: expected a list of templates, as in ["{{ question }}"]',
+        ),
+        (
+            {"providers": Mock(before=[FUNCTION])},
+            "providers[0].before: stages go by name, which the cache needs",
+        ),
+        (
+            {"providers": Mock(after=FUNCTION)},
+            "providers[0].after: stages go by name, which the cache needs",
+        ),
+        (
+            {"providers": None},
+            "expected a provider, a function, or an object with a method `answer`, got None",
+        ),
         ({"providers": []}, "expected a list with at least one provider"),
-        ({"providers": [3.5]}, "expected a provider, a function, or an object with a method `answer`, got 3.5"),
-        ({"providers": [object()]}, "expected a provider, a function, or an object with a method `answer`"),
+        (
+            {"providers": [3.5]},
+            "expected a provider, a function, or an object with a method `answer`, got 3.5",
+        ),
+        (
+            {"providers": [object()]},
+            "expected a provider, a function, or an object with a method `answer`",
+        ),
         ({"providers": [echo, echo]}, "a second provider called 'echo'"),
-        ({"providers": [Mock(max_concurrency=0)]}, "providers[0].max_concurrency: expected a whole number >= 1"),
-        ({"gate": Gate(tags={"crtical": 1.0}), "cases": [Case(input="a", tags=["critical"])]}, "unknown tag 'crtical'"),
+        (
+            {"providers": [Mock(max_concurrency=0)]},
+            "providers[0].max_concurrency: expected a whole number >= 1",
+        ),
+        (
+            {"gate": Gate(tags={"crtical": 1.0}), "cases": [Case(input="a", tags=["critical"])]},
+            "unknown tag 'crtical'",
+        ),
         ({"prompts": ["{{ nothing }}"]}, "does not fit this case"),
         ({"runs": 0}, "runs: expected a whole number >= 1"),
     ],
@@ -208,7 +268,11 @@ def test_what_is_wrong_is_told_as_for_a_file(changes: dict[str, Any], says: str)
 
 
 def test_every_problem_is_told_at_once_with_its_place() -> None:
-    suite = Suite(cases=[Case(input="a", timeout_s=-1), Case(input="b", threshold=7)], providers=echo, retries=99)
+    suite = Suite(
+        cases=[Case(input="a", timeout_s=-1), Case(input="b", threshold=7)],
+        providers=echo,
+        retries=99,
+    )
     with pytest.raises(ConfigError) as caught:
         check_suite(suite)
     assert len(caught.value.problems) == 3
@@ -222,15 +286,26 @@ async def test_a_missing_key_is_told_when_the_suite_is_evaluated() -> None:
         await evaluate(suite, environ={})
 
 
-def test_text_in_code_is_not_filled_in_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_in_code_is_not_filled_in_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HOME_TOWN", "Lyon")
-    suite = Suite(cases=["a"], prompts=["${HOME_TOWN} {{ input }}"], providers=echo, expect=[Contains("${HOME_TOWN}")])
+    suite = Suite(
+        cases=["a"],
+        prompts=["${HOME_TOWN} {{ input }}"],
+        providers=echo,
+        expect=[Contains("${HOME_TOWN}")],
+    )
     assert evaluate_sync(suite).all_passed
 
 
 def test_cases_may_come_from_a_file(tmp_path: Path) -> None:
-    (tmp_path / "cases.jsonl").write_text('{"id": "a", "input": "hello", "expect": [{"contains": "hello"}]}\n')
-    assert evaluate_sync(Suite(cases=Path("cases.jsonl"), providers=echo, folder=tmp_path)).passed == 1
+    (tmp_path / "cases.jsonl").write_text(
+        '{"id": "a", "input": "hello", "expect": [{"contains": "hello"}]}\n'
+    )
+    assert (
+        evaluate_sync(Suite(cases=Path("cases.jsonl"), providers=echo, folder=tmp_path)).passed == 1
+    )
 
 
 # The caller's own graders and providers.
@@ -256,7 +331,11 @@ class Strict:
 
 
 def test_functions_and_objects_are_graders() -> None:
-    suite = Suite(cases=["please"], providers=echo, expect=[is_polite, is_brief, Strict(), len_is_six, Not(is_polite)])
+    suite = Suite(
+        cases=["please"],
+        providers=echo,
+        expect=[is_polite, is_brief, Strict(), len_is_six, Not(is_polite)],
+    )
     (run,) = evaluate_sync(suite).runs
     assert {grade.grader: (grade.passed, grade.score) for grade in run.grades} == {
         "is_polite": (True, 1.0),
@@ -303,12 +382,20 @@ class Client:
 
 
 def test_functions_and_objects_are_providers() -> None:
-    suite = Suite(cases=["hi"], providers=[decorated, Client(), {"type": "mock"}], expect=[Contains("hi")])
-    assert [run.response.output for run in evaluate_sync(suite).runs if run.response] == ["hi 1", "client: hi", "hi"]
+    suite = Suite(
+        cases=["hi"], providers=[decorated, Client(), {"type": "mock"}], expect=[Contains("hi")]
+    )
+    assert [run.response.output for run in evaluate_sync(suite).runs if run.response] == [
+        "hi 1",
+        "client: hi",
+        "hi",
+    ]
 
 
 def test_what_kind_of_failure_it_is_may_be_told_by_the_provider_itself() -> None:
-    (run,) = evaluate_sync(Suite(cases=["refuse"], providers=Client(), expect=[Contains("hi")])).runs
+    (run,) = evaluate_sync(
+        Suite(cases=["refuse"], providers=Client(), expect=[Contains("hi")])
+    ).runs
     assert (run.status, run.error and run.error.kind) == ("errored", "rate_limit")
 
 
@@ -326,7 +413,9 @@ def test_a_failure_of_no_known_kind_is_a_crash_in_the_journal_too(
     def broken(question: str) -> str:
         raise raised
 
-    report = evaluate_sync(Suite(cases=["hi"], providers=broken, expect=[Contains("hi")]), out=tmp_path)
+    report = evaluate_sync(
+        Suite(cases=["hi"], providers=broken, expect=[Contains("hi")]), out=tmp_path
+    )
     for (run,) in (report.runs, Report.load(tmp_path).runs):
         assert run.status == "failed"
         assert run.error is not None
@@ -363,7 +452,9 @@ def test_an_input_may_be_of_any_type() -> None:
     def plan(trip: Trip) -> str:
         return f"{trip.start}-{trip.end}"
 
-    suite = Suite(cases=[Case(input=Trip("Paris", "Lyon"), expect=[Equals("Paris-Lyon")])], providers=plan)
+    suite = Suite(
+        cases=[Case(input=Trip("Paris", "Lyon"), expect=[Equals("Paris-Lyon")])], providers=plan
+    )
     assert evaluate_sync(suite).all_passed
 
 
@@ -371,7 +462,9 @@ def test_results_of_functions_can_be_compared_between_processes() -> None:
     def suite() -> Suite:
         return Suite(cases=["hi"], providers=[echo, Client()], expect=[is_polite, Strict()])
 
-    fingerprints = [msgspec.json.encode(evaluate_sync(suite()).runs[0].fingerprint) for _ in range(2)]
+    fingerprints = [
+        msgspec.json.encode(evaluate_sync(suite()).runs[0].fingerprint) for _ in range(2)
+    ]
     assert fingerprints[0] == fingerprints[1]
 
 
@@ -379,7 +472,9 @@ def test_results_of_functions_can_be_compared_between_processes() -> None:
 
 
 @pytest.mark.parametrize(("most", "peak"), [(3, 3), (math.inf, 40)])
-async def test_concurrency_holds_for_graders_that_wait_and_may_be_without_limit(most: float, peak: int) -> None:
+async def test_concurrency_holds_for_graders_that_wait_and_may_be_without_limit(
+    most: float, peak: int
+) -> None:
     under_way = highest = 0
     everyone = asyncio.Event()
 
@@ -407,7 +502,9 @@ async def test_judges_are_asked_by_graders_and_are_no_columns() -> None:
     def judge(_: str) -> str:
         return '{"reason": "Fine.", "verdict": "pass"}'
 
-    suite = Suite(cases=[Case(input="x", expect=[{"judge": "polite"}])], providers=echo, judges=judge)
+    suite = Suite(
+        cases=[Case(input="x", expect=[{"judge": "polite"}])], providers=echo, judges=judge
+    )
     report = await evaluate(suite)
     assert [str(variant) for variant in report.plan.variants] == ["echo"]
     assert report.runs[0].grades[0].reason == "judged pass: Fine."
@@ -419,7 +516,9 @@ def test_discovered_tasks_are_cases_with_their_verifiers() -> None:
     tasks = discover_tasks(folder, "tasks/greet*/task.toml")
     agent = {"type": "task", "command": [sys.executable, str(folder / "agent.py"), "careful"]}
     report = evaluate_sync(Suite(cases=tasks, providers=agent))
-    assert [(run.case, run.status, run.score) for run in report.runs] == [("greeting", "passed", 1.0)]
+    assert [(run.case, run.status, run.score) for run in report.runs] == [
+        ("greeting", "passed", 1.0)
+    ]
 
 
 def test_tasks_of_a_folder_that_is_not_there_are_a_problem(tmp_path: Path) -> None:
@@ -436,7 +535,8 @@ def test_what_is_wrong_in_a_task_file_is_told_with_its_line(tmp_path: Path) -> N
     with pytest.raises(ConfigError) as caught:
         discover_tasks(tmp_path)
     assert [
-        str(problem).partition("task.toml:")[2].partition(", got 'make'")[0] for problem in caught.value.problems
+        str(problem).partition("task.toml:")[2].partition(", got 'make'")[0]
+        for problem in caught.value.problems
     ] == [
         "3: agent: unknown key 'timout_sec', did you mean 'timeout_sec'?",
         "5: verifier.timeout_sec: expected a number, got 'long'",

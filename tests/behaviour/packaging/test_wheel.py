@@ -1,4 +1,6 @@
-"""The wheel works where nothing but its dependencies is installed. Needs a package index, as any install does."""
+"""The wheel works where nothing but its dependencies is installed. Needs a package index, as any
+install does.
+"""
 
 import os
 import subprocess
@@ -25,7 +27,11 @@ pytestmark = pytest.mark.timeout(600)
 
 def run(*command: str | Path, cwd: Path) -> str:
     """Run a command away from the checkout and return what it prints."""
-    away = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    away = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"PYTHONPATH", "VIRTUAL_ENV"}
+    }
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -43,7 +49,16 @@ def run(*command: str | Path, cwd: Path) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, cwd=REPOSITORY)
+    run(
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        folder,
+        cwd=REPOSITORY,
+    )
     (built,) = folder.glob("*.whl")
     return built
 
@@ -54,7 +69,16 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     run(sys.executable, "-m", "venv", "env", cwd=folder)
     scripts = folder / "env" / BIN
-    run(scripts / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, cwd=folder)
+    run(
+        scripts / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        wheel,
+        cwd=folder,
+    )
     return scripts / "ci-evals"
 
 
@@ -65,7 +89,10 @@ def test_the_wheel_holds_the_package_with_its_templates_and_nothing_else(wheel: 
     templates = {shipped / path.relative_to(source) for path in source.rglob("*") if path.is_file()}
     assert {path for path in files if path.is_relative_to(shipped)} == templates
     assert {Path("ci_evals/py.typed"), Path("ci_evals/javascript_worker.cjs")} <= files
-    assert {path.parts[0] for path in files} == {"ci_evals", f"ci_evals-{ci_evals.__version__}.dist-info"}
+    assert {path.parts[0] for path in files} == {
+        "ci_evals",
+        f"ci_evals-{ci_evals.__version__}.dist-info",
+    }
 
 
 @pytest.mark.slow  # downloads the dependencies
@@ -74,7 +101,9 @@ def test_an_installed_wheel_knows_its_version(installed: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow  # downloads the dependencies
-def test_an_installed_wheel_runs_a_suite_and_finds_its_templates(installed: Path, tmp_path: Path) -> None:
+def test_an_installed_wheel_runs_a_suite_and_finds_its_templates(
+    installed: Path, tmp_path: Path
+) -> None:
     (tmp_path / "evals.yaml").write_text(SUITE, encoding="utf-8")
     run(installed, "run", cwd=tmp_path)
     summary = (tmp_path / "ci-evals-results" / "summary.md").read_text(encoding="utf-8")

@@ -21,9 +21,18 @@ AGENT = """
 
 
 def run(
-    pytester: pytest.Pytester, *arguments: str, plugins: tuple[str, ...] = (), ini: str = "", **settings: Any
+    pytester: pytest.Pytester,
+    *arguments: str,
+    plugins: tuple[str, ...] = (),
+    ini: str = "",
+    **settings: Any,
 ) -> pytest.RunResult:
-    suite = {"name": "greetings", "providers": [{"name": "echo", "type": "mock"}], "cases": CASES, **settings}
+    suite = {
+        "name": "greetings",
+        "providers": [{"name": "echo", "type": "mock"}],
+        "cases": CASES,
+        **settings,
+    }
     (pytester.path / "evals.yaml").write_text(json.dumps(suite))
     return session(pytester, *arguments, plugins=plugins, ini=ini)
 
@@ -54,7 +63,9 @@ def test_the_projects_configuration_may_name_suites(pytester: pytest.Pytester) -
 
 def test_cases_are_selected_like_tests(pytester: pytest.Pytester) -> None:
     run(pytester, "evals.yaml::good").assert_outcomes(passed=1)
-    run(pytester, "evals.yaml", "-k", "good", "--evals-report=out").assert_outcomes(passed=1, deselected=1)
+    run(pytester, "evals.yaml", "-k", "good", "--evals-report=out").assert_outcomes(
+        passed=1, deselected=1
+    )
     (report,) = (pytester.path / "out").glob("*/report.json")
     assert {result["case"] for result in json.loads(report.read_bytes())["results"]} == {"good"}
 
@@ -64,18 +75,27 @@ def test_every_case_is_run_once(arguments: tuple[str, ...], pytester: pytest.Pyt
     pytester.makepyfile(agent=AGENT)
     provider = {"type": "python", "target": "agent:answer", "name": "agent"}
     plugins = ("xdist",) if "-n2" in arguments else ()
-    run(pytester, "evals.yaml", *arguments, plugins=plugins, providers=[provider]).assert_outcomes(passed=1, failed=1)
+    run(pytester, "evals.yaml", *arguments, plugins=plugins, providers=[provider]).assert_outcomes(
+        passed=1, failed=1
+    )
     assert sorted((pytester.path / "calls").read_text().split()) == ["bye", "hello"]
 
 
-def test_a_case_below_its_bar_on_one_variant_fails_and_one_within_it_passes(pytester: pytest.Pytester) -> None:
-    providers = [{"name": name, "type": "mock", "default": said} for name, said in (("a", "hello"), ("b", "no"))]
+def test_a_case_below_its_bar_on_one_variant_fails_and_one_within_it_passes(
+    pytester: pytest.Pytester,
+) -> None:
+    providers = [
+        {"name": name, "type": "mock", "default": said}
+        for name, said in (("a", "hello"), ("b", "no"))
+    ]
     done = run(pytester, "evals.yaml", providers=providers, cases=CASES[:1])
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
         ["good: b: 0 of 1 run passed*", "*evals.yaml::good: a: 1 of 1 run passed, b: 0 of 1 run*"]
     )
-    run(pytester, "evals.yaml", providers=providers, cases=[{**CASES[0], "min_pass_rate": 0}]).assert_outcomes(passed=1)
+    run(
+        pytester, "evals.yaml", providers=providers, cases=[{**CASES[0], "min_pass_rate": 0}]
+    ).assert_outcomes(passed=1)
 
 
 def test_a_wrong_suite_is_told_with_its_place(pytester: pytest.Pytester) -> None:
@@ -84,21 +104,35 @@ def test_a_wrong_suite_is_told_with_its_place(pytester: pytest.Pytester) -> None
     done.stdout.fnmatch_lines(["*evals.yaml:1: runs: expected a whole number >= 1*"])
 
 
-def test_keys_are_needed_only_when_a_case_is_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_needed_only_when_a_case_is_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     providers = [{"type": "openai", "model": "gpt"}]
-    assert run(pytester, "evals.yaml", "--collect-only", providers=providers).ret == pytest.ExitCode.OK
+    assert (
+        run(pytester, "evals.yaml", "--collect-only", providers=providers).ret == pytest.ExitCode.OK
+    )
     done = run(pytester, "evals.yaml", "-k", "good", providers=providers)
     done.assert_outcomes(failed=1, deselected=1)
     done.stdout.fnmatch_lines(["*no key: set the variable OPENAI_API_KEY*"])
 
 
-def test_a_case_that_is_worse_than_its_baseline_fails_in_a_sentence(pytester: pytest.Pytester) -> None:
+def test_a_case_that_is_worse_than_its_baseline_fails_in_a_sentence(
+    pytester: pytest.Pytester,
+) -> None:
     other = {"id": "other", "input": "bye", "expect": [{"equals": "bye"}]}
-    cases = [{"id": "hello", "input": "hi", "min_pass_rate": 0.0, "expect": [{"equals": "hello"}]}, other]
+    cases = [
+        {"id": "hello", "input": "hi", "min_pass_rate": 0.0, "expect": [{"equals": "hello"}]},
+        other,
+    ]
 
     def session_of(says: str, *arguments: str) -> pytest.RunResult:
-        provider = {"name": "agent", "type": "mock", "default": "{{ input }}", "answers": {"hello": says}}
+        provider = {
+            "name": "agent",
+            "type": "mock",
+            "default": "{{ input }}",
+            "answers": {"hello": says},
+        }
         return run(pytester, "evals.yaml", *arguments, providers=[provider], cases=cases, runs=8)
 
     session_of("hello", "--evals-report=main").assert_outcomes(passed=2)

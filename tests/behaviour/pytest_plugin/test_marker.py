@@ -33,7 +33,11 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def run(
-    project: pytest.Pytester, test: str, *arguments: str, plugins: tuple[str, ...] = (), ini: str = ""
+    project: pytest.Pytester,
+    test: str,
+    *arguments: str,
+    plugins: tuple[str, ...] = (),
+    ini: str = "",
 ) -> pytest.RunResult:
     project.makepyfile(test_agent=HEAD + test)
     return session(project, *arguments, plugins=plugins, ini=ini)
@@ -54,7 +58,9 @@ def test_a_test_takes_the_result_and_decides(project: pytest.Pytester) -> None:
     done.assert_outcomes(passed=1)
 
 
-def test_a_test_that_does_not_look_fails_by_the_gate_in_the_words_of_the_command_line(project: pytest.Pytester) -> None:
+def test_a_test_that_does_not_look_fails_by_the_gate_in_the_words_of_the_command_line(
+    project: pytest.Pytester,
+) -> None:
     done = run(
         project,
         """
@@ -94,12 +100,19 @@ def test_an_assertion_that_fails_shows_what_was_found(project: pytest.Pytester) 
     """,
     )
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["*assert evals_result.all_passed*", "*contains: does not contain 'Hello'*"])
+    done.stdout.fnmatch_lines(
+        ["*assert evals_result.all_passed*", "*contains: does not contain 'Hello'*"]
+    )
 
 
 @pytest.mark.parametrize(
     ("marker", "arguments", "runs"),
-    [("", (), 1), ("", ("--evals-runs=4",), 4), (", runs=2", ("--evals-runs=4",), 2), (", runs=2", (), 2)],
+    [
+        ("", (), 1),
+        ("", ("--evals-runs=4",), 4),
+        (", runs=2", ("--evals-runs=4",), 2),
+        (", runs=2", (), 2),
+    ],
 )
 def test_a_markers_runs_win_over_the_options(
     marker: str, arguments: tuple[str, ...], runs: int, project: pytest.Pytester
@@ -116,8 +129,12 @@ def test_a_markers_runs_win_over_the_options(
     done.assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize(("marker", "option", "peak"), [("", "2", 2), (", max_concurrency=3", "2", 3)])
-def test_concurrency_is_bounded(marker: str, option: str, peak: int, project: pytest.Pytester) -> None:
+@pytest.mark.parametrize(
+    ("marker", "option", "peak"), [("", "2", 2), (", max_concurrency=3", "2", 3)]
+)
+def test_concurrency_is_bounded(
+    marker: str, option: str, peak: int, project: pytest.Pytester
+) -> None:
     done = run(
         project,
         f"""
@@ -161,7 +178,9 @@ def test_a_marker_on_a_class_or_module_holds_for_its_tests(project: pytest.Pytes
     done.assert_outcomes(passed=1, failed=1)
 
 
-def test_markers_on_class_and_test_are_merged_and_the_closest_wins(project: pytest.Pytester) -> None:
+def test_markers_on_class_and_test_are_merged_and_the_closest_wins(
+    project: pytest.Pytester,
+) -> None:
     done = run(
         project,
         """
@@ -280,7 +299,9 @@ def test_a_marker_that_comes_late_is_no_reason_to_pass(project: pytest.Pytester)
         ("config='evals.yaml', expect=[]", "expect: belongs into the suite that config names"),
     ],
 )
-def test_what_is_wrong_with_a_marker_is_told(marker: str, says: str, project: pytest.Pytester) -> None:
+def test_what_is_wrong_with_a_marker_is_told(
+    marker: str, says: str, project: pytest.Pytester
+) -> None:
     test = f"""
     @pytest.mark.evals({marker})
     def test_it():
@@ -293,13 +314,19 @@ def test_what_is_wrong_with_a_marker_is_told(marker: str, says: str, project: py
 
 
 def test_without_a_target_it_says_how_to_give_one(pytester: pytest.Pytester) -> None:
-    done = run(pytester, "\n    @pytest.mark.evals(prompt='a', expect=[Contains('a')])\n    def test_it(): pass")
+    done = run(
+        pytester,
+        "\n    @pytest.mark.evals(prompt='a', expect=[Contains('a')])\n    def test_it(): pass",
+    )
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["*evals(target=…), or a fixture `evals_target` that returns it*"])
 
 
 def test_a_marker_may_name_a_suite(project: pytest.Pytester) -> None:
-    suite = {"providers": [{"type": "mock"}], "cases": [{"id": "a", "input": "hi", "expect": [{"equals": "hi"}]}]}
+    suite = {
+        "providers": [{"type": "mock"}],
+        "cases": [{"id": "a", "input": "hi", "expect": [{"equals": "hi"}]}],
+    }
     (project.path / "evals.yaml").write_text(json.dumps(suite))
     done = run(
         project,
@@ -342,9 +369,15 @@ def test_a_count_that_makes_no_sense_is_a_usage_error(value: str, project: pytes
 
 @pytest.mark.parametrize(
     ("mark", "plugin", "ini"),
-    [("asyncio", "asyncio", "asyncio_mode = strict"), ("anyio", "anyio", ""), (None, "asyncio", "asyncio_mode = auto")],
+    [
+        ("asyncio", "asyncio", "asyncio_mode = strict"),
+        ("anyio", "anyio", ""),
+        (None, "asyncio", "asyncio_mode = auto"),
+    ],
 )
-def test_async_tests_take_the_result(mark: str | None, plugin: str, ini: str, project: pytest.Pytester) -> None:
+def test_async_tests_take_the_result(
+    mark: str | None, plugin: str, ini: str, project: pytest.Pytester
+) -> None:
     done = run(
         project,
         f"""
@@ -366,7 +399,9 @@ def test_async_tests_take_the_result(mark: str | None, plugin: str, ini: str, pr
     done.assert_outcomes(passed=1)
 
 
-def test_workers_of_xdist_compare_with_the_baseline_and_tell_the_summary(project: pytest.Pytester) -> None:
+def test_workers_of_xdist_compare_with_the_baseline_and_tell_the_summary(
+    project: pytest.Pytester,
+) -> None:
     test = """
     @pytest.mark.parametrize("number", range(4))
     @pytest.mark.evals(prompt="hello", expect=[Contains("HELLO")])
@@ -374,7 +409,9 @@ def test_workers_of_xdist_compare_with_the_baseline_and_tell_the_summary(project
         pass
     """
     run(project, test, "--evals-report=main").assert_outcomes(passed=4)
-    done = run(project, test, "-n1", "--evals-report=reports", "--evals-baseline=main", plugins=("xdist",))
+    done = run(
+        project, test, "-n1", "--evals-report=reports", "--evals-baseline=main", plugins=("xdist",)
+    )
     done.assert_outcomes(passed=4)
     assert done.stdout.str().count(": PASS  1 of 1 run") == 4
     done.stdout.no_fnmatch_line("*no baseline*")
@@ -432,8 +469,12 @@ def test_beside_a_baseline_like_itself_nothing_is_worse(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SAYS", "hello")
-    run(project, WORSE, "--evals-report=reports", "-k", "low_bar").assert_outcomes(passed=1, deselected=2)
-    done = run(project, WORSE, "--evals-report=reports", "--evals-baseline=reports", "-k", "low_bar")
+    run(project, WORSE, "--evals-report=reports", "-k", "low_bar").assert_outcomes(
+        passed=1, deselected=2
+    )
+    done = run(
+        project, WORSE, "--evals-report=reports", "--evals-baseline=reports", "-k", "low_bar"
+    )
     done.assert_outcomes(passed=1, deselected=2)
     done.stdout.no_fnmatch_line("*regressed*")
 
@@ -444,7 +485,9 @@ def test_a_baseline_that_is_not_there_is_a_warning_and_the_test_runs_all_the_sam
     monkeypatch.setenv("SAYS", "hello")
     done = run(project, WORSE, "--evals-baseline=nowhere", "-k", "low_bar")
     done.assert_outcomes(passed=1, deselected=2, warnings=1)
-    done.stdout.fnmatch_lines(["*--evals-baseline: there is no report at nowhere: nothing is compared"])
+    done.stdout.fnmatch_lines(
+        ["*--evals-baseline: there is no report at nowhere: nothing is compared"]
+    )
 
 
 def test_without_a_report_at_the_baseline_the_test_runs_all_the_same(
@@ -454,4 +497,6 @@ def test_without_a_report_at_the_baseline_the_test_runs_all_the_same(
     project.mkdir("empty")
     done = run(project, WORSE, "--evals-baseline=empty", "-k", "low_bar")
     done.assert_outcomes(passed=1, deselected=2)
-    done.stdout.fnmatch_lines(["test_agent.py::test_low_bar:   no baseline: there is no report at *empty"])
+    done.stdout.fnmatch_lines(
+        ["test_agent.py::test_low_bar:   no baseline: there is no report at *empty"]
+    )

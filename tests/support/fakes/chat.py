@@ -45,7 +45,9 @@ class ChatServer:
             if self.active >= self._hold:
                 self._all_there.set()
             await self._all_there.wait()
-            return self._answer(request, msgspec.json.decode(await request.read())["messages"][-1]["content"])
+            return self._answer(
+                request, msgspec.json.decode(await request.read())["messages"][-1]["content"]
+            )
         finally:
             self.active -= 1
 
@@ -64,7 +66,9 @@ class ChatServer:
             request.transport.abort()
             return web.Response()
         headers = {"Retry-After": self._retry_after} if fault == "429" else {}
-        return web.json_response({"error": {"message": f"injected {fault}"}}, status=int(fault), headers=headers)
+        return web.json_response(
+            {"error": {"message": f"injected {fault}"}}, status=int(fault), headers=headers
+        )
 
 
 def completion(text: str) -> bytes:
@@ -74,7 +78,13 @@ def completion(text: str) -> bytes:
             "id": "chatcmpl-1",
             "object": "chat.completion",
             "model": "echo",
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": text},
+                    "finish_reason": "stop",
+                }
+            ],
             "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
         }
     )

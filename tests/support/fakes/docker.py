@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""A `docker` that keeps containers as folders below $FAKE_DOCKER and runs what it is told on this machine."""
+"""A `docker` that keeps containers as folders below $FAKE_DOCKER and runs what it is told on this
+machine.
+"""
 
 import json
 import os
@@ -36,7 +38,9 @@ def execute(words: list[str]) -> int:
     name, *argv = words
     env = {**os.environ, **{each: inside(name, os.environ[each]) for each in variables}}
     work = ROOT / name / "work"
-    return subprocess.run([inside(name, word) for word in argv], cwd=work, env=env, check=False).returncode
+    return subprocess.run(
+        [inside(name, word) for word in argv], cwd=work, env=env, check=False
+    ).returncode
 
 
 def main(command: str, *words: str) -> int:

@@ -31,7 +31,8 @@ class Call(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """An answer in place of the real one. With `after`, what was asked for has happened all the same.
+    """An answer in place of the real one. With `after`, what was asked for has happened all the
+    same.
 
     A `status` of None breaks the connection.
     """
@@ -44,7 +45,8 @@ class Fault(NamedTuple):
 
 
 class FakeGitHub:
-    """GitHub with one repository, `acme/app`. `api_url` is where, `state` what it knows, `calls` what it was asked.
+    """GitHub with one repository, `acme/app`. `api_url` is where, `state` what it knows, `calls`
+    what it was asked.
 
     The next `lagging_lists` lists of comments are of a minute ago.
 
@@ -55,7 +57,10 @@ class FakeGitHub:
     """
 
     def __init__(
-        self, time: VirtualTime, base_path: str = "", latency_s: Callable[[str], float] = lambda _leg: 0.0
+        self,
+        time: VirtualTime,
+        base_path: str = "",
+        latency_s: Callable[[str], float] = lambda _leg: 0.0,
     ) -> None:
         self.time = time
         self.calls: list[Call] = []
@@ -78,7 +83,9 @@ class FakeGitHub:
 
     def asked(self, method: str, pattern: str = "") -> list[Call]:
         """The requests of a method whose path matches."""
-        return [call for call in self.calls if call.method == method and re.search(pattern, call.path)]
+        return [
+            call for call in self.calls if call.method == method and re.search(pattern, call.path)
+        ]
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         sent = await request.read()
@@ -86,7 +93,11 @@ class FakeGitHub:
         self.state.now = self.time.now
         path = request.path.removeprefix(self._base_path)
         self.calls.append(
-            Call(request.method, path + (f"?{request.query_string}" if request.query else ""), self.time.now)
+            Call(
+                request.method,
+                path + (f"?{request.query_string}" if request.query else ""),
+                self.time.now,
+            )
         )
         if not request.path.startswith(self._base_path):
             self.broken.append(f"{request.path} is not below {self._base_path}")
@@ -99,7 +110,9 @@ class FakeGitHub:
             answer = error_answer(fault.status, fault.message, fault.headers)
         self._finish(request, answer)
         body = answer.body if isinstance(answer.body, bytes) else b""
-        exchange = Exchange(request.method, path, request.query, sent, answer.status, answer.headers, body)
+        exchange = Exchange(
+            request.method, path, request.query, sent, answer.status, answer.headers, body
+        )
         self.broken.extend(violations(exchange))
         await self._travel("answer")
         return answer
@@ -107,7 +120,11 @@ class FakeGitHub:
     async def store(self, request: web.Request) -> web.StreamResponse:
         """The other host, where downloads are."""
         self.storage_requests.append(request.headers.copy())
-        if TOKEN in str(request.headers) or TOKEN in str(request.url) or "Authorization" in request.headers:
+        if (
+            TOKEN in str(request.headers)
+            or TOKEN in str(request.url)
+            or "Authorization" in request.headers
+        ):
             self.broken.append("the token was sent to the storage")
         fault = self._fault_for("STORAGE", request.path)
         if fault and fault.status:
@@ -140,15 +157,21 @@ class FakeGitHub:
             while self._written_at and self._written_at[0] <= self.time.now - 60:
                 self._written_at.popleft()
             if len(self._written_at) >= WRITES_PER_MINUTE:
-                return error_answer(403, "You have exceeded a secondary rate limit.", {"retry-after": "60"})
+                return error_answer(
+                    403, "You have exceeded a secondary rate limit.", {"retry-after": "60"}
+                )
             self._written_at.append(self.time.now)
         return None
 
     def _finish(self, request: web.Request, answer: web.Response) -> None:
         hour = int(self.time.now // 3600)
-        answer.headers["Date"] = format_datetime(datetime.fromtimestamp(self.time.now, UTC), usegmt=True)
+        answer.headers["Date"] = format_datetime(
+            datetime.fromtimestamp(self.time.now, UTC), usegmt=True
+        )
         answer.headers.setdefault("x-ratelimit-limit", str(REQUESTS_PER_HOUR))
-        answer.headers.setdefault("x-ratelimit-remaining", str(max(0, REQUESTS_PER_HOUR - self._used[hour])))
+        answer.headers.setdefault(
+            "x-ratelimit-remaining", str(max(0, REQUESTS_PER_HOUR - self._used[hour]))
+        )
         answer.headers.setdefault("x-ratelimit-reset", str((hour + 1) * 3600))
 
     def _routed(self, request: web.Request, path: str, sent: bytes) -> web.Response:
@@ -166,7 +189,9 @@ class FakeGitHub:
         return error_answer(404, "Not Found")
 
     def redirect_to_storage(self, artifact_id: int) -> web.Response:
-        return web.Response(status=302, headers={"Location": f"{self._storage_url}/signed/{artifact_id}?sig=a%2Fb"})
+        return web.Response(
+            status=302, headers={"Location": f"{self._storage_url}/signed/{artifact_id}?sig=a%2Fb"}
+        )
 
     def page(self, asked: Asked, items: list[Any], key: str | None = None) -> web.Response:
         """One page of a list, with `Link` to the others."""
@@ -178,7 +203,9 @@ class FakeGitHub:
         url = URL(self.api_url).join(URL(asked.request.path_qs))
         links = {"next": number + 1, "last": last} if number < last else {"first": 1}
         link = ", ".join(f'<{url.update_query(page=to)}>; rel="{rel}"' for rel, to in links.items())
-        return json_answer({"total_count": len(items), key: shown} if key else shown, headers={"Link": link})
+        return json_answer(
+            {"total_count": len(items), key: shown} if key else shown, headers={"Link": link}
+        )
 
 
 @asynccontextmanager
@@ -187,7 +214,9 @@ async def github(
     base_path: str = "",
     latency_s: Callable[[str], float] = lambda _leg: 0.0,
 ) -> AsyncIterator[FakeGitHub]:
-    """A fake GitHub on loopback. Leaving fails if anything was sent or answered that GitHub does not know."""
+    """A fake GitHub on loopback. Leaving fails if anything was sent or answered that GitHub does
+    not know.
+    """
     fake = FakeGitHub(time or VirtualTime(), base_path, latency_s)
     async with AsyncExitStack() as stack:
         api = await _served(stack, "/{path:.*}", fake.respond)

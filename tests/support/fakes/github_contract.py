@@ -36,7 +36,9 @@ _looked_at: dict[Exchange, list[str]] = {}
 
 
 def violations(exchange: Exchange) -> list[str]:
-    """What GitHub would not send, or would not take. What was looked at once is not looked at again."""
+    """What GitHub would not send, or would not take. What was looked at once is not looked at
+    again.
+    """
     shown = ("Link", "Location", "Content-Type")
     headers = {name: exchange.headers[name] for name in shown if name in exchange.headers}
     key = exchange._replace(query=tuple(exchange.query.items()), headers=tuple(headers.items()))  # type: ignore[arg-type]
@@ -72,7 +74,9 @@ def _violations(exchange: Exchange) -> list[str]:
             ),
         )
     except OpenAPIError as error:
-        found.append(f"answer {exchange.status} to {exchange.method} {exchange.path}: {_told(error)}")
+        found.append(
+            f"answer {exchange.status} to {exchange.method} {exchange.path}: {_told(error)}"
+        )
     return found
 
 
@@ -90,7 +94,11 @@ def _error_violations(exchange: Exchange) -> list[str]:
     if exchange.status >= 500:
         return []  # whatever stands before the API answers
     answer = json.loads(exchange.body)
-    return [] if isinstance(answer.get("message"), str) else [f"error {exchange.status} without a message"]
+    return (
+        []
+        if isinstance(answer.get("message"), str)
+        else [f"error {exchange.status} without a message"]
+    )
 
 
 def _told(error: OpenAPIError) -> str:

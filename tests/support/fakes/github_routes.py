@@ -39,7 +39,11 @@ def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] = {}) 
 
 
 def error_answer(status: int, message: str, headers: Mapping[str, str] = {}) -> web.Response:
-    answer = {"message": message, "documentation_url": "https://docs.github.com/rest", "status": str(status)}
+    answer = {
+        "message": message,
+        "documentation_url": "https://docs.github.com/rest",
+        "status": str(status),
+    }
     return json_answer(answer, status, headers)
 
 
@@ -95,13 +99,19 @@ def _body(asked: Asked) -> str:
             "field": "data",
             "message": "Body is too long (maximum is 65536 characters)",
         }
-        answer = {"message": "Validation Failed", "errors": [problem], "documentation_url": "https://docs.github.com"}
+        answer = {
+            "message": "Validation Failed",
+            "errors": [problem],
+            "documentation_url": "https://docs.github.com",
+        }
         raise RefusedError(json_answer(answer, 422))
     return body
 
 
 def _get_comment(fake: "FakeGitHub", asked: Asked) -> web.Response:
-    return json_answer(fake.state.comment_answer(_there(fake.state.comments.get(asked.number("id")))))
+    return json_answer(
+        fake.state.comment_answer(_there(fake.state.comments.get(asked.number("id"))))
+    )
 
 
 def _edit_comment(fake: "FakeGitHub", asked: Asked) -> web.Response:
@@ -128,9 +138,14 @@ def _list_pulls(fake: "FakeGitHub", asked: Asked) -> web.Response:
         pull
         for pull in fake.state.pulls.values()
         if state in ("all", pull.state)
-        and (head is None or head == f"{(pull.head_repository or '').partition('/')[0]}:{pull.head_ref}")
+        and (
+            head is None
+            or head == f"{(pull.head_repository or '').partition('/')[0]}:{pull.head_ref}"
+        )
     ]
-    return fake.page(asked, [fake.state.pull_answer(pull, "pull-request-simple-items") for pull in matching])
+    return fake.page(
+        asked, [fake.state.pull_answer(pull, "pull-request-simple-items") for pull in matching]
+    )
 
 
 def _compare(fake: "FakeGitHub", asked: Asked) -> web.Response:
@@ -156,7 +171,9 @@ def _artifacts(fake: "FakeGitHub", asked: Asked) -> web.Response:
         for artifact in sorted(fake.state.artifacts.values(), key=lambda artifact: -artifact.id)
         if name in (None, artifact.name) and run in (None, str(artifact.run.id))
     ]
-    return fake.page(asked, [fake.state.artifact_answer(artifact) for artifact in matching], "artifacts")
+    return fake.page(
+        asked, [fake.state.artifact_answer(artifact) for artifact in matching], "artifacts"
+    )
 
 
 def _zip(fake: "FakeGitHub", asked: Asked) -> web.Response:

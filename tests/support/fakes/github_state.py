@@ -1,4 +1,6 @@
-"""What the fake GitHub knows: a repository with its pull requests, comments, commits, runs and artifacts."""
+"""What the fake GitHub knows: a repository with its pull requests, comments, commits, runs and
+artifacts.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +18,9 @@ FORK_ID = 2_000
 
 @dataclass
 class Token:
-    """Who a token is and what it may do. `login` is None for an installation, whose comments are made by `bot`."""
+    """Who a token is and what it may do. `login` is None for an installation, whose comments are
+    made by `bot`.
+    """
 
     login: str | None = None
     bot: str = "github-actions[bot]"
@@ -91,7 +95,10 @@ class State:
         return comment
 
     def comments_of(self, number: int) -> list[StoredComment]:
-        return sorted((each for each in self.comments.values() if each.number == number), key=lambda each: each.id)
+        return sorted(
+            (each for each in self.comments.values() if each.number == number),
+            key=lambda each: each.id,
+        )
 
     def add_history(self, *shas: str) -> None:
         """Commits upon each other, the oldest first."""
@@ -112,7 +119,9 @@ class State:
         self.runs[run.id] = run
         return run
 
-    def add_artifact(self, run: StoredRun, content: bytes, name: str = "evals", **changes: Any) -> StoredArtifact:
+    def add_artifact(
+        self, run: StoredRun, content: bytes, name: str = "evals", **changes: Any
+    ) -> StoredArtifact:
         artifact = StoredArtifact(self.next_id(), name, run, content, self.now, **changes)
         self.artifacts[artifact.id] = artifact
         return artifact
@@ -197,7 +206,10 @@ class State:
         answer: dict[str, Any] = example("commit-comparison")
         (file,) = answer["files"]
         files = [file | {"filename": name} for name in self.changed.get(head, ())]
-        return answer | {"merge_base_commit": answer["merge_base_commit"] | {"sha": merge_base}, "files": files}
+        return answer | {
+            "merge_base_commit": answer["merge_base_commit"] | {"sha": merge_base},
+            "files": files,
+        }
 
 
 def _repository(answer: Mapping[str, Any], full_name: str | None) -> dict[str, Any] | None:

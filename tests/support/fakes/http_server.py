@@ -40,7 +40,9 @@ class Scripted(NamedTuple):
 
 
 class FakeServer:
-    """Gives the scripted answers in turn, the last one again and again; `seen` has every request in order."""
+    """Gives the scripted answers in turn, the last one again and again; `seen` has every request in
+    order.
+    """
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
@@ -48,15 +50,21 @@ class FakeServer:
         self._script: deque[Scripted | Respond] = deque()
 
     def answers(self, *script: Scripted | Respond) -> None:
-        """Answer with these from now on; a function is called with the request to answer it itself."""
+        """Answer with these from now on; a function is called with the request to answer it
+        itself.
+        """
         self._script = deque(script)
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
-        self.seen.append(Seen(request.method, request.raw_path, request.headers.copy(), await request.read()))
+        self.seen.append(
+            Seen(request.method, request.raw_path, request.headers.copy(), await request.read())
+        )
         scripted = self._script.popleft() if len(self._script) > 1 else self._script[0]
         if not isinstance(scripted, Scripted):
             return await scripted(request)
-        return web.Response(body=_encoded(scripted.body), status=scripted.status, headers=_typed(scripted))
+        return web.Response(
+            body=_encoded(scripted.body), status=scripted.status, headers=_typed(scripted)
+        )
 
 
 @asynccontextmanager

@@ -17,7 +17,13 @@ from ci_evals.providers.http_client import kind_of
 from ci_evals.providers.mock import Mock
 from fakes.virtual_time import VirtualLoop
 
-REQUEST = Request("Question?", (Message("user", "x" * 400),), Case(id="case", input="Question?", expect=()), 1, 60.0)
+REQUEST = Request(
+    "Question?",
+    (Message("user", "x" * 400),),
+    Case(id="case", input="Question?", expect=()),
+    1,
+    60.0,
+)
 RUNS, WORKERS, RETRIES = 1000, 64, 4
 
 
@@ -62,7 +68,13 @@ class Bucket(Free):
     """A token bucket; every call costs `cost`."""
 
     def __init__(
-        self, per_minute: float, burst: float, *, cost: float = 1, retry_after: bool = True, telling: bool = False
+        self,
+        per_minute: float,
+        burst: float,
+        *,
+        cost: float = 1,
+        retry_after: bool = True,
+        telling: bool = False,
     ) -> None:
         self.rate, self.burst, self.cost = per_minute / 60, burst, cost
         self.level, self._then = burst, 0.0
@@ -75,7 +87,9 @@ class Bucket(Free):
     def call(self, now: float) -> ProviderError | None:
         self.level, self._then = min(self.burst, self.level + (now - self._then) * self.rate), now
         if self.level < self.cost - 1e-9:
-            return failing(429, math.ceil((self.cost - self.level) / self.rate) if self._retry_after else None)
+            return failing(
+                429, math.ceil((self.cost - self.level) / self.rate) if self._retry_after else None
+            )
         self.level -= self.cost
         return None
 
@@ -93,7 +107,9 @@ class Bucket(Free):
 class Window(Free):
     """A quota that is there again at once, every so many seconds."""
 
-    def __init__(self, calls: int, length_s: float, *, retry_after: bool = True, telling: bool = False) -> None:
+    def __init__(
+        self, calls: int, length_s: float, *, retry_after: bool = True, telling: bool = False
+    ) -> None:
         self.calls, self.length_s = calls, length_s
         self._retry_after, self._telling = retry_after, telling
         self._window, self._left = 0, calls
@@ -111,8 +127,16 @@ class Window(Free):
         return None
 
     def headers(self, now: float) -> Mapping[str, str]:
-        told = {"limit": self.calls, "remaining": self._left, "reset": math.ceil(self._ends_in_s(now))}
-        return {f"x-ratelimit-{name}": str(value) for name, value in told.items()} if self._telling else {}
+        told = {
+            "limit": self.calls,
+            "remaining": self._left,
+            "reset": math.ceil(self._ends_in_s(now)),
+        }
+        return (
+            {f"x-ratelimit-{name}": str(value) for name, value in told.items()}
+            if self._telling
+            else {}
+        )
 
     def _ends_in_s(self, now: float) -> float:
         return (self._window + 1) * self.length_s - now
@@ -121,7 +145,9 @@ class Window(Free):
 class Down(Free):
     """Fails everything for a while."""
 
-    def __init__(self, error: ProviderError, *, from_s: float = 0.0, until_s: float = math.inf) -> None:
+    def __init__(
+        self, error: ProviderError, *, from_s: float = 0.0, until_s: float = math.inf
+    ) -> None:
         self._error, self._from_s, self._until_s = error, from_s, until_s
 
     def call(self, now: float) -> ProviderError | None:
@@ -129,10 +155,18 @@ class Down(Free):
 
 
 class Simulated:
-    """The provider, as far away as its latency: failures are back after `failure_s`, answers after `latency_s`."""
+    """The provider, as far away as its latency: failures are back after `failure_s`, answers after
+    `latency_s`.
+    """
 
     def __init__(
-        self, server: Free, latency_s: float, failure_s: float | None = None, *, tokens: int = 0, seed: int = 1
+        self,
+        server: Free,
+        latency_s: float,
+        failure_s: float | None = None,
+        *,
+        tokens: int = 0,
+        seed: int = 1,
     ) -> None:
         self.server = server
         self.refused = self.calls = 0
@@ -146,7 +180,9 @@ class Simulated:
         now = asyncio.get_running_loop().time()
         error, headers = self.server.call(now), self.server.headers(now)
         self.calls += 1
-        await asyncio.sleep((self._failure_s if error else self._latency_s) * (0.9 + 0.2 * self._draw()))
+        await asyncio.sleep(
+            (self._failure_s if error else self._latency_s) * (0.9 + 0.2 * self._draw())
+        )
         self.observe(headers)
         if error:
             self.refused += 1
@@ -202,8 +238,12 @@ def run_job(
         return runner.run(main())
 
 
-def run_plain_loop(provider: Simulated, *, runs: int = RUNS, workers: int = WORKERS, retries: int = RETRIES) -> Job:
-    """Do the same with a plain retry loop: each call waits its own `Retry-After` or backoff, without its slot."""
+def run_plain_loop(
+    provider: Simulated, *, runs: int = RUNS, workers: int = WORKERS, retries: int = RETRIES
+) -> Job:
+    """Do the same with a plain retry loop: each call waits its own `Retry-After` or backoff,
+    without its slot.
+    """
 
     async def main() -> Job:
         loop, draw = asyncio.get_running_loop(), random.Random(2).random
@@ -217,7 +257,11 @@ def run_plain_loop(provider: Simulated, *, runs: int = RUNS, workers: int = WORK
                         await provider.answer(REQUEST)
                 except ProviderError as error:
                     backoff_s = 0.5 * 2**attempt * draw()
-                    wait_s = backoff_s if error.retry_after_s is None else error.retry_after_s + 0.1 * draw()
+                    wait_s = (
+                        backoff_s
+                        if error.retry_after_s is None
+                        else error.retry_after_s + 0.1 * draw()
+                    )
                 else:
                     return
                 if attempt < retries:

@@ -14,7 +14,8 @@ P = ParamSpec("P")
 
 
 class VirtualTime:
-    """A clock and a sleep for `participants` tasks: time jumps to the next waking when all of them sleep.
+    """A clock and a sleep for `participants` tasks: time jumps to the next waking when all of them
+    sleep.
 
     Who waits for an answer of a fake server is asleep when the server sleeps in its stead.
     """
@@ -48,7 +49,9 @@ class VirtualTime:
 
 
 class _Impatient(selectors.DefaultSelector):
-    """Tells how long it was to wait instead of waiting, unless there is nothing else to wait for."""
+    """Tells how long it was to wait instead of waiting, unless there is nothing else to wait
+    for.
+    """
 
     skipped_s = 0.0
 
@@ -71,7 +74,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run a test that waits for nothing but sleeps: its waits can be long, and what it measures is exact."""
+    """Run a test that waits for nothing but sleeps: its waits can be long, and what it measures is
+    exact.
+    """
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -15,7 +15,9 @@ from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
 
 
-def write(path: Path, results: Iterable[Result], *, started_at: float = 1.0, resume: bool = False) -> None:
+def write(
+    path: Path, results: Iterable[Result], *, started_at: float = 1.0, resume: bool = False
+) -> None:
     suite = SuiteInfo(name="test", file="evals.yaml", fingerprint="f", runs=2, version="0")
     with closing(Journal(path, Redactor(()), resume=resume)) as journal:
         journal.start(Header(suite=suite, started_at=started_at, planned=4))
@@ -36,7 +38,9 @@ def test_each_look_tells_what_there_is_by_then(tmp_path: Path) -> None:
     write(path, [result_of("b", "failed"), result_of("a", run=2)], resume=True)
     summary = growing.summarize()
     assert summary is not None
-    assert summary.verdict.reason == "3 of 4 runs so far: 1 failed", "the run that had errored was made again"
+    assert summary.verdict.reason == "3 of 4 runs so far: 1 failed", (
+        "the run that had errored was made again"
+    )
     assert [result.status for result in summary.report.runs] == ["passed", "passed", "failed"]
 
 
@@ -53,8 +57,18 @@ def test_another_run_begins_anew(tmp_path: Path) -> None:
 
 def test_what_has_not_run_yet_leaves_its_column_empty(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    write(path, [result_of("a", provider="gpt"), result_of("a", provider="haiku"), result_of("b", provider="haiku")])
+    write(
+        path,
+        [
+            result_of("a", provider="gpt"),
+            result_of("a", provider="haiku"),
+            result_of("b", provider="haiku"),
+        ],
+    )
     summary = GrowingJournal(path).summarize()
     assert summary is not None
     rows = re.findall(r'<span class="chips">.*?</summary>', html_of(summary), re.DOTALL)
-    assert [re.findall(r'class="(gap|chip)[ "]', row) for row in rows] == [["chip", "chip"], ["gap", "chip"]]
+    assert [re.findall(r'class="(gap|chip)[ "]', row) for row in rows] == [
+        ["chip", "chip"],
+        ["gap", "chip"],
+    ]

@@ -1,4 +1,6 @@
-"""Calls: attempts and waits, what counts as an attempt, when a provider is given up, and what a stop ends."""
+"""Calls: attempts and waits, what counts as an attempt, when a provider is given up, and what a
+stop ends.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -41,7 +43,9 @@ def first(count: int, error: Exception) -> Callable[[int], Exception | None]:
 
 
 class Scripted:
-    """Answers after a second, or fails at once with what `fault` gives for the number of the call, from 0."""
+    """Answers after a second, or fails at once with what `fault` gives for the number of the call,
+    from 0.
+    """
 
     def __init__(self, fault: Callable[[int], Exception | None]) -> None:
         self.called_at: list[float] = []
@@ -90,11 +94,23 @@ class Caller:
 
 
 def caller_of(
-    fault: Callable[[int], Exception | None], *, retries: int = 0, rpm: float | None = None, own_code: bool = False
+    fault: Callable[[int], Exception | None],
+    *,
+    retries: int = 0,
+    rpm: float | None = None,
+    own_code: bool = False,
 ) -> Caller:
     loop = asyncio.get_running_loop()
     provider, limiter = Scripted(fault), RateLimiter(rpm=rpm, clock=loop.time, wall_clock=loop.time)
-    calls = Calls(provider, limiter, limit=LIMIT, retries=retries, own_code=own_code, clock=loop.time, draw=lambda: 0.5)
+    calls = Calls(
+        provider,
+        limiter,
+        limit=LIMIT,
+        retries=retries,
+        own_code=own_code,
+        clock=loop.time,
+        draw=lambda: 0.5,
+    )
     return Caller(provider, calls, limiter)
 
 
@@ -105,7 +121,9 @@ def gaps(times: Sequence[float]) -> list[float]:
 # One call.
 
 
-@pytest.mark.parametrize("error", [BROKEN, GONE, HANGS, failing(408), failing(409), DOWN, failing(429)])
+@pytest.mark.parametrize(
+    "error", [BROKEN, GONE, HANGS, failing(408), failing(409), DOWN, failing(429)]
+)
 @in_virtual_time
 async def test_a_failed_call_is_tried_again(error: ProviderError) -> None:
     caller = caller_of(first(2, error), retries=2)
@@ -113,7 +131,9 @@ async def test_a_failed_call_is_tried_again(error: ProviderError) -> None:
     assert caller.limiter.under_way == 0
 
 
-@pytest.mark.parametrize("error", [TOO_LONG, WRONG_KEY, failing(404), UNREADABLE, ZeroDivisionError("by zero")])
+@pytest.mark.parametrize(
+    "error", [TOO_LONG, WRONG_KEY, failing(404), UNREADABLE, ZeroDivisionError("by zero")]
+)
 @in_virtual_time
 async def test_a_call_that_failed_for_good_is_not(error: Exception) -> None:
     caller = caller_of(always(error), retries=2)
@@ -200,14 +220,20 @@ async def test_without_retries_every_refusal_is_the_end_of_its_call() -> None:
 # Giving up.
 
 
-@pytest.mark.parametrize("error", [WRONG_KEY, NO_CREDIT, failing(402), failing(404), failing(429, 3600)])
+@pytest.mark.parametrize(
+    "error", [WRONG_KEY, NO_CREDIT, failing(402), failing(404), failing(429, 3600)]
+)
 @in_virtual_time
-async def test_a_provider_that_refuses_for_good_is_asked_a_handful_of_times(error: ProviderError) -> None:
+async def test_a_provider_that_refuses_for_good_is_asked_a_handful_of_times(
+    error: ProviderError,
+) -> None:
     caller = caller_of(always(error), retries=4)
     found = await caller.call_often(100)
     assert len(caller.provider.called_at) <= MOST_REFUSED_FOR_GOOD + LIMIT - 1
     assert found.count("given_up") == 100 - len(caller.provider.called_at)
-    with pytest.raises(LostError, match=f"given up after 5 failures in a row: {error.message}") as lost:
+    with pytest.raises(
+        LostError, match=f"given up after 5 failures in a row: {error.message}"
+    ) as lost:
         await caller.calls.call(REQUEST, Slot(caller.slots))
     assert lost.value.cause is error
     assert caller.limiter.under_way == 0
@@ -280,7 +306,9 @@ async def test_an_outage_is_outlived_without_losing_a_run(error: ProviderError) 
     assert max(gaps(caller.provider.called_at)) < 5
 
 
-@pytest.mark.parametrize(("error", "asked_for_s"), [(DOWN, 0), (failing(429, 1.0), 1), (failing(503, 200.0), 200)])
+@pytest.mark.parametrize(
+    ("error", "asked_for_s"), [(DOWN, 0), (failing(429, 1.0), 1), (failing(503, 200.0), 200)]
+)
 @in_virtual_time
 async def test_a_provider_that_only_refuses_is_given_up_two_minutes_after_it_was_to_be_back(
     error: ProviderError, asked_for_s: int
@@ -290,7 +318,9 @@ async def test_a_provider_that_only_refuses_is_given_up_two_minutes_after_it_was
     assert set(found) == {"fine", error.kind, "given_up"}
     assert found.count(error.kind) < 10
     given_up_after_s = asyncio.get_running_loop().time() - LONGEST_SILENCE_S - asked_for_s
-    assert 0 < given_up_after_s < max(10, asked_for_s)  # which is told by the first refusal after that time
+    assert (
+        0 < given_up_after_s < max(10, asked_for_s)
+    )  # which is told by the first refusal after that time
     assert len(caller.provider.called_at) < 260
 
 

@@ -30,7 +30,9 @@ class Broken(Contains):
         ),
     ],
 )
-async def test_a_crash_names_the_grader_and_what_it_calls(name: str, grader: Grader, message: str) -> None:
+async def test_a_crash_names_the_grader_and_what_it_calls(
+    name: str, grader: Grader, message: str
+) -> None:
     expect = (
         Expectation("contains", Contains(value="Paris")),
         Expectation(name, grader),

@@ -12,14 +12,25 @@ from typing import Any
 import pytest
 from factories import result_of
 
-from ci_evals.engine.journal import MAX_ASKED_CHARACTERS, Header, Journal, decode, is_torn, read_lines, read_results
+from ci_evals.engine.journal import (
+    MAX_ASKED_CHARACTERS,
+    Header,
+    Journal,
+    decode,
+    is_torn,
+    read_lines,
+    read_results,
+)
 from ci_evals.errors import StorageError
 from ci_evals.model.report import SuiteInfo
 from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.model.result import Result
 from ci_evals.redaction import Redactor
 
-HEADER = Header(suite=SuiteInfo(name="s", file="evals.yaml", fingerprint="f", runs=1, version="0"), started_at=1.0)
+HEADER = Header(
+    suite=SuiteInfo(name="s", file="evals.yaml", fingerprint="f", runs=1, version="0"),
+    started_at=1.0,
+)
 
 
 def journal_of(path: Path, *results: Result, secrets: tuple[str, ...] = ()) -> list[int]:
@@ -45,7 +56,11 @@ def test_every_line_is_json_and_the_first_says_what_it_is(tmp_path: Path) -> Non
     path = tmp_path / "results.jsonl"
     journal_of(path, result_of(response=Response('a\n"b"\x1b[31m\x00 ::error:: </details> ]]> é')))
     header, result = map(json.loads, path.read_text("utf-8").splitlines())
-    assert (header["journal"], header["schema_version"], header["suite"]["name"]) == ("ci-evals", 1, "s")
+    assert (header["journal"], header["schema_version"], header["suite"]["name"]) == (
+        "ci-evals",
+        1,
+        "s",
+    )
     assert result["response"]["output"] == 'a\n"b"\x1b[31m\x00 ::error:: </details> ]]> é'
 
 
@@ -55,7 +70,9 @@ def test_a_lone_surrogate_is_replaced_and_nothing_is_lost(tmp_path: Path) -> Non
     assert json.loads(path.read_text("utf-8").splitlines()[1])["response"]["output"] == "a?b"
 
 
-@pytest.mark.parametrize("value", [b"\xff", {"a": "\ud800"}, object()], ids=["bytes", "surrogate", "object"])
+@pytest.mark.parametrize(
+    "value", [b"\xff", {"a": "\ud800"}, object()], ids=["bytes", "surrogate", "object"]
+)
 def test_whatever_an_answer_holds_is_written(value: object, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     journal_of(path, result_of(response=Response("a", tool_calls=(ToolCall("x", {"k": value}),))))
@@ -117,8 +134,12 @@ def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
         scanned(path)
 
 
-@pytest.mark.parametrize("line", [b"{damaged}", b'{"case": "\xff"}', b'{"metadata": ' + b"[" * 100_000])
-def test_a_damaged_line_in_the_midst_is_refused_with_its_number(tmp_path: Path, line: bytes) -> None:
+@pytest.mark.parametrize(
+    "line", [b"{damaged}", b'{"case": "\xff"}', b'{"metadata": ' + b"[" * 100_000]
+)
+def test_a_damaged_line_in_the_midst_is_refused_with_its_number(
+    tmp_path: Path, line: bytes
+) -> None:
     path = tmp_path / "results.jsonl"
     journal_of(path, result_of("one"), result_of("two"))
     lines = path.read_bytes().splitlines(keepends=True)
@@ -148,7 +169,9 @@ def test_an_earlier_journal_is_kept_beside_a_new_one(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX resource limits")
 def test_a_full_disk_is_an_error_and_the_journal_before_it_is_whole(tmp_path: Path) -> None:
-    """A limit on the file's size stands for the disk: the write that passes it is cut short, then refused."""
+    """A limit on the file's size stands for the disk: the write that passes it is cut short, then
+    refused.
+    """
     path = tmp_path / "results.jsonl"
     script = f"""
 import resource, signal
@@ -169,8 +192,13 @@ except StorageError as error:
     print(n, error)
 """
     here = Path(__file__).parent
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(here), str(here.parents[1] / "support")))}
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(here), str(here.parents[1] / "support"))),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
+    )
     count, _, message = ended.stdout.partition(" ")
     assert "File too large" in message
     assert scanned(path) == [f"case {n}" for n in range(int(count))]
@@ -192,7 +220,9 @@ def secretive(path: Path, *, torn: bytes = b"") -> list[bytes]:
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"fingerprint":"0'])
-def test_what_became_a_secret_is_taken_out_and_every_line_stays(torn: bytes, tmp_path: Path) -> None:
+def test_what_became_a_secret_is_taken_out_and_every_line_stays(
+    torn: bytes, tmp_path: Path
+) -> None:
     path = tmp_path / "results.jsonl"
     before = secretive(path, torn=torn)
     journal = Journal(path, Redactor([SECRET]), resume=True)
@@ -238,7 +268,9 @@ def test_what_became_a_secret_is_taken_out_of_a_damaged_line_too(tmp_path: Path)
     assert [each.name for each in tmp_path.iterdir()] == ["results.jsonl"]
 
 
-def test_what_became_a_secret_is_taken_out_of_the_journal_that_is_kept_beside_a_new_one(tmp_path: Path) -> None:
+def test_what_became_a_secret_is_taken_out_of_the_journal_that_is_kept_beside_a_new_one(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "results.jsonl"
     *before, torn = secretive(path, torn=f'{{"fingerprint":"0{SECRET}'.encode())
     damaged = f'{{"it is": "{SECRET}\udcff"}}\n'.encode(errors="surrogateescape")
@@ -246,21 +278,30 @@ def test_what_became_a_secret_is_taken_out_of_the_journal_that_is_kept_beside_a_
     Journal(path, Redactor([SECRET])).close()
     kept = (tmp_path / "results.previous.jsonl").read_bytes()
     assert kept == b"".join([*before, damaged, torn]).replace(SECRET.encode(), b"***")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["results.jsonl", "results.previous.jsonl"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "results.jsonl",
+        "results.previous.jsonl",
+    ]
 
 
 def test_a_foreign_file_makes_no_room_for_a_new_journal(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text(f"my {SECRET}")
-    with pytest.raises(StorageError, match=r"results\.jsonl: is not a journal of ci-evals: .* move it away"):
+    with pytest.raises(
+        StorageError, match=r"results\.jsonl: is not a journal of ci-evals: .* move it away"
+    ):
         Journal(path, Redactor([SECRET]))
     assert path.read_text() == f"my {SECRET}"
     assert [each.name for each in tmp_path.iterdir()] == ["results.jsonl"]
 
 
-def test_the_middle_of_a_long_message_is_left_out_and_no_half_of_a_secret_stays(tmp_path: Path) -> None:
+def test_the_middle_of_a_long_message_is_left_out_and_no_half_of_a_secret_stays(
+    tmp_path: Path,
+) -> None:
     secret = "hunter2-and-more"
-    at = MAX_ASKED_CHARACTERS - MAX_ASKED_CHARACTERS // 3 - len(secret) // 2  # where it would be cut in two
+    at = (
+        MAX_ASKED_CHARACTERS - MAX_ASKED_CHARACTERS // 3 - len(secret) // 2
+    )  # where it would be cut in two
     asked = f"{'x' * at}{secret}{'y' * MAX_ASKED_CHARACTERS} Until when?"
     path = tmp_path / "results.jsonl"
     journal_of(path, result_of(messages=(Message("user", asked),)), secrets=(secret,))

@@ -29,7 +29,11 @@ def test_the_only_judge_need_not_be_named(tmp_path: Path) -> None:
     [
         (None, (), "evals.yaml has no judge to check: add one to `expect`"),
         ("polite", (), "evals.yaml has no judge to check: add one to `expect`"),
-        (None, (POLITE, BRIEF), "evals.yaml has several judges: name one with --rubric: 'polite', 'It is brief.'"),
+        (
+            None,
+            (POLITE, BRIEF),
+            "evals.yaml has several judges: name one with --rubric: 'polite', 'It is brief.'",
+        ),
         ("rude", (POLITE,), "evals.yaml: unknown rubric 'rude', known: polite"),
     ],
 )
@@ -43,5 +47,7 @@ def test_without_one_judge_to_check_it_is_said_which_there_are(
 
 def test_an_empty_file_has_no_labelled_answers(tmp_path: Path) -> None:
     (tmp_path / "labels.jsonl").write_text("\n")
-    with pytest.raises(UsageError, match=r'labels.jsonl: there are no labelled answers in it: expected {"output"'):
+    with pytest.raises(
+        UsageError, match=r'labels.jsonl: there are no labelled answers in it: expected {"output"'
+    ):
         read_labelled_answers(tmp_path / "labels.jsonl")

@@ -51,7 +51,9 @@ async def run(
             if asked is not None:
                 asked.append(result.case)
 
-    return await execute(Invocation(suite=suite, journal=folder / out / JOURNAL, **order), watcher=Listener())
+    return await execute(
+        Invocation(suite=suite, journal=folder / out / JOURNAL, **order), watcher=Listener()
+    )
 
 
 # Results that are taken over.
@@ -64,7 +66,9 @@ def cases_of(*names: str) -> list[dict[str, Any]]:
 def rewrite(path: Path, edit: Edit) -> None:
     """Edit the results of a journal."""
     lines = path.read_bytes().splitlines()
-    edited = (line if line.startswith(b'{"journal"') else encode(edit(decode(line))) for line in lines)
+    edited = (
+        line if line.startswith(b'{"journal"') else encode(edit(decode(line))) for line in lines
+    )
     path.write_bytes(b"\n".join([*edited, b""]))
 
 
@@ -97,7 +101,9 @@ async def test_a_finished_journal_leaves_nothing_to_run(tmp_path: Path) -> None:
 async def test_a_case_that_changed_is_run_anew(tmp_path: Path, changes: dict[str, Any]) -> None:
     await run(tmp_path, cases_of("a", "b"))
     asked: list[str] = []
-    report = await run(tmp_path, [{**cases_of("a")[0], **changes}, *cases_of("b")], resume=True, asked=asked)
+    report = await run(
+        tmp_path, [{**cases_of("a")[0], **changes}, *cases_of("b")], resume=True, asked=asked
+    )
     assert (asked, report.resumption) == (["a"], Resumption(kept=1, changed=1))
 
 
@@ -110,11 +116,15 @@ async def test_a_provider_that_answers_otherwise_is_asked_anew_and_one_that_is_o
 ) -> None:
     await run(tmp_path, cases_of("a"))
     asked: list[str] = []
-    await run(tmp_path, cases_of("a"), settings={"providers": [ECHO | provider]}, resume=True, asked=asked)
+    await run(
+        tmp_path, cases_of("a"), settings={"providers": [ECHO | provider]}, resume=True, asked=asked
+    )
     assert asked == ([] if same else ["a"])
 
 
-async def test_tags_bars_and_descriptions_change_nothing_that_was_asked_or_judged(tmp_path: Path) -> None:
+async def test_tags_bars_and_descriptions_change_nothing_that_was_asked_or_judged(
+    tmp_path: Path,
+) -> None:
     await run(tmp_path, cases_of("a"))
     told = {"tags": ["x"], "min_pass_rate": 0.5, "description": "first letter"}
     report = await run(tmp_path, [{**cases_of("a")[0], **told}], resume=True)
@@ -125,7 +135,9 @@ async def test_prompts_that_render_alike_are_each_kept(tmp_path: Path) -> None:
     prompts = [{"name": "plain", "user": "{{ input }}"}, {"name": "spaced", "user": "{{input}}"}]
     await run(tmp_path, cases_of("a", "b"), settings={"prompts": prompts})
     asked: list[str] = []
-    report = await run(tmp_path, cases_of("a", "b"), settings={"prompts": prompts}, resume=True, asked=asked)
+    report = await run(
+        tmp_path, cases_of("a", "b"), settings={"prompts": prompts}, resume=True, asked=asked
+    )
     assert (asked, report.resumption) == ([], Resumption(kept=4))
     assert [result.prompt for result in report.runs] == ["plain", "spaced"] * 2
 
@@ -143,14 +155,18 @@ async def test_of_duplicate_lines_the_first_graded_one_counts(tmp_path: Path) ->
     assert list(report.grader_means(report.plan.variants[0]).values()) == [1.0]
 
 
-async def test_when_merging_a_graded_run_wins_over_the_errored_ones_before_it(tmp_path: Path) -> None:
+async def test_when_merging_a_graded_run_wins_over_the_errored_ones_before_it(
+    tmp_path: Path,
+) -> None:
     await run(tmp_path, cases_of("a", "b"))
     path = tmp_path / "out" / JOURNAL
     header, first, second = path.read_bytes().splitlines(keepends=True)
     shard = tmp_path / "shard.jsonl"
     refused = [encode(errored(decode(line))) + b"\n" for line in (first, second)]
     shard.write_bytes(b"".join([header, *refused, header, second]))
-    report = await run(tmp_path, cases_of("a", "b"), sources=(shard,), merge=True, run_missing=False)
+    report = await run(
+        tmp_path, cases_of("a", "b"), sources=(shard,), merge=True, run_missing=False
+    )
     assert (report.passed, report.errored) == (1, 1)
     assert sorted(result.status for result in lines_of(path)) == ["errored", "passed"]
 
@@ -178,10 +194,14 @@ async def test_what_is_kept_counts_in_every_figure(tmp_path: Path) -> None:
     assert resumed.figures() == whole.figures()
 
 
-async def test_a_journal_of_another_suite_gives_what_matches_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_journal_of_another_suite_gives_what_matches_and_nothing_else(
+    tmp_path: Path,
+) -> None:
     await run(tmp_path, cases_of("a", "b", "c"), settings={"name": "old suite"})
     asked: list[str] = []
-    report = await run(tmp_path, cases_of("b", "x"), settings={"name": "new suite"}, resume=True, asked=asked)
+    report = await run(
+        tmp_path, cases_of("b", "x"), settings={"name": "new suite"}, resume=True, asked=asked
+    )
     assert (asked, report.resumption) == (["x"], Resumption(kept=1))
     assert [result.case for result in report.runs] == ["b", "x"]
 
@@ -193,9 +213,13 @@ async def test_a_source_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 @given(st.data())
 async def test_whatever_was_lost_every_run_is_graded_once_in_the_end(data: st.DataObject) -> None:
-    """Runs are taken out, refused or written twice in any way; resuming asks for exactly what is missing."""
+    """Runs are taken out, refused or written twice in any way; resuming asks for exactly what is
+    missing.
+    """
     names = [f"c{n}" for n in range(6)]
-    fates = data.draw(st.lists(st.sampled_from(["kept", "lost", "errored", "twice"]), min_size=12, max_size=12))
+    fates = data.draw(
+        st.lists(st.sampled_from(["kept", "lost", "errored", "twice"]), min_size=12, max_size=12)
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         await run(folder, cases_of(*names), settings={"runs": 2})
@@ -204,16 +228,25 @@ async def test_whatever_was_lost_every_run_is_graded_once_in_the_end(data: st.Da
         written = [header]
         for line, fate in zip(lines, fates, strict=True):
             refused = encode(errored(decode(line))) + b"\n"
-            written += {"kept": [line], "lost": [], "errored": [refused], "twice": [line, line]}[fate]
+            written += {"kept": [line], "lost": [], "errored": [refused], "twice": [line, line]}[
+                fate
+            ]
         torn = data.draw(st.binary(max_size=30)).replace(b"\n", b"")
         path.write_bytes(b"".join([*written, torn]))
         asked: list[str] = []
         report = await run(folder, cases_of(*names), settings={"runs": 2}, resume=True, asked=asked)
-        missing = [decode(line).case for line, fate in zip(lines, fates, strict=True) if fate in ("lost", "errored")]
+        missing = [
+            decode(line).case
+            for line, fate in zip(lines, fates, strict=True)
+            if fate in ("lost", "errored")
+        ]
         assert sorted(asked) == sorted(missing)
         assert (report.passed, report.total) == (12, 12)
         assert report.resumption is not None
-        assert (report.resumption.kept, bool(report.resumption.torn)) == (12 - len(missing), bool(torn))
+        assert (report.resumption.kept, bool(report.resumption.torn)) == (
+            12 - len(missing),
+            bool(torn),
+        )
         lines_of(path)
 
 
@@ -228,7 +261,9 @@ async def test_a_resumed_journal_has_a_header_for_each_invocation(tmp_path: Path
 
 
 async def replayed(folder: Path, cases: list[dict[str, Any]], **settings: Any) -> SuiteReport:
-    return await run(folder, cases, settings=settings, replay=folder / "first" / JOURNAL, replay_only=True)
+    return await run(
+        folder, cases, settings=settings, replay=folder / "first" / JOURNAL, replay_only=True
+    )
 
 
 async def test_each_run_has_its_own_recorded_answer(tmp_path: Path) -> None:
@@ -242,13 +277,21 @@ async def test_each_run_has_its_own_recorded_answer(tmp_path: Path) -> None:
 async def test_runs_beyond_the_recorded_ones_are_not_recorded(tmp_path: Path) -> None:
     await run(tmp_path, [CASE], out="first", settings={"runs": 2})
     report = await replayed(tmp_path, [CASE], runs=3)
-    assert [result.error and result.error.kind for result in report.runs] == [None, None, "not_recorded"]
+    assert [result.error and result.error.kind for result in report.runs] == [
+        None,
+        None,
+        "not_recorded",
+    ]
 
 
 async def test_a_recorded_failure_of_the_system_under_test_stays_one(tmp_path: Path) -> None:
-    (tmp_path / "agent.py").write_text("def answer(question):\n    raise ValueError('no such flight')\n")
+    (tmp_path / "agent.py").write_text(
+        "def answer(question):\n    raise ValueError('no such flight')\n"
+    )
     first = await run(tmp_path, [CASE], out="first", settings={"providers": [CRASHING]})
-    (tmp_path / "agent.py").write_text("def answer(question):\n    raise AssertionError('must not be called')\n")
+    (tmp_path / "agent.py").write_text(
+        "def answer(question):\n    raise AssertionError('must not be called')\n"
+    )
     report = await replayed(tmp_path, [CASE], providers=[CRASHING])
     (before,), (after,) = first.runs, report.runs
     assert after.status == "failed"
@@ -265,7 +308,12 @@ async def test_an_answer_whose_grader_crashed_is_judged_anew(tmp_path: Path) -> 
 
 
 async def test_a_renamed_prompt_that_asks_the_same_is_recorded(tmp_path: Path) -> None:
-    await run(tmp_path, [CASE], out="first", settings={"prompts": [{"name": "old", "user": "{{ input }}"}]})
+    await run(
+        tmp_path,
+        [CASE],
+        out="first",
+        settings={"prompts": [{"name": "old", "user": "{{ input }}"}]},
+    )
     report = await replayed(tmp_path, [CASE], prompts=[{"name": "new", "user": "{{ input }}"}])
     (result,) = report.runs
     assert (result.status, result.prompt, result.recorded) == ("passed", "new", True)
@@ -300,7 +348,9 @@ async def test_a_recording_answers_after_its_file_was_moved_away(tmp_path: Path)
 
 async def test_graders_may_crash_on_a_recorded_answer_like_on_any_other(tmp_path: Path) -> None:
     await run(tmp_path, [CASE], out="first")
-    (tmp_path / "crashing_grader.py").write_text("def grade(answer):\n    raise ValueError('oops')\n")
+    (tmp_path / "crashing_grader.py").write_text(
+        "def grade(answer):\n    raise ValueError('oops')\n"
+    )
     report = await replayed(tmp_path, [{**CASE, "expect": [{"python": "crashing_grader:grade"}]}])
     (result,) = report.runs
     assert result.error is not None
@@ -323,7 +373,9 @@ async def test_a_stored_response_answers_every_run_and_nothing_is_called(tmp_pat
     response = {"output": "a", "tool_calls": [{"name": "look"}], "usage": {"input_tokens": 5}}
     (tmp_path / "a.json").write_text(json.dumps(response))
     expect = [{"equals": "a"}, {"tool_call": "look"}]
-    report = await run(tmp_path, [recorded("a.json", expect=expect)], settings={"providers": [NEVER], "runs": 2})
+    report = await run(
+        tmp_path, [recorded("a.json", expect=expect)], settings={"providers": [NEVER], "runs": 2}
+    )
     assert [(result.status, result.recorded, result.run) for result in report.runs] == [
         ("passed", True, 1),
         ("passed", True, 2),
@@ -347,14 +399,24 @@ async def test_the_runs_of_a_journal_answer_in_turn_whoever_gave_them(tmp_path: 
     assert 0 < first.passed < 20
     report = await run(tmp_path, [recorded("first")], settings={"runs": 25, "providers": [NEVER]})
     outputs = [result.response.output for result in first.runs if result.response]
-    assert [result.response.output for result in report.runs if result.response] == outputs + outputs[:5]
+    assert [
+        result.response.output for result in report.runs if result.response
+    ] == outputs + outputs[:5]
 
 
-async def test_of_several_recorded_providers_the_one_of_the_same_name_answers(tmp_path: Path) -> None:
-    both = [{"name": "x", "type": "mock", "default": "from x"}, {"name": "y", "type": "mock", "default": "from y"}]
+async def test_of_several_recorded_providers_the_one_of_the_same_name_answers(
+    tmp_path: Path,
+) -> None:
+    both = [
+        {"name": "x", "type": "mock", "default": "from x"},
+        {"name": "y", "type": "mock", "default": "from y"},
+    ]
     await run(tmp_path, [CASE], out="first", settings={"providers": both})
     report = await run(tmp_path, [recorded("first/results.jsonl")], settings={"providers": both})
-    assert [result.response.output for result in report.runs if result.response] == ["from x", "from y"]
+    assert [result.response.output for result in report.runs if result.response] == [
+        "from x",
+        "from y",
+    ]
 
 
 async def test_a_recording_without_the_case_leaves_its_runs_errored(tmp_path: Path) -> None:
@@ -378,7 +440,9 @@ async def test_another_recording_is_another_question(tmp_path: Path) -> None:
 
 async def test_a_file_that_holds_no_answer_stops_before_anything_is_touched(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"output": 1, "reasoning": 2}')
-    with pytest.raises(StorageError, match="recorded answer: the answer has an unknown key 'reasoning'"):
+    with pytest.raises(
+        StorageError, match="recorded answer: the answer has an unknown key 'reasoning'"
+    ):
         await run(tmp_path, [recorded("a.json")])
     assert not (tmp_path / "out").exists()
 
@@ -403,17 +467,25 @@ def test_a_report_has_the_results_of_its_journal(tmp_path: Path) -> None:
     ],
     ids=["missing", "other-json", "binary", "deep"],
 )
-def test_what_is_no_report_is_said_with_what_to_name_instead(content: bytes | None, what: str, tmp_path: Path) -> None:
+def test_what_is_no_report_is_said_with_what_to_name_instead(
+    content: bytes | None, what: str, tmp_path: Path
+) -> None:
     path = tmp_path / "notes.json"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(StorageError, match=rf"notes\.json: {what}.*: name a report\.json, a results\.jsonl"):
+    with pytest.raises(
+        StorageError, match=rf"notes\.json: {what}.*: name a report\.json, a results\.jsonl"
+    ):
         list(load_results(path))
 
 
 def test_answers_come_by_variant_and_run(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    results = [result_of(run=1), result_of(run=2, status="errored"), result_of(run=1, prompt="polite")]
+    results = [
+        result_of(run=1),
+        result_of(run=2, status="errored"),
+        result_of(run=1, prompt="polite"),
+    ]
     path.write_bytes(to_json({"results": results}))
     assert {name: list(answers) for name, answers in read_answers(path).items()} == {
         "agent": [("capital", 1)],

@@ -87,7 +87,10 @@ async def run_on(terminal: TextIO, folder: Path, environ: Mapping[str, str]) -> 
 
 def test_counts_are_told() -> None:
     run = watched("passed", "passed", "failed", "errored", total=8, retrying=2, cost_usd=0.123)
-    assert describe(run, 10.0) == "4/8 runs  2 passed  1 failed  1 errored  2 retrying  $0.12  10 s left"
+    assert (
+        describe(run, 10.0)
+        == "4/8 runs  2 passed  1 failed  1 errored  2 retrying  $0.12  10 s left"
+    )
 
 
 def test_what_is_being_done_is_said_first() -> None:
@@ -126,7 +129,9 @@ async def test_the_first_failures_are_told_once_with_their_reasons() -> None:
             return len(text)
 
     run = watched("failed", total=3)
-    run.fail(result_of("river", "failed"), result_of("odd\n##[error]", "errored", error=_crash("boom")))
+    run.fail(
+        result_of("river", "failed"), result_of("odd\n##[error]", "errored", error=_crash("boom"))
+    )
     async with show_progress(run, Log(), line_every_s=0.001):
         seen = [await lines.get() for _ in range(4)]
     assert seen[0] == "✗ river: contains: does not contain 'Paris': got 'Lyon'"
@@ -196,7 +201,10 @@ async def test_a_bar_stays_in_its_line_and_leaves_it_blank(columns: int) -> None
 
 @posix
 async def test_a_terminal_without_block_characters_gets_a_bar_of_ascii() -> None:
-    async with screen(80, "latin-1") as seen_on, show_progress(watched("passed", total=2), seen_on.terminal, live=True):
+    async with (
+        screen(80, "latin-1") as seen_on,
+        show_progress(watched("passed", total=2), seen_on.terminal, live=True),
+    ):
         seen = await seen_on.reader.readuntil(b"1/2 runs")
     assert seen.isascii()
 
@@ -241,7 +249,9 @@ async def test_a_terminal_gets_a_bar_that_is_gone_in_the_end(tmp_path: Path) -> 
 
 @posix
 async def test_a_dumb_terminal_gets_lines_alone(tmp_path: Path) -> None:
-    (tmp_path / "agent.py").write_text("def answer(text):\n    print('printed by the agent')\n    return text\n")
+    (tmp_path / "agent.py").write_text(
+        "def answer(text):\n    print('printed by the agent')\n    return text\n"
+    )
     write_suite(tmp_path, providers=[{"name": "agent", "type": "python", "target": "agent:answer"}])
     async with screen() as seen_on:
         process = await run_on(seen_on.terminal, tmp_path, {"TERM": "dumb"})
@@ -277,7 +287,9 @@ def test_no_time_is_promised_that_has_passed_without_a_run_that_ended() -> None:
         run.records[index] = record_of()
     assert watch.describe().endswith("  10 passed  0 failed  2 s left")
     now = 11.0
-    assert watch.describe().endswith("  10 passed  0 failed  1 s left"), "counted down, not up, while nothing ends"
+    assert watch.describe().endswith("  10 passed  0 failed  1 s left"), (
+        "counted down, not up, while nothing ends"
+    )
     for later in (13.0, 100.0, 10_000.0):
         now = later
         assert watch.describe().endswith("  10 passed  0 failed")

@@ -28,7 +28,9 @@ async def take(share: SlotShare, count: int) -> list[asyncio.Task[None]]:
 def queue_of(slots: Slots, limit: int, runs: int) -> Queue:
     loop = asyncio.get_running_loop()
     limiter = RateLimiter(clock=loop.time)
-    calls = Calls(Simulated(Free(), 1.0), limiter, limit=limit, retries=0, clock=loop.time, draw=lambda: 0.0)
+    calls = Calls(
+        Simulated(Free(), 1.0), limiter, limit=limit, retries=0, clock=loop.time, draw=lambda: 0.0
+    )
     queue = Queue(Mock(name="mock"), calls, slots.share(limit), lambda _: None)
     queue.fill(iter(range(runs)))
     return queue

@@ -1,16 +1,33 @@
-"""The rate limiter against simulated providers, in virtual time, and headers as providers send them."""
+"""The rate limiter against simulated providers, in virtual time, and headers as providers send
+them.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from fakes.limited import Bucket, Chance, Down, Free, Simulated, Window, failing, run_job, run_plain_loop
+from fakes.limited import (
+    Bucket,
+    Chance,
+    Down,
+    Free,
+    Simulated,
+    Window,
+    failing,
+    run_job,
+    run_plain_loop,
+)
 
 from ci_evals.engine.rate_limit import Allowance, allowances
 from ci_evals.errors import ProviderError
 
-RATE_LIMITED, OVERLOADED, UNAVAILABLE, BROKEN = failing(429, 1.0), failing(529), failing(503, 1.0), failing(500)
+RATE_LIMITED, OVERLOADED, UNAVAILABLE, BROKEN = (
+    failing(429, 1.0),
+    failing(529),
+    failing(503, 1.0),
+    failing(500),
+)
 SILENT = ProviderError("timeout", "no answer within 10 s")
 
 
@@ -27,11 +44,16 @@ SILENT = ProviderError("timeout", "no answer within 10 s")
         ([(0.5, RATE_LIMITED)], 2.0),
     ],
 )
-def test_chance_refusals_delay_nobody_else(shares: list[tuple[float, ProviderError]], bound: float) -> None:
+def test_chance_refusals_delay_nobody_else(
+    shares: list[tuple[float, ProviderError]], bound: float
+) -> None:
     """Beside a plain retry loop in which every call waits for itself, whatever the seed."""
     errored = 0
     for seed in range(3):
-        job, plain = (run(Simulated(Chance(*shares, seed=seed), 0.02, seed=seed)) for run in (run_job, run_plain_loop))
+        job, plain = (
+            run(Simulated(Chance(*shares, seed=seed), 0.02, seed=seed))
+            for run in (run_job, run_plain_loop)
+        )
         assert job.wall_s <= bound * plain.wall_s
         errored += job.errored - plain.errored
     assert errored <= 0
@@ -39,7 +61,8 @@ def test_chance_refusals_delay_nobody_else(shares: list[tuple[float, ProviderErr
 
 def test_time_outs_pace_nothing() -> None:
     job, plain = (
-        run(Simulated(Chance((0.05, SILENT)), 0.02, failure_s=10.0), retries=1) for run in (run_job, run_plain_loop)
+        run(Simulated(Chance((0.05, SILENT)), 0.02, failure_s=10.0), retries=1)
+        for run in (run_job, run_plain_loop)
     )
     assert job.wall_s <= 1.1 * plain.wall_s
     assert job.errored <= plain.errored
@@ -48,7 +71,13 @@ def test_time_outs_pace_nothing() -> None:
 @pytest.mark.parametrize("workers", [16, 64])
 @pytest.mark.parametrize(
     ("per_minute", "burst", "latency_s", "runs"),
-    [(60, 10, 0.02, 100), (600, 10, 0.02, 1000), (600, 60, 1.0, 1000), (6000, 10, 0.02, 1000), (6000, 60, 1.0, 1000)],
+    [
+        (60, 10, 0.02, 100),
+        (600, 10, 0.02, 1000),
+        (600, 60, 1.0, 1000),
+        (6000, 10, 0.02, 1000),
+        (6000, 60, 1.0, 1000),
+    ],
 )
 def test_a_quota_that_nobody_declared_is_used_up(
     per_minute: int, burst: int, latency_s: float, runs: int, workers: int
@@ -98,7 +127,9 @@ def test_a_limit_that_headers_tell_is_used_up_and_hardly_refused(cost: int) -> N
 
 @pytest.mark.parametrize("error", [UNAVAILABLE, RATE_LIMITED, failing(None)])
 @pytest.mark.parametrize(("outage_s", "noticed_s"), [(6, 3), (30, 3)])
-def test_the_end_of_an_outage_is_noticed(error: ProviderError, outage_s: int, noticed_s: int) -> None:
+def test_the_end_of_an_outage_is_noticed(
+    error: ProviderError, outage_s: int, noticed_s: int
+) -> None:
     usual = run_job(Simulated(Free(), 0.2))
     job = run_job(Simulated(Down(error, from_s=2, until_s=2 + outage_s), 0.2))
     assert job.errored == 0
@@ -106,7 +137,9 @@ def test_the_end_of_an_outage_is_noticed(error: ProviderError, outage_s: int, no
 
 
 @pytest.mark.parametrize("error", [UNAVAILABLE, RATE_LIMITED])
-def test_a_provider_that_refuses_for_ever_is_given_up_after_two_minutes(error: ProviderError) -> None:
+def test_a_provider_that_refuses_for_ever_is_given_up_after_two_minutes(
+    error: ProviderError,
+) -> None:
     job = run_job(Simulated(Down(error), 0.02))
     assert job.errored == 1000
     assert 120 <= job.wall_s <= 125
@@ -135,17 +168,29 @@ def test_openais_headers_tell_requests_and_tokens() -> None:
         "x-ratelimit-reset-tokens": "6m0s",
     }
     requests, tokens = read(headers)
-    assert requests == Allowance(requests.name, by_tokens=False, refills=True, limit=60, remaining=59, reset_s=1)
-    assert tokens == Allowance(tokens.name, by_tokens=True, refills=True, limit=150_000, remaining=149_984, reset_s=360)
+    assert requests == Allowance(
+        requests.name, by_tokens=False, refills=True, limit=60, remaining=59, reset_s=1
+    )
+    assert tokens == Allowance(
+        tokens.name, by_tokens=True, refills=True, limit=150_000, remaining=149_984, reset_s=360
+    )
     assert requests.name != tokens.name
 
 
 def test_anthropics_headers_tell_four_limits_with_dates() -> None:
     kinds = ("requests", "tokens", "input-tokens", "output-tokens")
     parts = {"limit": "100", "remaining": "40", "reset": "2026-03-01T12:00:30Z"}
-    told = read({f"anthropic-ratelimit-{kind}-{part}": text for kind in kinds for part, text in parts.items()})
+    told = read(
+        {
+            f"anthropic-ratelimit-{kind}-{part}": text
+            for kind in kinds
+            for part, text in parts.items()
+        }
+    )
     assert [each.by_tokens for each in told] == [False, True, True, True]
-    assert {(each.refills, each.limit, each.remaining, each.reset_s) for each in told} == {(True, 100, 40, 30)}
+    assert {(each.refills, each.limit, each.remaining, each.reset_s) for each in told} == {
+        (True, 100, 40, 30)
+    }
 
 
 @pytest.mark.parametrize("prefix", ["x-ratelimit", "ratelimit"])
@@ -177,14 +222,19 @@ def test_a_reset_is_read_in_every_spelling(text: str, seconds: float) -> None:
     assert reset_s(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1e999", "1 s", "s", "1x", "\x00", "9" * 5000 + "s"])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "-1", "nan", "inf", "1e999", "1 s", "s", "1x", "\x00", "9" * 5000 + "s"]
+)
 def test_a_reset_that_cannot_be_read_is_passed_over(text: str) -> None:
     assert reset_s(text) is None
 
 
 @pytest.mark.parametrize("remaining", ["", "many", "-1", "nan", "1,000"])
 def test_a_remainder_that_cannot_be_read_is_passed_over(remaining: str) -> None:
-    assert read({"x-ratelimit-remaining-requests": remaining, "x-ratelimit-reset-requests": "1s"}) == []
+    assert (
+        read({"x-ratelimit-remaining-requests": remaining, "x-ratelimit-reset-requests": "1s"})
+        == []
+    )
 
 
 def test_a_date_is_held_against_the_servers_own_clock() -> None:

@@ -27,7 +27,10 @@ def test_a_budget_is_used_up_by_the_run_that_reaches_it() -> None:
         "the budget of $0.002 is used up ($0.002)",
         "the budget of $0.002 is used up ($0.003)",
     ]
-    assert reasons(Budget(max_tokens=26), *[result_of()] * 2) == [None, "the budget of 26 tokens is used up (50)"]
+    assert reasons(Budget(max_tokens=26), *[result_of()] * 2) == [
+        None,
+        "the budget of 26 tokens is used up (50)",
+    ]
 
 
 def test_runs_without_an_answer_cost_nothing_and_stop_nothing() -> None:
@@ -40,7 +43,9 @@ def test_recorded_runs_cost_nothing() -> None:
     assert reasons(Budget(max_cost_usd=0.0001, max_tokens=1), result_of(recorded=True)) == [None]
 
 
-@pytest.mark.parametrize("budget", [Budget(max_cost_usd=1), Budget(per_run=RunBudget(max_cost_usd=1))])
+@pytest.mark.parametrize(
+    "budget", [Budget(max_cost_usd=1), Budget(per_run=RunBudget(max_cost_usd=1))]
+)
 def test_an_answer_without_a_price_cannot_be_held_to_a_budget_in_usd(budget: Budget) -> None:
     (reason,) = reasons(budget, result_of(cost_usd=None))
     assert reason is not None
@@ -55,7 +60,9 @@ def test_an_answer_without_usage_cannot_be_held_to_a_budget_of_tokens(budget: Bu
 
 
 def test_a_budget_of_time_needs_neither_prices_nor_usage() -> None:
-    assert reasons(Budget(max_duration_s=1), result_of(cost_usd=None, response=Response("x"))) == [None]
+    assert reasons(Budget(max_duration_s=1), result_of(cost_usd=None, response=Response("x"))) == [
+        None
+    ]
 
 
 @pytest.mark.parametrize(

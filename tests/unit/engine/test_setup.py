@@ -29,13 +29,20 @@ async def run(folder: Path, cases: list[dict[str, Any]], **settings: Any) -> Sui
 async def test_a_model_api_is_called_with_the_cases_own_model_and_params(tmp_path: Path) -> None:
     cases: list[dict[str, Any]] = [
         CASE,
-        {**CASE, "id": "b", "input": "b", "overrides": {"model": "large", "params": {"temperature": 1}}},
+        {
+            **CASE,
+            "id": "b",
+            "input": "b",
+            "overrides": {"model": "large", "params": {"temperature": 1}},
+        },
     ]
     async with serving() as server:
         server.answers(Scripted({"choices": [{"message": {"content": "yes"}}]}))
         provider = chat(server.url, model="small", params={"temperature": 0, "top_p": 0.5})
         report = await run(tmp_path, cases, providers=[provider])
-        sent = {body["messages"][0]["content"]: body for body in (seen.json for seen in server.seen)}
+        sent = {
+            body["messages"][0]["content"]: body for body in (seen.json for seen in server.seen)
+        }
     assert report.passed == 2
     assert {key: sent["a"][key] for key in ("model", "temperature", "top_p")} == {
         "model": "small",
@@ -55,7 +62,9 @@ async def test_a_program_and_a_service_are_told_of_them(tmp_path: Path) -> None:
     async with serving() as server:
         server.answers(Scripted({"answer": "yes"}))
         body = {"model": "{{ case.overrides.model }}", "params": "{{ case.overrides.params }}"}
-        report = await run(tmp_path, [case], providers=[echo, {"type": "http", "url": server.url, "body": body}])
+        report = await run(
+            tmp_path, [case], providers=[echo, {"type": "http", "url": server.url, "body": body}]
+        )
         (seen,) = server.seen
     told, _ = report.runs
     assert told.response is not None
@@ -65,7 +74,9 @@ async def test_a_program_and_a_service_are_told_of_them(tmp_path: Path) -> None:
 
 async def test_the_time_that_a_case_may_take_is_its_own(tmp_path: Path) -> None:
     slow = {"type": "mock", "latency_s": 30}
-    report = await run(tmp_path, [{**CASE, "overrides": {"timeout_s": 0.01}}], providers=[slow], retries=0)
+    report = await run(
+        tmp_path, [{**CASE, "overrides": {"timeout_s": 0.01}}], providers=[slow], retries=0
+    )
     (result,) = report.runs
     assert result.error is not None
     assert (result.error.kind, result.error.message) == ("timeout", "no answer within 0.01 s")
@@ -98,8 +109,12 @@ async def test_another_model_has_its_own_price(tmp_path: Path) -> None:
     async with open_resources(tmp_path, 1) as resources:
         provider, price = open_provider(small, [usual, other, unlisted], resources)
         costs = [
-            price(await provider.answer(Request("?", (), case, 1, timeout_s=5))) for case in (usual, other, unlisted)
+            price(await provider.answer(Request("?", (), case, 1, timeout_s=5)))
+            for case in (usual, other, unlisted)
         ]
-    expected = [pricer(Listed(model=model))(Response(usage=Usage(1000, 1000))) for model in ("gpt-4o-mini", "gpt-4o")]
+    expected = [
+        pricer(Listed(model=model))(Response(usage=Usage(1000, 1000)))
+        for model in ("gpt-4o-mini", "gpt-4o")
+    ]
     assert costs == [*expected, None]
     assert costs[0] != costs[1]

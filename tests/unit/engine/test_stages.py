@@ -60,13 +60,19 @@ def module(tmp_path: Path, request: pytest.FixtureRequest) -> str:
     return name
 
 
-async def run(folder: Path, providers: list[dict[str, Any]], *, keep: bool = True, **case: Any) -> SuiteReport:
+async def run(
+    folder: Path, providers: list[dict[str, Any]], *, keep: bool = True, **case: Any
+) -> SuiteReport:
     config = write_suite(folder, [{**CASE, **case}], providers=providers, runs=case.pop("runs", 1))
     files = folder / "out" if keep else None
-    return await execute(Invocation(suite=load_suite(config, {}), journal=folder / "out" / JOURNAL, files=files))
+    return await execute(
+        Invocation(suite=load_suite(config, {}), journal=folder / "out" / JOURNAL, files=files)
+    )
 
 
-async def one(folder: Path, provider: dict[str, Any], *others: dict[str, Any], **case: Any) -> Result:
+async def one(
+    folder: Path, provider: dict[str, Any], *others: dict[str, Any], **case: Any
+) -> Result:
     result, *_ = (await run(folder, [provider, *others], **case)).runs
     return result
 
@@ -79,7 +85,9 @@ def calls(module: str) -> list[str]:
 
 async def test_text_goes_through_every_stage_in_order(tmp_path: Path, module: str) -> None:
     before, after = [f"{module}:louder"], [f"{module}:speak", f"{module}:hear"]
-    result = await one(tmp_path, {"type": "mock", "default": "{{ input }}!", "before": before, "after": after})
+    result = await one(
+        tmp_path, {"type": "mock", "default": "{{ input }}!", "before": before, "after": after}
+    )
     assert result.response is not None
     assert result.response.output == "HI!"
 
@@ -93,7 +101,9 @@ async def test_files_reach_the_teams_own_code_and_its_graders_and_stay_out_of_th
         "before": [f"{module}:speak", f"{module}:louder"],
         "after": [f"{module}:hear"],
     }
-    result = await one(tmp_path, provider, expect=[{"equals": "re: HI"}, {"python": f"{module}:size"}])
+    result = await one(
+        tmp_path, provider, expect=[{"equals": "re: HI"}, {"python": f"{module}:size"}]
+    )
     assert result.status == "passed", result
     assert result.response is not None
     assert [(file.media_type, file.size, file.data) for file in result.response.files] == [
@@ -107,8 +117,12 @@ async def test_files_reach_the_teams_own_code_and_its_graders_and_stay_out_of_th
     assert [file.path for file in result.response.files] == names
 
 
-async def test_a_function_without_stages_may_answer_with_a_file_too(tmp_path: Path, module: str) -> None:
-    result = await one(tmp_path, {"type": "python", "target": f"{module}:speak"}, expect=[{"max_length": 0}])
+async def test_a_function_without_stages_may_answer_with_a_file_too(
+    tmp_path: Path, module: str
+) -> None:
+    result = await one(
+        tmp_path, {"type": "python", "target": f"{module}:speak"}, expect=[{"max_length": 0}]
+    )
     assert result.response is not None
     (file,) = result.response.files
     assert (tmp_path / "out" / str(file.path)).read_bytes() == b"hi"
@@ -149,28 +163,45 @@ async def test_without_a_results_folder_nothing_is_kept(tmp_path: Path, module: 
 async def test_a_stage_may_be_a_provider_and_costs_what_it_costs(tmp_path: Path) -> None:
     async with chatting(ChatServer()) as server:
         translator = chat(server.url, name="translator", price=PRICE)
-        agent = chat(server.url, name="agent", price=PRICE, before=["translator"], after=["translator"], cache=False)
+        agent = chat(
+            server.url,
+            name="agent",
+            price=PRICE,
+            before=["translator"],
+            after=["translator"],
+            cache=False,
+        )
         result = await one(tmp_path, agent, translator)
-        assert server.asked == {"hi": 4}, "three by the agent's chain, one by the translator as a provider of its own"
+        assert server.asked == {"hi": 4}, (
+            "three by the agent's chain, one by the translator as a provider of its own"
+        )
     assert result.cost_usd == 21
 
 
 async def test_a_stage_that_breaks_is_named(tmp_path: Path, module: str) -> None:
-    own = await one(tmp_path, {"type": "python", "target": f"{module}:agent", "before": [f"{module}:broken"]})
+    own = await one(
+        tmp_path, {"type": "python", "target": f"{module}:agent", "before": [f"{module}:broken"]}
+    )
     assert own.error is not None
     assert (own.status, own.error.kind) == ("failed", "crash")
     assert own.error.message.startswith(f"stage {module}:broken: ValueError: hoarse (")
     down = {"name": "down", "type": "mock", "error_rate": 1, "retries": 0}
-    lost = await one(tmp_path, {"type": "python", "target": f"{module}:louder", "before": ["down"]}, down)
+    lost = await one(
+        tmp_path, {"type": "python", "target": f"{module}:louder", "before": ["down"]}, down
+    )
     assert lost.error is not None
     assert (lost.status, lost.error.kind) == ("errored", "environment")
 
 
-async def test_a_folder_that_takes_no_files_is_not_the_systems_failure(tmp_path: Path, module: str) -> None:
+async def test_a_folder_that_takes_no_files_is_not_the_systems_failure(
+    tmp_path: Path, module: str
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "files").write_text("in the way")
     with pytest.raises(StorageError, match="cannot be written"):
-        await one(tmp_path, {"type": "python", "target": f"{module}:agent", "before": [f"{module}:speak"]})
+        await one(
+            tmp_path, {"type": "python", "target": f"{module}:agent", "before": [f"{module}:speak"]}
+        )
 
 
 async def test_a_model_api_is_not_given_what_it_cannot_read(tmp_path: Path, module: str) -> None:
@@ -179,18 +210,25 @@ async def test_a_model_api_is_not_given_what_it_cannot_read(tmp_path: Path, modu
     assert result.error.message == "m takes text, and the last stage before it made audio/wav"
 
 
-def test_stages_take_part_in_the_fingerprint_and_providers_without_stay_as_they_were(tmp_path: Path) -> None:
+def test_stages_take_part_in_the_fingerprint_and_providers_without_stay_as_they_were(
+    tmp_path: Path,
+) -> None:
     def fingerprint(**stages: Any) -> str:
         provider = {"name": "x", "type": "mock", **stages}
         return load_suite(write_suite(tmp_path, providers=[provider]), {}).fingerprint
 
-    assert len({fingerprint(), fingerprint(before=["json:dumps"]), fingerprint(after=["json:dumps"])}) == 3
+    assert (
+        len({fingerprint(), fingerprint(before=["json:dumps"]), fingerprint(after=["json:dumps"])})
+        == 3
+    )
     assert fingerprint(cache=False) == fingerprint()
 
 
 def test_a_stage_that_cannot_be_is_told(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    project.suite(providers=[{"name": "x", "type": "mock", "before": ["y"], "after": ["nowhere:speak"]}])
+    project.suite(
+        providers=[{"name": "x", "type": "mock", "before": ["y"], "after": ["nowhere:speak"]}]
+    )
     with pytest.raises(ConfigError):
         project.load()
     first, second = project.problems()
@@ -221,7 +259,9 @@ def test_many_may_keep_the_same_content_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(WRITERS) as writers:
         first, *others = writers.map(keep, range(WRITERS))
     assert all(paths == first for paths in others)
-    assert [(tmp_path / str(path)).read_bytes() for path in first] == [b"%d" % n * 1000 for n in range(ROUNDS)]
+    assert [(tmp_path / str(path)).read_bytes() for path in first] == [
+        b"%d" % n * 1000 for n in range(ROUNDS)
+    ]
     assert len(list((tmp_path / "files").iterdir())) == ROUNDS, "and nothing is left over"
 
 

@@ -14,7 +14,9 @@ from ci_evals.model.response import Passage, Step, Usage
 EXAMPLE = Path(__file__).parents[3] / "examples" / "exported_traces" / "traces.jsonl"
 
 
-def span(number: int, parent: int | None = None, status: Any = None, **attributes: Any) -> dict[str, Any]:
+def span(
+    number: int, parent: int | None = None, status: Any = None, **attributes: Any
+) -> dict[str, Any]:
     return {
         "traceId": "t",
         "spanId": str(number),
@@ -22,7 +24,8 @@ def span(number: int, parent: int | None = None, status: Any = None, **attribute
         "startTimeUnixNano": str(number * 10**9),
         "endTimeUnixNano": str(number * 10**9 + 5 * 10**8),
         "attributes": [
-            {"key": key.replace("__", "."), "value": {"stringValue": value}} for key, value in attributes.items()
+            {"key": key.replace("__", "."), "value": {"stringValue": value}}
+            for key, value in attributes.items()
         ],
         **({"parentSpanId": str(parent)} if parent else {}),
         **({"status": status} if status else {}),
@@ -30,7 +33,9 @@ def span(number: int, parent: int | None = None, status: Any = None, **attribute
 
 
 def write(path: Path, *spans: dict[str, Any]) -> Path:
-    path.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}), "utf-8")
+    path.write_text(
+        json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}), "utf-8"
+    )
     return path
 
 
@@ -53,7 +58,9 @@ def test_genai_and_openinference_spans_become_steps() -> None:
     assert openinference.response is not None
     assert openinference.response.output == "It is sunny in Rome."
     weather = (openinference.response.steps or ())[2]
-    assert weather == Step("tool_call", "get_weather", {"city": "Rome"}, result="sunny", duration_s=0.29)
+    assert weather == Step(
+        "tool_call", "get_weather", {"city": "Rome"}, result="sunny", duration_s=0.29
+    )
 
 
 def test_what_retrievers_found_is_the_context(tmp_path: Path) -> None:
@@ -64,9 +71,15 @@ def test_what_retrievers_found_is_the_context(tmp_path: Path) -> None:
         "retrieval.documents.0.document.metadata": "{}",
     }
     retriever = span(1, openinference__span__kind="RETRIEVER")
-    retriever["attributes"] += [{"key": key, "value": {"stringValue": value}} for key, value in found.items()]
-    retriever["attributes"] += [{"key": "retrieval.documents.0.document.score", "value": {"doubleValue": 0.5}}]
-    (trace,) = read_traces(write(tmp_path / "traces.json", retriever, span(2, openinference__span__kind="LLM")))
+    retriever["attributes"] += [
+        {"key": key, "value": {"stringValue": value}} for key, value in found.items()
+    ]
+    retriever["attributes"] += [
+        {"key": "retrieval.documents.0.document.score", "value": {"doubleValue": 0.5}}
+    ]
+    (trace,) = read_traces(
+        write(tmp_path / "traces.json", retriever, span(2, openinference__span__kind="LLM"))
+    )
     assert trace.response is not None
     assert trace.response.context == (Passage("First.", "a", 0.5), Passage("Second."))
 
@@ -89,7 +102,9 @@ def test_sub_agents_and_failed_tools_are_told(tmp_path: Path) -> None:
 
 
 def test_a_trace_that_failed_without_an_output_is_a_failure(tmp_path: Path) -> None:
-    (trace,) = read_traces(write(tmp_path / "t.json", span(1, status={"code": "STATUS_CODE_ERROR", "message": "boom"})))
+    (trace,) = read_traces(
+        write(tmp_path / "t.json", span(1, status={"code": "STATUS_CODE_ERROR", "message": "boom"}))
+    )
     assert (trace.response, trace.error) == (None, "boom")
 
 
@@ -106,13 +121,23 @@ def test_the_runs_of_ag2_are_read(tmp_path: Path) -> None:
                 {"type": "ModelResponse", "content": "Paris"},
             ],
         },
-        {"task_id": "capital#1", "inputs": {}, "duration_ms": 10, "exception": {"type": "ValueError"}, "events": []},
+        {
+            "task_id": "capital#1",
+            "inputs": {},
+            "duration_ms": 10,
+            "exception": {"type": "ValueError"},
+            "events": [],
+        },
     ]
     path = tmp_path / "run.json"
     path.write_text(json.dumps({"schema_version": "0.2", "tasks": tasks}), "utf-8")
     done, crashed = read_traces(path)
     assert done.response is not None
-    assert (done.response.output, done.response.usage, done.latency_s) == ("Paris", Usage(7, 3), 1.5)
+    assert (done.response.output, done.response.usage, done.latency_s) == (
+        "Paris",
+        Usage(7, 3),
+        1.5,
+    )
     assert done.response.calls_made[0].arguments == {"of": "France"}
     assert crashed.error == '{"type": "ValueError"}'
     found = match_traces([done, crashed], [case_of("capital")])
@@ -120,15 +145,21 @@ def test_the_runs_of_ag2_are_read(tmp_path: Path) -> None:
 
 
 def test_traces_are_matched_by_id_then_by_what_was_asked(tmp_path: Path) -> None:
-    by_id = read_traces(write(tmp_path / "a.json", span(1, ci_evals__case__id="b", input__value="hello")))
+    by_id = read_traces(
+        write(tmp_path / "a.json", span(1, ci_evals__case__id="b", input__value="hello"))
+    )
     by_input = read_traces(write(tmp_path / "b.json", span(1, input__value="hello")))
     stranger = read_traces(write(tmp_path / "c.json", span(1, case_id="zzz", input__value="hello")))
-    found = match_traces([*by_id, *by_input, *stranger], [case_of("a", input="hello"), case_of("b", input="bye")])
+    found = match_traces(
+        [*by_id, *by_input, *stranger], [case_of("a", input="hello"), case_of("b", input="bye")]
+    )
     assert (list(found.by_case), len(found.unmatched)) == (["b", "a"], 1)
 
 
 def test_another_attribute_may_hold_the_id(tmp_path: Path) -> None:
-    (trace,) = read_traces(write(tmp_path / "a.json", span(1, ticket="b", case_id="c")), match="ticket")
+    (trace,) = read_traces(
+        write(tmp_path / "a.json", span(1, ticket="b", case_id="c")), match="ticket"
+    )
     assert trace.case_id == "b"
 
 
@@ -140,8 +171,12 @@ def test_what_is_no_trace_is_told(text: str, tmp_path: Path) -> None:
         read_traces(path)
 
 
-@pytest.mark.parametrize("value", [None, 1, "x", [], {}, [1], [{"spans": 1}], [{"spans": [{"attributes": [{}]}]}]])
+@pytest.mark.parametrize(
+    "value", [None, 1, "x", [], {}, [1], [{"spans": 1}], [{"spans": [{"attributes": [{}]}]}]]
+)
 def test_odd_shapes_crash_nothing(value: Any, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
-    path.write_text(json.dumps({"resourceSpans": [{"resource": value, "scopeSpans": value}]}), "utf-8")
+    path.write_text(
+        json.dumps({"resourceSpans": [{"resource": value, "scopeSpans": value}]}), "utf-8"
+    )
     read_traces(path)

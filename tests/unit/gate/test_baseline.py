@@ -49,7 +49,16 @@ def history(evidence: Iterable[tuple[int, int]]) -> History:
         (((1, 1), (0, 1)), (1, 2), (1, 2)),
         (((3, 3), (3, 3), (0, 3), (3, 3)), (9, 12), (6, 6)),
     ],
-    ids=["none", "ungraded", "few", "enough", "gaps", "one-large", "too-few-to-disagree", "changed"],
+    ids=[
+        "none",
+        "ungraded",
+        "few",
+        "enough",
+        "gaps",
+        "one-large",
+        "too-few-to-disagree",
+        "changed",
+    ],
 )
 def test_all_reports_are_pooled_newest_first_and_the_newest_that_agree_by_themselves(
     evidence: tuple[tuple[int, int], ...], full: tuple[int, int], recent: tuple[int, int]
@@ -61,10 +70,19 @@ def test_all_reports_are_pooled_newest_first_and_the_newest_that_agree_by_themse
 def test_only_so_many_reports_count_as_the_base_branch_is_as_it_is_now() -> None:
     found = replace(history([(1, 3), (0, 0), (2, 3), (3, 3)]), reports=2)
     assert found.tally == (3, 6)
-    assert [step.outcome for step in found.steps()] == ["recent", "nothing graded", "recent", "before a fall"]
+    assert [step.outcome for step in found.steps()] == [
+        "recent",
+        "nothing graded",
+        "recent",
+        "before a fall",
+    ]
 
 
-@given(st.lists(st.integers(0, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=20))
+@given(
+    st.lists(
+        st.integers(0, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=20
+    )
+)
 def test_no_more_reports_are_pooled_than_it_takes(evidence: list[tuple[int, int]]) -> None:
     found = history(evidence)
     assert 0 <= found.tally.passed <= found.tally.graded < POOLED_RUNS + 12
@@ -73,14 +91,29 @@ def test_no_more_reports_are_pooled_than_it_takes(evidence: list[tuple[int, int]
     assert found.tally == tuple(map(sum, zip((0, 0), *graded[: len(found.sums) - 1], strict=True)))
 
 
-def report(id: str, at: float, passed: int, graded: int, *older: Evidence, fingerprint: str = "f") -> Baseline:  # noqa: A002
-    refs = (ReportRef(id, at), *(ReportRef(each.report, at - 1 - n) for n, each in enumerate(older)))
+def report(
+    id: str,  # noqa: A002
+    at: float,
+    passed: int,
+    graded: int,
+    *older: Evidence,
+    fingerprint: str = "f",
+) -> Baseline:
+    refs = (
+        ReportRef(id, at),
+        *(ReportRef(each.report, at - 1 - n) for n, each in enumerate(older)),
+    )
     cell = BaseCell(fingerprint, History((Evidence(id, passed, graded), *older)))
-    return Baseline(suite="s", reports=refs, cells={key_of("a"): cell}, trend=(TrendPoint(refs[0], "c", ()),))
+    return Baseline(
+        suite="s", reports=refs, cells={key_of("a"): cell}, trend=(TrendPoint(refs[0], "c", ()),)
+    )
 
 
 def evidence_in(baseline: Baseline) -> list[tuple[str, int, int]]:
-    return [(each.report, each.passed, each.graded) for each in baseline.cells[key_of("a")].history.evidence]
+    return [
+        (each.report, each.passed, each.graded)
+        for each in baseline.cells[key_of("a")].history.evidence
+    ]
 
 
 def test_several_files_are_one_history_whatever_their_order() -> None:
@@ -91,7 +124,11 @@ def test_several_files_are_one_history_whatever_their_order() -> None:
 
 
 def test_a_report_that_several_files_tell_of_counts_once() -> None:
-    files = [report("new", 3, 3, 3, Evidence("old", 2, 3)), report("old", 2, 2, 3), report("old", 2, 2, 3)]
+    files = [
+        report("new", 3, 3, 3, Evidence("old", 2, 3)),
+        report("old", 2, 2, 3),
+        report("old", 2, 2, 3),
+    ]
     assert evidence_in(join(files)) == [("new", 3, 3), ("old", 2, 3)]
     assert len(join(files).trend) == 2
 
@@ -102,7 +139,11 @@ def test_of_an_interrupted_report_and_the_one_that_went_on_the_fuller_counts() -
 
 
 def test_only_the_same_case_is_pooled() -> None:
-    files = [report("new", 3, 3, 3), report("mid", 2, 0, 3, fingerprint="edited"), report("old", 1, 3, 3)]
+    files = [
+        report("new", 3, 3, 3),
+        report("mid", 2, 0, 3, fingerprint="edited"),
+        report("old", 1, 3, 3),
+    ]
     assert evidence_in(join(files)) == [("new", 3, 3), ("old", 3, 3)], "edited, and edited back"
 
 
@@ -137,7 +178,9 @@ def graduated(result: Result) -> Result:
     """Runs that cost 1, 2, 4 and 8 dollars, take as many seconds, and tokens by the hundred."""
     amount = 2 ** (result.run - 1)
     response = Response(usage=Usage(90 * amount, 10 * amount))
-    return replace(result, score=amount / 8, cost_usd=float(amount), latency_s=float(amount), response=response)
+    return replace(
+        result, score=amount / 8, cost_usd=float(amount), latency_s=float(amount), response=response
+    )
 
 
 def test_a_run_comes_to_means_and_a_median_and_scores_are_summed_with_their_squares() -> None:
@@ -147,7 +190,9 @@ def test_a_run_comes_to_means_and_a_median_and_scores_are_summed_with_their_squa
 
 
 @pytest.mark.parametrize("change", [{"status": "errored"}, {"recorded": True}])
-def test_a_run_without_a_grade_and_one_that_repeats_a_record_take_no_part(change: dict[str, Any]) -> None:
+def test_a_run_without_a_grade_and_one_that_repeats_a_record_take_no_part(
+    change: dict[str, Any],
+) -> None:
     def edit(result: Result) -> Result:
         return replace(graduated(result), **change) if result.run == 4 else graduated(result)
 
@@ -158,8 +203,14 @@ def test_a_run_without_a_grade_and_one_that_repeats_a_record_take_no_part(change
 
 
 def test_what_a_run_does_not_know_is_left_out_of_that_figure_alone() -> None:
-    unknown: dict[int, dict[str, Any]] = {1: {"score": None}, 2: {"cost_usd": None}, 3: {"response": None}}
-    report = report_of({"a": "PFPF"}, edit=lambda result: replace(graduated(result), **unknown.get(result.run, {})))
+    unknown: dict[int, dict[str, Any]] = {
+        1: {"score": None},
+        2: {"cost_usd": None},
+        3: {"response": None},
+    }
+    report = report_of(
+        {"a": "PFPF"}, edit=lambda result: replace(graduated(result), **unknown.get(result.run, {}))
+    )
     scores, cost, tokens, latency_s = per_run_of(report, 0)
     assert (scores, cost, tokens) == (ScoreSums(3, 14 / 8, 84 / 64), 13 / 3, 1100 / 3)
     assert latency_s == 3.0

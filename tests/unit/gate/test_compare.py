@@ -38,7 +38,9 @@ MANY_BASE = {f"ok {n}": (30, 30) for n in range(39)}
         ((0, 50), (0, 7), (1, 1), "regressed"),
     ],
 )
-def test_kinds(head: tuple[int, int], more: tuple[int, int] | None, base: tuple[int, int], kind: str) -> None:
+def test_kinds(
+    head: tuple[int, int], more: tuple[int, int] | None, base: tuple[int, int], kind: str
+) -> None:
     confirming = {} if more is None else {"a": more}
     [cell] = compared(head_of({"a": head}, confirming), base_of({"a": base})).cells
     assert cell.kind == kind, cell
@@ -61,16 +63,34 @@ def test_nothing_is_named_before_it_is_confirmed() -> None:
 
 
 def test_only_what_fell_further_than_usual_is_a_suspect() -> None:
-    head = head_of({"fell": (2, 3), "rose": (3, 3), "same": (3, 3), "flaky": (2, 3), "new": (0, 3), "none": (0, 0)})
-    base = base_of({"fell": (30, 30), "rose": (0, 30), "same": (30, 30), "flaky": (22, 30), "none": (30, 30)})
+    head = head_of(
+        {
+            "fell": (2, 3),
+            "rose": (3, 3),
+            "same": (3, 3),
+            "flaky": (2, 3),
+            "new": (0, 3),
+            "none": (0, 0),
+        }
+    )
+    base = base_of(
+        {"fell": (30, 30), "rose": (0, 30), "same": (30, 30), "flaky": (22, 30), "none": (30, 30)}
+    )
     assert suspects(head, base, 7) == {key_of("fell"): 7}
     assert suspects(head, base, 0) == {}
 
 
-@pytest.mark.parametrize(("cells", "base", "more"), [(40, 3, 12), (20, 3, 9), (40, 30, 7), (500, 3, 7), (5, 1, 7)])
-def test_a_case_that_always_fails_gets_as_many_runs_as_naming_it_takes(cells: int, base: int, more: int) -> None:
+@pytest.mark.parametrize(
+    ("cells", "base", "more"), [(40, 3, 12), (20, 3, 9), (40, 30, 7), (500, 3, 7), (5, 1, 7)]
+)
+def test_a_case_that_always_fails_gets_as_many_runs_as_naming_it_takes(
+    cells: int, base: int, more: int
+) -> None:
     steady = {str(number): (3, 3) for number in range(cells - 1)}
-    head, older = {"dead": (0, 3)} | steady, {"dead": (base, base)} | dict.fromkeys(steady, (base, base))
+    head, older = (
+        {"dead": (0, 3)} | steady,
+        {"dead": (base, base)} | dict.fromkeys(steady, (base, base)),
+    )
     assert suspects(head_of(head), base_of(older), "auto") == {key_of("dead"): more}
     dead = compared(head_of(head, {"dead": (0, more)}), base_of(older)).by_key[key_of("dead")]
     assert (dead.kind == "regressed") == ((cells, base) not in {(500, 3), (5, 1)})
@@ -87,7 +107,10 @@ def test_of_many_suspects_the_critical_and_the_surest_are_run_again() -> None:
 
 def test_a_drop_must_show_against_the_newer_reports_too() -> None:
     """The case has been worse on the base branch for two reports, which the full pool hides."""
-    history: dict[str, tuple[int, int] | list[tuple[int, int]]] = {"a": [(1, 3), (2, 3), *[(3, 3)] * 8], **MANY_BASE}
+    history: dict[str, tuple[int, int] | list[tuple[int, int]]] = {
+        "a": [(1, 3), (2, 3), *[(3, 3)] * 8],
+        **MANY_BASE,
+    }
     head = head_of({"a": (1, 3)} | MANY, {"a": (1, 7)})
     cell = compared(head, base_of(history)).by_key[key_of("a")]
     assert cell.kind == "suspect"
@@ -142,7 +165,10 @@ def test_one_of_ten_thousand_cells_is_found() -> None:
 
 def test_of_several_the_surest_comes_first() -> None:
     head = head_of({"a": (1, 3), "b": (0, 3)}, {"a": (1, 7), "b": (0, 7)})
-    assert [cell.case for cell in compared(head, base_of({"a": (30, 30), "b": (30, 30)})).of("regressed")] == ["b", "a"]
+    assert [
+        cell.case
+        for cell in compared(head, base_of({"a": (30, 30), "b": (30, 30)})).of("regressed")
+    ] == ["b", "a"]
 
 
 @pytest.mark.parametrize("outcome", [(0, 3), (3, 3)], ids=["all-fail", "all-pass"])
@@ -156,17 +182,29 @@ def test_what_did_not_change_is_unchanged(outcome: tuple[int, int]) -> None:
 tallies = st.integers(1, 12).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
 
-@given(st.dictionaries(st.sampled_from("abcdef"), st.tuples(tallies, tallies, tallies), min_size=1), st.integers(0, 7))
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.tuples(tallies, tallies, tallies), min_size=1),
+    st.integers(0, 7),
+)
 def test_every_cell_gets_one_kind_and_red_needs_a_lower_rate(
     cells: dict[str, tuple[tuple[int, int], tuple[int, int], tuple[int, int]]], confirm_runs: int
 ) -> None:
-    head = head_of({case: each[0] for case, each in cells.items()}, {case: each[1] for case, each in cells.items()})
-    comparison = compared(head, base_of({case: each[2] for case, each in cells.items()}), confirm_runs)
+    head = head_of(
+        {case: each[0] for case, each in cells.items()},
+        {case: each[1] for case, each in cells.items()},
+    )
+    comparison = compared(
+        head, base_of({case: each[2] for case, each in cells.items()}), confirm_runs
+    )
     assert sorted(cell.case for cell in comparison.cells) == sorted(cells)
     for cell in comparison.cells:
         assert cell.p is not None
         assert cell.adjusted_p is not None
-        assert 0 <= cell.p <= cell.adjusted_p + 1e-12 <= 1 + 2e-12 or cell.kind in ("flaky", "unchanged", "suspect")
+        assert 0 <= cell.p <= cell.adjusted_p + 1e-12 <= 1 + 2e-12 or cell.kind in (
+            "flaky",
+            "unchanged",
+            "suspect",
+        )
         if cell.kind == "regressed":
             assert cell.head.rate < cell.base.rate
         if cell.kind == "fixed":
@@ -221,14 +259,22 @@ def test_a_case_of_the_same_question_under_another_id_is_renamed() -> None:
 
 def test_renamed_cases_of_the_same_question_are_paired_in_order_and_each_once() -> None:
     comparison = compared(
-        head_of({"q/x": (3, 3), "q/y": (3, 3), "q/z": (3, 3)}), base_of({"q/1": (3, 3), "q/2": (3, 3)})
+        head_of({"q/x": (3, 3), "q/y": (3, 3), "q/z": (3, 3)}),
+        base_of({"q/1": (3, 3), "q/2": (3, 3)}),
     )
-    assert {cell.case: cell.renamed_from for cell in comparison.cells} == {"q/x": "q/1", "q/y": "q/2", "q/z": None}
+    assert {cell.case: cell.renamed_from for cell in comparison.cells} == {
+        "q/x": "q/1",
+        "q/y": "q/2",
+        "q/z": None,
+    }
     assert comparison.counts == Counter(unchanged=2, new=1)
 
 
 def test_a_copy_of_a_case_that_is_still_there_is_new() -> None:
-    assert kinds({"q/1": (3, 3), "q/2": (3, 3)}, {"q/1": (3, 3)}) == {"q/1": "unchanged", "q/2": "new"}
+    assert kinds({"q/1": (3, 3), "q/2": (3, 3)}, {"q/1": (3, 3)}) == {
+        "q/1": "unchanged",
+        "q/2": "new",
+    }
 
 
 def test_an_edited_case_is_not_compared() -> None:
@@ -239,21 +285,28 @@ def test_an_edited_case_is_not_compared() -> None:
 
 
 @pytest.mark.parametrize(("head", "base"), [((0, 0), (3, 3)), ((3, 3), (0, 0)), ((0, 0), (0, 0))])
-def test_a_cell_without_graded_runs_on_a_side_is_not_compared(head: tuple[int, int], base: tuple[int, int]) -> None:
+def test_a_cell_without_graded_runs_on_a_side_is_not_compared(
+    head: tuple[int, int], base: tuple[int, int]
+) -> None:
     comparison = compared(head_of({"a": head}), base_of({"a": base}))
     assert [cell.kind for cell in comparison.cells] == ["not compared"]
     assert (comparison.compared, comparison.variants) == (0, ())
 
 
 def test_a_renamed_variant_is_compared_cell_by_cell() -> None:
-    comparison = compared(head_of({"a": (3, 3)}, provider="new"), base_of({"a": (3, 3)}, provider="old"))
+    comparison = compared(
+        head_of({"a": (3, 3)}, provider="new"), base_of({"a": (3, 3)}, provider="old")
+    )
     assert comparison.counts == {"unchanged": 1}
     assert comparison.variants[0].renamed
     assert comparison.base_of(key_of("a", "new")) is comparison.baseline.cells[key_of("a", "old")]
 
 
 def test_a_cell_is_found_by_whatever_the_baseline_calls_its_case_and_its_variant() -> None:
-    head, base = head_of({"a/new": (3, 3)}, provider="new"), base_of({"a/old": (3, 3)}, provider="old")
+    head, base = (
+        head_of({"a/new": (3, 3)}, provider="new"),
+        base_of({"a/old": (3, 3)}, provider="old"),
+    )
     comparison = compared(head, base)
     assert comparison.base_key(key_of("a/new", "new")) == key_of("a/old", "old")
     assert comparison.base_of(key_of("a/new", "new")) is base.cells[key_of("a/old", "old")]
@@ -262,10 +315,13 @@ def test_a_cell_is_found_by_whatever_the_baseline_calls_its_case_and_its_variant
     assert comparison.base_of(key_of("elsewhere", "new")) is None
 
 
-# A variant as a whole: which reports of the base it is held against, and that these must all show the drop.
+# A variant as a whole: which reports of the base it is held against, and that these must all show
+# the drop.
 
 
-def cells(*kinds: tuple[int, tuple[int, int], tuple[tuple[int, int], ...]]) -> list[tuple[Tally, History]]:
+def cells(
+    *kinds: tuple[int, tuple[int, int], tuple[tuple[int, int], ...]],
+) -> list[tuple[Tally, History]]:
     """So many cells with this head and this history, newest first."""
     return [
         (Tally(*head), History(tuple(Evidence("r", *each) for each in series)))
@@ -288,7 +344,9 @@ def test_no_more_reports_are_pooled_than_it_takes() -> None:
 def test_a_change_that_no_cell_shows_by_itself_ends_the_pool() -> None:
     changed = ((3, 3), (2, 3), (2, 3))
     assert fall(cells((40, (2, 3), changed))).tables == [(2, 3, 3, 3)] * 40
-    assert fall(cells((1, (2, 3), changed))).tables == [(2, 3, 7, 9)], "one cell is too little to tell"
+    assert fall(cells((1, (2, 3), changed))).tables == [(2, 3, 7, 9)], (
+        "one cell is too little to tell"
+    )
 
 
 def test_a_drop_that_the_newest_report_does_not_show_is_none() -> None:
@@ -313,7 +371,10 @@ STEADY_BASE = dict.fromkeys(FORTY, (30, 30))
 
 
 def test_repeats_that_are_worse_than_the_planned_runs_name_nothing() -> None:
-    head = head_of(dict.fromkeys(FORTY, (3, 3)) | dict.fromkeys(FORTY[:4], (2, 3)), dict.fromkeys(FORTY[:4], (0, 7)))
+    head = head_of(
+        dict.fromkeys(FORTY, (3, 3)) | dict.fromkeys(FORTY[:4], (2, 3)),
+        dict.fromkeys(FORTY[:4], (0, 7)),
+    )
     assert compared(head, base_of(STEADY_BASE)).counts == {"suspect": 4, "unchanged": 36}
 
 

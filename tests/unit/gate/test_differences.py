@@ -20,16 +20,23 @@ def value_of(difference: Difference | None) -> float:
 
 
 def test_cost_and_tokens_are_those_of_a_run_whatever_their_number() -> None:
-    found = differences(TABLES, [per_run(cost=3.0, runs=5)] * 2, [per_run(cost=2.0, runs=2)] * 2, 0.95)
+    found = differences(
+        TABLES, [per_run(cost=3.0, runs=5)] * 2, [per_run(cost=2.0, runs=2)] * 2, 0.95
+    )
     assert (value_of(found.cost), value_of(found.tokens)) == pytest.approx((1.5, 1.5))
     assert value_of(found.score) == 0.0
     assert value_of(found.pass_rate) == pytest.approx(-0.5)
 
 
 def test_a_cell_that_one_side_does_not_know_is_left_out() -> None:
-    head, base = [per_run(cost=4.0, latency_s=3.0), per_run(cost=9.0)], [per_run(cost=2.0), UNMEASURED]
+    head, base = (
+        [per_run(cost=4.0, latency_s=3.0), per_run(cost=9.0)],
+        [per_run(cost=2.0), UNMEASURED],
+    )
     found = differences(TABLES, head, base, 0.95)
-    assert (found.cost, found.latency) == (Difference(2.0), Difference(3.0)), "of one cell, so without an interval"
+    assert (found.cost, found.latency) == (Difference(2.0), Difference(3.0)), (
+        "of one cell, so without an interval"
+    )
 
 
 def test_what_no_cell_knows_has_no_difference() -> None:

@@ -1,4 +1,6 @@
-"""Rounds, and all planned runs of a variant, that failed as one; reports of the base branch that collapsed."""
+"""Rounds, and all planned runs of a variant, that failed as one; reports of the base branch that
+collapsed.
+"""
 
 import random
 from collections.abc import Sequence
@@ -25,7 +27,9 @@ STEADY_BASE = dict.fromkeys(FORTY, (30, 30))
 
 def rounds(*cells: str) -> Sequence[dict[int, bool]]:
     """What became of the runs of each cell: `+` passed, `-` failed, `?` was not graded."""
-    return [{run: mark == "+" for run, mark in enumerate(marks, 1) if mark != "?"} for marks in cells]
+    return [
+        {run: mark == "+" for run, mark in enumerate(marks, 1) if mark != "?"} for marks in cells
+    ]
 
 
 # One round.
@@ -47,7 +51,9 @@ def test_of_two_lost_rounds_one_is_found() -> None:
 
 
 def test_runs_that_were_not_graded_take_no_part() -> None:
-    assert worst_round(rounds(*["+-+"] * 10, *["?++"] * 9)) == FailedRound(2, Tally(9, 19), Tally(29, 29))
+    assert worst_round(rounds(*["+-+"] * 10, *["?++"] * 9)) == FailedRound(
+        2, Tally(9, 19), Tally(29, 29)
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,10 @@ def test_without_an_outage_hardly_any_round_is_lost() -> None:
     lost = 0
     for _ in range(1000):
         rates = [rng.betavariate(8, 1) for _ in range(40)]
-        lost += worst_round([{run: rng.random() < rate for run in (1, 2, 3)} for rate in rates]) is not None
+        lost += (
+            worst_round([{run: rng.random() < rate for run in (1, 2, 3)} for rate in rates])
+            is not None
+        )
     assert lost <= 5
 
 
@@ -79,19 +88,29 @@ def test_without_an_outage_hardly_any_round_is_lost() -> None:
 
 def test_planned_runs_that_fail_as_one_and_whose_repeats_pass_are_an_outage() -> None:
     head = head_of(dict.fromkeys(FORTY, (0, 3)), dict.fromkeys(FORTY[:20], (7, 7)))
-    assert outages(head, base_of(STEADY_BASE), 0.05) == {Variant("agent"): Outage(20, Tally(0, 60), Tally(140, 140))}
+    assert outages(head, base_of(STEADY_BASE), 0.05) == {
+        Variant("agent"): Outage(20, Tally(0, 60), Tally(140, 140))
+    }
 
 
 @pytest.mark.parametrize(
     ("planned", "repeated"),
     [
-        pytest.param(dict.fromkeys(FORTY, (0, 3)), dict.fromkeys(FORTY[:20], (0, 7)), id="repeats show it, too"),
-        pytest.param(dict.fromkeys(FORTY, (3, 3)) | {"0": (0, 3)}, {"0": (7, 7)}, id="only a few cases"),
+        pytest.param(
+            dict.fromkeys(FORTY, (0, 3)),
+            dict.fromkeys(FORTY[:20], (0, 7)),
+            id="repeats show it, too",
+        ),
+        pytest.param(
+            dict.fromkeys(FORTY, (3, 3)) | {"0": (0, 3)}, {"0": (7, 7)}, id="only a few cases"
+        ),
         pytest.param(dict.fromkeys(FORTY, (0, 3)), {}, id="nothing was repeated"),
         pytest.param(dict.fromkeys(FORTY, (3, 3)), {}, id="nothing is worse"),
     ],
 )
-def test_anything_else_is_no_outage(planned: dict[str, tuple[int, int]], repeated: dict[str, tuple[int, int]]) -> None:
+def test_anything_else_is_no_outage(
+    planned: dict[str, tuple[int, int]], repeated: dict[str, tuple[int, int]]
+) -> None:
     assert not outages(head_of(planned, repeated), base_of(STEADY_BASE), 0.05)
 
 
@@ -116,8 +135,12 @@ def pooled(base: Baseline) -> set[Tally]:
 
 
 def past(*reports: tuple[int, int]) -> Baseline:
-    """Of every report, newest first: how many of forty cases pass all of their three runs, and those of the others."""
-    return base_of({str(n): [(3 if n < steady else rest, 3) for steady, rest in reports] for n in range(40)})
+    """Of every report, newest first: how many of forty cases pass all of their three runs, and
+    those of the others.
+    """
+    return base_of(
+        {str(n): [(3 if n < steady else rest, 3) for steady, rest in reports] for n in range(40)}
+    )
 
 
 def test_a_report_of_the_base_without_a_passed_run_does_not_count() -> None:
@@ -182,7 +205,9 @@ def test_a_variant_that_never_passed_is_compared_as_before() -> None:
 
 
 @pytest.mark.parametrize(("unanswered", "left_out"), [(29, False), (30, True)])
-def test_a_quarter_of_runs_without_an_answer_does_not_count_as_a_baseline(unanswered: int, left_out: bool) -> None:
+def test_a_quarter_of_runs_without_an_answer_does_not_count_as_a_baseline(
+    unanswered: int, left_out: bool
+) -> None:
     cells = [
         cell._replace(unanswered=1) if number < unanswered else cell
         for number, cell in enumerate(head_of(dict.fromkeys(FORTY, (2, 3))))

@@ -1,11 +1,20 @@
-"""What a suite can detect: as planned, as its history shows, and as a comparison of its size did."""
+"""What a suite can detect: as planned, as its history shows, and as a comparison of its size
+did.
+"""
 
 from dataclasses import replace
 
 import pytest
 from sides import Counts, base_of, compared, head_of
 
-from ci_evals.gate.power import ASSUMED_CORRELATION, ASSUMED_RATE, Size, detectable_sentence, power_of, size_sentence
+from ci_evals.gate.power import (
+    ASSUMED_CORRELATION,
+    ASSUMED_RATE,
+    Size,
+    detectable_sentence,
+    power_of,
+    size_sentence,
+)
 
 FORTY = [f"case {n}" for n in range(40)]
 
@@ -16,7 +25,11 @@ def cells(*runs: Counts) -> dict[str, Counts]:
 
 def test_without_history_it_takes_what_is_usual() -> None:
     found = power_of("s", Size(40, 3), 2, None, "nothing")
-    assert (found.rate, found.correlation, found.known_from) == (ASSUMED_RATE, ASSUMED_CORRELATION, None)
+    assert (found.rate, found.correlation, found.known_from) == (
+        ASSUMED_RATE,
+        ASSUMED_CORRELATION,
+        None,
+    )
     assert (found.now.cases, found.now.runs, found.now.calls) == (40, 3, 240)
     assert len({(each.cases, each.runs) for each in found.sizes}) == len(found.sizes) == 7
 
@@ -82,7 +95,9 @@ def test_of_several_variants_it_speaks_of_the_one_that_shows_least() -> None:
     base = base_of(cells((28, 30)))
     other = base_of(dict.fromkeys(few, (28, 30)), provider="other")
     both = replace(base, cells={**base.cells, **other.cells})
-    sentence = detectable_sentence(compared([*head_of(cells((3, 3))), *head_of(few, provider="other")], both))
+    sentence = detectable_sentence(
+        compared([*head_of(cells((3, 3))), *head_of(few, provider="other")], both)
+    )
     assert sentence is not None
     assert sentence.startswith("5 cases × 3 runs: ")
 

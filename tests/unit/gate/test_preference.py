@@ -25,7 +25,9 @@ def test_what_is_preferred_in_both_orders_counts() -> None:
 
 
 @pytest.mark.parametrize(("order", "flips"), [(FLIP, 1), (OTHER_FLIP, 1), (HALF, 0), (TIE, 0)])
-def test_what_goes_with_the_order_is_a_tie_and_only_a_reversal_is_a_flip(order: Orders, flips: int) -> None:
+def test_what_goes_with_the_order_is_a_tie_and_only_a_reversal_is_a_flip(
+    order: Orders, flips: int
+) -> None:
     found = preference(pairs(order))
     assert (found.ties, found.flips, found.share, found.side) == (1, flips, None, "tie")
 
@@ -43,14 +45,21 @@ def test_a_pair_that_was_not_judged_counts_for_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("judged", "unjudged", "has_verdict"), [(0, 0, False), (0, 3, False), (19, 1, True), (18, 1, False)]
+    ("judged", "unjudged", "has_verdict"),
+    [(0, 0, False), (0, 3, False), (19, 1, True), (18, 1, False)],
 )
-def test_too_many_pairs_without_a_judgement_leave_no_verdict(judged: int, unjudged: int, has_verdict: bool) -> None:
+def test_too_many_pairs_without_a_judgement_leave_no_verdict(
+    judged: int, unjudged: int, has_verdict: bool
+) -> None:
     assert preference(pairs(*[TIE] * judged, *[(None, None)] * unjudged)).has_verdict is has_verdict
 
 
-@pytest.mark.parametrize(("a", "b", "side"), [(0, 6, "b"), (6, 0, "a"), (2, 4, "tie"), (0, 1, "tie"), (20, 40, "b")])
-def test_one_is_better_only_if_its_interval_excludes_an_even_chance(a: int, b: int, side: str) -> None:
+@pytest.mark.parametrize(
+    ("a", "b", "side"), [(0, 6, "b"), (6, 0, "a"), (2, 4, "tie"), (0, 1, "tie"), (20, 40, "b")]
+)
+def test_one_is_better_only_if_its_interval_excludes_an_even_chance(
+    a: int, b: int, side: str
+) -> None:
     assert preference(pairs(*[A] * a, *[B] * b)).side == side
 
 

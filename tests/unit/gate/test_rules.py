@@ -8,7 +8,15 @@ import pytest
 from factories import AGENT, STARTED_AT, Outcome, baseline_of, many, report_of
 from sides import base_of, compared, head_of
 
-from ci_evals.gate.baseline import UNMEASURED, Baseline, PerRun, ReportRef, TrendPoint, TrendVariant, head_cells
+from ci_evals.gate.baseline import (
+    UNMEASURED,
+    Baseline,
+    PerRun,
+    ReportRef,
+    TrendPoint,
+    TrendVariant,
+    head_cells,
+)
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import best_stable_rate, broken_ratchets, rule_verdicts, ungated_increases
 from ci_evals.gate.verdict import decide, exit_code
@@ -41,7 +49,12 @@ def found(
         (("a",), False, {}, [("regressions", "fail"), ("variant", "fail")]),
         (("a",), False, {"max_regressions": 1}, []),
         (("a", "b"), False, {"max_regressions": 1}, [("regressions", "fail")]),
-        (("a",), False, {"on_regression": "warn"}, [("regressions", "borderline"), ("variant", "borderline")]),
+        (
+            ("a",),
+            False,
+            {"on_regression": "warn"},
+            [("regressions", "borderline"), ("variant", "borderline")],
+        ),
         (("a",), True, {"max_regressions": 5, "on_regression": "warn"}, [("critical", "fail")]),
     ],
 )
@@ -51,7 +64,9 @@ def test_what_is_red(
     assert found(regressed(*cases, critical=critical), **gate) == rules
 
 
-@pytest.mark.parametrize(("confidence", "alpha"), [(0.95, 0.05), (0.9, 0.1), (0.99, 0.01), (0.999, 0.001)])
+@pytest.mark.parametrize(
+    ("confidence", "alpha"), [(0.95, 0.05), (0.9, 0.1), (0.99, 0.01), (0.999, 0.001)]
+)
 def test_what_confidence_leaves_is_a_round_number(confidence: float, alpha: float) -> None:
     assert Gate(confidence=confidence).alpha == alpha
 
@@ -72,11 +87,15 @@ def test_the_fall_of_the_variant_that_a_regression_is_named_of_is_no_further_rea
 def test_another_rule_is_a_further_reason_and_comes_last() -> None:
     critical = regressed("a", "b", critical=True)
     verdict = decide(report_of({"a": "FFF"}), None, critical)
-    assert verdict.reason.endswith("; also, 3 of 3 runs failed, and every run must pass; and 1 more reason")
+    assert verdict.reason.endswith(
+        "; also, 3 of 3 runs failed, and every run must pass; and 1 more reason"
+    )
 
 
 @pytest.mark.parametrize("comparison", [None, NoComparison("no baseline: gone")])
-def test_a_missing_baseline_matters_only_where_it_is_required(comparison: NoComparison | None) -> None:
+def test_a_missing_baseline_matters_only_where_it_is_required(
+    comparison: NoComparison | None,
+) -> None:
     assert found(comparison) == []
     assert found(comparison, require_baseline=True) == [("baseline", "error")]
 
@@ -88,13 +107,17 @@ def test_a_missed_bar_needs_no_baseline() -> None:
 
 
 def test_a_tag_may_be_critical_without_a_bar() -> None:
-    gate = Gate(tags={"safety": TagRule(critical=True), "billing": TagRule(min_pass_rate=0.9), "other": 0.5})
+    gate = Gate(
+        tags={"safety": TagRule(critical=True), "billing": TagRule(min_pass_rate=0.9), "other": 0.5}
+    )
     assert gate.critical_tags == frozenset({"safety"})
     assert dict(gate.tag_bars) == {"billing": 0.9, "other": 0.5}
 
 
 def slower(*ratios: float, medians_s: Sequence[float] = (1.0, 1.01, 0.99)) -> Comparison:
-    """A case for each ratio of its median latency to that of the base, which is a second; the reports on the base."""
+    """A case for each ratio of its median latency to that of the base, which is a second; the
+    reports on the base.
+    """
     cases = {f"case {n}": (3, 3) for n in range(len(ratios))}
     head = [
         each._replace(per_run=UNMEASURED._replace(latency_median_s=ratio))
@@ -107,7 +130,11 @@ def timed(base: Baseline, median_s: float, medians_s: Sequence[float]) -> Baseli
     """A baseline with the median latency of every cell, and those of whole reports."""
     per_runs = {base.reports[0].id: UNMEASURED._replace(latency_median_s=median_s)}
     trend = tuple(
-        TrendPoint(ReportRef(str(number), -number), "same", (TrendVariant("agent", None, 1.0, 9.0, None, each, each),))
+        TrendPoint(
+            ReportRef(str(number), -number),
+            "same",
+            (TrendVariant("agent", None, 1.0, 9.0, None, each, each),),
+        )
         for number, each in enumerate(medians_s)
     )
     cells = {key: replace(cell, per_runs=per_runs) for key, cell in base.cells.items()}
@@ -128,9 +155,22 @@ def took(median_s: float, cases: int = 3) -> SuiteReport:
         ((9.0,), {"max_latency_increase": 1.5}, [("latency", "borderline")]),
         ((9.0,), {"max_latency_increase": 1.5, "require_baseline": True}, [("latency", "error")]),
         ((2.0, 2.0, 2.0), {"max_cost_increase": 1.5}, [("cost", "borderline")]),
-        ((2.0, 2.0, 2.0), {"max_cost_increase": 1.5, "require_baseline": True}, [("cost", "error")]),
+        (
+            (2.0, 2.0, 2.0),
+            {"max_cost_increase": 1.5, "require_baseline": True},
+            [("cost", "error")],
+        ),
     ],
-    ids=["slower", "as allowed", "not asked", "noise", "one case", "required", "cost unknown", "cost required"],
+    ids=[
+        "slower",
+        "as allowed",
+        "not asked",
+        "noise",
+        "one case",
+        "required",
+        "cost unknown",
+        "cost required",
+    ],
 )
 def test_more_latency_is_red_only_if_asked_and_sure(
     ratios: tuple[float, ...], gate: dict[str, Any], rules: list[tuple[str, str]]
@@ -161,7 +201,10 @@ def test_more_latency_is_red_only_outside_the_spread_of_the_bases_last_reports(
 
 
 def test_that_slow_hours_are_usual_is_said() -> None:
-    comparison, gate = slower(2.0, 2.0, 2.0, medians_s=(1.0, 1.9, 1.2)), Gate(max_latency_increase=1.5)
+    comparison, gate = (
+        slower(2.0, 2.0, 2.0, medians_s=(1.0, 1.9, 1.2)),
+        Gate(max_latency_increase=1.5),
+    )
     [sentence] = ungated_increases(took(2.0), comparison, gate)
     assert sentence.endswith("; not gated: the last 3 reports of main took 1.00 s to 1.90 s")
     assert not list(ungated_increases(took(2.0), slower(2.0, 2.0, 2.0), gate))
@@ -196,9 +239,13 @@ def test_an_increase_of_a_latency_that_rounds_to_0_ms_on_both_sides_is_none(
 @pytest.mark.parametrize(
     ("usd", "words"), [(None, "cost is unknown, so max"), (0.1, "cost on main is unknown or 0, so")]
 )
-def test_a_limit_of_a_cost_that_is_not_known_is_said_not_to_be_checked(usd: float | None, words: str) -> None:
+def test_a_limit_of_a_cost_that_is_not_known_is_said_not_to_be_checked(
+    usd: float | None, words: str
+) -> None:
     cases = many((3, "PPP"))
-    base = report_of(cases, started_at=STARTED_AT - 60, edit=lambda result: replace(result, cost_usd=0.0))
+    base = report_of(
+        cases, started_at=STARTED_AT - 60, edit=lambda result: replace(result, cost_usd=0.0)
+    )
     report = report_of(cases, edit=lambda result: replace(result, cost_usd=usd))
     summary = summarize(report, Gate(max_cost_increase=1.1), baseline_of(base))
     assert (summary.verdict.status, summary.verdict.warning) == ("borderline", True)
@@ -212,7 +259,10 @@ def test_a_critical_case_without_a_graded_run_is_no_verdict(critical: dict[str, 
     gate = Gate(min_pass_rate=0.5, max_error_rate=0.5, tags={"core": TagRule(critical=True)})
     report = report_of(many((9, "PPP")) | {"refund": "EEE"}, cases={"refund": critical})
     verdict = decide(report, gate)
-    assert (verdict.status, verdict.reason) == ("error", "no run of the critical case refund was graded")
+    assert (verdict.status, verdict.reason) == (
+        "error",
+        "no run of the critical case refund was graded",
+    )
     fell = report_of(many((9, "FFF")) | {"refund": "EEE"}, cases={"refund": critical})
     assert decide(fell, gate).status == "fail", "what is sure needs no further evidence"
 
@@ -222,8 +272,12 @@ def test_a_critical_case_without_a_graded_run_is_no_reason_beside_an_outage() ->
     assert verdict.reason == "all 3 runs errored: 429: slow down"
 
 
-@pytest.mark.parametrize(("changed", "status"), [(2, "pass"), (3, "borderline"), (10, "borderline")])
-def test_the_headline_says_how_many_cases_of_the_base_were_not_compared(changed: int, status: str) -> None:
+@pytest.mark.parametrize(
+    ("changed", "status"), [(2, "pass"), (3, "borderline"), (10, "borderline")]
+)
+def test_the_headline_says_how_many_cases_of_the_base_were_not_compared(
+    changed: int, status: str
+) -> None:
     cases = many((10, "PPP"))
     base = baseline_of(report_of(cases, started_at=STARTED_AT - 60))
     asks = {f"case {number}": "another question" for number in range(1, changed + 1)}
@@ -241,13 +295,18 @@ def test_with_several_variants_cells_are_counted_that_were_not_compared() -> Non
     variants = (AGENT, Variant("other"))
     base = baseline_of(report_of(many((10, "PPP")), variants=variants, started_at=STARTED_AT - 60))
     asks = {f"case {number}": "another question" for number in range(1, 6)}
-    reason = summarize(report_of(many((10, "PPP")), variants=variants, asks=asks), None, base).verdict.reason
+    reason = summarize(
+        report_of(many((10, "PPP")), variants=variants, asks=asks), None, base
+    ).verdict.reason
     assert "10 of 20 cells of main were not compared: 10 edited" in reason
 
 
 def test_cases_of_other_graders_are_said_to_be_judged_by_them() -> None:
     base = base_of({f"case {number}": (3, 3) for number in range(40)})
-    regraded = {key: replace(cell, fingerprint=f"{cell.fingerprint}.strict") for key, cell in base.cells.items()}
+    regraded = {
+        key: replace(cell, fingerprint=f"{cell.fingerprint}.strict")
+        for key, cell in base.cells.items()
+    }
     head = [
         cell._replace(fingerprint=f"{cell.fingerprint}.{'strict' if not number else 'lax'}")
         for number, cell in enumerate(head_of({f"case {number}": (3, 3) for number in range(40)}))
@@ -255,11 +314,15 @@ def test_cases_of_other_graders_are_said_to_be_judged_by_them() -> None:
     comparison = compared(head, replace(base, cells=regraded))
     [rule] = rule_verdicts(REPORT, Gate(), comparison)
     assert rule.sentence == "39 of 40 cases of main were not compared: 39 judged by other graders"
-    assert rate_change(comparison, comparison.variants[0]) == "1 of 40 compared", "that it is the same tells little"
+    assert rate_change(comparison, comparison.variants[0]) == "1 of 40 compared", (
+        "that it is the same tells little"
+    )
 
 
 def test_a_regression_among_few_compared_cases_is_red_all_the_same() -> None:
-    base = baseline_of(*(report_of(many((10, "PPP")), started_at=STARTED_AT - 60 * n) for n in range(1, 11)))
+    base = baseline_of(
+        *(report_of(many((10, "PPP")), started_at=STARTED_AT - 60 * n) for n in range(1, 11))
+    )
     gone = {f"case {number}": "EEE" for number in range(2, 6)}
     report = report_of(many((10, "PPP")) | gone | {"case 1": "FFF"}, confirming={"case 1": "F" * 7})
     gate = Gate(min_pass_rate=0.5, max_error_rate=0.9, require_baseline=True)
@@ -288,12 +351,20 @@ def test_a_rate_is_held_when_three_reports_in_a_row_had_it() -> None:
     assert held == pytest.approx((0.05 / 2) ** (1 / 360))
 
 
-def told(head: Mapping[str, Outcome], base: Mapping[str, Outcome], gate: Gate, **names: str) -> list[str]:
+def told(
+    head: Mapping[str, Outcome], base: Mapping[str, Outcome], gate: Gate, **names: str
+) -> list[str]:
     """What is said of a report after three of the base branch, all of one variant."""
     here, there = (Variant(names.get(side, "agent")) for side in ("here", "there"))
-    older = [report_of(base, variants=[there], started_at=STARTED_AT - number) for number in (1, 2, 3)]
+    older = [
+        report_of(base, variants=[there], started_at=STARTED_AT - number) for number in (1, 2, 3)
+    ]
     report = report_of(head, variants=[here])
-    return list(broken_ratchets(report, gate, compare(head_cells(report, gate), baseline_of(*older), confirm_runs=0)))
+    return list(
+        broken_ratchets(
+            report, gate, compare(head_cells(report, gate), baseline_of(*older), confirm_runs=0)
+        )
+    )
 
 
 def test_a_fall_below_it_is_told_only_if_asked_for() -> None:

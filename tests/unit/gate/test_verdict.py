@@ -28,7 +28,9 @@ def tagged(cells: Mapping[str, Outcome], *tags: str) -> dict[str, dict[str, Any]
 
 
 def scope(verdict: Verdict, kind: str, name: str | None = None) -> ScopeVerdict:
-    [found] = [scope for scope in verdict.scopes if scope.kind == kind and name in (None, scope.name)]
+    [found] = [
+        scope for scope in verdict.scopes if scope.kind == kind and name in (None, scope.name)
+    ]
     return found
 
 
@@ -56,9 +58,13 @@ def test_a_rate_below_the_bar_within_the_noise_is_borderline() -> None:
 def test_the_worked_suite_of_forty_cases() -> None:
     report = report_of(many(*((1, cell) for cell in suite("S40"))))
     [judged] = decide(report, Gate(min_pass_rate=0.9)).scopes
-    assert (judged.rate, judged.lower, judged.upper) == pytest.approx((11 / 12, 0.8709788405, 0.9498960589))
+    assert (judged.rate, judged.lower, judged.upper) == pytest.approx(
+        (11 / 12, 0.8709788405, 0.9498960589)
+    )
     assert (judged.cases, judged.graded, judged.failed) == (40, 120, 10)
-    assert [decide(report, Gate(min_pass_rate=bar)).status for bar in (0.91, 0.92, 0.949, 0.951)] == [
+    assert [
+        decide(report, Gate(min_pass_rate=bar)).status for bar in (0.91, 0.92, 0.949, 0.951)
+    ] == [
         "pass",
         "borderline",
         "borderline",
@@ -68,13 +74,16 @@ def test_the_worked_suite_of_forty_cases() -> None:
 
 def test_the_level_of_confidence_decides_what_is_noise() -> None:
     report = report_of(many((31, "P"), (9, "F")))
-    verdicts = [decide(report, Gate(min_pass_rate=0.9, confidence=level)) for level in (0.95, 0.999)]
+    verdicts = [
+        decide(report, Gate(min_pass_rate=0.9, confidence=level)) for level in (0.95, 0.999)
+    ]
     assert [verdict.status for verdict in verdicts] == ["fail", "borderline"]
     assert "(95 % sure: at most " in verdicts[0].reason
 
 
 @pytest.mark.parametrize(
-    ("outcome", "bar"), [((9, 10), 0.9), ((7, 10), 0.7), ((29, 100), 0.29), ((57, 100), 0.57), ((2, 3), 2 / 3)]
+    ("outcome", "bar"),
+    [((9, 10), 0.9), ((7, 10), 0.7), ((29, 100), 0.29), ((57, 100), 0.57), ((2, 3), 2 / 3)],
 )
 def test_a_rate_that_equals_the_bar_meets_it(outcome: tuple[int, int], bar: float) -> None:
     for cases in (1, 3, 49):
@@ -97,7 +106,10 @@ def test_a_narrow_miss_is_not_shown_as_a_hit() -> None:
 def test_a_bar_of_one_leaves_no_room() -> None:
     cells = many((999, "PPP"), (1, "PPF"))
     verdict = decide(report_of(cells), Gate(min_pass_rate=1.0))
-    assert (verdict.status, verdict.reason) == ("fail", "1 of 3,000 runs failed, and every run must pass")
+    assert (verdict.status, verdict.reason) == (
+        "fail",
+        "1 of 3,000 runs failed, and every run must pass",
+    )
     assert decide(report_of(many((5, "PPP"))), Gate(min_pass_rate=1.0, prove=True)).status == "pass"
 
 
@@ -114,12 +126,18 @@ def test_proof_takes_more_than_a_rate_above_the_bar() -> None:
     )
     assert decide(report_of(many((20, "P"))), gate).status == "borderline"
     assert decide(likely, gate).status == "pass"
-    assert decide(proven, gate).reason == "pass rate 100 % meets the bar of 90 % (95 % sure: at least 97.5 %)"
+    assert (
+        decide(proven, gate).reason
+        == "pass rate 100 % meets the bar of 90 % (95 % sure: at least 97.5 %)"
+    )
 
 
 def test_proof_changes_nothing_below_the_bar() -> None:
     for cells in (many((34, "P"), (6, "F")), many((30, "PPP"), (10, "FFP"))):
-        proving, plain = (decide(report_of(cells), Gate(min_pass_rate=0.9, prove=prove)) for prove in (True, False))
+        proving, plain = (
+            decide(report_of(cells), Gate(min_pass_rate=0.9, prove=prove))
+            for prove in (True, False)
+        )
         assert proving == plain
 
 
@@ -127,12 +145,18 @@ class TestWithoutABar:
     @pytest.mark.parametrize("gate", [None, Gate(), Gate(on_borderline="fail", per_variant=True)])
     def test_every_run_must_pass(self, gate: Gate | None) -> None:
         verdict = decide(report_of(many((39, "PPP"), (1, "PPF"))), gate)
-        assert (verdict.status, verdict.reason) == ("fail", "1 of 120 runs failed, and every run must pass")
+        assert (verdict.status, verdict.reason) == (
+            "fail",
+            "1 of 120 runs failed, and every run must pass",
+        )
         assert verdict.hint == "to let some runs fail, set a bar: `gate: {min_pass_rate: 0.9}`"
 
     def test_where_no_run_passed_a_bar_is_no_way_out(self) -> None:
         verdict = decide(report_of({"a": "FFF"}), None)
-        assert (verdict.reason, verdict.hint) == ("3 of 3 runs failed, and every run must pass", None)
+        assert (verdict.reason, verdict.hint) == (
+            "3 of 3 runs failed, and every run must pass",
+            None,
+        )
 
     def test_all_passed_is_a_pass(self) -> None:
         verdict = decide(report_of({"only": "P"}), None)
@@ -159,8 +183,13 @@ class TestWithoutABar:
 
 class TestScopes:
     def test_a_suite_without_the_cases_that_have_their_own_bar_is_labelled_so(self) -> None:
-        report = report_of({"solid": "PPP", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}})
-        labels = [[scope_label(scope, report) for scope in decide(report, gate).scopes] for gate in (None, BAR)]
+        report = report_of(
+            {"solid": "PPP", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}}
+        )
+        labels = [
+            [scope_label(scope, report) for scope in decide(report, gate).scopes]
+            for gate in (None, BAR)
+        ]
         assert labels == [["suite, other cases", "case"], ["suite", "case"]]
 
     def test_each_bar_is_judged_by_its_own_part_of_the_matrix(self) -> None:
@@ -174,7 +203,9 @@ class TestScopes:
             "cancel": {"tags": ("critical", "critical")},
             "chat": {"min_pass_rate": 0.7},
         }
-        gate = Gate(min_pass_rate=0.5, per_variant=True, tags={"critical": 0.4}, providers={"strong": 0.6})
+        gate = Gate(
+            min_pass_rate=0.5, per_variant=True, tags={"critical": 0.4}, providers={"strong": 0.6}
+        )
         verdict = decide(report_of(cells, variants=[FAST, STRONG], cases=cases), gate)
         assert [(s.kind, s.name, s.bar, s.cases, s.graded, s.failed) for s in verdict.scopes] == [
             ("suite", "capitals", 0.5, 3, 24, 5),
@@ -207,7 +238,9 @@ class TestScopes:
 
     def test_borderline_is_worse_than_a_pass(self) -> None:
         cells = many((20, "P")) | {"shaky": "PPF"}
-        verdict = decide(report_of(cells, cases={"shaky": {"min_pass_rate": 0.8}}), Gate(min_pass_rate=0.5))
+        verdict = decide(
+            report_of(cells, cases={"shaky": {"min_pass_rate": 0.8}}), Gate(min_pass_rate=0.5)
+        )
         assert verdict.status == "borderline"
         assert verdict.reason.startswith(
             "case shaky: pass rate 66.7 % is below the bar of 80 %, but 3 runs of 1 case cannot tell"
@@ -218,7 +251,9 @@ class TestScopes:
         gate = Gate(min_pass_rate=0.9, tags={"a": 0.9, "b": 0.9})
         verdict = decide(report_of(cells, cases=tagged(cells, "a", "b")), gate)
         assert verdict.reason.endswith("; 2 more bars are missed")
-        one = decide(report_of(cells, cases=tagged(cells, "a")), Gate(min_pass_rate=0.9, tags={"a": 0.9}))
+        one = decide(
+            report_of(cells, cases=tagged(cells, "a")), Gate(min_pass_rate=0.9, tags={"a": 0.9})
+        )
         assert one.reason.endswith("; 1 more bar is missed")
 
     def test_with_bars_on_tags_only_the_suite_is_shown_but_not_judged(self) -> None:
@@ -244,7 +279,8 @@ class TestScopes:
 
 
 @pytest.mark.parametrize(
-    ("status", "warn", "strict"), [("pass", 0, 0), ("borderline", 0, 1), ("fail", 1, 1), ("error", 3, 3)]
+    ("status", "warn", "strict"),
+    [("pass", 0, 0), ("borderline", 0, 1), ("fail", 1, 1), ("error", 3, 3)],
 )
 def test_exit_codes(status: VerdictStatus, warn: int, strict: int) -> None:
     verdict = Verdict(status=status, reason="", scopes=())
@@ -272,7 +308,9 @@ def test_exit_codes(status: VerdictStatus, warn: int, strict: int) -> None:
         (0.0, (), "0 %"),
     ],
 )
-def test_percentages_are_short_but_never_misleading(rate: float, marks: tuple[float, ...], text: str) -> None:
+def test_percentages_are_short_but_never_misleading(
+    rate: float, marks: tuple[float, ...], text: str
+) -> None:
     assert percent(rate, *marks) == text
 
 
@@ -320,9 +358,13 @@ def test_fail_on_wins_over_the_suites_own_word(fail_on: FailOn, codes: tuple[int
             assert exit_code(verdict, Gate(on_borderline=on_borderline), fail_on) == code
 
 
-@pytest.mark.parametrize(("runs", "text"), [(1, "1 run exceeded its"), (3, "3 runs exceeded their")])
+@pytest.mark.parametrize(
+    ("runs", "text"), [(1, "1 run exceeded its"), (3, "3 runs exceeded their")]
+)
 def test_more_runs_over_budget_than_the_gate_allows_are_red(runs: int, text: str) -> None:
-    report = report_of({"a": "P" * runs}, edit=lambda result: replace(result, budget_violations=("tokens",)))
+    report = report_of(
+        {"a": "P" * runs}, edit=lambda result: replace(result, budget_violations=("tokens",))
+    )
     verdict = decide(report, Gate(max_budget_violations=0))
     assert (verdict.status, verdict.reason) == ("fail", f"{text} budget, and the gate allows 0")
     assert decide(report, Gate(max_budget_violations=runs)).status == "pass"
@@ -381,7 +423,9 @@ def test_nothing_graded_is_no_verdict() -> None:
     for gate in (None, Gate(min_pass_rate=0.0, max_error_rate=1.0)):
         verdict = decide(report_of({"a": "EEE"}), gate)
         assert (verdict.status, verdict.reason) == ("error", "all 3 runs errored: 429: slow down")
-        assert [(s.status, s.rate, s.lower, s.upper) for s in verdict.scopes] == [("error", None, None, None)]
+        assert [(s.status, s.rate, s.lower, s.upper) for s in verdict.scopes] == [
+            ("error", None, None, None)
+        ]
 
 
 def test_too_many_errored_runs_are_no_verdict() -> None:
@@ -398,7 +442,9 @@ def test_as_many_errored_runs_as_allowed_are_fine() -> None:
     for cases, limit in ((20, 0.05), (10, 0.1), (100, 0.07)):
         errored = round(cases * limit)
         cells = many((cases - errored, "P"), (errored, "E"))
-        assert decide(report_of(cells), Gate(min_pass_rate=0.9, max_error_rate=limit)).status == "pass"
+        assert (
+            decide(report_of(cells), Gate(min_pass_rate=0.9, max_error_rate=limit)).status == "pass"
+        )
 
 
 def test_a_share_of_errors_just_above_the_limit_is_not_shown_as_the_limit() -> None:
@@ -408,19 +454,29 @@ def test_a_share_of_errors_just_above_the_limit_is_not_shown_as_the_limit() -> N
 
 def test_a_bar_without_a_graded_run_is_no_verdict() -> None:
     cells = many((99, "P")) | {"refund": "E"}
-    verdict = decide(report_of(cells, cases={"refund": {"tags": ("critical",)}}), Gate(tags={"critical": 0.5}))
+    verdict = decide(
+        report_of(cells, cases={"refund": {"tags": ("critical",)}}), Gate(tags={"critical": 0.5})
+    )
     assert (verdict.status, verdict.reason) == ("error", "tag critical: no run was graded")
-    own = decide(report_of(cells, cases={"refund": {"min_pass_rate": 0.5}}), Gate(min_pass_rate=0.9))
+    own = decide(
+        report_of(cells, cases={"refund": {"min_pass_rate": 0.5}}), Gate(min_pass_rate=0.9)
+    )
     assert (own.status, own.reason) == ("error", "case refund: no run was graded")
 
 
 @pytest.mark.parametrize(
     ("gate", "name"),
-    [(Gate(tags={"critcal": 1.0}), "tag critcal"), (Gate(providers={"slow": 0.9}), "provider slow")],
+    [
+        (Gate(tags={"critcal": 1.0}), "tag critcal"),
+        (Gate(providers={"slow": 0.9}), "provider slow"),
+    ],
 )
 def test_a_bar_on_what_does_not_exist_is_no_verdict(gate: Gate, name: str) -> None:
     verdict = decide(report_of({"a": "PPP"}), gate)
-    assert (verdict.status, verdict.reason) == ("error", f"{name}: no case with this tag or provider was run")
+    assert (verdict.status, verdict.reason) == (
+        "error",
+        f"{name}: no case with this tag or provider was run",
+    )
 
 
 def test_a_run_that_was_stopped_early_never_passes() -> None:
@@ -449,8 +505,12 @@ def test_runs_that_never_happened_do_not_water_down_the_share_of_errors() -> Non
     assert verdict.reason == f"{found}; stopped after 10 of 100 runs"
 
 
-@given(st.lists(st.text("PFE.", min_size=1, max_size=4), max_size=12), st.floats(0, 1), st.booleans())
-def test_no_report_passes_that_has_nothing_to_show(outcomes: list[str], bar: float, prove: bool) -> None:
+@given(
+    st.lists(st.text("PFE.", min_size=1, max_size=4), max_size=12), st.floats(0, 1), st.booleans()
+)
+def test_no_report_passes_that_has_nothing_to_show(
+    outcomes: list[str], bar: float, prove: bool
+) -> None:
     report: SuiteReport = report_of(many(*((1, outcome) for outcome in outcomes)))
     verdict = decide(report, Gate(min_pass_rate=bar, prove=prove))
     if verdict.status in {"pass", "borderline"}:
@@ -466,7 +526,9 @@ def test_one_bar_holds_for_each_case_as_surely_as_for_all_of_them_together() -> 
     cells = {f"case {number}": "PPPPPPPPPP" for number in range(39)}
     by_chance = decide(report_of(cells | {"weak": "FFF"}), gate)
     assert (by_chance.status, by_chance.reason.partition(":")[0]) == ("borderline", "case weak")
-    assert decide(report_of({"weak": "FFFFF"}), gate).status == "fail", "a case that is alone bears all of the doubt"
+    assert decide(report_of({"weak": "FFFFF"}), gate).status == "fail", (
+        "a case that is alone bears all of the doubt"
+    )
     surely = decide(report_of(cells | {"weak": "F" * 10}), gate)
     assert (surely.status, surely.reason.partition(":")[0]) == ("fail", "case weak")
     assert decide(report_of(cells), gate).status == "pass"
@@ -476,7 +538,10 @@ def test_the_bar_of_a_case_wins_over_that_of_each_case() -> None:
     report = report_of({"shaky": "PFFF", "solid": "PPPP"}, cases={"shaky": {"min_pass_rate": 0.2}})
     verdict = decide(report, Gate(min_case_pass_rate=0.9))
     assert verdict.status == "pass"
-    assert {scope.name: scope.bar for scope in verdict.scopes if scope.kind == "case"} == {"shaky": 0.2, "solid": 0.9}
+    assert {scope.name: scope.bar for scope in verdict.scopes if scope.kind == "case"} == {
+        "shaky": 0.2,
+        "solid": 0.9,
+    }
 
 
 def test_one_bar_for_each_case_stands_beside_that_of_the_suite() -> None:

@@ -32,7 +32,12 @@ from ci_evals.model.rules import Gate
             (30, 30),
             "a: 30 of 30 on main, 2 of 3 here: possibly worse, within noise; p = 0.091 (by chance, once in 11)",
         ),
-        ((2, 3), None, (20, 30), "a: 20 of 30 on main, 2 of 3 here: answers vary from run to run, no change detected"),
+        (
+            (2, 3),
+            None,
+            (20, 30),
+            "a: 20 of 30 on main, 2 of 3 here: answers vary from run to run, no change detected",
+        ),
         ((0, 1), None, (1, 1), "a: 1 of 1 on main, 0 of 1 here: too few runs to call it a change"),
         ((3, 3), None, (30, 30), "a: 30 of 30 on main, 3 of 3 here: unchanged"),
         ((0, 0), None, (30, 30), "a: not compared: no new run was graded here"),
@@ -42,12 +47,16 @@ from ci_evals.model.rules import Gate
 def test_every_kind_has_its_sentence(
     head: tuple[int, int], more: tuple[int, int] | None, base: tuple[int, int], sentence: str
 ) -> None:
-    comparison = compared(head_of({"a": head}, {} if more is None else {"a": more}), base_of({"a": base}))
+    comparison = compared(
+        head_of({"a": head}, {} if more is None else {"a": more}), base_of({"a": base})
+    )
     assert cell_sentence(comparison, comparison.by_key[key_of("a")]) == sentence
 
 
 def test_cases_of_one_side_and_renamed_ones() -> None:
-    comparison = compared(head_of({"new": (3, 3), "q/2": (3, 3)}), base_of({"old": (2, 3), "q/1": (3, 3)}))
+    comparison = compared(
+        head_of({"new": (3, 3), "q/2": (3, 3)}), base_of({"old": (2, 3), "q/1": (3, 3)})
+    )
     assert [cell_sentence(comparison, cell) for cell in comparison.cells] == [
         "q/2 (was q/1): 3 of 3 on main, 3 of 3 here: unchanged",
         "new: new, 3 of 3 here",
@@ -65,19 +74,34 @@ def test_a_variant_is_named_where_there_are_several() -> None:
 
 def test_the_baseline_is_told_with_its_age_and_depth() -> None:
     comparison = compared(head_of({"a": (3, 3)}), base_of({"a": [(3, 3)] * 6}))
-    text = "compared with main at 0123456, 3 hours older, and 5 reports before it (18 runs per case)"
+    text = (
+        "compared with main at 0123456, 3 hours older, and 5 reports before it (18 runs per case)"
+    )
     assert baseline_sentence(comparison, 1000.0 + 3 * 3600) == text
-    for age, told in ((1, "1 second"), (180, "3 minutes"), (86_400, "24 hours"), (2 * 86_400, "2 days")):
+    for age, told in (
+        (1, "1 second"),
+        (180, "3 minutes"),
+        (86_400, "24 hours"),
+        (2 * 86_400, "2 days"),
+    ):
         assert f", {told} older, " in baseline_sentence(comparison, 1000.0 + age)
     single = compared(head_of({"a": (3, 3)}), base_of({"a": (1, 1)}))
-    assert baseline_sentence(single, 1180.0) == "compared with main at 0123456, 3 minutes older (1 run per case)"
+    assert (
+        baseline_sentence(single, 1180.0)
+        == "compared with main at 0123456, 3 minutes older (1 run per case)"
+    )
     uneven = compared(head_of({"a": (3, 3), "b": (3, 3)}), base_of({"a": (1, 1), "b": (3, 3)}))
     assert baseline_sentence(uneven, 1180.0).endswith("(up to 3 runs per case)")
 
 
 def test_a_comparison_of_nothing_says_why() -> None:
-    others = compared(head_of({"a": (3, 3)}) + head_of({"a": (3, 3)}, provider="b"), base_of({"a": (3, 3)}, "old"))
-    assert baseline_sentence(others, 0) == "nothing to compare: main has other providers or prompts (old)"
+    others = compared(
+        head_of({"a": (3, 3)}) + head_of({"a": (3, 3)}, provider="b"), base_of({"a": (3, 3)}, "old")
+    )
+    assert (
+        baseline_sentence(others, 0)
+        == "nothing to compare: main has other providers or prompts (old)"
+    )
     ungraded = compared(head_of({"a": (0, 0)}), base_of({"a": (3, 3)}))
     expected = "nothing to compare: no case that is the same here and on main was graded on both"
     assert baseline_sentence(ungraded, 0) == expected
@@ -93,7 +117,9 @@ GIVEN_UP = RunError("given_up", f"given up after 5 failures in a row: {BAD_KEY.m
 def failing_with(*errors: RunError) -> Callable[[Result], Result]:
     """Give errored results these errors in turn."""
     turns = cycle(errors)
-    return lambda result: replace(result, error=next(turns)) if result.status == "errored" else result
+    return lambda result: (
+        replace(result, error=next(turns)) if result.status == "errored" else result
+    )
 
 
 def reason_of(report: SuiteReport, gate: Gate | None = None) -> str:
@@ -177,7 +203,9 @@ def test_where_no_run_failed_by_its_answer_it_is_said_why_there_was_none() -> No
 
 
 def test_an_outage_that_settled_the_verdict_is_named() -> None:
-    failed = report_of(many((16, "F")), edit=lambda result: replace(result, error=REFUSED), settled="fail")
+    failed = report_of(
+        many((16, "F")), edit=lambda result: replace(result, error=REFUSED), settled="fail"
+    )
     told = "pass rate 0 % is below the bar of 90 % (95 % sure: at most 17.1 %)"
     stopped = "; stopped after 1 round: the rest could not change the verdict"
     assert decide(failed, Gate(min_pass_rate=0.9)).reason == f"{told}: {REFUSED.message}{stopped}"
@@ -194,7 +222,9 @@ def test_reasons_that_differ_by_words_with_digits_are_one() -> None:
     def reason(message: str, kind: ErrorKind = "server") -> object:
         return same_reason(RunError(kind, message))
 
-    assert reason("request req-1a: try again in 5 s") == reason("request req-77: try again in 12.5 s")
+    assert reason("request req-1a: try again in 5 s") == reason(
+        "request req-77: try again in 12.5 s"
+    )
     assert reason("api-1 answered 500: busy") == reason("api-2 answered 500: busy")
     assert reason("api-1 answered 500: busy") != reason("api-1 answered 529: busy")
     assert reason("exit status 3: out of memory") != reason("exit status 4: out of memory")
@@ -205,4 +235,6 @@ def test_reasons_that_differ_by_words_with_digits_are_one() -> None:
 def test_a_run_that_was_given_up_is_one_with_those_that_were_not() -> None:
     assert same_reason(GIVEN_UP) == same_reason(BAD_KEY)
     judged = RunError("given_up", f"grader llm_rubric could not judge: {GIVEN_UP.message}")
-    assert same_reason(judged) == same_reason(RunError("auth", f"grader llm_rubric could not judge: {BAD_KEY.message}"))
+    assert same_reason(judged) == same_reason(
+        RunError("auth", f"grader llm_rubric could not judge: {BAD_KEY.message}")
+    )

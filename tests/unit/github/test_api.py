@@ -58,7 +58,9 @@ async def test_a_secondary_limit_without_a_time_is_waited_for_longer_each_time(
     assert fake.time.slept == [60, 120]
 
 
-async def test_a_limit_that_lasts_too_long_is_an_error_at_once(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_limit_that_lasts_too_long_is_an_error_at_once(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     reset = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOW) + 3_000)}
     fake.fails(Fault(any_request, 403, reset, "API rate limit exceeded"))
@@ -93,12 +95,19 @@ async def test_a_forbidden_call_is_no_limit_even_if_it_was_the_last_one_allowed(
     assert "permissions" in str(error)
 
 
-@pytest.mark.parametrize("fault", [Fault(any_request, 500), Fault(any_request, 502), Fault(any_request, None)])
-async def test_failures_of_reads_are_tried_again(fake: FakeGitHub, client: GitHub, fault: Fault) -> None:
+@pytest.mark.parametrize(
+    "fault", [Fault(any_request, 500), Fault(any_request, 502), Fault(any_request, None)]
+)
+async def test_failures_of_reads_are_tried_again(
+    fake: FakeGitHub, client: GitHub, fault: Fault
+) -> None:
     open_pull(fake)
     fake.fails(fault, fault)
     assert (await pull(client)).number == NUMBER
-    assert fake.time.slept in ([1, 2], [1])  # aiohttp itself repeats a read on a connection that was cut
+    assert fake.time.slept in (
+        [1, 2],
+        [1],
+    )  # aiohttp itself repeats a read on a connection that was cut
 
 
 async def test_failures_end_with_a_reason(fake: FakeGitHub, client: GitHub) -> None:
@@ -110,7 +119,9 @@ async def test_failures_end_with_a_reason(fake: FakeGitHub, client: GitHub) -> N
     assert len(fake.calls) == MAX_ATTEMPTS
 
 
-async def test_a_creation_is_not_repeated_when_it_may_have_happened(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_creation_is_not_repeated_when_it_may_have_happened(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     fake.fails(Fault(lambda method, _path: method == "POST", 502, after=True))
     with pytest.raises(GitHubError) as caught:
@@ -119,14 +130,25 @@ async def test_a_creation_is_not_repeated_when_it_may_have_happened(fake: FakeGi
     assert len(fake.state.comments) == 1
 
 
-async def test_a_creation_that_a_limit_refused_is_repeated(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_creation_that_a_limit_refused_is_repeated(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
-    fake.fails(Fault(lambda method, _path: method == "POST", 403, {"retry-after": "5"}, "secondary rate limit"))
+    fake.fails(
+        Fault(
+            lambda method, _path: method == "POST",
+            403,
+            {"retry-after": "5"},
+            "secondary rate limit",
+        )
+    )
     created = await client.create(f"issues/{NUMBER}/comments", {"body": "once"}, Comment)
     assert created.body == "once"
 
 
-async def test_a_body_that_github_does_not_store_is_too_large(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_body_that_github_does_not_store_is_too_large(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     fits = await client.create(f"issues/{NUMBER}/comments", {"body": "x" * 262_144}, Comment)
     assert len(fits.body or "") == 262_144
@@ -173,7 +195,9 @@ async def test_no_more_items_are_listed_than_asked_for(fake: FakeGitHub, client:
 
 async def test_a_server_that_is_not_there_is_unreachable() -> None:
     time = VirtualTime()
-    context = Context(repository="acme/app", api_url="http://127.0.0.1:9", token=Secret(TOKEN, "GITHUB_TOKEN"))
+    context = Context(
+        repository="acme/app", api_url="http://127.0.0.1:9", token=Secret(TOKEN, "GITHUB_TOKEN")
+    )
     async with connect(context, sleep=time.sleep) as client:
         assert (await refused(client)).kind == "unreachable"
 
@@ -198,7 +222,9 @@ async def test_answers_that_github_would_not_give_are_errors(answer: Scripted, k
     time = VirtualTime()
     async with serving() as server:
         server.answers(answer)
-        context = Context(repository="acme/app", api_url=server.url, token=Secret(TOKEN, "GITHUB_TOKEN"))
+        context = Context(
+            repository="acme/app", api_url=server.url, token=Secret(TOKEN, "GITHUB_TOKEN")
+        )
         async with connect(context, sleep=time.sleep) as client:
             assert (await refused(client)).kind == kind
 
@@ -206,10 +232,14 @@ async def test_answers_that_github_would_not_give_are_errors(answer: Scripted, k
 async def test_the_token_is_not_sent_to_another_host() -> None:
     time = VirtualTime()
     async with serving() as server, serving() as elsewhere:
-        moved = Scripted(b"", status=301, headers={"Location": f"{elsewhere.url}/repos/acme/app/pulls/7"})
+        moved = Scripted(
+            b"", status=301, headers={"Location": f"{elsewhere.url}/repos/acme/app/pulls/7"}
+        )
         paged = Scripted([], headers={"Link": f'<{elsewhere.url}/more>; rel="next"'})
         elsewhere.answers(Scripted([]))
-        context = Context(repository="acme/app", api_url=server.url, token=Secret(TOKEN, "GITHUB_TOKEN"))
+        context = Context(
+            repository="acme/app", api_url=server.url, token=Secret(TOKEN, "GITHUB_TOKEN")
+        )
         async with connect(context, sleep=time.sleep) as client:
             server.answers(moved)
             await refused(client)
@@ -229,8 +259,13 @@ async def test_a_renamed_repository_is_followed_on_its_own_host() -> None:
             "head": {"ref": "feature", "sha": "a" * 40},
             "base": {"ref": "main", "sha": "b" * 40},
         }
-        server.answers(Scripted(b"", status=301, headers={"Location": "/repositories/1/pulls/7"}), Scripted(answer))
-        context = Context(repository="acme/app", api_url=server.url, token=Secret(TOKEN, "GITHUB_TOKEN"))
+        server.answers(
+            Scripted(b"", status=301, headers={"Location": "/repositories/1/pulls/7"}),
+            Scripted(answer),
+        )
+        context = Context(
+            repository="acme/app", api_url=server.url, token=Secret(TOKEN, "GITHUB_TOKEN")
+        )
         async with connect(context, sleep=time.sleep) as client:
             assert (await pull(client)).number == 7
         assert server.seen[1].path == "/repositories/1/pulls/7"

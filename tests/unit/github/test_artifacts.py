@@ -29,13 +29,17 @@ from ci_evals.github.artifacts import (
 NAMES = ("report.json", "results.jsonl")
 
 
-async def fetched(client: GitHub, run_id: int, folder: Path, limits: ArchiveLimits = OWN_LIMITS) -> tuple[Path, ...]:
+async def fetched(
+    client: GitHub, run_id: int, folder: Path, limits: ArchiveLimits = OWN_LIMITS
+) -> tuple[Path, ...]:
     """The files of a run's newest artifact called evals."""
     found = await artifacts_of_run(client, run_id, "evals")
     return await fetch(client, found[0], folder, NAMES, limits)
 
 
-async def test_a_download_leaves_the_token_behind(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+async def test_a_download_leaves_the_token_behind(
+    fake: FakeGitHub, client: GitHub, tmp_path: Path
+) -> None:
     run = fake.state.add_run(HEAD)
     fake.state.add_artifact(run, archive())
     assert [path.read_bytes() for path in await fetched(client, run.id, tmp_path)] == [REPORT]
@@ -54,7 +58,11 @@ async def test_the_newest_of_each_name_that_matches_is_taken_the_newest_first(
     fake.state.add_artifact(run, archive({"results.jsonl": b"unrelated"}), "logs")
     found = await artifacts_of_run(client, run.id, "shard-*")
     assert [artifact.name for artifact in found] == ["shard-2", "shard-1"]
-    files = [file for artifact in found for file in await fetch(client, artifact, tmp_path / artifact.name, NAMES)]
+    files = [
+        file
+        for artifact in found
+        for file in await fetch(client, artifact, tmp_path / artifact.name, NAMES)
+    ]
     assert [file.read_bytes() for file in files] == [b"other", b"attempt 2"]
 
 
@@ -111,7 +119,9 @@ async def test_a_signed_address_that_is_refused_is_an_error_without_the_address(
     assert caught.value.kind == "unreachable"  # a baseline that is missed is a warning then
 
 
-async def test_an_artifact_over_the_limit_is_not_downloaded(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+async def test_an_artifact_over_the_limit_is_not_downloaded(
+    fake: FakeGitHub, client: GitHub, tmp_path: Path
+) -> None:
     run = fake.state.add_run(HEAD)
     fake.state.add_artifact(run, archive({"report.json": bytes(range(256)) * 20}, method=0))
     with pytest.raises(GitHubError) as caught:
@@ -120,7 +130,9 @@ async def test_an_artifact_over_the_limit_is_not_downloaded(fake: FakeGitHub, cl
     assert not fake.storage_requests
 
 
-async def test_a_download_larger_than_was_said_is_cut_off(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+async def test_a_download_larger_than_was_said_is_cut_off(
+    fake: FakeGitHub, client: GitHub, tmp_path: Path
+) -> None:
     run = fake.state.add_run(HEAD)
     artifact = fake.state.add_artifact(run, archive())
     listed = (await client.get(f"actions/runs/{run.id}/artifacts", dict))["artifacts"][0]
@@ -141,7 +153,9 @@ async def test_a_folder_that_cannot_be_written_is_a_storage_error(
         await fetched(client, run.id, tmp_path / "file")
 
 
-async def test_a_token_without_actions_read_is_forbidden(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+async def test_a_token_without_actions_read_is_forbidden(
+    fake: FakeGitHub, client: GitHub, tmp_path: Path
+) -> None:
     fake.state.tokens[TOKEN] = Token(may_read_actions=False)
     with pytest.raises(GitHubError) as caught:
         await fetched(client, 1, tmp_path)
@@ -162,14 +176,20 @@ def unpacked(content: bytes, folder: Path, limits: ArchiveLimits = LIMITS) -> di
 def refusal(content: bytes, folder: Path, limits: ArchiveLimits = LIMITS) -> GitHubError:
     with pytest.raises(GitHubError) as caught:
         unpacked(content, folder, limits)
-    outside = [path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(folder / "out")]
+    outside = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not path.is_relative_to(folder / "out")
+    ]
     assert not outside
     assert "\n" not in str(caught.value)
     return caught.value
 
 
 def test_known_names_are_taken_from_any_folder_and_others_passed_over(tmp_path: Path) -> None:
-    content = archive({"report.json": REPORT, "b/results.jsonl": b"{}", "b/virus.exe": b"x", "c/": b""})
+    content = archive(
+        {"report.json": REPORT, "b/results.jsonl": b"{}", "b/virus.exe": b"x", "c/": b""}
+    )
     assert unpacked(content, tmp_path) == {"1/report.json": REPORT, "2/results.jsonl": b"{}"}
     assert not list(tmp_path.rglob("virus*"))
 
@@ -200,27 +220,53 @@ def test_a_path_of_the_archive_leads_nowhere(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["C:report.json", "..\\report.json", "\\\\host\\report.json", "report.json\0.txt", "Report.json"]
+    "name",
+    [
+        "C:report.json",
+        "..\\report.json",
+        "\\\\host\\report.json",
+        "report.json\0.txt",
+        "Report.json",
+    ],
 )
 def test_a_name_that_is_another_is_passed_over(tmp_path: Path, name: str) -> None:
-    assert unpacked(archive({"results.jsonl": b"{}", name: REPORT}), tmp_path) == {"1/results.jsonl": b"{}"}
+    assert unpacked(archive({"results.jsonl": b"{}", name: REPORT}), tmp_path) == {
+        "1/results.jsonl": b"{}"
+    }
 
 
-def test_what_agents_and_verifiers_leave_behind_is_passed_over_whatever_they_call_it(tmp_path: Path) -> None:
+def test_what_agents_and_verifiers_leave_behind_is_passed_over_whatever_they_call_it(
+    tmp_path: Path,
+) -> None:
     run = "tasks/greeting/agent/run-2"
-    left = ("agent.stdout.txt", "Notes", "notes", "notes.", "a b ", "logs/verifier/reward.txt", "report.json")
+    left = (
+        "agent.stdout.txt",
+        "Notes",
+        "notes",
+        "notes.",
+        "a b ",
+        "logs/verifier/reward.txt",
+        "report.json",
+    )
     content = archive({"report.json": REPORT, **{f"{run}/{name}": b"x" for name in left}})
     assert unpacked(content, tmp_path) == {"1/report.json": REPORT}
 
 
 @pytest.mark.parametrize("limits", [OWN_LIMITS, FORK_LIMITS])
 def test_there_is_room_for_the_files_of_many_runs(tmp_path: Path, limits: ArchiveLimits) -> None:
-    content = archive({"report.json": REPORT, **{f"tasks/a/b/run-{number}/out.txt": b"" for number in range(5_000)}})
+    content = archive(
+        {
+            "report.json": REPORT,
+            **{f"tasks/a/b/run-{number}/out.txt": b"" for number in range(5_000)},
+        }
+    )
     assert unpacked(content, tmp_path, limits) == {"1/report.json": REPORT}
 
 
 def test_a_link_becomes_a_plain_file(tmp_path: Path) -> None:
-    assert unpacked(symlink("report.json", b"/etc/passwd"), tmp_path) == {"1/report.json": b"/etc/passwd"}
+    assert unpacked(symlink("report.json", b"/etc/passwd"), tmp_path) == {
+        "1/report.json": b"/etc/passwd"
+    }
     assert not [path for path in tmp_path.rglob("*") if path.is_symlink()]
 
 
@@ -229,7 +275,10 @@ def test_a_bomb_is_cut_off_at_the_limit(tmp_path: Path) -> None:
     assert len(content) < 100_000
     error = refusal(content, tmp_path)
     assert error.kind == "too_large"
-    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= LIMITS.max_unpacked_bytes
+    assert (
+        sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+        <= LIMITS.max_unpacked_bytes
+    )
 
 
 def test_the_limit_is_that_of_all_files_together(tmp_path: Path) -> None:
@@ -242,7 +291,10 @@ def test_a_size_that_is_a_lie_is_not_believed(tmp_path: Path) -> None:
     directory = content.rindex(b"PK\x01\x02")
     struct.pack_into("<I", content, directory + 24, 10)  # the size when unpacked
     refusal(bytes(content), tmp_path)
-    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= LIMITS.max_unpacked_bytes
+    assert (
+        sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+        <= LIMITS.max_unpacked_bytes
+    )
 
 
 def test_too_many_files_are_refused(tmp_path: Path) -> None:

@@ -13,7 +13,14 @@ from pulls import HEAD
 
 from ci_evals.errors import GitHubError
 from ci_evals.github.api import GitHub
-from ci_evals.github.baseline import MAX_TRIED, BaseReport, NotFound, Search, find_base_report, search_for
+from ci_evals.github.baseline import (
+    MAX_TRIED,
+    BaseReport,
+    NotFound,
+    Search,
+    find_base_report,
+    search_for,
+)
 from ci_evals.github.context import Context
 from ci_evals.reports.report_json import render
 from ci_evals.reports.summary import summarize
@@ -42,7 +49,9 @@ def test_a_push_to_the_default_branch_is_compared_with_what_was_there_before() -
     assert searched(event="push", base_sha="a" * 40, **ON_MAIN) == Search("evals", "main", "a" * 40)
 
 
-def test_a_scheduled_run_is_compared_with_the_newest_whatever_its_event_says_of_the_repository() -> None:
+def test_a_scheduled_run_is_compared_with_the_newest_whatever_its_event_says_of_the_repository() -> (
+    None
+):
     assert searched(event="schedule", branch="main") == Search("evals", "main", None)
     assert searched(event="workflow_dispatch", **ON_MAIN) == Search("evals", "main", None)
 
@@ -65,7 +74,9 @@ SEARCH = Search("evals", "main", MAIN[-1], HEAD)
 
 
 SHA = "5" * 40
-SAVED = b"".join(render(summarize(report_of({"a": "P"}, suite={"name": "capitals", "revision": SHA}), None)))
+SAVED = b"".join(
+    render(summarize(report_of({"a": "P"}, suite={"name": "capitals", "revision": SHA}), None))
+)
 INCOMPLETE = b'{"schema_version": 1}'
 
 
@@ -81,7 +92,9 @@ def history(fake: FakeGitHub) -> None:
     fake.state.parents[HEAD] = BASE
 
 
-def ran_on(fake: FakeGitHub, sha: str, content: bytes | None = None, **changes: str) -> StoredArtifact:
+def ran_on(
+    fake: FakeGitHub, sha: str, content: bytes | None = None, **changes: str
+) -> StoredArtifact:
     run = fake.state.add_run(sha, **changes)
     return fake.state.add_artifact(run, content or report(sha))
 
@@ -102,17 +115,26 @@ async def none(client: GitHub, folder: Path, search: Search = SEARCH) -> str:
 
 @pytest.mark.usefixtures("history")
 class TestOfAPullRequest:
-    async def test_the_merge_bases_report_is_preferred(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+    async def test_the_merge_bases_report_is_preferred(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
         for sha in (MAIN[69], BASE, MAIN[75]):
             ran_on(fake, sha)
         assert await found(client, tmp_path) == (BASE, "the merge base")
 
-    async def test_else_the_nearest_before_it(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+    async def test_else_the_nearest_before_it(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
         for sha in (MAIN[60], MAIN[67], MAIN[75]):
             ran_on(fake, sha)
-        assert await found(client, tmp_path) == (MAIN[67], "3 commits before the one it is based on")
+        assert await found(client, tmp_path) == (
+            MAIN[67],
+            "3 commits before the one it is based on",
+        )
 
-    async def test_else_the_newest_of_the_branch(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+    async def test_else_the_newest_of_the_branch(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
         for sha in (MAIN[74], MAIN[75], MAIN[2]):
             ran_on(fake, sha)
         assert await found(client, tmp_path) == (MAIN[2], "the newest there is")
@@ -134,7 +156,14 @@ class TestOfAPullRequest:
 
     @pytest.mark.parametrize(
         "event",
-        ["pull_request", "pull_request_target", "workflow_run", "merge_group", "issue_comment", "repository_dispatch"],
+        [
+            "pull_request",
+            "pull_request_target",
+            "workflow_run",
+            "merge_group",
+            "issue_comment",
+            "repository_dispatch",
+        ],
     )
     async def test_runs_that_bring_code_from_elsewhere_are_passed_over(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path, event: str
@@ -170,9 +199,13 @@ class TestOfAPullRequest:
     async def test_a_report_in_which_nothing_ever_passed_is_passed_over(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path
     ) -> None:
-        broken = summarize(report_of({"a": "F"}, suite={"name": "capitals", "revision": BASE}), None)
+        broken = summarize(
+            report_of({"a": "F"}, suite={"name": "capitals", "revision": BASE}), None
+        )
         ran_on(fake, BASE, archive({"report.json": b"".join(render(broken))}))
-        assert "0 of 1 run on the baseline at 0000000 passed: likely an outage" in await none(client, tmp_path)
+        assert "0 of 1 run on the baseline at 0000000 passed: likely an outage" in await none(
+            client, tmp_path
+        )
         ran_on(fake, MAIN[69])
         assert (await found(client, tmp_path / "again"))[0] == MAIN[69]
 
@@ -192,9 +225,14 @@ class TestOfAPullRequest:
         _, place = await found(client, tmp_path, replace(SEARCH, head_sha="f" * 40))
         assert place == "the newest there is"
 
-    async def test_a_push_is_compared_with_its_base(self, fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+    async def test_a_push_is_compared_with_its_base(
+        self, fake: FakeGitHub, client: GitHub, tmp_path: Path
+    ) -> None:
         ran_on(fake, MAIN[40])
-        assert await found(client, tmp_path, Search("evals", "main", MAIN[40])) == (MAIN[40], "its base")
+        assert await found(client, tmp_path, Search("evals", "main", MAIN[40])) == (
+            MAIN[40],
+            "its base",
+        )
 
     async def test_no_more_than_fifty_commits_are_looked_at(
         self, fake: FakeGitHub, client: GitHub, tmp_path: Path
@@ -204,23 +242,31 @@ class TestOfAPullRequest:
         assert len(fake.asked("GET", "/commits")) == 1
 
 
-async def test_a_repository_without_any_run_is_told_how_to_get_one(client: GitHub, tmp_path: Path) -> None:
+async def test_a_repository_without_any_run_is_told_how_to_get_one(
+    client: GitHub, tmp_path: Path
+) -> None:
     assert "the first run on main makes one" in await none(client, tmp_path)
 
 
-async def test_that_all_have_expired_is_said(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+async def test_that_all_have_expired_is_said(
+    fake: FakeGitHub, client: GitHub, tmp_path: Path
+) -> None:
     ran_on(fake, BASE).expired = True
     assert "expired" in await none(client, tmp_path)
 
 
-async def test_a_missing_permission_is_an_error(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+async def test_a_missing_permission_is_an_error(
+    fake: FakeGitHub, client: GitHub, tmp_path: Path
+) -> None:
     fake.state.tokens[TOKEN] = Token(may_read_actions=False)
     with pytest.raises(GitHubError) as caught:
         await find_base_report(client, SEARCH, "capitals", tmp_path)
     assert caught.value.kind == "forbidden"
 
 
-async def test_a_github_that_is_down_is_an_error(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+async def test_a_github_that_is_down_is_an_error(
+    fake: FakeGitHub, client: GitHub, tmp_path: Path
+) -> None:
     fake.fails(*[Fault(lambda _method, _path: True, 502)] * 20)
     with pytest.raises(GitHubError, match="502"):
         await find_base_report(client, SEARCH, "capitals", tmp_path)

@@ -22,7 +22,9 @@ async def test_the_first_section_makes_the_comment(fake: FakeGitHub, client: Git
     open_pull(fake)
     outcome = await put_section(client, NUMBER, says("All good."))
     (comment,) = comments(fake)
-    assert outcome == CommentOutcome(url=f"https://github.com/acme/app/pull/7#issuecomment-{comment.id}")
+    assert outcome == CommentOutcome(
+        url=f"https://github.com/acme/app/pull/7#issuecomment-{comment.id}"
+    )
     assert comment.author == BOT
     assert sections(comment)["capitals"].text == "All good."
 
@@ -37,7 +39,9 @@ async def test_a_later_run_edits_the_same_comment(fake: FakeGitHub, client: GitH
     assert sections(comment)["capitals"].text == "Green."
 
 
-async def test_suites_share_one_comment_in_the_order_of_their_names(fake: FakeGitHub, client: GitHub) -> None:
+async def test_suites_share_one_comment_in_the_order_of_their_names(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     for suite in ("rivers", "capitals", "lakes"):
         await put_section(client, NUMBER, says(f"About {suite}.", suite))
@@ -61,7 +65,10 @@ async def test_the_mode_new_makes_a_comment_for_each_run_and_one_for_all_its_job
     await put_section(client, NUMBER, says("One."), mode="new")
     await put_section(client, NUMBER, says("Two.", "lakes"), mode="new")
     await put_section(client, NUMBER, says("Three.", run_id=101), mode="new")
-    assert [list(sections(comment)) for comment in comments(fake)] == [["capitals", "lakes"], ["capitals"]]
+    assert [list(sections(comment)) for comment in comments(fake)] == [
+        ["capitals", "lakes"],
+        ["capitals"],
+    ]
 
 
 async def test_a_comment_beyond_250_others_is_found(fake: FakeGitHub, client: GitHub) -> None:
@@ -76,7 +83,9 @@ async def test_a_comment_beyond_250_others_is_found(fake: FakeGitHub, client: Gi
     assert all("per_page=100" in call.path for call in fake.asked("GET", r"issues/\d+/comments"))
 
 
-async def test_a_comment_by_somebody_else_is_never_touched_whatever_it_quotes(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_comment_by_somebody_else_is_never_touched_whatever_it_quotes(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     marked = says("Mine.").preview()
     copied = fake.state.add_comment(NUMBER, "mallory", marked)
@@ -111,7 +120,9 @@ async def test_an_app_of_another_name_ends_with_the_one_comment_that_it_made_fir
     assert sections(comment)["capitals"].text == "Green."
 
 
-async def test_a_run_of_an_older_commit_leaves_the_comment_alone(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_run_of_an_older_commit_leaves_the_comment_alone(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     pull = open_pull(fake)
     await put_section(client, NUMBER, says("Of the old head."))
     pull.head_sha = "c" * 40
@@ -133,7 +144,9 @@ async def test_a_run_that_another_one_overtook_on_the_same_commit_leaves_its_sec
     assert sections(comments(fake)[0])["capitals"].text == "Newer."
 
 
-async def test_a_later_attempt_takes_the_place_of_an_earlier_one(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_later_attempt_takes_the_place_of_an_earlier_one(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     await put_section(client, NUMBER, says("Attempt 2.", attempt=2))
     outcome = await put_section(client, NUMBER, says("Attempt 1.", attempt=1))
@@ -142,7 +155,9 @@ async def test_a_later_attempt_takes_the_place_of_an_earlier_one(fake: FakeGitHu
     assert sections(comments(fake)[0])["capitals"].text == "Attempt 3."
 
 
-async def test_a_token_that_only_reads_is_an_outcome_and_no_error(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_token_that_only_reads_is_an_outcome_and_no_error(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake, head_repository="mallory/app")
     fake.state.tokens[TOKEN] = Token(may_comment=False)
     outcome = await put_section(client, NUMBER, says("From a fork."))
@@ -152,7 +167,9 @@ async def test_a_token_that_only_reads_is_an_outcome_and_no_error(fake: FakeGitH
     assert not comments(fake)
 
 
-async def test_while_github_does_not_say_whose_the_token_is_nothing_is_posted(fake: FakeGitHub, client: GitHub) -> None:
+async def test_while_github_does_not_say_whose_the_token_is_nothing_is_posted(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     fake.fails(*[Fault(lambda _method, path: path == "/user", 502)] * 9)
     with pytest.raises(GitHubError, match=r"it is not known whose the token is: .* answered 502"):
@@ -160,7 +177,9 @@ async def test_while_github_does_not_say_whose_the_token_is_nothing_is_posted(fa
     assert not comments(fake)
 
 
-async def test_a_comment_that_is_deleted_meanwhile_is_made_anew(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_comment_that_is_deleted_meanwhile_is_made_anew(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     await put_section(client, NUMBER, says("Red."))
     fake.fails(Fault(lambda method, _path: method == "PATCH", 404, message="Not Found"))
@@ -169,7 +188,9 @@ async def test_a_comment_that_is_deleted_meanwhile_is_made_anew(fake: FakeGitHub
     assert sections(comments(fake)[0])["capitals"].text == "Green."
 
 
-async def test_what_cancelled_jobs_of_earlier_runs_left_is_cleared_away(fake: FakeGitHub, client: GitHub) -> None:
+async def test_what_cancelled_jobs_of_earlier_runs_left_is_cleared_away(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     await put_section(client, NUMBER, says("Red."))
     fake.state.add_comment(NUMBER, BOT, says("Left behind.", "lakes").preview())
@@ -178,7 +199,9 @@ async def test_what_cancelled_jobs_of_earlier_runs_left_is_cleared_away(fake: Fa
     assert sections(comment)["capitals"].text == "Green."
 
 
-async def test_a_creation_whose_answer_is_lost_is_not_made_twice(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_creation_whose_answer_is_lost_is_not_made_twice(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     fake.fails(Fault(lambda method, _path: method == "POST", None, after=True))
     outcome = await put_section(client, NUMBER, says("Once."))
@@ -187,7 +210,9 @@ async def test_a_creation_whose_answer_is_lost_is_not_made_twice(fake: FakeGitHu
     assert len(comments(fake)) == 1
 
 
-async def test_creations_that_fail_again_and_again_are_an_error(fake: FakeGitHub, client: GitHub) -> None:
+async def test_creations_that_fail_again_and_again_are_an_error(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     fake.fails(*[Fault(lambda method, _path: method == "POST", 502)] * 9)
     with pytest.raises(GitHubError, match="502"):
@@ -195,7 +220,9 @@ async def test_creations_that_fail_again_and_again_are_an_error(fake: FakeGitHub
     assert len(fake.asked("POST")) == 3
 
 
-async def test_a_list_that_lags_behind_ends_with_one_comment(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_list_that_lags_behind_ends_with_one_comment(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     fake.lagging_lists = 3
     assert (await put_section(client, NUMBER, says("Once."))).url
@@ -210,7 +237,9 @@ async def test_an_edit_whose_answer_is_lost_is_looked_up(fake: FakeGitHub, clien
     assert len(fake.asked("PATCH")) == 1
 
 
-async def test_a_limit_between_reading_and_writing_has_the_comment_read_again(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_limit_between_reading_and_writing_has_the_comment_read_again(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     await put_section(client, NUMBER, says("Red."))
 
@@ -221,12 +250,21 @@ async def test_a_limit_between_reading_and_writing_has_the_comment_read_again(fa
         comment.body = says("Meanwhile.", "lakes").preview()
         return True
 
-    fake.fails(Fault(other_job_writes, 403, {"retry-after": "30"}, "You have exceeded a secondary rate limit."))
+    fake.fails(
+        Fault(
+            other_job_writes,
+            403,
+            {"retry-after": "30"},
+            "You have exceeded a secondary rate limit.",
+        )
+    )
     await put_section(client, NUMBER, says("Green.", run_id=101))
     assert set(sections(comments(fake)[0])) == {"capitals", "lakes"}
 
 
-async def test_a_github_that_is_down_is_an_error_with_a_reason(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_github_that_is_down_is_an_error_with_a_reason(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     fake.fails(*[Fault(lambda _method, _path: True, 503, message="Unavailable")] * 20)
     with pytest.raises(GitHubError, match="503") as caught:
@@ -240,7 +278,9 @@ async def test_a_pull_request_that_is_not_there_is_missing(client: GitHub) -> No
     assert caught.value.kind == "missing"
 
 
-async def test_a_section_gets_the_room_that_the_others_leave(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_section_gets_the_room_that_the_others_leave(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     offered: list[int] = []
 
@@ -270,21 +310,32 @@ async def test_a_section_that_is_longer_than_it_was_asked_to_be_is_replaced_by_i
 
 
 async def test_writers_at_once_end_with_one_comment_and_every_section() -> None:
-    """Two jobs and then three, 20 times, with answers and requests that take up to a second on their way."""
+    """Two jobs and then three, 20 times, with answers and requests that take up to a second on
+    their way.
+    """
     lost = doubled = 0
     for seed in range(ROUNDS):
         writers = 2 if seed % 2 else 3
         chance = random.Random(seed)
         time = VirtualTime(writers)
-        async with github(time, latency_s=lambda _leg, chance=chance: chance.uniform(0.01, 1.0)) as fake:  # type: ignore[misc]
+        async with github(
+            time,
+            latency_s=lambda _leg, chance=chance: chance.uniform(0.01, 1.0),  # type: ignore[misc]
+        ) as fake:
             open_pull(fake)
             if seed % 4 < 2:
-                fake.state.add_comment(NUMBER, BOT, says("Of the last run.", "old", run_id=1).preview())
-            outcomes = await _at_once(fake, time, [says(f"Suite {number}.", f"s{number}") for number in range(writers)])
+                fake.state.add_comment(
+                    NUMBER, BOT, says("Of the last run.", "old", run_id=1).preview()
+                )
+            outcomes = await _at_once(
+                fake, time, [says(f"Suite {number}.", f"s{number}") for number in range(writers)]
+            )
             assert all(outcome.url for outcome in outcomes)
             (comment,) = comments(fake)
             expected = {f"s{number}": f"Suite {number}." for number in range(writers)}
-            assert {name: each.text for name, each in sections(comment).items() if name != "old"} == expected
+            assert {
+                name: each.text for name, each in sections(comment).items() if name != "old"
+            } == expected
             lost += _lost_updates(comment.versions)
             doubled += len(fake.state.deleted)
     assert lost > 0, "no write ever got lost on the way: nothing was tested"
@@ -311,14 +362,18 @@ async def test_a_second_passes_between_two_writes(fake: FakeGitHub, client: GitH
     assert all(later - earlier >= 1 for earlier, later in pairwise(times))
 
 
-async def test_nobody_is_done_before_others_had_time_to_finish_their_writes(fake: FakeGitHub, client: GitHub) -> None:
+async def test_nobody_is_done_before_others_had_time_to_finish_their_writes(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake)
     await put_section(client, NUMBER, says("One."))
     last_write = fake.asked("POST")[-1].at
     assert fake.calls[-1].at - last_write >= 3
 
 
-async def _at_once(fake: FakeGitHub, time: VirtualTime, contributions: list[Contribution]) -> list[CommentOutcome]:
+async def _at_once(
+    fake: FakeGitHub, time: VirtualTime, contributions: list[Contribution]
+) -> list[CommentOutcome]:
     async def job(contribution: Contribution) -> CommentOutcome:
         try:
             async with connect(context_of(fake), sleep=time.sleep) as connection:
@@ -349,7 +404,9 @@ async def pulls_of(client: GitHub, run: StoredRun) -> list[int]:
     return [pull.number for pull in found]
 
 
-async def test_a_forks_pull_request_is_found_by_its_branch(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_forks_pull_request_is_found_by_its_branch(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake, 7, HEAD, head_repository=FORK, head_ref="main")
     open_pull(fake, 8, "c" * 40, head_repository=FORK, head_ref="other")
     open_pull(fake, 9, HEAD, head_ref="main")
@@ -357,20 +414,30 @@ async def test_a_forks_pull_request_is_found_by_its_branch(fake: FakeGitHub, cli
     assert await pulls_of(client, run) == [7]
 
 
-async def test_a_pull_request_that_moved_on_is_not_commented_for_an_old_run(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_pull_request_that_moved_on_is_not_commented_for_an_old_run(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake, 7, "d" * 40, head_repository=FORK)
-    run = fake.state.add_run(HEAD, head_branch="feature", head_repository=FORK, event="pull_request")
+    run = fake.state.add_run(
+        HEAD, head_branch="feature", head_repository=FORK, event="pull_request"
+    )
     assert await pulls_of(client, run) == []
 
 
-async def test_a_branch_with_an_odd_name_is_looked_up_as_it_is(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_branch_with_an_odd_name_is_looked_up_as_it_is(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     odd = "a&state=all#é%2F{x}"
     open_pull(fake, 7, HEAD, head_repository=FORK, head_ref=odd)
     run = fake.state.add_run(HEAD, head_branch=odd, head_repository=FORK, event="pull_request")
     assert await pulls_of(client, run) == [7]
 
 
-async def test_a_run_whose_fork_was_deleted_belongs_to_no_pull_request(fake: FakeGitHub, client: GitHub) -> None:
+async def test_a_run_whose_fork_was_deleted_belongs_to_no_pull_request(
+    fake: FakeGitHub, client: GitHub
+) -> None:
     open_pull(fake, 7, HEAD, head_repository=None)
-    run = fake.state.add_run(HEAD, head_branch="feature", head_repository=FORK, event="pull_request")
+    run = fake.state.add_run(
+        HEAD, head_branch="feature", head_repository=FORK, event="pull_request"
+    )
     assert await pulls_of(client, run) == []

@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pulls import says
 
-from ci_evals.github.comment_body import MAX_BYTES, Section, SectionId, Stamp, compose, parse, room_for, with_section
+from ci_evals.github.comment_body import (
+    MAX_BYTES,
+    Section,
+    SectionId,
+    Stamp,
+    compose,
+    parse,
+    room_for,
+    with_section,
+)
 
 STAMP = Stamp(100, 1, "a" * 40)
 MARKERS = (
@@ -20,9 +29,13 @@ MARKERS = (
     "\u2028",
 )
 
-hostile = st.lists(st.one_of(st.sampled_from(MARKERS), st.text(max_size=20)), max_size=8).map("".join)
+hostile = st.lists(st.one_of(st.sampled_from(MARKERS), st.text(max_size=20)), max_size=8).map(
+    "".join
+)
 ids = st.builds(SectionId, hostile, st.text(max_size=10), st.text(max_size=10))
-stamps = st.builds(Stamp, st.integers(0, 10**15), st.integers(1, 9), st.text("0123456789abcdef", max_size=40))
+stamps = st.builds(
+    Stamp, st.integers(0, 10**15), st.integers(1, 9), st.text("0123456789abcdef", max_size=40)
+)
 written = st.builds(Section, ids, stamps, hostile, st.text("0123456789abcdef", max_size=32))
 
 
@@ -32,7 +45,9 @@ def plain(text: str) -> str:
 
 
 @given(hostile, st.lists(written, max_size=5, unique_by=lambda section: plain(repr(section.id))))
-def test_what_was_composed_is_read_back_whatever_it_says(scope: str, sections: list[Section]) -> None:
+def test_what_was_composed_is_read_back_whatever_it_says(
+    scope: str, sections: list[Section]
+) -> None:
     body = parse(compose(scope, "ab12", sections))
     assert body is not None
     assert (body.scope, body.write) == (plain(scope), "ab12")
@@ -54,7 +69,9 @@ def test_composing_again_changes_nothing(sections: list[Section]) -> None:
 
 @given(hostile, hostile)
 def test_a_sections_text_never_passes_for_another_section(text: str, other: str) -> None:
-    forged = Section(SectionId("rivers"), STAMP, f"\n{MARKERS[0]}\n{MARKERS[2]}\n{text}\n{MARKERS[0]}\n")
+    forged = Section(
+        SectionId("rivers"), STAMP, f"\n{MARKERS[0]}\n{MARKERS[2]}\n{text}\n{MARKERS[0]}\n"
+    )
     body = parse(compose("", "ab12", [forged, Section(SectionId("lakes"), STAMP, other)]))
     assert body is not None
     assert [section.id.suite for section in body.sections] == ["lakes", "rivers"]
@@ -75,7 +92,9 @@ def test_no_comment_is_over_the_limit(lengths: list[tuple[int, int]]) -> None:
 
 @given(st.integers(1, 12), st.integers(0, 12))
 def test_sections_within_their_fair_share_keep_their_text(number: int, long: int) -> None:
-    """Each job asks for room when its turn comes, and takes all it gets; those that take little are left alone."""
+    """Each job asks for room when its turn comes, and takes all it gets; those that take little are
+    left alone.
+    """
     sections: tuple[Section, ...] = ()
     for index in range(number):
         own = SectionId(f"suite {index:02}")
@@ -95,9 +114,13 @@ def test_what_a_whole_run_of_its_workflow_left_out_goes_with_the_next() -> None:
 
     first = (at(1, "gone"), at(1, "lakes"), at(1, "other", "nightly"))
     second = with_section(first, at(2, "lakes"))
-    assert second == (at(1, "gone"), at(1, "other", "nightly"), at(2, "lakes")), "its job may still be at work"
+    assert second == (at(1, "gone"), at(1, "other", "nightly"), at(2, "lakes")), (
+        "its job may still be at work"
+    )
     again = with_section(second, at(2, "lakes", attempt=2))
-    assert again == (at(1, "gone"), at(1, "other", "nightly"), at(2, "lakes", attempt=2)), "the run is no newer one"
+    assert again == (at(1, "gone"), at(1, "other", "nightly"), at(2, "lakes", attempt=2)), (
+        "the run is no newer one"
+    )
     assert with_section(again, at(3, "lakes")) == (at(1, "other", "nightly"), at(3, "lakes"))
 
 
@@ -124,7 +147,9 @@ def test_line_ends_of_somebody_who_edited_in_a_browser_are_read() -> None:
 
 
 def test_a_section_that_was_cut_is_left_out() -> None:
-    body = compose("", "ab12", [Section(SectionId(name), STAMP, "text") for name in ("lakes", "rivers")])
+    body = compose(
+        "", "ab12", [Section(SectionId(name), STAMP, "text") for name in ("lakes", "rivers")]
+    )
     parsed = parse(body.removesuffix("<!-- ci-evals:end -->"))
     assert parsed is not None
     assert [section.id.suite for section in parsed.sections] == ["lakes"]

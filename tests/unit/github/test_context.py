@@ -33,17 +33,27 @@ BASICS = {
 def context(folder: Path, name: str, event: Any, **changes: str) -> Context:
     path = folder / "event.json"
     path.write_text(event if isinstance(event, str) else json.dumps(event))
-    return read_context({**BASICS, "GITHUB_EVENT_NAME": name, "GITHUB_EVENT_PATH": str(path), **changes})
+    return read_context(
+        {**BASICS, "GITHUB_EVENT_NAME": name, "GITHUB_EVENT_PATH": str(path), **changes}
+    )
 
 
 def pull_event(**head: Any) -> Mapping[str, Any]:
-    return {"pull_request": {**PULL, "head": {**PULL["head"], **head}}, "repository": {"default_branch": "main"}}  # type: ignore[dict-item]
+    return {
+        "pull_request": {**PULL, "head": {**PULL["head"], **head}},  # type: ignore[dict-item]
+        "repository": {"default_branch": "main"},
+    }
 
 
 def test_a_pull_requests_commit_is_its_head_and_not_the_merge_commit(tmp_path: Path) -> None:
     found = context(tmp_path, "pull_request", pull_event(), GITHUB_REF="refs/pull/7/merge")
     assert found.event == "pull_request"
-    assert (found.sha, found.base_sha, found.base_ref, found.branch) == ("a" * 40, "b" * 40, "main", None)
+    assert (found.sha, found.base_sha, found.base_ref, found.branch) == (
+        "a" * 40,
+        "b" * 40,
+        "main",
+        None,
+    )
     assert found.pull_request is not None
     assert found.pull_request.number == 7
     assert not found.is_fork
@@ -52,14 +62,18 @@ def test_a_pull_requests_commit_is_its_head_and_not_the_merge_commit(tmp_path: P
 
 
 @pytest.mark.parametrize("repository", [{"id": 2, "full_name": "mallory/app"}, None])
-def test_another_repositorys_branch_is_a_fork_and_a_deleted_one_too(tmp_path: Path, repository: Any) -> None:
+def test_another_repositorys_branch_is_a_fork_and_a_deleted_one_too(
+    tmp_path: Path, repository: Any
+) -> None:
     found = context(tmp_path, "pull_request", pull_event(repo=repository))
     assert found.is_fork
     assert found.read_only
 
 
 def test_the_case_of_a_repositorys_name_makes_no_fork(tmp_path: Path) -> None:
-    assert not context(tmp_path, "pull_request", pull_event(repo={"id": 1, "full_name": "Acme/App"})).is_fork
+    assert not context(
+        tmp_path, "pull_request", pull_event(repo={"id": 1, "full_name": "Acme/App"})
+    ).is_fork
 
 
 def test_dependabot_reads_only(tmp_path: Path) -> None:
@@ -86,9 +100,19 @@ def test_a_tag_is_no_branch(tmp_path: Path) -> None:
 
 
 def test_a_merge_group_has_its_own_head_and_base(tmp_path: Path) -> None:
-    group = {"head_sha": "d" * 40, "base_sha": "b" * 40, "base_ref": "refs/heads/release/1", "head_ref": "queue"}
+    group = {
+        "head_sha": "d" * 40,
+        "base_sha": "b" * 40,
+        "base_ref": "refs/heads/release/1",
+        "head_ref": "queue",
+    }
     found = context(tmp_path, "merge_group", {"merge_group": group})
-    assert (found.event, found.sha, found.base_sha, found.base_ref) == ("merge_group", "d" * 40, "b" * 40, "release/1")
+    assert (found.event, found.sha, found.base_sha, found.base_ref) == (
+        "merge_group",
+        "d" * 40,
+        "b" * 40,
+        "release/1",
+    )
     assert found.pull_request is None
 
 
@@ -98,7 +122,9 @@ def test_plain_events_know_their_branch(tmp_path: Path, name: str) -> None:
     assert (found.event, found.branch, found.sha) == (name, "main", "e" * 40)
 
 
-@pytest.mark.parametrize("name", ["pull_request_target", "workflow_run", "issue_comment", "release", "made_up"])
+@pytest.mark.parametrize(
+    "name", ["pull_request_target", "workflow_run", "issue_comment", "release", "made_up"]
+)
 def test_any_other_event_is_a_plain_run(tmp_path: Path, name: str) -> None:
     found = context(tmp_path, name, pull_event())
     assert found.event == "other"
@@ -119,7 +145,9 @@ def test_any_other_event_is_a_plain_run(tmp_path: Path, name: str) -> None:
         ('{"pull_request": {"number": 7, "head": {"ref": "x", "sha": 1}, "base": {}}}', "sha"),
     ],
 )
-def test_a_damaged_event_is_a_plain_run_with_a_reason(tmp_path: Path, event: str, reason: str) -> None:
+def test_a_damaged_event_is_a_plain_run_with_a_reason(
+    tmp_path: Path, event: str, reason: str
+) -> None:
     found = context(tmp_path, "pull_request", event)
     assert found.event == "other"
     assert found.problem is not None
@@ -130,7 +158,9 @@ def test_a_damaged_event_is_a_plain_run_with_a_reason(tmp_path: Path, event: str
 
 def test_an_event_file_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
     for path in (str(tmp_path / "none.json"), str(tmp_path), "", "nul\0"):
-        found = read_context({**BASICS, "GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": path})
+        found = read_context(
+            {**BASICS, "GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": path}
+        )
         assert found.event == "other"
         assert found.problem
 
@@ -144,7 +174,10 @@ def test_outside_of_github_nothing_is_known_and_nothing_is_wrong() -> None:
 
 
 def test_an_enterprise_servers_addresses_are_taken() -> None:
-    addresses = {"GITHUB_API_URL": "https://ghe.acme.test/api/v3/", "GITHUB_SERVER_URL": "https://ghe.acme.test"}
+    addresses = {
+        "GITHUB_API_URL": "https://ghe.acme.test/api/v3/",
+        "GITHUB_SERVER_URL": "https://ghe.acme.test",
+    }
     found = read_context(BASICS | addresses)
     assert found.api_url == "https://ghe.acme.test/api/v3"
     assert found.run_url == "https://ghe.acme.test/acme/app/actions/runs/100"
@@ -192,7 +225,9 @@ json_values = st.recursive(
 
 @given(
     event=json_values,
-    name=st.sampled_from(("pull_request", "push", "merge_group", "workflow_run", "schedule", "release")),
+    name=st.sampled_from(
+        ("pull_request", "push", "merge_group", "workflow_run", "schedule", "release")
+    ),
     number=st.text(max_size=6),
 )
 def test_no_event_and_no_environment_raises(

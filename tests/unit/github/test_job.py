@@ -61,7 +61,9 @@ def test_the_title_of_a_group_is_one_line() -> None:
 def test_what_is_said_is_no_command() -> None:
     stream = io.StringIO()
     Log(stream).say(["::error::quoted", "fine ##[error]old\r::debug::cr"])
-    assert not any(line.startswith("::") or "##[" in line for line in stream.getvalue().splitlines())
+    assert not any(
+        line.startswith("::") or "##[" in line for line in stream.getvalue().splitlines()
+    )
 
 
 # Outputs, step summaries, workflow commands and annotations.
@@ -90,7 +92,12 @@ def unescaped(text: str) -> str:
 
 class TestOutputs:
     def test_values_of_several_lines_are_read_back(self, tmp_path: Path) -> None:
-        values = {"verdict": "fail", "report-path": "a b/c.json", "text": "one\ntwo\nEOF\nverdict=pass", "empty": ""}
+        values = {
+            "verdict": "fail",
+            "report-path": "a b/c.json",
+            "text": "one\ntwo\nEOF\nverdict=pass",
+            "empty": "",
+        }
         write_outputs(tmp_path / "output", values)
         assert as_the_runner_reads((tmp_path / "output").read_text()) == values
 
@@ -103,7 +110,9 @@ class TestOutputs:
     def test_delimiters_cannot_be_guessed(self, tmp_path: Path) -> None:
         write_outputs(tmp_path / "output", {"a": "1"})
         write_outputs(tmp_path / "output", {"a": "1"})
-        first, second = [line for line in (tmp_path / "output").read_text().splitlines() if "<<" in line]
+        first, second = [
+            line for line in (tmp_path / "output").read_text().splitlines() if "<<" in line
+        ]
         assert first != second
 
     def test_a_file_that_cannot_be_written_is_a_storage_error(self, tmp_path: Path) -> None:
@@ -140,14 +149,18 @@ class TestCommands:
         assert line == "::error file=a%2Cb%3Ac%25.yaml,line=3::100%25%0D%0Anext: a,b\n"
 
     @given(st.text(), st.text())
-    def test_whatever_is_said_stays_one_line_that_starts_no_other_command(self, message: str, title: str) -> None:
+    def test_whatever_is_said_stays_one_line_that_starts_no_other_command(
+        self, message: str, title: str
+    ) -> None:
         line = command("warning", f"{message}##[error]{message}", title=title)
         assert line.count("\n") == 1
         assert "\r" not in line
         assert "##[" not in line
         assert line.startswith("::warning")
         body = line[:-1].split("::", 2)[2]
-        assert unescaped(body).replace("# #[", "##[") == f"{message}##[error]{message}".replace("# #[", "##[")
+        assert unescaped(body).replace("# #[", "##[") == f"{message}##[error]{message}".replace(
+            "# #[", "##["
+        )
 
 
 class TestAnnotations:
@@ -164,12 +177,16 @@ class TestAnnotations:
         ]
 
     def test_ten_of_a_level_are_shown(self) -> None:
-        lines = annotation_commands([Annotation("error", str(number)) for number in range(10)]).splitlines()
+        lines = annotation_commands(
+            [Annotation("error", str(number)) for number in range(10)]
+        ).splitlines()
         assert len(lines) == MAX_PER_LEVEL
         assert "not shown" not in lines[-1]
 
     def test_of_more_than_ten_the_tenth_counts_the_others(self) -> None:
-        lines = annotation_commands([Annotation("error", str(number)) for number in range(25)]).splitlines()
+        lines = annotation_commands(
+            [Annotation("error", str(number)) for number in range(25)]
+        ).splitlines()
         assert len(lines) == MAX_PER_LEVEL
         assert lines[:2] == ["::error::0", "::error::1"]
         assert lines[-1] == "::error::16 more are not shown here; the summary has all of them"
@@ -210,7 +227,9 @@ def test_an_outage_is_one_remark_on_its_first_case() -> None:
         (["P", "E"], "a on two and 1 more", "2 cases on two"),
     ],
 )
-def test_an_outage_of_variants_is_told_in_cases_and_variants(outcomes: list[Outcome], title: str, found: str) -> None:
+def test_an_outage_of_variants_is_told_in_cases_and_variants(
+    outcomes: list[Outcome], title: str, found: str
+) -> None:
     report = report_of({"a": outcomes, "b": outcomes}, variants=(Variant("one"), Variant("two")))
     (outage,) = annotations(summarize(report, None))
     assert outage.title == f"No verdict: {title}"
@@ -221,7 +240,9 @@ def test_runs_that_were_given_up_have_no_remark_of_their_own() -> None:
     def edit(result: Result) -> Result:
         message = "api.example answered 401: bad key"
         given_up = RunError("given_up", f"given up after 5 failures in a row: {message}")
-        return replace(result, error=given_up if result.case == "c" else RunError("auth", message, status=401))
+        return replace(
+            result, error=given_up if result.case == "c" else RunError("auth", message, status=401)
+        )
 
     (outage,) = annotations(summarize(report_of(dict.fromkeys("abc", "E"), edit=edit), None))
     assert outage.message == "3 cases without a graded run\napi.example answered 401: bad key"
@@ -229,7 +250,14 @@ def test_runs_that_were_given_up_have_no_remark_of_their_own() -> None:
 
 def test_a_case_that_regressed_on_several_variants_is_one_regression() -> None:
     variants = (AGENT, Variant("other"))
-    base = baseline_of(report_of(many((4, "P" * 12)), variants=variants, started_at=STARTED_AT - 60))
-    summary = summarize(report_of(many((3, "P" * 12), (1, "F" * 12)), variants=variants), None, base)
+    base = baseline_of(
+        report_of(many((4, "P" * 12)), variants=variants, started_at=STARTED_AT - 60)
+    )
+    summary = summarize(
+        report_of(many((3, "P" * 12), (1, "F" * 12)), variants=variants), None, base
+    )
     assert summary.compared
-    assert (summary.compared.counts["regressed"], outputs(summary, Path())["regressions"]) == (2, "1")
+    assert (summary.compared.counts["regressed"], outputs(summary, Path())["regressions"]) == (
+        2,
+        "1",
+    )

@@ -13,10 +13,16 @@ AnswerOf = Callable[..., Answer]
 
 @pytest.fixture(scope="session")
 def answer_of() -> AnswerOf:
-    """Makes an answer: `answer_of("Paris", latency_s=2.0)`; what is not a field of `Answer` goes to the response."""
+    """Makes an answer: `answer_of("Paris", latency_s=2.0)`; what is not a field of `Answer` goes to
+    the response.
+    """
 
-    def make(output: str = "", *, latency_s: float = 0.5, cost_usd: float | None = 0.001, **response: Any) -> Answer:
-        request = Request(input="Capital of France?", messages=(), case=Case(id="capital"), run=1, timeout_s=60)
+    def make(
+        output: str = "", *, latency_s: float = 0.5, cost_usd: float | None = 0.001, **response: Any
+    ) -> Answer:
+        request = Request(
+            input="Capital of France?", messages=(), case=Case(id="capital"), run=1, timeout_s=60
+        )
         return Answer(request, Response(output=output, **response), latency_s, cost_usd)
 
     return make

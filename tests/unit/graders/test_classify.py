@@ -55,7 +55,9 @@ def test_the_label_is_found_where_the_suite_says(
         ("[]", None),
     ],
 )
-def test_scores_are_read_per_label(output: str, scores: dict[str, float] | None, answer_of: AnswerOf) -> None:
+def test_scores_are_read_per_label(
+    output: str, scores: dict[str, float] | None, answer_of: AnswerOf
+) -> None:
     grader = Classify(label="refund", labels=("refund", "cancel"), path="$.intent", scores="$.p")
     found = grader.grade(answer_of(output)).classified
     assert found is not None
@@ -87,7 +89,9 @@ def suite(tmp_path: Path, wrong: int, **gate: Any) -> Path:
         answers[f"c{number}"] = json.dumps({"label": said, "spam": score})
         grader = {"label": truth, "labels": ["spam", "ham"], "path": "$.label", "scores": "$"}
         cases.append({"id": f"c{number}", "input": "?", "expect": [{"classify": grader}]})
-    return write_suite(tmp_path, cases, providers=[{"name": "m", "type": "mock", "answers": answers}], gate=gate)
+    return write_suite(
+        tmp_path, cases, providers=[{"name": "m", "type": "mock", "answers": answers}], gate=gate
+    )
 
 
 async def test_metrics_of_all_runs_are_in_every_report(tmp_path: Path) -> None:
@@ -97,7 +101,12 @@ async def test_metrics_of_all_runs_are_in_every_report(tmp_path: Path) -> None:
     assert entry["accuracy"] == 35 / 40
     ham, spam = entry["labels"]
     assert (ham["label"], ham["precision"], ham["recall"]) == ("ham", 0.8, 1)
-    assert (spam["label"], spam["precision"], spam["recall"], spam["roc_auc"]) == ("spam", 1, 0.75, 1)
+    assert (spam["label"], spam["precision"], spam["recall"], spam["roc_auc"]) == (
+        "spam",
+        1,
+        0.75,
+        1,
+    )
     assert entry["confusion"] == [[20, 0], [5, 15]]
     summary = (tmp_path / "out" / "summary.md").read_text("utf-8")
     assert "### Labels: accuracy 87.5 %, macro F1 87.3 %" in summary

@@ -82,12 +82,15 @@ async def test_what_a_function_may_take_and_return(
 
 
 @pytest.mark.parametrize(
-    ("function", "threshold", "passed"), [("later", 0.75, True), ("later", 0.8, False), ("only_score", 0.5, True)]
+    ("function", "threshold", "passed"),
+    [("later", 0.75, True), ("later", 0.8, False), ("only_score", 0.5, True)],
 )
 async def test_a_score_passes_from_the_threshold_on(
     function: str, threshold: float, passed: bool, answer_of: AnswerOf
 ) -> None:
-    finding = await PythonGrader(target=f"own_graders:{function}", threshold=threshold).grade(answer_of())
+    finding = await PythonGrader(target=f"own_graders:{function}", threshold=threshold).grade(
+        answer_of()
+    )
     assert finding.passed is passed
 
 
@@ -112,7 +115,9 @@ async def test_a_function_that_does_not_judge_raises(
         await PythonGrader(target=f"own_graders:{function}").grade(answer_of())
 
 
-@pytest.mark.parametrize("target", ["graders", "graders.py:check()", ":check", "graders:", "a-b:c", "/a/b.py:c"])
+@pytest.mark.parametrize(
+    "target", ["graders", "graders.py:check()", ":check", "graders:", "a-b:c", "/a/b.py:c"]
+)
 def test_a_malformed_target_is_a_problem(target: str) -> None:
     (message,) = PythonGrader(target=target).problems()
     assert "expected `module:function`" in message
@@ -123,9 +128,13 @@ def test_a_target_may_have_dots() -> None:
 
 
 def test_a_missing_module_is_seen_without_running_anything(tmp_path: Path) -> None:
-    (tmp_path / "loud_graders.py").write_text("def check(output): ...\nraise RuntimeError('validate runs no code')")
+    (tmp_path / "loud_graders.py").write_text(
+        "def check(output): ...\nraise RuntimeError('validate runs no code')"
+    )
     assert PythonGrader(target="loud_graders:check").missing(tmp_path) is None
-    lack = f"there is no module 'loud_grader' in {tmp_path} or installed, did you mean 'loud_graders'?"
+    lack = (
+        f"there is no module 'loud_grader' in {tmp_path} or installed, did you mean 'loud_graders'?"
+    )
     assert PythonGrader(target="loud_grader:check").missing(tmp_path) == lack
     (tmp_path / "loud_grader.py").write_text("check = print")
     assert PythonGrader(target="loud_grader:check").missing(tmp_path) is None
@@ -139,7 +148,9 @@ def test_a_missing_module_is_seen_without_running_anything(tmp_path: Path) -> No
         ("leaving_graders:check", "importing it raised SystemExit: bye"),
     ],
 )
-def test_a_function_that_cannot_be_used_names_its_place(target: str, why: str, tmp_path: Path) -> None:
+def test_a_function_that_cannot_be_used_names_its_place(
+    target: str, why: str, tmp_path: Path
+) -> None:
     (tmp_path / "leaving_graders.py").write_text("raise SystemExit('bye')")
     with pytest.raises(ConfigError) as caught:
         PythonGrader(target=target).prepare()
@@ -211,7 +222,9 @@ async def test_a_function_that_hangs_is_left_when_its_time_is_up(
     judge: Callable[..., object], answer_of: AnswerOf
 ) -> None:
     for grader in (graded(timeout_s=0.01)(judge), graded(timeout_s=0.01, retries=1)(judge)):
-        with pytest.raises(GradingError, match=r"no judgement within 0\.01 s; its own `timeout_s` may allow more"):
+        with pytest.raises(
+            GradingError, match=r"no judgement within 0\.01 s; its own `timeout_s` may allow more"
+        ):
             await grader.grade(answer_of())
 
 

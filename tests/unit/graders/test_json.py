@@ -14,7 +14,9 @@ AnswerOf = Callable[..., Answer]
 FLIGHT = '{"flights": [{"to": "Paris", "price": 99.5}, {"to": "Rome", "price": 120}]}'
 
 
-@pytest.mark.parametrize("output", ["{}", " [1]\n", '"a"', "```json\n{}\n```", "```\n[]\n```", "```JSON \r\n{}```"])
+@pytest.mark.parametrize(
+    "output", ["{}", " [1]\n", '"a"', "```json\n{}\n```", "```\n[]\n```", "```JSON \r\n{}```"]
+)
 def test_json_may_stand_bare_or_in_a_fence(output: str, answer_of: AnswerOf) -> None:
     assert IsJson().grade(answer_of(output)).passed
 
@@ -57,7 +59,11 @@ def test_a_fence_inside_the_text_is_left_alone() -> None:
     [
         ({"path": "$.flights[0].to"}, True, "there is a value at $.flights[0].to: 'Paris'"),
         ({"path": "$.flights[0].to", "value": "Paris"}, True, "$.flights[0].to is 'Paris'"),
-        ({"path": "$.flights[0].to", "value": "Oslo"}, False, "$.flights[0].to: expected 'Oslo', got 'Paris'"),
+        (
+            {"path": "$.flights[0].to", "value": "Oslo"},
+            False,
+            "$.flights[0].to: expected 'Oslo', got 'Paris'",
+        ),
         ({"path": "$.flights[1].price", "value": 120.0}, True, "$.flights[1].price is 120.0"),
         ({"path": "$.flights[*].to", "value": "Rome"}, True, "$.flights[*].to is 'Rome'"),
         (
@@ -69,7 +75,9 @@ def test_a_fence_inside_the_text_is_left_alone() -> None:
         ({"path": "$.hotels", "value": None}, False, f"nothing at $.hotels: got {FLIGHT}"),
     ],
 )
-def test_json_path_looks_up_a_value(options: dict[str, Any], passed: bool, reason: str, answer_of: AnswerOf) -> None:
+def test_json_path_looks_up_a_value(
+    options: dict[str, Any], passed: bool, reason: str, answer_of: AnswerOf
+) -> None:
     finding = JsonPath(**options).grade(answer_of(FLIGHT))
     assert (finding.passed, finding.reason) == (passed, reason)
 
@@ -92,7 +100,9 @@ def test_json_path_on_a_deep_answer_is_a_finding(answer_of: AnswerOf) -> None:
 def test_a_bad_json_path_is_located() -> None:
     assert JsonPath(path="$.a[0]").problems() == []
     assert JsonPath(path="$.a[").problems() == ["bad JSONPath '$.a[': unexpected end of query"]
-    assert JsonPath(path="$.a b").problems() == ["bad JSONPath '$.a b': unexpected token 'b' at position 4"]
+    assert JsonPath(path="$.a b").problems() == [
+        "bad JSONPath '$.a b': unexpected token 'b' at position 4"
+    ]
 
 
 def test_json_schema_says_where_the_answer_does_not_fit(answer_of: AnswerOf) -> None:
@@ -109,14 +119,22 @@ def test_json_schema_says_where_the_answer_does_not_fit(answer_of: AnswerOf) -> 
     assert grader.grade(answer_of('{"age": "5"}')).reason == (
         "does not fit the schema at $.age: '5' is not of type 'integer'"
     )
-    assert grader.grade(answer_of("{}")).reason == "does not fit the schema at $: 'age' is a required property"
+    assert (
+        grader.grade(answer_of("{}")).reason
+        == "does not fit the schema at $: 'age' is a required property"
+    )
     assert grader.grade(answer_of("five")).reason.startswith("is not JSON")
 
 
 def test_json_schema_keeps_reasons_short_on_a_huge_answer(answer_of: AnswerOf) -> None:
-    finding = JsonSchema(schema={"items": {"type": "string"}}).grade(answer_of(f"[{','.join('1' * 100_000)}]"))
+    finding = JsonSchema(schema={"items": {"type": "string"}}).grade(
+        answer_of(f"[{','.join('1' * 100_000)}]")
+    )
     assert not finding.passed
-    assert len(JsonSchema(schema={"type": "string"}).grade(answer_of(f'["{"x" * 100_000}"]')).reason) < 300
+    assert (
+        len(JsonSchema(schema={"type": "string"}).grade(answer_of(f'["{"x" * 100_000}"]')).reason)
+        < 300
+    )
 
 
 def test_json_schema_on_a_number_beyond_floats_is_a_finding(answer_of: AnswerOf) -> None:
@@ -150,8 +168,15 @@ def test_a_bad_schema_is_seen_before_any_call(schema: dict[str, Any], problem: s
         {},
         {"$ref": "https://json-schema.org/draft/2020-12/schema"},
         {"const": {"$ref": "#/not/a/reference"}},
-        {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"a": {}}, "$ref": "#/definitions/a"},
-        {"$id": "https://example.com/a", "$defs": {"b": {"$id": "b", "$ref": "#/$defs/c", "$defs": {"c": {}}}}},
+        {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "definitions": {"a": {}},
+            "$ref": "#/definitions/a",
+        },
+        {
+            "$id": "https://example.com/a",
+            "$defs": {"b": {"$id": "b", "$ref": "#/$defs/c", "$defs": {"c": {}}}},
+        },
         {"properties": {"children": {"items": {"$ref": "#"}}}},
     ],
 )
@@ -168,7 +193,9 @@ def test_a_good_schema_has_no_problems(schema: dict[str, Any]) -> None:
         ("no JSON", "is not JSON: "),
     ],
 )
-def test_json_may_be_held_to_a_schema(output: str, mistake: str | None, answer_of: AnswerOf) -> None:
+def test_json_may_be_held_to_a_schema(
+    output: str, mistake: str | None, answer_of: AnswerOf
+) -> None:
     finding = IsJson(schema={"properties": {"a": {"type": "integer"}}}).grade(answer_of(output))
     assert finding.passed is (mistake is None)
     assert finding.reason.startswith(mistake or "is JSON")
@@ -182,9 +209,21 @@ def test_json_may_be_held_to_a_schema(output: str, mistake: str | None, answer_o
         ({}, "no { JSON } here, 5, and NaN [NaN]", "has no JSON object or list in it: got "),
         ({"subset": {"a": 1}}, 'As in [1]: {"a": 1, "b": 2}', "has JSON in it: {"),
         ({"subset": {"a": {"b": 1}}}, '{"a": {"b": 1, "c": 2}}', "has JSON in it: {"),
-        ({"subset": {"a": 1}}, '{"a": 2}', "the JSON in it is not as expected at $.a: expected 1, got 2: got {"),
-        ({"subset": {"a": [1]}}, '{"a": [1, 2]}', "the JSON in it is not as expected at $.a (of 1 items)"),
-        ({"schema": {"required": ["a"]}}, '{"b": 1} {"c": 2}', "the JSON in it does not fit the schema at $: 'a' is a"),
+        (
+            {"subset": {"a": 1}},
+            '{"a": 2}',
+            "the JSON in it is not as expected at $.a: expected 1, got 2: got {",
+        ),
+        (
+            {"subset": {"a": [1]}},
+            '{"a": [1, 2]}',
+            "the JSON in it is not as expected at $.a (of 1 items)",
+        ),
+        (
+            {"schema": {"required": ["a"]}},
+            '{"b": 1} {"c": 2}',
+            "the JSON in it does not fit the schema at $: 'a' is a",
+        ),
         ({"schema": {"required": ["a"]}}, '{"b": 1} {"a": 2}', 'has JSON in it: {"a": 2}'),
         ({}, "[" * 100_000, "has no JSON object or list in it"),
         ({}, '{"a":' * 50_000, "has no JSON object or list in it"),

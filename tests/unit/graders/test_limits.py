@@ -21,7 +21,9 @@ AnswerOf = Callable[..., Answer]
         (1234.5, False, "took 1234.5 s, more than the 5 s allowed"),
     ],
 )
-def test_latency_is_held_to_seconds(latency_s: float, passed: bool, reason: str, answer_of: AnswerOf) -> None:
+def test_latency_is_held_to_seconds(
+    latency_s: float, passed: bool, reason: str, answer_of: AnswerOf
+) -> None:
     finding = Latency(value=5).grade(answer_of(latency_s=latency_s))
     assert (finding.passed, finding.reason) == (passed, reason)
 
@@ -49,15 +51,23 @@ def test_the_first_token_is_held_to_seconds(
 def test_in_a_conversation_the_longest_wait_counts_and_one_that_is_not_known_does_not_pass(
     answer_of: AnswerOf,
 ) -> None:
-    turns = [Turn("hi", Response("a", first_token_s=0.2)), Turn("so", Response("b", first_token_s=0.6))]
+    turns = [
+        Turn("hi", Response("a", first_token_s=0.2)),
+        Turn("so", Response("b", first_token_s=0.6)),
+    ]
     assert "0.6 s" in Latency(first_token=1).grade(answer_of(turns=tuple(turns))).reason
     finding = Latency(first_token=1).grade(answer_of(turns=(*turns, Turn("?", Response("c")))))
     assert not finding.passed
-    assert finding.reason == "the time to the first token is not known: the provider did not stream its answer"
+    assert (
+        finding.reason
+        == "the time to the first token is not known: the provider did not stream its answer"
+    )
 
 
 def test_a_latency_without_a_limit_is_a_problem() -> None:
-    assert Latency().problems() == ["sets no limit: give it seconds, as in `latency: 5`, or a `first_token`"]
+    assert Latency().problems() == [
+        "sets no limit: give it seconds, as in `latency: 5`, or a `first_token`"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,13 +79,19 @@ def test_a_latency_without_a_limit_is_a_problem() -> None:
         (0.0125, False, "cost $0.0125, more than the $0.01 allowed"),
     ],
 )
-def test_cost_is_held_to_dollars(cost_usd: float, passed: bool, reason: str, answer_of: AnswerOf) -> None:
+def test_cost_is_held_to_dollars(
+    cost_usd: float, passed: bool, reason: str, answer_of: AnswerOf
+) -> None:
     finding = Cost(value=0.01).grade(answer_of(cost_usd=cost_usd))
     assert (finding.passed, finding.reason) == (passed, reason)
 
 
-def test_a_model_without_a_listed_price_does_not_pass_and_says_how_to_set_one(answer_of: AnswerOf) -> None:
-    finding = Cost(value=0.01).grade(answer_of(cost_usd=None, usage=Usage(10, 10), model="own-model"))
+def test_a_model_without_a_listed_price_does_not_pass_and_says_how_to_set_one(
+    answer_of: AnswerOf,
+) -> None:
+    finding = Cost(value=0.01).grade(
+        answer_of(cost_usd=None, usage=Usage(10, 10), model="own-model")
+    )
     assert not finding.passed
     assert "no price of model 'own-model'" in finding.reason
     assert "input_per_mtok" in finding.reason

@@ -53,7 +53,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "arguments": {"a": 1},
         "match": "subset",
         "schema": {"properties": {"b": {"type": "string"}}},
-        "where": {"c.d": {"approx": 1, "min": 0, "max": 2}, "e": {"regex": "a.b", "icontains": "a", "contains": "b"}},
+        "where": {
+            "c.d": {"approx": 1, "min": 0, "max": 2},
+            "e": {"regex": "a.b", "icontains": "a", "contains": "b"},
+        },
     },
     "trajectory": {"calls": ["a", {"name": "b", "arguments": {"a": 1}}], "match": "exact"},
     "no_tool_errors": {},
@@ -71,7 +74,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "goal_reached": {},
 }
 NEEDING_MORE = {
-    name for name, cls in GRADERS.items() if issubclass(cls, ModelGrader | Composite | PythonGrader | JavaScriptGrader)
+    name
+    for name, cls in GRADERS.items()
+    if issubclass(cls, ModelGrader | Composite | PythonGrader | JavaScriptGrader)
 }
 
 KEYWORDS = [
@@ -97,20 +102,36 @@ any_json = st.recursive(
 )
 any_output = any_text | any_json.map(json.dumps)
 any_steps = st.lists(
-    st.builds(Step, st.just("tool_call"), any_text | st.just("a"), st.dictionaries(any_text, any_json) | any_text)
+    st.builds(
+        Step,
+        st.just("tool_call"),
+        any_text | st.just("a"),
+        st.dictionaries(any_text, any_json) | any_text,
+    )
     | st.builds(Step, st.just("tool_call"), error=any_text)
 ).map(lambda steps: (Step("model_request"), *steps))
-any_calls = st.lists(st.builds(ToolCall, any_text | st.just("a"), st.dictionaries(any_text, any_json) | any_text))
+any_calls = st.lists(
+    st.builds(ToolCall, any_text | st.just("a"), st.dictionaries(any_text, any_json) | any_text)
+)
 
 
 def graded(score: float, *, weight: float = 1.0) -> Grade:
     return Grade("contains", score == 1, score, "", weight)
 
 
-async def test_a_negated_expectation_turns_verdict_and_score_around_and_keeps_the_reason(answer_of: AnswerOf) -> None:
-    expectation = Expectation("not_similar", Similar(value="abcd", threshold=0.7), negated=True, weight=2)
+async def test_a_negated_expectation_turns_verdict_and_score_around_and_keeps_the_reason(
+    answer_of: AnswerOf,
+) -> None:
+    expectation = Expectation(
+        "not_similar", Similar(value="abcd", threshold=0.7), negated=True, weight=2
+    )
     found = await grade(expectation, answer_of("abce"))
-    assert (found.grader, found.passed, found.score, found.weight) == ("not_similar", False, 0.25, 2)
+    assert (found.grader, found.passed, found.score, found.weight) == (
+        "not_similar",
+        False,
+        0.25,
+        2,
+    )
     assert "similarity 0.750" in found.reason
 
 
@@ -143,8 +164,12 @@ class SlowWithLongAnswers(Slow):
     may_take_long: ClassVar[bool] = False
 
 
-@pytest.mark.parametrize(("grader", "output"), [(Slow(), "short"), (SlowWithLongAnswers(), "x" * (LONG_ANSWER + 1))])
-async def test_calls_go_on_while_a_grader_computes(grader: Slow, output: str, answer_of: AnswerOf) -> None:
+@pytest.mark.parametrize(
+    ("grader", "output"), [(Slow(), "short"), (SlowWithLongAnswers(), "x" * (LONG_ANSWER + 1))]
+)
+async def test_calls_go_on_while_a_grader_computes(
+    grader: Slow, output: str, answer_of: AnswerOf
+) -> None:
     async with asyncio.TaskGroup() as group:
         judged = group.create_task(grade(Expectation("slow", grader), answer_of(output)))
         await asyncio.sleep(0.01)
@@ -199,7 +224,11 @@ def test_every_grader_has_options_here_and_a_short_form_that_exists() -> None:
 
 @given(output=any_output, calls=any_calls, steps=any_steps, cost_usd=st.none() | st.floats(0, 1))
 def test_no_answer_makes_a_grader_crash(
-    output: str, calls: list[ToolCall], steps: tuple[Step, ...], cost_usd: float | None, answer_of: AnswerOf
+    output: str,
+    calls: list[ToolCall],
+    steps: tuple[Step, ...],
+    cost_usd: float | None,
+    answer_of: AnswerOf,
 ) -> None:
     answer = answer_of(output, tool_calls=tuple(calls), steps=steps, cost_usd=cost_usd)
     for name in OPTIONS.keys() - NEEDING_MORE:

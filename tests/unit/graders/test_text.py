@@ -35,7 +35,12 @@ def found(name: str, options: dict[str, Any], answer: Answer) -> Finding:
         ("equals", {"value": True}, "true", True),
         ("equals", {"value": 0}, "false", False),
         ("equals", {"value": None}, "null", True),
-        ("equals", {"value": {"a": [1, {"b": True}]}}, '```json\n{"a": [1.0, {"b": true}]}\n```', True),
+        (
+            "equals",
+            {"value": {"a": [1, {"b": True}]}},
+            '```json\n{"a": [1.0, {"b": true}]}\n```',
+            True,
+        ),
         ("equals", {"value": {"a": [1, {"b": True}]}}, '{"a": [1, {"b": 1}]}', False),
         ("equals", {"value": {"a": 1}}, '{"a": 1, "b": 2}', False),
         ("equals", {"value": [1, 2]}, "[2, 1]", False),
@@ -81,7 +86,12 @@ def test_what_passes_and_what_does_not(
     [
         ("equals", {"value": "Paris"}, "Paris", "equals 'Paris'"),
         ("equals", {"value": "Paris"}, "Rome", "expected 'Paris', got 'Rome'"),
-        ("equals", {"value": {"to": ["Rome"]}}, '{"to": ["Paris"]}', "$.to[0]: expected 'Rome', got 'Paris'"),
+        (
+            "equals",
+            {"value": {"to": ["Rome"]}},
+            '{"to": ["Paris"]}',
+            "$.to[0]: expected 'Rome', got 'Paris'",
+        ),
         ("equals", {"value": {"a": 1}}, "{}", "$.a is missing, expected 1"),
         ("equals", {"value": {}}, '{"a": null}', "$.a was not expected, got null"),
         ("equals", {"value": [1]}, "[1, 2]", "$ (of 1 items): expected [1], got [1, 2]"),
@@ -103,7 +113,9 @@ def test_the_reason_says_what_was_expected_and_what_was_there(
     assert found(name, options, answer_of(output)).reason == reason
 
 
-def test_a_difference_in_white_space_or_case_names_the_option_that_accepts_it(answer_of: AnswerOf) -> None:
+def test_a_difference_in_white_space_or_case_names_the_option_that_accepts_it(
+    answer_of: AnswerOf,
+) -> None:
     assert "`trim: true`" in found("equals", {"value": "Paris"}, answer_of("Paris\n")).reason
     assert "`ignore_case: true`" in found("equals", {"value": "Paris"}, answer_of("paris")).reason
 
@@ -126,12 +138,16 @@ def test_similar_scores_the_similarity(answer_of: AnswerOf) -> None:
 
 
 def test_an_answer_of_only_tool_calls_is_not_empty(answer_of: AnswerOf) -> None:
-    answer = msgspec.convert({"output": "", "tool_calls": [{"name": "book"}]}, type(answer_of("").response))
+    answer = msgspec.convert(
+        {"output": "", "tool_calls": [{"name": "book"}]}, type(answer_of("").response)
+    )
     assert found("not_empty", {}, answer_of(tool_calls=answer.tool_calls)).passed
 
 
 def test_a_huge_hostile_answer_is_quoted_short_and_printable(answer_of: AnswerOf) -> None:
-    reason = found("contains", {"value": "Paris"}, answer_of("\x1b[2J\ud800\n" + "x" * 1_000_000)).reason
+    reason = found(
+        "contains", {"value": "Paris"}, answer_of("\x1b[2J\ud800\n" + "x" * 1_000_000)
+    ).reason
     assert len(reason) < 400
     assert reason.isprintable()
     assert "(1,000,006 characters)" in reason
@@ -146,7 +162,9 @@ def test_a_huge_hostile_answer_is_quoted_short_and_printable(answer_of: AnswerOf
         ("is_json", {"value": False}, "`not_is_json: true`"),
     ],
 )
-def test_mistakes_are_seen_before_any_call(name: str, options: dict[str, Any], problem: str) -> None:
+def test_mistakes_are_seen_before_any_call(
+    name: str, options: dict[str, Any], problem: str
+) -> None:
     (message,) = checked(options, GRADERS[name]).problems()
     assert problem in message
 
@@ -172,7 +190,9 @@ def test_options_that_make_no_sense_are_refused(name: str, options: dict[str, An
 
 
 def test_a_pattern_that_backtracks_for_ever_is_given_up() -> None:
-    with pytest.raises(GradingError, match=r"was still matching after 0\.05 s; give it one way to match"):
+    with pytest.raises(
+        GradingError, match=r"was still matching after 0\.05 s; give it one way to match"
+    ):
         search("(a|aa)+$", f"{'a' * 100}!", timeout_s=0.05)
 
 
@@ -187,6 +207,8 @@ def test_a_pattern_that_backtracks_for_ever_is_given_up() -> None:
         ({"min": 0}, "", "has 0 words, any number of which will do"),
     ],
 )
-def test_words_are_counted(options: dict[str, int], output: str, reason: str, answer_of: AnswerOf) -> None:
+def test_words_are_counted(
+    options: dict[str, int], output: str, reason: str, answer_of: AnswerOf
+) -> None:
     finding = found("word_count", options, answer_of(output))
     assert (finding.reason, finding.passed) == (reason, "than" not in reason)

@@ -40,9 +40,21 @@ SEARCH = call("search")
         ({"tool": "book", "arguments": {"seats": 1}}, [call("book", {"seats": 1.0})], True),
         ({"tool": "book", "arguments": {"seats": 1}}, [call("book", {"seats": True})], False),
         ({"calls": [{"name": "search"}, {"name": "book"}]}, [PARIS, SEARCH], True),
-        ({"calls": [{"name": "search"}, {"name": "book"}], "match_order": True}, [PARIS, SEARCH], False),
-        ({"calls": [{"name": "search"}, {"name": "book"}], "match_order": True}, [SEARCH, PARIS], True),
-        ({"calls": [{"name": "search"}, {"name": "book"}], "match_order": True}, [SEARCH, LONDON, PARIS], False),
+        (
+            {"calls": [{"name": "search"}, {"name": "book"}], "match_order": True},
+            [PARIS, SEARCH],
+            False,
+        ),
+        (
+            {"calls": [{"name": "search"}, {"name": "book"}], "match_order": True},
+            [SEARCH, PARIS],
+            True,
+        ),
+        (
+            {"calls": [{"name": "search"}, {"name": "book"}], "match_order": True},
+            [SEARCH, LONDON, PARIS],
+            False,
+        ),
         (
             {
                 "calls": [{"name": "search"}, {"name": "book", "arguments": {"to": "Paris"}}],
@@ -53,7 +65,11 @@ SEARCH = call("search")
             True,
         ),
         ({"calls": [{"name": "book"}, {"name": "book"}]}, [PARIS], False),
-        ({"calls": [{"name": "book"}, {"name": "book", "arguments": {"to": "Paris"}}]}, [PARIS, LONDON], True),
+        (
+            {"calls": [{"name": "book"}, {"name": "book", "arguments": {"to": "Paris"}}]},
+            [PARIS, LONDON],
+            True,
+        ),
         ({"calls": []}, [], True),
         ({"calls": []}, [PARIS], False),
     ],
@@ -68,7 +84,11 @@ def test_what_passes_and_what_does_not(
     ("options", "calls", "reason"),
     [
         ({"tool": "book"}, [], "did not call book: no tool was called, got 'I cannot.'"),
-        ({"tool": "book", "arguments": {"to": "Paris"}}, [SEARCH], 'did not call book({"to": "Paris"}): got search'),
+        (
+            {"tool": "book", "arguments": {"to": "Paris"}},
+            [SEARCH],
+            'did not call book({"to": "Paris"}): got search',
+        ),
         (
             {"tool": "book", "arguments": {"to": "Paris"}},
             [LONDON],
@@ -116,7 +136,11 @@ def test_a_wrong_call_is_explained_against_the_closest_one(
     [
         ({"tool": "book"}, [SEARCH], True),
         ({"tool": "book"}, [SEARCH, PARIS], False),
-        ({"tool": "book", "arguments": {"to": "Paris"}}, [call("book", {"to": "Paris", "seats": 2})], False),
+        (
+            {"tool": "book", "arguments": {"to": "Paris"}},
+            [call("book", {"to": "Paris", "seats": 2})],
+            False,
+        ),
         ({"tool": "book", "arguments": {"to": "Paris"}}, [LONDON], True),
         ({"calls": []}, [PARIS], True),
         ({"calls": []}, [], False),
@@ -125,7 +149,9 @@ def test_a_wrong_call_is_explained_against_the_closest_one(
 async def test_extra_calls_or_arguments_do_not_excuse_a_forbidden_call(
     options: dict[str, Any], calls: list[ToolCall], passed: bool, answer_of: AnswerOf
 ) -> None:
-    forbidden = Expectation("not_tool_call", checked(options, ToolCallMatch).for_negation(), negated=True)
+    forbidden = Expectation(
+        "not_tool_call", checked(options, ToolCallMatch).for_negation(), negated=True
+    )
     assert (await grade(forbidden, answer_of(tool_calls=tuple(calls)))).passed is passed
 
 
@@ -145,7 +171,9 @@ def test_hostile_names_and_arguments_are_shown_short_and_printable(answer_of: An
         ({"calls": [], "ignore_extra_calls": True}, "always pass"),
     ],
 )
-def test_options_that_contradict_each_other_are_a_problem(options: dict[str, Any], problem: str) -> None:
+def test_options_that_contradict_each_other_are_a_problem(
+    options: dict[str, Any], problem: str
+) -> None:
     (message,) = checked(options, ToolCallMatch).problems()
     assert problem in message
 
@@ -186,8 +214,12 @@ def test_arguments_are_compared_by_value_schema_and_condition(
     assert judge_arguments(options, answer).passed is passed
 
 
-@pytest.mark.parametrize(("calls", "passed"), [("every", False), ("any", True), ("first", True), ("last", False)])
-def test_it_is_said_which_calls_must_be_right(calls: str, passed: bool, answer_of: AnswerOf) -> None:
+@pytest.mark.parametrize(
+    ("calls", "passed"), [("every", False), ("any", True), ("first", True), ("last", False)]
+)
+def test_it_is_said_which_calls_must_be_right(
+    calls: str, passed: bool, answer_of: AnswerOf
+) -> None:
     options = {"arguments": {"to": "Paris"}, "calls": calls}
     finding = judge_arguments(options, answer_of(tool_calls=(PARIS, SEARCH, LONDON)))
     assert finding.passed is passed
@@ -199,12 +231,18 @@ def test_inner_arguments_are_found_by_their_names_between_dots(answer_of: Answer
     answer = answer_of(tool_calls=(call("book", {"who": {"name": "Ada"}, "a.b": 1}),))
     where = {"who.name": {"equals": "Ada"}, "a.b": {"equals": 1}}
     assert judge_arguments({"where": where}, answer).passed
-    assert "argument who.age is missing" in (judge_arguments({"where": {"who.age": {"min": 1}}}, answer).reason)
+    assert "argument who.age is missing" in (
+        judge_arguments({"where": {"who.age": {"min": 1}}}, answer).reason
+    )
 
 
 def test_arguments_that_are_no_json_do_not_pass(answer_of: AnswerOf) -> None:
     answer = answer_of(tool_calls=(call("book", "{to:"),))
-    asked: list[dict[str, Any]] = [{"arguments": {}}, {"schema": {"type": "object"}}, {"where": {"to": {"regex": ""}}}]
+    asked: list[dict[str, Any]] = [
+        {"arguments": {}},
+        {"schema": {"type": "object"}},
+        {"where": {"to": {"regex": ""}}},
+    ]
     for options in asked:
         assert not judge_arguments(options, answer).passed
 
@@ -232,8 +270,16 @@ def test_what_cannot_work_is_refused(options: dict[str, Any], problem: str) -> N
     [
         ({"calls": [{"name": "search"}, {"name": "book"}]}, [SEARCH], 0.5),
         ({"calls": [{"name": "search"}, {"name": "book"}]}, [SEARCH, PARIS, LONDON, LONDON], 0.5),
-        ({"calls": [{"name": "search"}, {"name": "book"}], "match_order": True}, [PARIS, SEARCH], 0.5),
-        ({"calls": [{"name": "search"}, {"name": "pay"}], "ignore_extra_calls": True}, [SEARCH, PARIS, LONDON], 0.5),
+        (
+            {"calls": [{"name": "search"}, {"name": "book"}], "match_order": True},
+            [PARIS, SEARCH],
+            0.5,
+        ),
+        (
+            {"calls": [{"name": "search"}, {"name": "pay"}], "ignore_extra_calls": True},
+            [SEARCH, PARIS, LONDON],
+            0.5,
+        ),
         ({"calls": [{"name": "search"}, {"name": "book"}]}, [SEARCH, PARIS], 1.0),
         ({"tool": "book"}, [SEARCH, PARIS], 0.0),
     ],

@@ -25,7 +25,12 @@ def found(name: str, options: Mapping[str, Any], answer: Answer) -> Finding:
     return finding
 
 
-SEARCH, PARIS, LONDON, PAY = call("search"), call("book", to="Paris"), call("book", to="London"), call("pay")
+SEARCH, PARIS, LONDON, PAY = (
+    call("search"),
+    call("book", to="Paris"),
+    call("book", to="London"),
+    call("pay"),
+)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +85,12 @@ def test_what_matches_and_what_does_not(
             [SEARCH],
             "stops after call 1: expected pay next; expected search → pay, got search",
         ),
-        ("exact", ["search"], [SEARCH, PAY], "goes on after call 1 with pay({}); expected search, got search → pay"),
+        (
+            "exact",
+            ["search"],
+            [SEARCH, PAY],
+            "goes on after call 1 with pay({}); expected search, got search → pay",
+        ),
         ("exact", [], [PAY], "goes on after no call with pay({}); expected no tool, got pay"),
         (
             "in_order",
@@ -100,25 +110,42 @@ def test_what_matches_and_what_does_not(
             [SEARCH, PARIS],
             "parts at call 2: book with other arguments: argument to: expected 'Rome', got 'Paris'",
         ),
-        ("subset", ["search"], [SEARCH, PAY], "call 2, pay({}), was not expected; expected search, got search → pay"),
-        ("any_order", ["pay"], [PAY, SEARCH], "call 2, search({}), was not expected; expected pay, got pay → search"),
+        (
+            "subset",
+            ["search"],
+            [SEARCH, PAY],
+            "call 2, pay({}), was not expected; expected search, got search → pay",
+        ),
+        (
+            "any_order",
+            ["pay"],
+            [PAY, SEARCH],
+            "call 2, search({}), was not expected; expected pay, got pay → search",
+        ),
     ],
 )
 def test_a_reason_says_where_the_trajectories_part(
     match: str, calls: list[Any], steps: list[Step], reason: str, answer_of: AnswerOf
 ) -> None:
-    assert found("trajectory", {"calls": calls, "match": match}, answer_of(steps=tuple(steps))).reason == reason
+    assert (
+        found("trajectory", {"calls": calls, "match": match}, answer_of(steps=tuple(steps))).reason
+        == reason
+    )
 
 
 def test_the_score_is_the_share_of_calls_as_expected(answer_of: AnswerOf) -> None:
     answer = answer_of(steps=(SEARCH, PARIS, PAY))
     assert found("trajectory", {"calls": ["search", "cancel"]}, answer).score == 0.5
-    assert found("trajectory", {"calls": ["search"], "match": "exact"}, answer).score == pytest.approx(1 / 3)
+    assert found(
+        "trajectory", {"calls": ["search"], "match": "exact"}, answer
+    ).score == pytest.approx(1 / 3)
 
 
 def test_calls_of_sub_agents_count_and_other_steps_do_not(answer_of: AnswerOf) -> None:
     inner = Step("tool_call", "search", agent="researcher")
-    answer = answer_of(steps=(Step("agent", "researcher"), inner, Step("message", "assistant", result="hm"), PARIS))
+    answer = answer_of(
+        steps=(Step("agent", "researcher"), inner, Step("message", "assistant", result="hm"), PARIS)
+    )
     assert found("trajectory", {"calls": ["search", "book"], "match": "exact"}, answer).passed
 
 
@@ -129,7 +156,9 @@ def test_an_answer_without_steps_is_judged_by_its_tool_calls(answer_of: AnswerOf
 
 async def test_negation_and_weight_are_those_of_every_grader(answer_of: AnswerOf) -> None:
     grader = checked({"calls": ["pay"]}, GRADERS["trajectory"])
-    given = await grade(Expectation("not_trajectory", grader, negated=True, weight=3), answer_of(steps=(SEARCH,)))
+    given = await grade(
+        Expectation("not_trajectory", grader, negated=True, weight=3), answer_of(steps=(SEARCH,))
+    )
     assert (given.passed, given.score, given.weight) == (True, 1, 3)
 
 
@@ -148,7 +177,13 @@ def test_a_trajectory_that_always_passes_is_refused() -> None:
 
 
 def test_a_failed_tool_call_is_named_with_its_step(answer_of: AnswerOf) -> None:
-    steps = (Step("model_request", "m"), SEARCH, call("book", error="no seats"), call("book", error="no seats"), PAY)
+    steps = (
+        Step("model_request", "m"),
+        SEARCH,
+        call("book", error="no seats"),
+        call("book", error="no seats"),
+        PAY,
+    )
     finding = found("no_tool_errors", {}, answer_of(steps=steps))
     assert (finding.passed, finding.score) == (False, 0.5)
     assert finding.reason == "book failed at step 3: 'no seats', and 1 more"
@@ -159,16 +194,38 @@ def test_a_failed_tool_call_is_named_with_its_step(answer_of: AnswerOf) -> None:
     ("name", "options", "passed", "reason"),
     [
         ("max_tool_calls", {"value": 3}, True, "3 tool calls, within the 3 allowed"),
-        ("max_tool_calls", {"value": 2}, False, "3 tool calls, more than the 2 allowed; beyond them from pay on"),
-        ("max_tool_calls", {"value": 0, "tool": "cancel"}, True, "0 calls of cancel, within the 0 allowed"),
-        ("max_tool_calls", {"value": 0, "tool": "pay"}, False, "1 calls of pay, more than the 0 allowed; beyond"),
+        (
+            "max_tool_calls",
+            {"value": 2},
+            False,
+            "3 tool calls, more than the 2 allowed; beyond them from pay on",
+        ),
+        (
+            "max_tool_calls",
+            {"value": 0, "tool": "cancel"},
+            True,
+            "0 calls of cancel, within the 0 allowed",
+        ),
+        (
+            "max_tool_calls",
+            {"value": 0, "tool": "pay"},
+            False,
+            "1 calls of pay, more than the 0 allowed; beyond",
+        ),
         ("max_steps", {"value": 5}, True, "5 steps, within the 5 allowed"),
-        ("max_steps", {"value": 4}, False, "5 steps, more than the 4 allowed; beyond them from pay on"),
+        (
+            "max_steps",
+            {"value": 4},
+            False,
+            "5 steps, more than the 4 allowed; beyond them from pay on",
+        ),
         ("max_model_requests", {"value": 2}, True, "2 model requests, within the 2 allowed"),
         ("max_model_requests", {"value": 1}, False, "2 model requests, more than the 1 allowed"),
     ],
 )
-def test_steps_are_counted(name: str, options: dict[str, Any], passed: bool, reason: str, answer_of: AnswerOf) -> None:
+def test_steps_are_counted(
+    name: str, options: dict[str, Any], passed: bool, reason: str, answer_of: AnswerOf
+) -> None:
     asked, said = Step("model_request", "m"), Step("message", "assistant", result="hm")
     finding = found(name, options, answer_of(steps=(said, asked, SEARCH, PARIS, asked, PAY)))
     assert finding.passed is passed

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_evals.model.case import Variant
-from ci_evals.model.plan import RunPlan, Shard, cells_of_shard, execution_order, plan_further_runs, plan_runs
+from ci_evals.model.plan import (
+    RunPlan,
+    Shard,
+    cells_of_shard,
+    execution_order,
+    plan_further_runs,
+    plan_runs,
+)
 
 VARIANTS = (Variant("a", "p"), Variant("b", "p"), Variant("a", "q"))
 
@@ -20,7 +27,11 @@ def matrix_of(cases: int, runs: int = 3) -> RunPlan:
 
 
 def order(
-    plan: RunPlan, provider: str, seed: int = 0, done: Collection[int] = (), rounds: int | None = None
+    plan: RunPlan,
+    provider: str,
+    seed: int = 0,
+    done: Collection[int] = (),
+    rounds: int | None = None,
 ) -> list[int]:
     return list(execution_order(plan, provider, seed, done, rounds))
 
@@ -34,9 +45,15 @@ def test_every_run_of_the_provider_comes_once() -> None:
 
 @pytest.mark.parametrize("case_runs", [None, 5])
 @pytest.mark.parametrize("only", [None, {0, 3, 4}, set()])
-def test_an_index_is_of_the_cell_whose_indices_it_is_among(case_runs: int | None, only: set[int] | None) -> None:
-    plan = plan_runs([case_of("a"), case_of("b", runs=case_runs), case_of("c")], VARIANTS, 3, only=only)
-    further = plan_further_runs(plan, {cell: cell + 1 for cell in (range(len(plan)) if only is None else only)})
+def test_an_index_is_of_the_cell_whose_indices_it_is_among(
+    case_runs: int | None, only: set[int] | None
+) -> None:
+    plan = plan_runs(
+        [case_of("a"), case_of("b", runs=case_runs), case_of("c")], VARIANTS, 3, only=only
+    )
+    further = plan_further_runs(
+        plan, {cell: cell + 1 for cell in (range(len(plan)) if only is None else only)}
+    )
     for each in (plan, further):
         of_indices = [cell for cell in range(len(each)) for _ in each.indices(cell)]
         assert [each.cell_of(index) for index in range(each.total)] == of_indices
@@ -77,7 +94,9 @@ def plan_of(names: list[str]) -> RunPlan:
     return plan_runs([case_of(name) for name in names], SHARD_VARIANTS, 2)
 
 
-def shares(plan: RunPlan, of: int, durations_s: dict[str, float] | None = None) -> list[frozenset[int]]:
+def shares(
+    plan: RunPlan, of: int, durations_s: dict[str, float] | None = None
+) -> list[frozenset[int]]:
     known = {
         (case, variant.provider, variant.prompt): s
         for case, s in (durations_s or {}).items()
@@ -86,10 +105,18 @@ def shares(plan: RunPlan, of: int, durations_s: dict[str, float] | None = None) 
     return [cells_of_shard(plan, Shard(number, of), known) for number in range(1, of + 1)]
 
 
-@given(st.integers(1, 40), st.integers(1, 50), st.dictionaries(st.integers(0, 39), st.floats(0, 100)))
-def test_every_cell_is_in_exactly_one_shard(cases: int, of: int, durations: dict[int, float]) -> None:
+@given(
+    st.integers(1, 40), st.integers(1, 50), st.dictionaries(st.integers(0, 39), st.floats(0, 100))
+)
+def test_every_cell_is_in_exactly_one_shard(
+    cases: int, of: int, durations: dict[int, float]
+) -> None:
     plan = plan_of([f"c{n}" for n in range(cases)])
-    found = [cell for share in shares(plan, of, {f"c{n}": s for n, s in durations.items()}) for cell in share]
+    found = [
+        cell
+        for share in shares(plan, of, {f"c{n}": s for n, s in durations.items()})
+        for cell in share
+    ]
     assert sorted(found) == list(range(len(plan)))
 
 
@@ -112,5 +139,7 @@ def test_known_durations_balance_the_load() -> None:
     names = [f"c{n}" for n in range(40)]
     durations = {name: 100.0 if n < 4 else 1.0 for n, name in enumerate(names)}
     plan = plan_of(names)
-    loads = [sum(durations[plan.case(cell).id] for cell in share) for share in shares(plan, 4, durations)]
+    loads = [
+        sum(durations[plan.case(cell).id] for cell in share) for share in shares(plan, 4, durations)
+    ]
     assert max(loads) <= 1.05 * min(loads)

@@ -46,18 +46,24 @@ def test_every_format_that_has_a_total_has_all_of_it() -> None:
 def test_a_total_that_leaves_calls_out_does_not_look_complete() -> None:
     def priced(result: Result) -> Result:
         unknown = result.run in (2, 4) and result.status != "errored"
-        return replace(result, recorded=result.run == 3, cost_usd=None if unknown else result.cost_usd)
+        return replace(
+            result, recorded=result.run == 3, cost_usd=None if unknown else result.cost_usd
+        )
 
     base = report_of({"a": (30, 30), "b": "P"}, started_at=STARTED_AT - 60)
     report = report_of({"a": "PFP", "b": "PEP"}, confirming={"a": "FFF"}, edit=priced)
     summary = summarize(report, None, baseline_of(base), confirm_runs=3)
-    assert report.unpriced == Unpriced(runs=2, judge_calls=0), "not what was recorded, nor what failed before it cost"
+    assert report.unpriced == Unpriced(runs=2, judge_calls=0), (
+        "not what was recorded, nor what failed before it cost"
+    )
     for render in (terminal_of, markdown_of, html_of, junit_of):
         text = " ".join(unescape(render(summary)).split())
         assert "at least $0.0040 in all: $0.0020 for planned runs, $0.0020 for confirm runs" in text
         assert "; the price of 2 runs is not known" in text
         assert render is junit_of or "3 more runs, $0.0020 for 2 of them" in text
-    assert "· at least $0.0040 (the price of 2 runs is not known) ·" in unescape(comment_of(summary))
+    assert "· at least $0.0040 (the price of 2 runs is not known) ·" in unescape(
+        comment_of(summary)
+    )
 
 
 def test_one_kind_of_cost_is_not_taken_for_all_of_it() -> None:

@@ -65,14 +65,24 @@ def test_no_tool_call_at_all_is_an_answer() -> None:
 
 
 def test_arguments_that_are_no_json_object_stay_text() -> None:
-    calls = as_response({"tool_calls": [{"name": "f", "arguments": text} for text in ("{to:", "[1]", "", "[" * 10**5)]})
+    calls = as_response(
+        {
+            "tool_calls": [
+                {"name": "f", "arguments": text} for text in ("{to:", "[1]", "", "[" * 10**5)
+            ]
+        }
+    )
     assert [call.arguments for call in calls.tool_calls] == ["{to:", "[1]", {}, "[" * 10**5]
 
 
 def test_arguments_come_out_as_the_journal_will_give_them_back() -> None:
     call = ToolCall("f", {"at": (1, 2), "text": "\udc80", "inner": MappingProxyType({"x": None})})
     response = as_response(Response(tool_calls=(call,)))
-    assert response.tool_calls[0].arguments == {"at": [1, 2], "text": "\ufffd", "inner": {"x": None}}
+    assert response.tool_calls[0].arguments == {
+        "at": [1, 2],
+        "text": "\ufffd",
+        "inner": {"x": None},
+    }
     assert msgspec.json.decode(msgspec.json.encode(response), type=Response) == response
 
 
@@ -91,10 +101,19 @@ def test_arguments_come_out_as_the_journal_will_give_them_back() -> None:
         ({"tool_calls": [{"arguments": {}}]}, r"tool_calls\[0\] has no 'name'"),
         ({"tool_calls": [{"name": "f", "args": {}}]}, r"tool_calls\[0\] has an unknown key 'args'"),
         ({"tool_calls": [{"name": "f", "arguments": 5}]}, "must be a mapping or its JSON text"),
-        ({"tool_calls": [{"name": "f", "arguments": {"x": object()}}]}, "cannot be written as JSON"),
+        (
+            {"tool_calls": [{"name": "f", "arguments": {"x": object()}}]},
+            "cannot be written as JSON",
+        ),
         ({"output": "x", "usage": {"input": 5}}, "'usage' has an unknown key 'input'"),
-        ({"output": "x", "usage": {"prompt_tokens": -5}}, "usage.input_tokens must be a whole number"),
-        ({"output": "x", "usage": {"input_tokens": -1}}, "usage.input_tokens must be a whole number"),
+        (
+            {"output": "x", "usage": {"prompt_tokens": -5}},
+            "usage.input_tokens must be a whole number",
+        ),
+        (
+            {"output": "x", "usage": {"input_tokens": -1}},
+            "usage.input_tokens must be a whole number",
+        ),
         ({"output": "x", "usage": {"input_tokens": 2**60}}, "usage.input_tokens"),
         ({"output": "x", "usage": 5}, "'usage' must be a mapping"),
         ({"output": "x", "cost_usd": math.inf}, "'cost_usd' must be an amount"),
@@ -106,8 +125,14 @@ def test_arguments_come_out_as_the_journal_will_give_them_back() -> None:
         ({"output": "x", "context": {"text": "a"}}, "'context' must be a list of texts"),
         ({"output": "x", "context": [5]}, r"context\[0\] must be a mapping of text, id and score"),
         ({"output": "x", "context": [{"id": "a"}]}, r"context\[0\].text must be text, got None"),
-        ({"output": "x", "context": [{"content": "a"}]}, r"context\[0\] has an unknown key 'content'; known: text, id"),
-        ({"output": "x", "context": [{"text": "a", "score": math.nan}]}, r"context\[0\].score must be a number"),
+        (
+            {"output": "x", "context": [{"content": "a"}]},
+            r"context\[0\] has an unknown key 'content'; known: text, id",
+        ),
+        (
+            {"output": "x", "context": [{"text": "a", "score": math.nan}]},
+            r"context\[0\].score must be a number",
+        ),
         ({"output": "x", "context": ["a"] * (MAX_PASSAGES + 1)}, "more than the"),
         ({"output": "x", "metadata": ["a"]}, "'metadata' must be a mapping"),
         ({"output": "x", "metadata": {"a": object()}}, "'metadata' cannot be written as JSON"),
@@ -196,7 +221,9 @@ def test_token_counts_of_chat_completions_are_understood() -> None:
     assert as_response({"output": "x", "usage": told | details}).usage == Usage(9, 3, 4)
 
 
-@pytest.mark.parametrize("told", [{}, {"prompt_tokens": None, "completion_tokens": None, "total_tokens": 12}])
+@pytest.mark.parametrize(
+    "told", [{}, {"prompt_tokens": None, "completion_tokens": None, "total_tokens": 12}]
+)
 def test_usage_that_counts_nothing_is_not_known_rather_than_zero(told: dict[str, Any]) -> None:
     assert as_response({"output": "x", "usage": told}).usage is None
 
@@ -209,8 +236,18 @@ def test_steps_are_kept_in_their_order_with_what_they_tell() -> None:
         {
             "output": "Booked.",
             "steps": [
-                {"kind": "model_request", "name": "m", "usage": {"input_tokens": 7}, "duration_s": 1},
-                {"kind": "tool_call", "name": "book", "arguments": '{"to": "Paris"}', "result": {"id": 1}},
+                {
+                    "kind": "model_request",
+                    "name": "m",
+                    "usage": {"input_tokens": 7},
+                    "duration_s": 1,
+                },
+                {
+                    "kind": "tool_call",
+                    "name": "book",
+                    "arguments": '{"to": "Paris"}',
+                    "result": {"id": 1},
+                },
                 Step("tool_call", "pay", error="declined", agent="cashier"),
             ],
         }
@@ -232,7 +269,12 @@ def test_long_texts_in_steps_are_cut() -> None:
     long = "x" * (MAX_STEP_CHARACTERS + 1)
     (step,) = (
         as_response(
-            {"output": "x", "steps": [{"kind": "tool_call", "name": "f", "result": long, "arguments": {"a": long}}]}
+            {
+                "output": "x",
+                "steps": [
+                    {"kind": "tool_call", "name": "f", "result": long, "arguments": {"a": long}}
+                ],
+            }
         ).steps
         or ()
     )

@@ -46,13 +46,17 @@ STOCK: dict[str, Any] = {
 }
 
 
-async def answer(server: FakeServer, lent: Lent, body: Any, *messages: Message, **changes: Any) -> Response:
+async def answer(
+    server: FakeServer, lent: Lent, body: Any, *messages: Message, **changes: Any
+) -> Response:
     server.answers(Scripted(body))
     options = Anthropic(**({"model": "claude-sonnet-4-0", "base_url": server.url} | changes))
     return await options.open(lent).answer(request_of(*messages))
 
 
-async def test_the_documented_answer_is_read_and_all_of_its_input_counted(server: FakeServer, lent: Lent) -> None:
+async def test_the_documented_answer_is_read_and_all_of_its_input_counted(
+    server: FakeServer, lent: Lent
+) -> None:
     assert await answer(server, lent, HELLO) == Response(
         output="Hi! My name is Claude.",
         usage=Usage(input_tokens=2095 + 2051 + 2048, output_tokens=503, cached_tokens=2048),
@@ -61,17 +65,26 @@ async def test_the_documented_answer_is_read_and_all_of_its_input_counted(server
     )
 
 
-async def test_the_documented_tool_use_is_read_and_thinking_left_out(server: FakeServer, lent: Lent) -> None:
+async def test_the_documented_tool_use_is_read_and_thinking_left_out(
+    server: FakeServer, lent: Lent
+) -> None:
     response = await answer(server, lent, STOCK)
     assert response.output == "I'll look that up."
-    assert response.tool_calls == (ToolCall("get_stock_price", {"ticker": "^GSPC"}, "toolu_01D7FLrfh4GYq7yT1ULFeyMV"),)
+    assert response.tool_calls == (
+        ToolCall("get_stock_price", {"ticker": "^GSPC"}, "toolu_01D7FLrfh4GYq7yT1ULFeyMV"),
+    )
     assert response.finish_reason == "tool_use"
     assert response.usage == Usage(472, 89)
 
 
 async def test_what_anthropic_runs_itself_is_no_tool_call(server: FakeServer, lent: Lent) -> None:
     blocks = [
-        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}},
+        {
+            "type": "server_tool_use",
+            "id": "srvtoolu_1",
+            "name": "web_search",
+            "input": {"query": "q"},
+        },
         {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
         {"type": "text", "text": "Par"},
         {"type": "text", "text": "is"},
@@ -81,7 +94,9 @@ async def test_what_anthropic_runs_itself_is_no_tool_call(server: FakeServer, le
 
 
 @pytest.mark.parametrize("reason", ["refusal", "max_tokens"])
-async def test_an_empty_or_short_answer_says_why_it_ended(server: FakeServer, lent: Lent, reason: str) -> None:
+async def test_an_empty_or_short_answer_says_why_it_ended(
+    server: FakeServer, lent: Lent, reason: str
+) -> None:
     response = await answer(server, lent, HELLO | {"content": [], "stop_reason": reason})
     assert (response.output, response.finish_reason) == ("", reason)
 
@@ -124,15 +139,27 @@ async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> N
                 ],
             },
             {"role": "assistant", "content": [{"type": "text", "text": "Done."}, book]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "again"}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "again"}],
+            },
         ],
     }
 
 
-async def test_params_set_the_length_and_a_prompts_system_text_wins(server: FakeServer, lent: Lent) -> None:
+async def test_params_set_the_length_and_a_prompts_system_text_wins(
+    server: FakeServer, lent: Lent
+) -> None:
     params = {"max_tokens": 64, "system": "of the provider"}
     await answer(server, lent, HELLO, params=params)
-    await answer(server, lent, HELLO, Message("system", "of the prompt"), Message("user", "Hi"), params=params)
+    await answer(
+        server,
+        lent,
+        HELLO,
+        Message("system", "of the prompt"),
+        Message("user", "Hi"),
+        params=params,
+    )
     assert [(seen.json["max_tokens"], seen.json["system"]) for seen in server.seen] == [
         (64, "of the provider"),
         (64, "of the prompt"),
@@ -140,7 +167,11 @@ async def test_params_set_the_length_and_a_prompts_system_text_wins(server: Fake
 
 
 async def test_an_overloaded_api_is_the_servers_failure(server: FakeServer, lent: Lent) -> None:
-    body = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"}
+    body = {
+        "type": "error",
+        "error": {"type": "overloaded_error", "message": "Overloaded"},
+        "request_id": "req_1",
+    }
     server.answers(Scripted(body, 529))
     provider = Anthropic(model="m", base_url=server.url).open(lent)
     with pytest.raises(ProviderError) as caught:
@@ -156,5 +187,8 @@ async def test_an_answer_of_another_api_is_refused(server: FakeServer, lent: Len
 
 def test_it_is_named_and_keyed_after_its_vendor() -> None:
     options = Anthropic(model="claude-sonnet-4-0")
-    assert (options.default_name, options.key_variable) == ("anthropic:claude-sonnet-4-0", "ANTHROPIC_API_KEY")
+    assert (options.default_name, options.key_variable) == (
+        "anthropic:claude-sonnet-4-0",
+        "ANTHROPIC_API_KEY",
+    )
     assert not options.own_code

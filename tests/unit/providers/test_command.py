@@ -16,7 +16,9 @@ from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.providers.command import Command
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
-linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere /proc tells of no environments")
+linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere /proc tells of no environments"
+)
 LONG_S = 60.0
 
 
@@ -25,12 +27,16 @@ def python(source: str, *arguments: str, **options: Any) -> Command:
     return Command(command=(sys.executable, "-c", source, *arguments), **options)
 
 
-async def answer(options: Command, folder: Path = Path(), request: Request | None = None) -> Response:
+async def answer(
+    options: Command, folder: Path = Path(), request: Request | None = None
+) -> Response:
     async with open_resources(folder, 4) as resources:
         return await options.open(resources).answer(request or request_of(timeout_s=LONG_S))
 
 
-async def error_of(options: Command, folder: Path = Path(), request: Request | None = None) -> ProviderError:
+async def error_of(
+    options: Command, folder: Path = Path(), request: Request | None = None
+) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         await answer(options, folder, request)
     return caught.value
@@ -43,7 +49,9 @@ async def test_text_on_stdout_is_the_output_without_its_last_newline() -> None:
 async def test_the_case_is_on_stdin() -> None:
     case = Case(id="capital", vars={"q": "é\ud800"}, metadata={"owner": "me"})
     request = Request("Hi", (Message("system", "Be kind."), Message("user", "Hi")), case, 2, LONG_S)
-    response = await answer(python("import sys; print('got', sys.stdin.read(), end='')"), request=request)
+    response = await answer(
+        python("import sys; print('got', sys.stdin.read(), end='')"), request=request
+    )
     assert json.loads(response.output.removeprefix("got ")) == {
         "id": "capital",
         "input": "Hi",
@@ -56,7 +64,10 @@ async def test_the_case_is_on_stdin() -> None:
 
 
 async def test_json_with_known_keys_is_taken_by_its_keys() -> None:
-    said = {"tool_calls": [{"name": "book", "arguments": {"to": "Paris"}}], "usage": {"output_tokens": 3}}
+    said = {
+        "tool_calls": [{"name": "book", "arguments": {"to": "Paris"}}],
+        "usage": {"output_tokens": 3},
+    }
     response = await answer(python(f"print({json.dumps(said)!r})"))
     assert response.tool_calls == (ToolCall("book", {"to": "Paris"}),)
     assert response.usage
@@ -87,7 +98,9 @@ async def test_invalid_utf8_is_replaced() -> None:
 
 
 async def test_an_exit_status_is_told_with_the_end_of_stderr() -> None:
-    error = await error_of(python("import sys; sys.stderr.write('x' * 9000 + '\\nno key\\n\\n'); sys.exit(3)"))
+    error = await error_of(
+        python("import sys; sys.stderr.write('x' * 9000 + '\\nno key\\n\\n'); sys.exit(3)")
+    )
     assert (error.kind, error.status, error.message) == ("crash", 3, "exit status 3: no key")
     assert error.detail
     assert error.detail.endswith("xx\nno key\n\n")
@@ -102,7 +115,11 @@ async def test_a_silent_failure_says_so() -> None:
 @posix
 async def test_a_signal_is_named() -> None:
     error = await error_of(python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
-    assert (error.kind, error.status, error.message) == ("crash", None, "killed by SIGSEGV, nothing on stderr")
+    assert (error.kind, error.status, error.message) == (
+        "crash",
+        None,
+        "killed by SIGSEGV, nothing on stderr",
+    )
 
 
 async def test_a_program_that_does_not_read_its_input_is_fine() -> None:
@@ -112,13 +129,18 @@ async def test_a_program_that_does_not_read_its_input_is_fine() -> None:
 
 @posix
 async def test_the_standard_streams_can_be_opened_as_files() -> None:
-    response = await answer(Command(command=("sh", "-c", "cat /dev/stdin > /dev/stdout; echo x > /dev/stderr")))
+    response = await answer(
+        Command(command=("sh", "-c", "cat /dev/stdin > /dev/stdout; echo x > /dev/stderr"))
+    )
     assert json.loads(response.output)["id"] == "hello"
 
 
 async def test_too_much_output_is_refused() -> None:
     error = await error_of(python("while True: print('x' * 1000000)"))
-    assert (error.kind, error.message) == ("bad_answer", "more than 50 MB on stdout; the program was ended")
+    assert (error.kind, error.message) == (
+        "bad_answer",
+        "more than 50 MB on stdout; the program was ended",
+    )
 
 
 async def test_a_large_answer_arrives_whole() -> None:
@@ -126,7 +148,9 @@ async def test_a_large_answer_arrives_whole() -> None:
     assert len(response.output) == 5_000_000
 
 
-async def test_env_is_added_and_cwd_is_relative_to_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_env_is_added_and_cwd_is_relative_to_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "agent").mkdir()
     monkeypatch.setenv("OUTER", "1")
     source = "import os; print(os.getcwd(), os.environ['OUTER'], os.environ['INNER'])"
@@ -142,9 +166,13 @@ def file_of(folder: Path, *, mode: int = 0o755) -> Path:
 
 
 @posix
-async def test_a_line_is_split_without_a_shell_and_a_path_is_relative_to_the_folder(tmp_path: Path) -> None:
+async def test_a_line_is_split_without_a_shell_and_a_path_is_relative_to_the_folder(
+    tmp_path: Path,
+) -> None:
     file_of(tmp_path)
-    assert (await answer(Command(command="./agent.sh '$HOME; a'"), tmp_path)).output == "from the script $HOME; a"
+    assert (
+        await answer(Command(command="./agent.sh '$HOME; a'"), tmp_path)
+    ).output == "from the script $HOME; a"
 
 
 @posix
@@ -153,7 +181,10 @@ async def test_a_line_is_split_without_a_shell_and_a_path_is_relative_to_the_fol
     [
         (Command(command="agnt --fast"), "there is no program 'agnt' on the PATH"),
         (Command(command=("bin/agent",)), "there is no program"),
-        (Command(command="cd app && python app.py"), "'cd' is for a shell, and none is involved: use `cwd` and `env`"),
+        (
+            Command(command="cd app && python app.py"),
+            "'cd' is for a shell, and none is involved: use `cwd` and `env`",
+        ),
         (Command(command="PORT=1 python app.py"), "'PORT=1' is for a shell, and none is involved"),
         (Command(command="python app.py | jq .answer"), "'|' is for a shell, and none is involved"),
         (Command(command=["sh", "run.sh", ">", "log"]), "'>' is for a shell, and none is involved"),
@@ -166,7 +197,9 @@ async def test_a_line_is_split_without_a_shell_and_a_path_is_relative_to_the_fol
         (Command(command="sh", env={"PATH": "/nowhere"}), "there is no program 'sh'"),
     ],
 )
-def test_what_cannot_be_started_is_seen_before_any_call(options: Command, words: str, tmp_path: Path) -> None:
+def test_what_cannot_be_started_is_seen_before_any_call(
+    options: Command, words: str, tmp_path: Path
+) -> None:
     file_of(tmp_path, mode=0o644)
     (problem,) = options.problems(tmp_path)
     assert words in problem
@@ -183,7 +216,10 @@ async def test_a_program_that_vanished_is_a_crash(tmp_path: Path) -> None:
 
 
 def test_the_name_shows_no_options() -> None:
-    assert Command(command="/usr/bin/python agent.py --key x").default_name == "command:python agent.py"
+    assert (
+        Command(command="/usr/bin/python agent.py --key x").default_name
+        == "command:python agent.py"
+    )
     assert Command(command=("curl", "-H", "Authorization: x")).default_name == "command:curl"
 
 
@@ -192,7 +228,9 @@ def test_it_is_the_teams_own_code() -> None:
 
 
 class Family:
-    """A shell and a grandchild; both hold a named pipe open for writing, so its end of file is their end."""
+    """A shell and a grandchild; both hold a named pipe open for writing, so its end of file is
+    their end.
+    """
 
     def __init__(self, folder: Path, script: str) -> None:
         self._pipe = folder / "alive"
@@ -238,7 +276,9 @@ async def test_a_family_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 @posix
 async def test_a_program_may_clean_up_on_sigterm(tmp_path: Path) -> None:
-    family = Family(tmp_path, "trap 'echo cleaned >&9; exit' TERM; echo x >&9; while :; do sleep 0.05; done")
+    family = Family(
+        tmp_path, "trap 'echo cleaned >&9; exit' TERM; echo x >&9; while :; do sleep 0.05; done"
+    )
     await error_of(family.command, tmp_path, request_of(timeout_s=1.0))
     assert await family.gone() == b"x\ncleaned\n"
 
@@ -280,7 +320,9 @@ async def test_a_quiet_grandchild_does_not_outlive_its_run(tmp_path: Path) -> No
     assert await family.gone() == b""
 
 
-SETSID = "import os, sys; os.fork() and os._exit(0); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])"
+SETSID = (
+    "import os, sys; os.fork() and os._exit(0); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])"
+)
 """Starts a program in a session of its own, as daemons do; it is nobody's child any more."""
 
 
@@ -290,14 +332,18 @@ def away(*command: str) -> str:
 
 
 @linux
-async def test_a_grandchild_in_a_session_of_its_own_does_not_outlive_its_run(tmp_path: Path) -> None:
+async def test_a_grandchild_in_a_session_of_its_own_does_not_outlive_its_run(
+    tmp_path: Path,
+) -> None:
     family = Family(tmp_path, f"{away('sleep', '600')} > /dev/null 2>&1; echo Paris")
     assert await answer(family.command, tmp_path) == Response("Paris")
     assert await family.gone() == b""
 
 
 @linux
-async def test_a_timeout_ends_a_grandchild_in_a_session_of_its_own_and_its_children(tmp_path: Path) -> None:
+async def test_a_timeout_ends_a_grandchild_in_a_session_of_its_own_and_its_children(
+    tmp_path: Path,
+) -> None:
     lasting = away("sh", "-c", "trap '' TERM; sleep 600 & sleep 600")
     family = Family(tmp_path, f"{lasting}; echo x >&9; sleep 600")
     error = await error_of(family.command, tmp_path, request_of(timeout_s=1.0))
@@ -308,7 +354,9 @@ async def test_a_timeout_ends_a_grandchild_in_a_session_of_its_own_and_its_child
 @linux
 async def test_what_other_runs_started_goes_on(tmp_path: Path) -> None:
     asked = "echo started >&9; while [ ! -e asked ]; do sleep 0.02; done; echo alive >&9; touch told; sleep 600"
-    family = Family(tmp_path, f"{away('sh', '-c', asked)}; while [ ! -e told ]; do sleep 0.02; done; echo Paris")
+    family = Family(
+        tmp_path, f"{away('sh', '-c', asked)}; while [ ! -e told ]; do sleep 0.02; done; echo Paris"
+    )
     task = asyncio.create_task(answer(family.command, tmp_path))
     await family.started()
     assert await answer(python("print('Rome')"), tmp_path) == Response("Rome")

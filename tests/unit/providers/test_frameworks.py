@@ -1,4 +1,6 @@
-"""Results of agent frameworks, in the shapes that they have; examples/real_agents has the real ones."""
+"""Results of agent frameworks, in the shapes that they have; examples/real_agents has the real
+ones.
+"""
 
 from dataclasses import dataclass
 from types import SimpleNamespace as Shape
@@ -31,7 +33,15 @@ def model_response(*parts: Shape, usage: object = None, **fields: Any) -> Shape:
 
 def run_result(output: object, *messages: Shape, **fields: Any) -> Shape:
     used = Shape(input_tokens=90, output_tokens=9, cache_read_tokens=40)
-    return Shape(**{"output": output, "new_messages": lambda: messages, "usage": used, "metadata": None, **fields})
+    return Shape(
+        **{
+            "output": output,
+            "new_messages": lambda: messages,
+            "usage": used,
+            "metadata": None,
+            **fields,
+        }
+    )
 
 
 async def test_a_result_of_pydantic_ai_tells_its_steps_tokens_and_finish_reason() -> None:
@@ -49,7 +59,9 @@ async def test_a_result_of_pydantic_ai_tells_its_steps_tokens_and_finish_reason(
                 kind="request",
                 parts=[
                     part("tool-return", tool_name="search", content=["LH400"], tool_call_id="1"),
-                    part("retry-prompt", tool_name="book", content="no such seat", tool_call_id="2"),
+                    part(
+                        "retry-prompt", tool_name="book", content="no such seat", tool_call_id="2"
+                    ),
                 ],
             ),
             model_response(part("text", content="Booked."), finish_reason="stop"),
@@ -71,13 +83,17 @@ async def test_a_result_of_pydantic_ai_tells_its_steps_tokens_and_finish_reason(
     )
 
 
-async def test_the_tool_by_which_pydantic_ai_gives_an_output_is_no_step_and_its_value_is_the_answer() -> None:
+async def test_the_tool_by_which_pydantic_ai_gives_an_output_is_no_step_and_its_value_is_the_answer() -> (
+    None
+):
     @dataclass
     class Seat:
         number: int
 
     call = part("tool-call", tool_name="final_result", args={"number": 1}, tool_call_id="1")
-    told = part("tool-return", tool_name="final_result", content="Final result processed.", tool_call_id="1")
+    told = part(
+        "tool-return", tool_name="final_result", content="Final result processed.", tool_call_id="1"
+    )
     messages = (model_response(call), Shape(kind="request", parts=[told]))
     response = await unpacked(run_result(Seat(1), *messages, _output_tool_name="final_result"))
     assert response.output == '{"number":1}'
@@ -104,8 +120,18 @@ def item(kind: str, agent: str = "triage", output: object = None, **raw: Any) ->
 
 
 async def test_a_result_of_openai_agents_tells_handoffs_tools_and_tokens() -> None:
-    handoff = {"type": "function_call", "call_id": "1", "name": "transfer_to_seller", "arguments": "{}"}
-    search = {"type": "function_call", "call_id": "2", "name": "search", "arguments": '{"to": "Paris"}'}
+    handoff = {
+        "type": "function_call",
+        "call_id": "1",
+        "name": "transfer_to_seller",
+        "arguments": "{}",
+    }
+    search = {
+        "type": "function_call",
+        "call_id": "2",
+        "name": "search",
+        "arguments": '{"to": "Paris"}',
+    }
     message = {"type": "message", "content": [{"type": "output_text", "text": "LH400."}]}
     used = Shape(input_tokens=20, output_tokens=2, input_tokens_details=Shape(cached_tokens=5))
     response = await unpacked(
@@ -123,7 +149,9 @@ async def test_a_result_of_openai_agents_tells_handoffs_tools_and_tokens() -> No
                 Shape(output=[{"type": "reasoning"}, search], usage=used),
                 Shape(output=[message], usage=used),
             ],
-            context_wrapper=Shape(usage=Shape(input_tokens=60, output_tokens=6, input_tokens_details=None)),
+            context_wrapper=Shape(
+                usage=Shape(input_tokens=60, output_tokens=6, input_tokens_details=None)
+            ),
         )
     )
     assert response.output == "LH400."
@@ -146,25 +174,40 @@ def message(kind: str, content: object, **fields: Any) -> Shape:
 
 
 def state() -> dict[str, Any]:
-    calls = [{"name": "search", "args": {"to": "Paris"}, "id": "1"}, {"name": "pay", "args": {}, "id": "2"}]
+    calls = [
+        {"name": "search", "args": {"to": "Paris"}, "id": "1"},
+        {"name": "pay", "args": {}, "id": "2"},
+    ]
     about = {"model_name": "gpt-x", "finish_reason": "stop"}
     return {
         "messages": [
             message("human", "An earlier question"),
-            message("ai", "An earlier answer", usage_metadata={"input_tokens": 1000, "output_tokens": 1000}),
+            message(
+                "ai",
+                "An earlier answer",
+                usage_metadata={"input_tokens": 1000, "output_tokens": 1000},
+            ),
             message("human", "Book!"),
-            message("ai", "", tool_calls=calls, usage_metadata={"input_tokens": 20, "output_tokens": 2}),
+            message(
+                "ai", "", tool_calls=calls, usage_metadata={"input_tokens": 20, "output_tokens": 2}
+            ),
             message("tool", "LH400", tool_call_id="1", status="success"),
             message("tool", "declined", tool_call_id="2", status="error"),
             message(
                 "ai",
                 [{"type": "reasoning"}, {"type": "text", "text": "No "}, "money."],
                 tool_calls=[],
-                usage_metadata={"input_tokens": 40, "output_tokens": 3, "input_token_details": {"cache_read": 30}},
+                usage_metadata={
+                    "input_tokens": 40,
+                    "output_tokens": 3,
+                    "input_token_details": {"cache_read": 30},
+                },
                 response_metadata=about,
             ),
         ],
-        "documents": [Shape(page_content="Fares.", id=None, metadata={"source": "fares.md", "score": 0.5})],
+        "documents": [
+            Shape(page_content="Fares.", id=None, metadata={"source": "fares.md", "score": 0.5})
+        ],
     }
 
 
@@ -195,11 +238,16 @@ async def test_a_message_and_a_list_of_messages_are_answers_too() -> None:
 
 
 async def test_documents_of_langchain_are_the_context_wherever_they_stand() -> None:
-    documents = [Shape(page_content="Fares.", id="7", metadata={}), Shape(page_content="Hours.", id=None, metadata={})]
+    documents = [
+        Shape(page_content="Fares.", id="7", metadata={}),
+        Shape(page_content="Hours.", id=None, metadata={}),
+    ]
     context = (Passage("Fares.", "7"), Passage("Hours."))
     chain = {"input": "How much?", "context": documents, "answer": "120."}
     assert await unpacked(chain) == Response("120.", context=context)
-    assert await unpacked(chain | {"answer": message("ai", "120.")}) == Response("120.", context=context)
+    assert await unpacked(chain | {"answer": message("ai", "120.")}) == Response(
+        "120.", context=context
+    )
     assert await unpacked(chain | {"context": []}) == Response("120.", context=())
     mapping = await unpack_result({"output": "120.", "context": documents, "cost_usd": 1})
     assert as_response(mapping) == Response("120.", context=context, cost_usd=1)
@@ -270,7 +318,16 @@ async def test_a_reply_of_ag2_tells_the_events_since_the_last_question() -> None
 
 @pytest.mark.parametrize(
     "value",
-    ["text", {"output": "x"}, {"messages": [{"role": "user", "content": "x"}]}, [], ["a"], 5, None, Shape(output="x")],
+    [
+        "text",
+        {"output": "x"},
+        {"messages": [{"role": "user", "content": "x"}]},
+        [],
+        ["a"],
+        5,
+        None,
+        Shape(output="x"),
+    ],
 )
 async def test_anything_else_stays_what_it_is(value: object) -> None:
     assert await unpack_result(value) is value

@@ -47,7 +47,11 @@ MEETING: dict[str, Any] = {
                     {
                         "functionCall": {
                             "name": "schedule_meeting",
-                            "args": {"attendees": ["Bob", "Alice"], "date": "2025-03-14", "time": "10:00"},
+                            "args": {
+                                "attendees": ["Bob", "Alice"],
+                                "date": "2025-03-14",
+                                "time": "10:00",
+                            },
                         },
                         "thoughtSignature": "CpwB",
                     },
@@ -64,13 +68,17 @@ MEETING: dict[str, Any] = {
 }
 
 
-async def answer(server: FakeServer, lent: Lent, body: Any, *messages: Message, **changes: Any) -> Response:
+async def answer(
+    server: FakeServer, lent: Lent, body: Any, *messages: Message, **changes: Any
+) -> Response:
     server.answers(Scripted(body))
     options = Gemini(**({"model": "gemini-2.5-flash", "base_url": server.url} | changes))
     return await options.open(lent).answer(request_of(*messages))
 
 
-async def test_the_documented_answer_is_read_and_thoughts_counted_but_not_shown(server: FakeServer, lent: Lent) -> None:
+async def test_the_documented_answer_is_read_and_thoughts_counted_but_not_shown(
+    server: FakeServer, lent: Lent
+) -> None:
     assert await answer(server, lent, HELLO) == Response(
         output="Hello! How can I help you today?",
         usage=Usage(input_tokens=20 + 7, output_tokens=9 + 30, cached_tokens=16),
@@ -82,7 +90,10 @@ async def test_the_documented_answer_is_read_and_thoughts_counted_but_not_shown(
 async def test_the_documented_function_call_is_read(server: FakeServer, lent: Lent) -> None:
     response = await answer(server, lent, MEETING)
     arguments = {"attendees": ["Bob", "Alice"], "date": "2025-03-14", "time": "10:00"}
-    assert response.tool_calls == (ToolCall("schedule_meeting", arguments), ToolCall("notify", {}, "f2"))
+    assert response.tool_calls == (
+        ToolCall("schedule_meeting", arguments),
+        ToolCall("notify", {}, "f2"),
+    )
     assert (response.output, response.usage) == ("", Usage(110, 30))
 
 
@@ -94,19 +105,28 @@ async def test_the_documented_function_call_is_read(server: FakeServer, lent: Le
         {"content": {"parts": None}, "finishReason": "SAFETY"},
     ],
 )
-async def test_a_withheld_answer_is_empty_and_says_why(server: FakeServer, lent: Lent, candidate: Any) -> None:
+async def test_a_withheld_answer_is_empty_and_says_why(
+    server: FakeServer, lent: Lent, candidate: Any
+) -> None:
     response = await answer(server, lent, HELLO | {"candidates": [candidate]})
     assert (response.output, response.finish_reason) == ("", "SAFETY")
 
 
 async def test_a_blocked_prompt_is_rejected_with_its_reason(server: FakeServer, lent: Lent) -> None:
-    body = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}}
-    with pytest.raises(ProviderError, match="blocked the prompt \\(PROHIBITED_CONTENT\\)") as caught:
+    body = {
+        "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
+        "usageMetadata": {"promptTokenCount": 9},
+    }
+    with pytest.raises(
+        ProviderError, match="blocked the prompt \\(PROHIBITED_CONTENT\\)"
+    ) as caught:
         await answer(server, lent, body)
     assert caught.value.kind == "rejected"
 
 
-async def test_an_answer_without_candidate_or_reason_is_a_bad_answer(server: FakeServer, lent: Lent) -> None:
+async def test_an_answer_without_candidate_or_reason_is_a_bad_answer(
+    server: FakeServer, lent: Lent
+) -> None:
     with pytest.raises(ProviderError) as caught:
         await answer(server, lent, {})
     assert caught.value.kind == "bad_answer"
@@ -119,7 +139,10 @@ async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> N
         HELLO,
         Message("system", "Be brief."),
         Message("user", "To Paris"),
-        Message("assistant", tool_calls=(ToolCall("book", {"to": "Paris"}, "f1"), ToolCall("pay", "{oops"))),
+        Message(
+            "assistant",
+            tool_calls=(ToolCall("book", {"to": "Paris"}, "f1"), ToolCall("pay", "{oops")),
+        ),
         Message("tool", "booked", tool_call_id="f1"),
         Message("tool", "paid", tool_call_id="pay"),
         Message("assistant", "Done."),
@@ -144,8 +167,20 @@ async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> N
             {
                 "role": "user",
                 "parts": [
-                    {"functionResponse": {"id": "f1", "name": "book", "response": {"output": "booked"}}},
-                    {"functionResponse": {"id": "pay", "name": "pay", "response": {"output": "paid"}}},
+                    {
+                        "functionResponse": {
+                            "id": "f1",
+                            "name": "book",
+                            "response": {"output": "booked"},
+                        }
+                    },
+                    {
+                        "functionResponse": {
+                            "id": "pay",
+                            "name": "pay",
+                            "response": {"output": "paid"},
+                        }
+                    },
                 ],
             },
             {"role": "model", "parts": [{"text": "Done."}]},
@@ -153,7 +188,9 @@ async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> N
     }
 
 
-@pytest.mark.parametrize(("model", "signed"), [("gemini-2.5-pro", False), ("gemini-3-pro-preview", True)])
+@pytest.mark.parametrize(
+    ("model", "signed"), [("gemini-2.5-pro", False), ("gemini-3-pro-preview", True)]
+)
 async def test_written_tool_calls_are_sent_with_the_signature_for_none_where_one_is_wanted(
     server: FakeServer, lent: Lent, model: str, signed: bool
 ) -> None:
@@ -178,4 +215,7 @@ def test_a_generation_setting_beside_generation_config_is_pointed_out() -> None:
 
 def test_it_is_named_and_keyed_after_its_vendor() -> None:
     options = Gemini(model="gemini-2.5-flash")
-    assert (options.default_name, options.key_variable) == ("gemini:gemini-2.5-flash", "GEMINI_API_KEY")
+    assert (options.default_name, options.key_variable) == (
+        "gemini:gemini-2.5-flash",
+        "GEMINI_API_KEY",
+    )

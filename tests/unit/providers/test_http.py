@@ -13,32 +13,42 @@ from ci_evals.providers.http import Http
 from ci_evals.providers.openai import OpenAI
 from ci_evals.providers.pricing import pricer
 
-CASE = Case(id="capital", vars={"q": "a b&c", "count": 3}, tags=("critical",), metadata={"team": "geo"})
+CASE = Case(
+    id="capital", vars={"q": "a b&c", "count": 3}, tags=("critical",), metadata={"team": "geo"}
+)
 
 
 def request() -> Request:
     return request_of(Message("user", "Hello!"), case=CASE, run=2)
 
 
-async def answer(server: FakeServer, lent: Lent, body: Any = b"fine", path: str = "/ask", **options: Any) -> Response:
+async def answer(
+    server: FakeServer, lent: Lent, body: Any = b"fine", path: str = "/ask", **options: Any
+) -> Response:
     server.answers(Scripted(body))
     return await Http(url=server.url + path, **options).open(lent).answer(request())
 
 
-async def refused(server: FakeServer, lent: Lent, body: Any = b"fine", **options: Any) -> ProviderError:
+async def refused(
+    server: FakeServer, lent: Lent, body: Any = b"fine", **options: Any
+) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
         await answer(server, lent, body, **options)
     return caught.value
 
 
-async def test_the_input_is_posted_and_the_whole_answer_is_the_output(server: FakeServer, lent: Lent) -> None:
+async def test_the_input_is_posted_and_the_whole_answer_is_the_output(
+    server: FakeServer, lent: Lent
+) -> None:
     assert await answer(server, lent, b"caf\xc3\xa9 \xff") == Response("café \ufffd")
     (seen,) = server.seen
     assert (seen.method, seen.path, seen.json) == ("POST", "/ask", {"input": "Hello!"})
     assert seen.headers["Content-Type"] == "application/json"
 
 
-async def test_a_lone_expression_keeps_its_type_and_a_text_is_text(server: FakeServer, lent: Lent) -> None:
+async def test_a_lone_expression_keeps_its_type_and_a_text_is_text(
+    server: FakeServer, lent: Lent
+) -> None:
     body = {
         "count": "{{ vars.count }}",
         "trimmed": "{{- vars.count + 1 -}}",
@@ -78,9 +88,13 @@ async def test_an_input_that_is_no_text_is_sent_as_it_is(server: FakeServer, len
     assert server.seen[0].json == {"input": {"from": "NYC", "stops": [1, 2]}}
 
 
-async def test_url_and_headers_are_templates_and_get_has_no_body(server: FakeServer, lent: Lent) -> None:
+async def test_url_and_headers_are_templates_and_get_has_no_body(
+    server: FakeServer, lent: Lent
+) -> None:
     headers = {"X-Case": "{{ case.id }}", "Accept": "text/plain"}
-    await answer(server, lent, path="/ask?q={{ vars.q | urlencode }}", method="GET", headers=headers)
+    await answer(
+        server, lent, path="/ask?q={{ vars.q | urlencode }}", method="GET", headers=headers
+    )
     (seen,) = server.seen
     assert (seen.method, seen.path, seen.body) == ("GET", "/ask?q=a%20b%26c", b"")
     assert (seen.headers["X-Case"], seen.headers["Accept"]) == ("capital", "text/plain")
@@ -103,8 +117,16 @@ async def test_a_content_type_of_ones_own_is_kept(server: FakeServer, lent: Lent
         ("$.wrong", "false"),
     ],
 )
-async def test_the_output_is_what_stands_at_the_path(server: FakeServer, lent: Lent, path: str, output: str) -> None:
-    body = {"answer": "Paris", "score": 0.5, "nested": {"a": [1, 2]}, "nothing": None, "wrong": False}
+async def test_the_output_is_what_stands_at_the_path(
+    server: FakeServer, lent: Lent, path: str, output: str
+) -> None:
+    body = {
+        "answer": "Paris",
+        "score": 0.5,
+        "nested": {"a": [1, 2]},
+        "nothing": None,
+        "wrong": False,
+    }
     assert (await answer(server, lent, body, output=path)).output == output
 
 
@@ -136,7 +158,9 @@ async def test_tool_calls_are_read_from_their_path(server: FakeServer, lent: Len
         {"name": "log", "arguments": "{oops"},
         {"name": "end"},
     ]
-    response = await answer(server, lent, {"text": "Done", "calls": calls}, output="$.text", tool_calls="$.calls")
+    response = await answer(
+        server, lent, {"text": "Done", "calls": calls}, output="$.text", tool_calls="$.calls"
+    )
     assert response.output == "Done"
     assert response.tool_calls == (
         ToolCall("book", {"to": "Paris"}, "c1"),
@@ -192,7 +216,10 @@ async def test_a_failing_service_is_told_in_its_own_words(server: FakeServer, le
     [
         ({"url": "localhost:8000/ask"}, "url: is not a complete address"),
         ({"url": "http://h/{{ q"}, "url: bad template: "),
-        ({"body": {"messages": [{"content": "{% if %}"}]}}, "body.messages[0].content: bad template: "),
+        (
+            {"body": {"messages": [{"content": "{% if %}"}]}},
+            "body.messages[0].content: bad template: ",
+        ),
         ({"body": {"q": "{{ vars.q | nope }}"}}, "body.q: bad template: No filter named 'nope'"),
         ({"headers": {"X-Q": "{{ }}"}}, "headers.X-Q: bad template: "),
         ({"headers": {"X-Q": "a\nb"}}, "headers.X-Q: "),
@@ -209,17 +236,27 @@ def test_mistakes_are_found_before_any_call(options: dict[str, Any], problem: st
 
 
 def test_good_options_have_no_problems_and_a_name() -> None:
-    options = Http(url="http://{{ vars.host }}/ask?key=x", body=["{{ input }}", 1], output="$.a", tool_calls="$.b[*]")
+    options = Http(
+        url="http://{{ vars.host }}/ask?key=x",
+        body=["{{ input }}", 1],
+        output="$.a",
+        tool_calls="$.b[*]",
+    )
     assert options.problems(Path()) == []
     assert Http(url="https://bot.example/ask?key=x").default_name == "http:bot.example/ask"
     assert options.own_code
 
 
 async def test_steps_are_read_from_their_path(server: FakeServer, lent: Lent) -> None:
-    body = {"text": "Booked.", "trace": [{"kind": "tool_call", "name": "book", "arguments": '{"to": "Paris"}'}]}
+    body = {
+        "text": "Booked.",
+        "trace": [{"kind": "tool_call", "name": "book", "arguments": '{"to": "Paris"}'}],
+    }
     response = await answer(server, lent, body, output="$.text", steps="$.trace")
     assert response == Response("Booked.", steps=(Step("tool_call", "book", {"to": "Paris"}),))
-    assert (await answer(server, lent, {"text": "x"}, output="$.text", steps="$.trace")).steps is None
+    assert (
+        await answer(server, lent, {"text": "x"}, output="$.text", steps="$.trace")
+    ).steps is None
 
 
 async def test_steps_of_another_shape_are_a_bad_answer(server: FakeServer, lent: Lent) -> None:
@@ -274,13 +311,18 @@ PASSAGES = (Passage("Refunds take 30 days.", "4", 0.83), Passage("Hello."))
 async def test_what_else_an_answer_tells_is_read_from_its_path(
     server: FakeServer, lent: Lent, options: dict[str, Any], told: dict[str, Any]
 ) -> None:
-    assert await answer(server, lent, TOLD, output="$.answer", **options) == Response("30 days", **told)
+    assert await answer(server, lent, TOLD, output="$.answer", **options) == Response(
+        "30 days", **told
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"context": "$.sources[*].id"}, "$.sources[*].id: context[0] must be a mapping of text, id and score, got 4"),
+        (
+            {"context": "$.sources[*].id"},
+            "$.sources[*].id: context[0] must be a mapping of text, id and score, got 4",
+        ),
         ({"context": "$.trace"}, "$.trace: context[0].text must be text"),
         (
             {"usage": "$.trace"},
@@ -288,7 +330,10 @@ async def test_what_else_an_answer_tells_is_read_from_its_path(
         ),
         ({"usage": "$.trace"}, 'only {"id":"7f3a",'),
         ({"usage": "$.cost"}, "$.cost: 'usage' must be a mapping of token counts"),
-        ({"usage": {"input_tokens": "$.cost"}}, "$.cost: usage.input_tokens must be a whole number"),
+        (
+            {"usage": {"input_tokens": "$.cost"}},
+            "$.cost: usage.input_tokens must be a whole number",
+        ),
         ({"cost_usd": "$.answer"}, "$.answer: 'cost_usd' must be an amount in US dollars"),
         ({"finish_reason": "$.cost"}, "$.cost: the value must be text, got 0.25"),
         ({"metadata": "$.cost"}, "$.cost: 'metadata' must be a mapping"),
@@ -302,7 +347,9 @@ async def test_what_is_of_another_shape_is_a_bad_answer(
     assert message in error.message
 
 
-@pytest.mark.parametrize(("header", "cost"), [("0.0021", 0.0021), ("None", None), ("-1", None), ("nan", None)])
+@pytest.mark.parametrize(
+    ("header", "cost"), [("0.0021", 0.0021), ("None", None), ("-1", None), ("nan", None)]
+)
 async def test_a_gateway_tells_the_cost_in_a_header(
     server: FakeServer, lent: Lent, header: str, cost: float | None
 ) -> None:
@@ -310,10 +357,14 @@ async def test_a_gateway_tells_the_cost_in_a_header(
     assert (await Http(url=server.url).open(lent).answer(request())).cost_usd == cost
     options = Http(url=server.url, output="$.answer", cost_usd="$.elsewhere")
     assert (await options.open(lent).answer(request())).cost_usd == cost
-    assert (await Http(url=server.url, cost_usd="$.cost").open(lent).answer(request())).cost_usd == 0.25
+    assert (
+        await Http(url=server.url, cost_usd="$.cost").open(lent).answer(request())
+    ).cost_usd == 0.25
 
 
-async def test_a_model_by_name_prices_the_tokens_of_a_service(server: FakeServer, lent: Lent) -> None:
+async def test_a_model_by_name_prices_the_tokens_of_a_service(
+    server: FakeServer, lent: Lent
+) -> None:
     options = Http(url=server.url, usage="$.usage", price="gpt-4o-mini")
     server.answers(Scripted(TOLD))
     listed = pricer(OpenAI(model="gpt-4o-mini"))(Response(usage=Usage(40, 5)))

@@ -16,12 +16,22 @@ from pydantic import TypeAdapter
 from yarl import URL
 
 from ci_evals.errors import ProviderError
-from ci_evals.providers.http_client import Call, decode, place_of, readable, retry_after_s, send, why_lost
+from ci_evals.providers.http_client import (
+    Call,
+    decode,
+    place_of,
+    readable,
+    retry_after_s,
+    send,
+    why_lost,
+)
 
 NOW = datetime(2025, 6, 15, 12, 0, 0, tzinfo=UTC)
 
 
-async def call(server: FakeServer, *, timeout_s: float = 5, headers: Any = (), **options: Any) -> bytes:
+async def call(
+    server: FakeServer, *, timeout_s: float = 5, headers: Any = (), **options: Any
+) -> bytes:
     async with lending() as lent:
         sent = Call("POST", URL(server.url), CIMultiDict(headers), options.pop("data", b"{}"))
         return (await send(lent, sent, timeout_s=timeout_s, **options)).body
@@ -67,8 +77,14 @@ async def test_each_status_has_its_kind(server: FakeServer, status: int, kind: s
     ("body", "shown"),
     [
         ({"error": {"message": "of OpenAI", "code": None}}, "of OpenAI"),
-        ({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "Overloaded"),
-        ([{"error": {"code": 400, "message": "of Google", "status": "INVALID_ARGUMENT"}}], "of Google"),
+        (
+            {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+            "Overloaded",
+        ),
+        (
+            [{"error": {"code": 400, "message": "of Google", "status": "INVALID_ARGUMENT"}}],
+            "of Google",
+        ),
         ({"error": "of Ollama"}, "of Ollama"),
         ({"message": "of Mistral"}, "of Mistral"),
         ({"detail": "of FastAPI"}, "of FastAPI"),
@@ -80,7 +96,9 @@ async def test_each_status_has_its_kind(server: FakeServer, status: int, kind: s
         (b"x" * 301, f"{'x' * 299}…"),
     ],
 )
-async def test_a_refusal_is_told_in_the_servers_own_words(server: FakeServer, body: Any, shown: str) -> None:
+async def test_a_refusal_is_told_in_the_servers_own_words(
+    server: FakeServer, body: Any, shown: str
+) -> None:
     server.answers(Scripted(body, 502))
     assert (await refused(server)).message == f"{place(server)} answered 502: {shown}"
 
@@ -98,11 +116,16 @@ async def test_a_key_that_is_none_leaves_the_message_readable(server: FakeServer
 
 
 async def test_a_redirect_is_not_followed_and_its_address_not_advised(server: FakeServer) -> None:
-    server.answers(Scripted(status=307, headers={"Location": "https://elsewhere.example/v1?key=secret"}))
+    server.answers(
+        Scripted(status=307, headers={"Location": "https://elsewhere.example/v1?key=secret"})
+    )
     error = await refused(server)
     assert (error.kind, error.status, len(server.seen)) == ("rejected", 307, 1)
     advice = "check the provider's `base_url` or `url`"
-    assert error.message == f"{place(server)} answered 307, a redirect, which is not followed: {advice}"
+    assert (
+        error.message
+        == f"{place(server)} answered 307, a redirect, which is not followed: {advice}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +145,9 @@ async def test_a_redirect_is_not_followed_and_its_address_not_advised(server: Fa
         ({"Retry-After": "Sun, 15 Jun 2025 12:00:30 +99999999999999999999"}, None),
     ],
 )
-def test_retry_after_is_understood_in_all_its_forms(headers: dict[str, str], expected_s: float | None) -> None:
+def test_retry_after_is_understood_in_all_its_forms(
+    headers: dict[str, str], expected_s: float | None
+) -> None:
     assert retry_after_s(CIMultiDict(headers), NOW) == expected_s
 
 
@@ -132,15 +157,25 @@ async def test_retry_after_is_kept(server: FakeServer, status: int) -> None:
     assert (await refused(server)).retry_after_s == 12
 
 
-async def test_a_date_to_retry_after_is_measured_by_the_servers_own_clock(server: FakeServer) -> None:
-    dates = {"Date": "Sun, 15 Jun 2025 12:00:00 GMT", "Retry-After": "Sun, 15 Jun 2025 12:01:00 GMT"}
+async def test_a_date_to_retry_after_is_measured_by_the_servers_own_clock(
+    server: FakeServer,
+) -> None:
+    dates = {
+        "Date": "Sun, 15 Jun 2025 12:00:00 GMT",
+        "Retry-After": "Sun, 15 Jun 2025 12:01:00 GMT",
+    }
     server.answers(Scripted(status=429, headers=dates))
     assert (await refused(server)).retry_after_s == 60
 
 
 async def test_googles_retry_info_is_read_from_the_body(server: FakeServer) -> None:
     info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}
-    error = {"code": 429, "message": "Quota exceeded", "status": "RESOURCE_EXHAUSTED", "details": [info]}
+    error = {
+        "code": 429,
+        "message": "Quota exceeded",
+        "status": "RESOURCE_EXHAUSTED",
+        "details": [info],
+    }
     server.answers(Scripted({"error": error}, 429))
     assert (await refused(server)).retry_after_s == 34.5
 
@@ -153,14 +188,19 @@ async def test_googles_retry_info_is_read_from_the_body(server: FakeServer) -> N
         ("http://[::1]:8000/", "[::1]:8000"),
     ],
 )
-def test_an_address_is_told_with_host_port_and_path_and_nothing_that_may_be_secret(url: str, place: str) -> None:
+def test_an_address_is_told_with_host_port_and_path_and_nothing_that_may_be_secret(
+    url: str, place: str
+) -> None:
     assert place_of(URL(url)) == place
 
 
 async def test_a_time_out_names_its_seconds(server: FakeServer) -> None:
     server.answers(never)
     error = await refused(server, timeout_s=0.05)
-    assert (error.kind, error.message) == ("timeout", f"{place(server)} did not answer within 0.05 s")
+    assert (error.kind, error.message) == (
+        "timeout",
+        f"{place(server)} did not answer within 0.05 s",
+    )
 
 
 async def test_a_time_out_while_the_answer_arrives_is_a_time_out(server: FakeServer) -> None:
@@ -208,7 +248,10 @@ async def test_a_refused_connection_is_a_network_error_that_says_where() -> None
         pass
     error = await refused(server)
     refusal = "the connection was refused; is a server running there?"
-    assert (error.kind, error.message) == ("network", f"no answer from {URL(server.url).authority}: {refusal}")
+    assert (error.kind, error.message) == (
+        "network",
+        f"no answer from {URL(server.url).authority}: {refusal}",
+    )
 
 
 async def test_a_proxy_that_cannot_be_reached_is_named_without_its_password() -> None:
@@ -217,9 +260,14 @@ async def test_a_proxy_that_cannot_be_reached_is_named_without_its_password() ->
     async with ClientSession(proxy=proxy) as session, lending() as lent:
         lent.session = session
         with pytest.raises(ProviderError) as caught:
-            await send(lent, Call("POST", URL("http://model.example/v1?key=sk-12345"), {}), timeout_s=5)
+            await send(
+                lent, Call("POST", URL("http://model.example/v1?key=sk-12345"), {}), timeout_s=5
+            )
     reached = f"model.example/v1 through the proxy {URL(gone.url).authority}"
-    assert caught.value.message == f"no answer from {reached}: the connection was refused; is a server running there?"
+    assert (
+        caught.value.message
+        == f"no answer from {reached}: the connection was refused; is a server running there?"
+    )
 
 
 @pytest.mark.parametrize("host", ["bücher.localhost", "[::1]"])
@@ -252,7 +300,9 @@ async def test_something_that_is_no_http_is_a_network_error_without_the_url() ->
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_an_answer_within_the_limit_is_read_and_a_longer_one_refused(server: FakeServer, chunked: bool) -> None:
+async def test_an_answer_within_the_limit_is_read_and_a_longer_one_refused(
+    server: FakeServer, chunked: bool
+) -> None:
     async def thousand(request: web.Request) -> web.StreamResponse:
         response = web.Response(body=b"x" * 1000)
         if chunked:
@@ -262,7 +312,10 @@ async def test_an_answer_within_the_limit_is_read_and_a_longer_one_refused(serve
     server.answers(thousand)
     assert await call(server, max_bytes=1000) == b"x" * 1000
     error = await refused(server, max_bytes=999)
-    assert (error.kind, error.message) == ("bad_answer", f"{place(server)} answered with more than 999 bytes")
+    assert (error.kind, error.message) == (
+        "bad_answer",
+        f"{place(server)} answered with more than 999 bytes",
+    )
 
 
 async def test_a_compressed_answer_is_measured_unpacked(server: FakeServer) -> None:

@@ -55,8 +55,15 @@ async def test_an_input_that_is_no_text_is_answered_too(given: Any, output: str)
 
 
 async def test_a_conversation_is_answered_by_its_last_user_message() -> None:
-    turns = (Message("user", "One?"), Message("assistant", "1"), Message("user", "Two?"), Message("assistant", "2"))
-    assert (await answer(Mock(answers={"Two?": "yes"}), request_of(*turns, input=None))).output == "yes"
+    turns = (
+        Message("user", "One?"),
+        Message("assistant", "1"),
+        Message("user", "Two?"),
+        Message("assistant", "2"),
+    )
+    assert (
+        await answer(Mock(answers={"Two?": "yes"}), request_of(*turns, input=None))
+    ).output == "yes"
 
 
 async def test_the_table_is_looked_up_by_case_then_by_input() -> None:
@@ -176,7 +183,10 @@ async def test_hostile_text_is_fit_to_be_stored() -> None:
     [
         (Mock(default="{{ input"), "default is not a valid template"),
         (Mock(error_rate=0.6, rate_limit_rate=0.6), "together at most 1"),
-        (Mock(answers={"a": MockAnswer(tool_calls=(ToolCall(""),))}), "answers['a']: tool_calls[0] has no 'name'"),
+        (
+            Mock(answers={"a": MockAnswer(tool_calls=(ToolCall(""),))}),
+            "answers['a']: tool_calls[0] has no 'name'",
+        ),
     ],
 )
 def test_what_is_wrong_is_seen_before_any_call(options: Mock, words: str) -> None:
@@ -185,14 +195,19 @@ def test_what_is_wrong_is_seen_before_any_call(options: Mock, words: str) -> Non
 
 
 def test_a_sound_mock_has_no_problems() -> None:
-    assert not Mock(answers={"a": "b"}, default="{{ input }}", error_rate=0.5, rate_limit_rate=0.5).problems(Path())
+    assert not Mock(
+        answers={"a": "b"}, default="{{ input }}", error_rate=0.5, rate_limit_rate=0.5
+    ).problems(Path())
 
 
 @pytest.mark.parametrize(
-    ("wrong", "key"), [({"tool_calls": [{"name": "f", "args": {}}]}, "args"), ({"outptu": "x"}, "outptu")]
+    ("wrong", "key"),
+    [({"tool_calls": [{"name": "f", "args": {}}]}, "args"), ({"outptu": "x"}, "outptu")],
 )
 def test_the_table_is_strict(wrong: dict[str, Any], key: str, tmp_path: Path) -> None:
-    config = write_suite(tmp_path, [{"input": "a"}], providers=[{"type": "mock", "answers": {"a": wrong}}])
+    config = write_suite(
+        tmp_path, [{"input": "a"}], providers=[{"type": "mock", "answers": {"a": wrong}}]
+    )
     with pytest.raises(ConfigError, match=f"unknown key '{key}'"):
         load_suite(config, {})
 

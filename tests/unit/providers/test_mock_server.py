@@ -71,7 +71,10 @@ async def test_the_last_user_message_is_answered(session: ClientSession) -> None
         {"role": "user", "content": "One?"},
         {"role": "assistant", "content": None, "tool_calls": []},
         {"role": "tool", "content": "1", "tool_call_id": "x"},
-        {"role": "user", "content": [{"type": "text", "text": "Two"}, {"type": "text", "text": "?"}]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "Two"}, {"type": "text", "text": "?"}],
+        },
     ]
     async with run_server(Mock()) as url:
         _, reply = await ask(session, url, body_of(messages=messages))
@@ -100,7 +103,9 @@ async def test_an_answer_is_streamed_as_the_provider_reads_it() -> None:
         (body_of(messages=[{"role": "robot", "content": ""}]), "messages[0].role: Input should be"),
     ],
 )
-async def test_a_wrong_request_is_told_what_is_wrong(session: ClientSession, body: Any, words: str) -> None:
+async def test_a_wrong_request_is_told_what_is_wrong(
+    session: ClientSession, body: Any, words: str
+) -> None:
     async with run_server(Mock()) as url:
         status, reply = await ask(session, url, body)
     assert (status, reply["error"]["type"]) == (400, "invalid_request_error")
@@ -109,14 +114,21 @@ async def test_a_wrong_request_is_told_what_is_wrong(session: ClientSession, bod
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b"[" * 100_000])
 async def test_what_is_no_json_is_refused(session: ClientSession, raw: bytes) -> None:
-    async with run_server(Mock()) as url, session.post(f"{url}/chat/completions", data=raw) as response:
+    async with (
+        run_server(Mock()) as url,
+        session.post(f"{url}/chat/completions", data=raw) as response,
+    ):
         assert response.status == 400
 
 
 async def test_faults_become_statuses(session: ClientSession) -> None:
     async with run_server(Mock(error_rate=1)) as url:
         status, reply = await ask(session, url, body_of())
-    assert (status, reply["error"]["message"], reply["error"]["type"]) == (500, "mock error 500", "server_error")
+    assert (status, reply["error"]["message"], reply["error"]["type"]) == (
+        500,
+        "mock error 500",
+        "server_error",
+    )
     async with (
         run_server(Mock(rate_limit_rate=1, retry_after_s=2)) as url,
         session.post(f"{url}/chat/completions", json=body_of()) as response,
@@ -131,7 +143,9 @@ async def test_a_template_that_fails_is_a_refusal(session: ClientSession) -> Non
     assert "'city' is undefined" in reply["error"]["message"]
 
 
-async def test_asking_again_draws_anew_and_a_new_server_draws_the_same(session: ClientSession) -> None:
+async def test_asking_again_draws_anew_and_a_new_server_draws_the_same(
+    session: ClientSession,
+) -> None:
     async def drawn() -> list[str]:
         async with run_server(Mock(flakiness=0.5, wrong="dunno")) as url:
             replies = [await ask(session, url, body_of()) for _ in range(60)]
@@ -154,7 +168,9 @@ async def test_models_are_listed_and_other_paths_say_where_to_go(session: Client
     async with run_server(Mock()) as url:
         async with session.get(f"{url}/models") as response:
             assert [model["id"] for model in (await response.json())["data"]] == ["mock"]
-        async with session.post(f"{url.removesuffix('/v1')}/chat/completions", json=body_of()) as response:
+        async with session.post(
+            f"{url.removesuffix('/v1')}/chat/completions", json=body_of()
+        ) as response:
             assert response.status == 404
             assert "base_url ends in /v1" in (await response.json())["error"]["message"]
 
@@ -162,13 +178,17 @@ async def test_models_are_listed_and_other_paths_say_where_to_go(session: Client
 async def test_a_port_that_is_taken_is_a_usage_error() -> None:
     async with run_server(Mock()) as url:
         port = int(url.rsplit(":", 1)[1].removesuffix("/v1"))
-        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: .*--port") as caught:
+        with pytest.raises(
+            UsageError, match=f"cannot listen on 127.0.0.1:{port}: .*--port"
+        ) as caught:
             async with run_server(Mock(), port=port):
                 pass
         assert "attempting to bind" not in str(caught.value)
 
 
-async def test_serve_logs_its_url_and_its_requests_until_it_is_cancelled(session: ClientSession) -> None:
+async def test_serve_logs_its_url_and_its_requests_until_it_is_cancelled(
+    session: ClientSession,
+) -> None:
     lines: asyncio.Queue[str] = asyncio.Queue()
     serving = asyncio.create_task(serve(Mock(), "127.0.0.1", 0, log=lines.put_nowait))
     url = (await lines.get()).split()[3]

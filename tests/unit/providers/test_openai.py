@@ -124,8 +124,13 @@ async def test_the_documented_tool_call_is_read(server: FakeServer, lent: Lent) 
         ("[" * 100_000, "[" * 100_000),
     ],
 )
-async def test_arguments_are_decoded_or_kept_as_text(server: FakeServer, lent: Lent, written: Any, read: Any) -> None:
-    message = {"content": None, "tool_calls": [{"id": "c", "function": {"name": "book", "arguments": written}}]}
+async def test_arguments_are_decoded_or_kept_as_text(
+    server: FakeServer, lent: Lent, written: Any, read: Any
+) -> None:
+    message = {
+        "content": None,
+        "tool_calls": [{"id": "c", "function": {"name": "book", "arguments": written}}],
+    }
     response = await answer(server, lent, completion(message))
     assert response.tool_calls == (ToolCall("book", read, "c"),)
 
@@ -165,15 +170,27 @@ async def test_usage_may_be_missing_or_null(server: FakeServer, lent: Lent) -> N
 
 async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> None:
     server.answers(Scripted(HELLO))
-    params = {"temperature": 0, "tools": [{"type": "function", "function": {"name": "book", "parameters": {}}}]}
+    params = {
+        "temperature": 0,
+        "tools": [{"type": "function", "function": {"name": "book", "parameters": {}}}],
+    }
     provider = options(
-        server, api_key=Secret("sk-12345\n"), params=params, headers={"OpenAI-Organization": "org-1"}
+        server,
+        api_key=Secret("sk-12345\n"),
+        params=params,
+        headers={"OpenAI-Organization": "org-1"},
     ).open(lent)
     await provider.answer(
         request_of(
             Message("system", "Be brief."),
             Message("user", "To Paris"),
-            Message("assistant", tool_calls=(ToolCall("book", {"to": "Paris"}, "c1"), ToolCall("pay", "{oops", "c2"))),
+            Message(
+                "assistant",
+                tool_calls=(
+                    ToolCall("book", {"to": "Paris"}, "c1"),
+                    ToolCall("pay", "{oops", "c2"),
+                ),
+            ),
             Message("tool", "booked", tool_call_id="c1"),
         )
     )
@@ -192,8 +209,16 @@ async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> N
                 "role": "assistant",
                 "content": "",
                 "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "book", "arguments": '{"to":"Paris"}'}},
-                    {"id": "c2", "type": "function", "function": {"name": "pay", "arguments": "{oops"}},
+                    {
+                        "id": "c1",
+                        "type": "function",
+                        "function": {"name": "book", "arguments": '{"to":"Paris"}'},
+                    },
+                    {
+                        "id": "c2",
+                        "type": "function",
+                        "function": {"name": "pay", "arguments": "{oops"},
+                    },
                 ],
             },
             {"role": "tool", "content": "booked", "tool_call_id": "c1"},
@@ -221,12 +246,20 @@ async def test_the_base_url_keeps_its_query(server: FakeServer, lent: Lent) -> N
 @pytest.mark.parametrize(
     ("body", "kind", "message"),
     [
-        ({"error": {"message": "upstream is down", "code": 502}}, "server", "answered 502: upstream is down"),
+        (
+            {"error": {"message": "upstream is down", "code": 502}},
+            "server",
+            "answered 502: upstream is down",
+        ),
         ({"error": {"message": "slow down", "code": 429}}, "rate_limit", "answered 429: slow down"),
         ({"error": "model not loaded"}, "bad_answer", "without a choice: model not loaded"),
         ({"choices": []}, "bad_answer", "is this a chat completions endpoint?"),
         ({"choices": [{"text": "legacy"}]}, "bad_answer", "choices[0].message: Field required"),
-        ("<html><title>Sign in</title></html>", "bad_answer", "answered with HTML, not JSON: Sign in"),
+        (
+            "<html><title>Sign in</title></html>",
+            "bad_answer",
+            "answered with HTML, not JSON: Sign in",
+        ),
     ],
 )
 async def test_an_answer_without_a_choice_is_an_error(
@@ -285,7 +318,9 @@ def test_mistakes_are_found_before_any_call(changes: dict[str, Any], problem: st
 
 
 def test_good_options_have_no_problems() -> None:
-    assert OpenAI(model="m", params={"temperature": 0}, headers={"X-Team": "a"}).problems(Path()) == []
+    assert (
+        OpenAI(model="m", params={"temperature": 0}, headers={"X-Team": "a"}).problems(Path()) == []
+    )
 
 
 async def test_a_gateway_tells_the_cost_in_a_header(server: FakeServer, lent: Lent) -> None:

@@ -1,4 +1,6 @@
-"""Images and files in messages: the documented request shape of each API, and the parts as other providers get them."""
+"""Images and files in messages: the documented request shape of each API, and the parts as other
+providers get them.
+"""
 
 import json
 import sys
@@ -45,7 +47,9 @@ def folder(tmp_path: Path, lent: Lent) -> Path:
     return tmp_path
 
 
-async def sent(server: FakeServer, lent: Lent, options: ProviderOptions, answer: Any, *parts: Part) -> Any:
+async def sent(
+    server: FakeServer, lent: Lent, options: ProviderOptions, answer: Any, *parts: Part
+) -> Any:
     """The body that is posted for a message with some parts."""
     server.answers(Scripted(answer))
     message = identify(Message("user", parts), lent.folder)
@@ -67,11 +71,17 @@ async def test_openai(server: FakeServer, lent: Lent, folder: Path) -> None:
                 {"type": "image_url", "image_url": {"url": f"data:image/webp;base64,{PNG64}"}},
                 {
                     "type": "file",
-                    "file": {"filename": "terms.pdf", "file_data": f"data:application/pdf;base64,{PDF64}"},
+                    "file": {
+                        "filename": "terms.pdf",
+                        "file_data": f"data:application/pdf;base64,{PDF64}",
+                    },
                 },
                 {
                     "type": "file",
-                    "file": {"filename": "notes.txt", "file_data": "data:text/plain;base64,QmUga2luZC4="},
+                    "file": {
+                        "filename": "notes.txt",
+                        "file_data": "data:text/plain;base64,QmUga2luZC4=",
+                    },
                 },
             ],
         },
@@ -90,9 +100,15 @@ async def test_anthropic(server: FakeServer, lent: Lent, folder: Path) -> None:
             "role": "user",
             "content": [
                 {"type": "text", "text": "Compare these."},
-                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG64}},
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": PNG64},
+                },
                 {"type": "image", "source": {"type": "url", "url": URL}},
-                {"type": "image", "source": {"type": "base64", "media_type": "image/webp", "data": PNG64}},
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/webp", "data": PNG64},
+                },
                 {"type": "document", "source": pdf, "title": "terms.pdf"},
                 {"type": "document", "source": text, "title": "notes.txt"},
                 {
@@ -107,7 +123,9 @@ async def test_anthropic(server: FakeServer, lent: Lent, folder: Path) -> None:
 
 async def test_gemini(server: FakeServer, lent: Lent, folder: Path) -> None:
     answer = {"candidates": [{"content": {"parts": [{"text": "yes"}]}, "finishReason": "STOP"}]}
-    body = await sent(server, lent, Gemini(model="gemini-2.5-flash", base_url=server.url), answer, *SAID)
+    body = await sent(
+        server, lent, Gemini(model="gemini-2.5-flash", base_url=server.url), answer, *SAID
+    )
     assert body["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
     assert body["contents"] == [
         {
@@ -137,7 +155,9 @@ AS_WRITTEN = [
 async def test_services_and_programs_get_the_parts_as_they_are_written(
     server: FakeServer, lent: Lent, folder: Path
 ) -> None:
-    body = await sent(server, lent, Http(url=server.url, body={"said": "{{ messages }}"}), "fine", *SAID)
+    body = await sent(
+        server, lent, Http(url=server.url, body={"said": "{{ messages }}"}), "fine", *SAID
+    )
     assert body["said"][1] == {"role": "user", "content": AS_WRITTEN}
     program = Command(command=[sys.executable, "-c", "import sys; print(sys.stdin.read())"])
     message = identify(Message("user", SAID), folder)
@@ -151,11 +171,15 @@ async def test_the_address_of_a_file_is_nothing_for_openai(server: FakeServer, l
         await sent(server, lent, OpenAI(model="m", base_url=server.url), {}, part)
 
 
-async def test_a_file_that_has_gone_since_is_an_error_of_the_run(server: FakeServer, lent: Lent, folder: Path) -> None:
+async def test_a_file_that_has_gone_since_is_an_error_of_the_run(
+    server: FakeServer, lent: Lent, folder: Path
+) -> None:
     message = identify(Message("user", SAID), folder)
     (folder / "terms.pdf").unlink()
     with pytest.raises(ProviderError, match=r"terms.pdf cannot be read: No such file") as caught:
-        await OpenAI(model="m", base_url=server.url).open(lent).answer(request_of(message, input="x"))
+        await (
+            OpenAI(model="m", base_url=server.url).open(lent).answer(request_of(message, input="x"))
+        )
     assert caught.value.kind == "rejected"
 
 
@@ -165,21 +189,28 @@ async def test_a_file_that_has_gone_since_is_an_error_of_the_run(server: FakeSer
         (Part(), "one of `text`, `image` and `file`: it has none of them"),
         (Part(text="a", file="terms.pdf"), "it has text and file"),
         (Part(image="no.png"), "no.png cannot be read: No such file or directory (looked in "),
-        (Part(image="pictures"), "the media type of pictures is not known by its name: add a `media_type`"),
+        (
+            Part(image="pictures"),
+            "the media type of pictures is not known by its name: add a `media_type`",
+        ),
         (Part(image="pictures", media_type="image/png"), "pictures cannot be read: Is a directory"),
         (Part(image=PNG), "bytes need a `media_type`, such as image/png"),
         (Part(image="data:image/png;base64,%"), "is not a valid data URL"),
         (Part(image="data:image/png"), "is not a valid data URL"),
     ],
 )
-def test_what_cannot_be_sent_is_found_before_any_call(part: Part, problem: str, folder: Path) -> None:
+def test_what_cannot_be_sent_is_found_before_any_call(
+    part: Part, problem: str, folder: Path
+) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  its text follows
         identify(Message("user", (part,)), folder)
     assert problem in str(caught.value)
 
 
 def test_a_data_url_becomes_its_bytes_and_a_journal_has_their_digest_alone(folder: Path) -> None:
-    message = identify(Message("user", (Part(image=f"data:image/gif;base64,{PNG64}"), Part(text="so"))), folder)
+    message = identify(
+        Message("user", (Part(image=f"data:image/gif;base64,{PNG64}"), Part(text="so"))), folder
+    )
     assert message.parts[0] == replace(message.parts[0], image=PNG, media_type="image/gif")
     assert message.text == "[image image/gif]\nso"
     (kept,) = without_bytes((message,))

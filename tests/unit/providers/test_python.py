@@ -40,7 +40,9 @@ class Agent:
             provider = self.options(function, factory=factory).open(resources)
             return await provider.answer(request or request_of(input="Hi", timeout_s=LONG_S))
 
-    async def error(self, *, factory: bool = False, request: Request | None = None) -> ProviderError:
+    async def error(
+        self, *, factory: bool = False, request: Request | None = None
+    ) -> ProviderError:
         with pytest.raises(ProviderError) as caught:
             await self.answer(factory=factory, request=request)
         return caught.value
@@ -90,16 +92,22 @@ async def test_a_method_of_an_object_answers(agent: Agent) -> None:
 
 async def test_a_builtin_without_signature_gets_the_input(agent: Agent) -> None:
     agent.write("answer = dict.fromkeys")
-    assert await agent.answer(request=request_of(input=["a"], timeout_s=LONG_S)) == Response('{"a":null}')
+    assert await agent.answer(request=request_of(input=["a"], timeout_s=LONG_S)) == Response(
+        '{"a":null}'
+    )
 
 
 async def test_a_mapping_may_hold_tool_calls(agent: Agent) -> None:
-    agent.write("def answer(text): return {'tool_calls': [{'name': 'book', 'arguments': {'to': text}}]}")
+    agent.write(
+        "def answer(text): return {'tool_calls': [{'name': 'book', 'arguments': {'to': text}}]}"
+    )
     assert (await agent.answer()).tool_calls == (ToolCall("book", {"to": "Hi"}),)
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])
-async def test_a_function_cannot_change_the_case_for_the_next_run(agent: Agent, prefix: str) -> None:
+async def test_a_function_cannot_change_the_case_for_the_next_run(
+    agent: Agent, prefix: str
+) -> None:
     agent.write(f"{prefix}def answer(data): data['seen'].append(1); return str(len(data['seen']))")
     data: dict[str, list[int]] = {"seen": []}
     request = request_of(input=data, timeout_s=LONG_S)
@@ -127,7 +135,9 @@ async def test_a_factory_makes_a_fresh_agent_per_run(agent: Agent, source: str) 
 
 async def test_a_factory_that_makes_nothing_callable_crashes(agent: Agent) -> None:
     agent.write("def answer(): return {}")
-    assert (await agent.error(factory=True)).message == "TypeError: the factory made a dict, which cannot be called"
+    assert (
+        await agent.error(factory=True)
+    ).message == "TypeError: the factory made a dict, which cannot be called"
 
 
 @pytest.mark.parametrize("prefix", ["", "async "])
@@ -173,7 +183,9 @@ async def test_a_traceback_starts_in_the_users_code(agent: Agent, prefix: str) -
         ("ExceptionGroup('two', [ValueError(1)])", "ValueError: 1 ("),
     ],
 )
-async def test_whatever_is_raised_is_a_crash(agent: Agent, prefix: str, raised: str, message: str) -> None:
+async def test_whatever_is_raised_is_a_crash(
+    agent: Agent, prefix: str, raised: str, message: str
+) -> None:
     agent.write(f"import asyncio\n{prefix}def answer(text): raise {raised}")
     error = await agent.error()
     assert error.kind == "crash"
@@ -187,7 +199,8 @@ async def test_endless_recursion_is_a_crash(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "words"), [("None", "` returned None. Return text"), ("object()", "` returned an object. Return")]
+    ("source", "words"),
+    [("None", "` returned None. Return text"), ("object()", "` returned an object. Return")],
 )
 async def test_what_is_no_answer_is_a_bad_answer(agent: Agent, source: str, words: str) -> None:
     agent.write(f"def answer(text): return {source}")
@@ -270,7 +283,9 @@ asyncio.run(main())
     assert ended == (0, b"timeout\n", b"")
 
 
-@pytest.mark.parametrize("target", ["agent", "agent:", ":f", "agent-x:f", "agent.py:answer:x", "a b:c", "agent:f()"])
+@pytest.mark.parametrize(
+    "target", ["agent", "agent:", ":f", "agent-x:f", "agent.py:answer:x", "a b:c", "agent:f()"]
+)
 def test_a_target_must_have_its_form(target: str, tmp_path: Path) -> None:
     (problem,) = Python(target=target).problems(tmp_path)
     assert problem == f"target {target!r} is not of the form module:function, as in agent:answer"
@@ -281,7 +296,9 @@ def test_a_missing_module_is_seen_without_running_anything(agent: Agent) -> None
     path = list(sys.path)
     assert not agent.options().problems(agent.folder)
     (problem,) = Python(target=f"{agent.name}x:answer").problems(agent.folder)
-    assert problem.startswith(f"target: there is no module '{agent.name}x' in {agent.folder} or installed")
+    assert problem.startswith(
+        f"target: there is no module '{agent.name}x' in {agent.folder} or installed"
+    )
     assert problem.endswith(f"did you mean '{agent.name}'?")
     assert Python(target="no_such_package.module:f").problems(agent.folder)
     assert sys.path == path
@@ -319,11 +336,27 @@ async def test_a_target_that_cannot_be_opened_names_its_provider(tmp_path: Path)
     [
         ("answer = 5", False, "'answer' is of type int, which cannot be called"),
         ("\n\ndef answer(): ...", False, ".py:3: provider 'python:"),
-        ("def answer(): ...", False, "cannot be called with (input): too many positional arguments"),
-        ("def answer(a, b, c): ...", False, "cannot be called with (input, request): missing a required argument: 'c'"),
-        ("def answer(text, *, key): ...", False, "cannot be called with (input): missing a required"),
+        (
+            "def answer(): ...",
+            False,
+            "cannot be called with (input): too many positional arguments",
+        ),
+        (
+            "def answer(a, b, c): ...",
+            False,
+            "cannot be called with (input, request): missing a required argument: 'c'",
+        ),
+        (
+            "def answer(text, *, key): ...",
+            False,
+            "cannot be called with (input): missing a required",
+        ),
         ("class answer: ...", False, "is a class: set `factory: true`"),
-        ("def answer(text): ...", True, "cannot be called with (): missing a required argument: 'text'"),
+        (
+            "def answer(text): ...",
+            True,
+            "cannot be called with (): missing a required argument: 'text'",
+        ),
         ("\n1/0", False, ".py:2: provider 'python:"),
         ("raise SystemExit('no')", False, "importing it raised SystemExit: no"),
         ("def answer(:", False, ".py:1: provider 'python:"),
@@ -342,7 +375,11 @@ async def test_suites_may_have_agents_of_the_same_name(agent: Agent, tmp_path: P
     other = Agent(tmp_path / "other", agent.name)
     other.folder.mkdir()
     other.write("def answer(text): return 'second'")
-    assert [(await each.answer()).output for each in (agent, other, agent)] == ["first", "second", "first"]
+    assert [(await each.answer()).output for each in (agent, other, agent)] == [
+        "first",
+        "second",
+        "first",
+    ]
 
 
 def test_it_is_the_teams_own_code() -> None:

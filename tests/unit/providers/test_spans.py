@@ -53,7 +53,9 @@ def module(tmp_path: Path) -> Iterator[str]:
     sys.modules.pop(name, None)
 
 
-async def answers(folder: Path, module: str, source: str, *inputs: str, factory: bool = False) -> list[Response]:
+async def answers(
+    folder: Path, module: str, source: str, *inputs: str, factory: bool = False
+) -> list[Response]:
     """What the agent says to each input, all of them asked at once."""
     text = INSTRUMENTED.format(at_once=AT_ONCE) + textwrap.dedent(source)
     (folder / f"{module}.py").write_text(text)
@@ -91,11 +93,15 @@ async def answer(text):
             await asyncio.sleep(0)
     return text
 """
-FACTORY = SYNC.replace("def answer(text):", "def call(text):") + "\ndef answer():\n    return call\n"
+FACTORY = (
+    SYNC.replace("def answer(text):", "def call(text):") + "\ndef answer():\n    return call\n"
+)
 
 
 @pytest.mark.parametrize(("source", "factory"), [(SYNC, False), (ASYNC, False), (FACTORY, True)])
-async def test_runs_at_the_same_time_do_not_mix(tmp_path: Path, module: str, source: str, *, factory: bool) -> None:
+async def test_runs_at_the_same_time_do_not_mix(
+    tmp_path: Path, module: str, source: str, *, factory: bool
+) -> None:
     inputs = [f"tool-{number}" for number in range(AT_ONCE)]
     found = await answers(tmp_path, module, source, *inputs, factory=factory)
     for given, response in zip(inputs, found, strict=True):
@@ -116,7 +122,9 @@ async def test_what_its_retrievers_found_is_the_context_unless_the_answer_has_it
     assert [response.context for response in found] == [(Passage("Hours."),), (Passage("Fares."),)]
 
 
-async def test_spans_of_threads_that_the_agent_starts_belong_to_their_parents_run(tmp_path: Path, module: str) -> None:
+async def test_spans_of_threads_that_the_agent_starts_belong_to_their_parents_run(
+    tmp_path: Path, module: str
+) -> None:
     source = """
     from opentelemetry import context
 
@@ -191,7 +199,9 @@ async def test_nothing_of_a_run_that_is_over_is_kept(tmp_path: Path, module: str
 async def test_an_agent_in_a_circle_gives_no_answer(
     tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = "def answer(text):\n  for _ in range(5001):\n    with tool('again'): pass\n  return text"
+    source = (
+        "def answer(text):\n  for _ in range(5001):\n    with tool('again'): pass\n  return text"
+    )
     with pytest.raises(ExceptionGroup) as caught:
         await answers(tmp_path, module, source, "go")
     (error,) = caught.value.exceptions
@@ -245,5 +255,7 @@ async def main():
 
 asyncio.run(main())
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("fine\n", "", 0)

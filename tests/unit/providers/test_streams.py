@@ -1,4 +1,6 @@
-"""Streamed answers: server-sent events in the documented shapes of each API, and streams that break."""
+"""Streamed answers: server-sent events in the documented shapes of each API, and streams that
+break.
+"""
 
 import json
 from collections.abc import Iterable
@@ -45,7 +47,9 @@ def streaming(pieces: Iterable[bytes], *, breaks: bool = False) -> Respond:
     return respond
 
 
-async def answer(server: FakeServer, lent: Lent, options: ProviderOptions, *pieces: bytes, breaks: bool = False) -> Any:
+async def answer(
+    server: FakeServer, lent: Lent, options: ProviderOptions, *pieces: bytes, breaks: bool = False
+) -> Any:
     server.answers(streaming(pieces, breaks=breaks))
     return await options.open(lent).answer(request_of())
 
@@ -63,7 +67,8 @@ def without_wait(response: Response) -> Response:
     assert response.first_token_s is not None
     assert 0 < response.first_token_s < 5
     return Response(
-        **{name: getattr(response, name) for name in Response.__dataclass_fields__} | {"first_token_s": None}
+        **{name: getattr(response, name) for name in Response.__dataclass_fields__}
+        | {"first_token_s": None}
     )
 
 
@@ -74,13 +79,28 @@ def openai(server: FakeServer, **changes: Any) -> OpenAI:
     return OpenAI(model="gpt-4.1", base_url=f"{server.url}/v1", stream=True, **changes)
 
 
-def chunk(delta: dict[str, Any] | None = None, finish_reason: str | None = None, **more: Any) -> bytes:
+def chunk(
+    delta: dict[str, Any] | None = None, finish_reason: str | None = None, **more: Any
+) -> bytes:
     choice = {"index": 0, "delta": delta or {}, "logprobs": None, "finish_reason": finish_reason}
-    shared = {"id": "chatcmpl-123", "object": "chat.completion.chunk", "created": 1694268190, "model": "gpt-4.1"}
-    return event({**shared, "choices": [choice] if delta is not None else [], "usage": None, **more})
+    shared = {
+        "id": "chatcmpl-123",
+        "object": "chat.completion.chunk",
+        "created": 1694268190,
+        "model": "gpt-4.1",
+    }
+    return event(
+        {**shared, "choices": [choice] if delta is not None else [], "usage": None, **more}
+    )
 
 
-USAGE = chunk(usage={"prompt_tokens": 19, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}})
+USAGE = chunk(
+    usage={
+        "prompt_tokens": 19,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 4},
+    }
+)
 
 
 async def test_openai_assembles_text_and_usage(server: FakeServer, lent: Lent) -> None:
@@ -89,7 +109,9 @@ async def test_openai_assembles_text_and_usage(server: FakeServer, lent: Lent) -
         chunk({"content": "Hällo"}),
         b": OPENROUTER PROCESSING\n\n",
         b"data:\n\n",
-        event({"choices": [{"index": 0, "content_filter_offsets": {}}, {"index": 0, "delta": None}]}),  # Azure
+        event(
+            {"choices": [{"index": 0, "content_filter_offsets": {}}, {"index": 0, "delta": None}]}
+        ),  # Azure
         chunk({"content": " there"}),
         chunk({}, "stop"),
         USAGE,
@@ -105,7 +127,9 @@ async def test_openai_assembles_text_and_usage(server: FakeServer, lent: Lent) -
 async def test_openai_assembles_tool_calls(server: FakeServer, lent: Lent) -> None:
     def part(index: int | None, id_: str | None, name: str | None, arguments: str) -> bytes:
         function = {"name": name, "arguments": arguments}
-        return chunk({"tool_calls": [{"index": index, "id": id_, "type": "function", "function": function}]})
+        return chunk(
+            {"tool_calls": [{"index": index, "id": id_, "type": "function", "function": function}]}
+        )
 
     pieces = [
         part(0, "call_1", "get_weather", ""),
@@ -113,7 +137,9 @@ async def test_openai_assembles_tool_calls(server: FakeServer, lent: Lent) -> No
         part(1, "call_2", "get_time", '{"zone"'),
         part(0, None, None, 'ris"}'),
         part(1, None, None, ': "CET"}'),
-        part(0, "call_3", "whole", '{"index": "again"}'),  # as Gemini's compatible endpoint sends them
+        part(
+            0, "call_3", "whole", '{"index": "again"}'
+        ),  # as Gemini's compatible endpoint sends them
         part(None, "call_4", "without", ""),
         chunk({}, "tool_calls"),
         DONE,
@@ -127,18 +153,34 @@ async def test_openai_assembles_tool_calls(server: FakeServer, lent: Lent) -> No
     )
 
 
-async def test_an_answer_that_comes_at_once_all_the_same_is_read(server: FakeServer, lent: Lent) -> None:
+async def test_an_answer_that_comes_at_once_all_the_same_is_read(
+    server: FakeServer, lent: Lent
+) -> None:
     server.answers(Scripted({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}))
-    assert await openai(server).open(lent).answer(request_of()) == Response("Hi", finish_reason="stop")
+    assert await openai(server).open(lent).answer(request_of()) == Response(
+        "Hi", finish_reason="stop"
+    )
 
 
 @pytest.mark.parametrize(
     ("pieces", "kind", "words"),
     [
-        ([chunk({"content": "He"})], "network", "broke off its stream before the answer was complete"),
+        (
+            [chunk({"content": "He"})],
+            "network",
+            "broke off its stream before the answer was complete",
+        ),
         ([], "network", "broke off its stream before the answer was complete"),
-        ([event({"error": {"message": "overloaded", "code": 503}})], "server", "answered 503: overloaded"),
-        ([event({"error": {"message": "gone", "code": "x"}})], "network", "broke off its stream: gone"),
+        (
+            [event({"error": {"message": "overloaded", "code": 503}})],
+            "server",
+            "answered 503: overloaded",
+        ),
+        (
+            [event({"error": {"message": "gone", "code": "x"}})],
+            "network",
+            "broke off its stream: gone",
+        ),
         ([event("{]")], "bad_answer", "something unexpected"),
         ([event({"choices": "none"})], "bad_answer", "something unexpected"),
     ],
@@ -182,7 +224,9 @@ def test_embeddings_are_not_streamed() -> None:
 
 def test_stream_among_the_params_is_told_where_to_go() -> None:
     (problem,) = OpenAI(model="m", params={"stream": True}).problems(Path())
-    assert problem == "params.stream: is set by ci-evals itself; write `stream: true` beside `model`"
+    assert (
+        problem == "params.stream: is set by ci-evals itself; write `stream: true` beside `model`"
+    )
 
 
 # Anthropic.
@@ -203,23 +247,66 @@ CLAUDE = [
         },
         "message_start",
     ),
-    event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+    event(
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    ),
     event({"type": "ping"}, "ping"),
-    event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Let me"}}),
-    event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": " look."}}),
+    event(
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "Let me"},
+        }
+    ),
+    event(
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": " look."},
+        }
+    ),
     event({"type": "content_block_stop", "index": 0}),
     event(
         {
             "type": "content_block_start",
             "index": 1,
-            "content_block": {"type": "tool_use", "id": "toolu_01", "name": "get_weather", "input": {}},
+            "content_block": {
+                "type": "tool_use",
+                "id": "toolu_01",
+                "name": "get_weather",
+                "input": {},
+            },
         }
     ),
-    event({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": ""}}),
-    event({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"a"'}}),
-    event({"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": ": 1}"}}),
+    event(
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": ""},
+        }
+    ),
+    event(
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": '{"a"'},
+        }
+    ),
+    event(
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": ": 1}"},
+        }
+    ),
     event({"type": "content_block_stop", "index": 1}),
-    event({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 89}}),
+    event(
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 89},
+        }
+    ),
     event({"type": "message_stop"}, "message_stop"),
 ]
 
@@ -228,7 +315,9 @@ def anthropic(server: FakeServer) -> Anthropic:
     return Anthropic(model="claude-sonnet-4-5", base_url=server.url, stream=True)
 
 
-async def test_anthropic_assembles_text_tool_calls_and_usage(server: FakeServer, lent: Lent) -> None:
+async def test_anthropic_assembles_text_tool_calls_and_usage(
+    server: FakeServer, lent: Lent
+) -> None:
     assert without_wait(await answer(server, lent, anthropic(server), *CLAUDE)) == Response(
         "Let me look.",
         tool_calls=(ToolCall("get_weather", {"a": 1}, "toolu_01"),),
@@ -242,7 +331,9 @@ async def test_anthropic_assembles_text_tool_calls_and_usage(server: FakeServer,
 async def test_a_stream_of_anthropic_that_breaks(server: FakeServer, lent: Lent) -> None:
     error = await refusal(server, lent, anthropic(server), *CLAUDE[:5])
     assert (error.kind, error.retryable) == ("network", True)
-    overloaded = event({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "error")
+    overloaded = event(
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "error"
+    )
     error = await refusal(server, lent, anthropic(server), *CLAUDE[:5], overloaded)
     assert (error.kind, error.message) == ("network", "127.0.0.1 broke off its stream: Overloaded")
 
@@ -264,7 +355,11 @@ async def test_gemini_assembles_parts(server: FakeServer, lent: Lent) -> None:
         gemini(
             [{"text": "is"}, {"functionCall": {"name": "book", "args": {"to": "Paris"}}}],
             finishReason="STOP",
-            usageMetadata={"promptTokenCount": 4, "candidatesTokenCount": 2, "thoughtsTokenCount": 1},
+            usageMetadata={
+                "promptTokenCount": 4,
+                "candidatesTokenCount": 2,
+                "thoughtsTokenCount": 1,
+            },
         ),
     ]
     assert without_wait(await answer(server, lent, options, *pieces)) == Response(
@@ -274,7 +369,9 @@ async def test_gemini_assembles_parts(server: FakeServer, lent: Lent) -> None:
         model="gemini-2.5-flash",
         finish_reason="STOP",
     )
-    assert server.seen[0].path == "/v1beta/models/gemini-2.5-flash:streamGenerateContent?v=1&alt=sse"
+    assert (
+        server.seen[0].path == "/v1beta/models/gemini-2.5-flash:streamGenerateContent?v=1&alt=sse"
+    )
     assert (await refusal(server, lent, options, *pieces[:2])).kind == "network"
     blocked = event({"promptFeedback": {"blockReason": "SAFETY"}})
     assert (await refusal(server, lent, options, blocked)).kind == "rejected"
@@ -288,7 +385,13 @@ def http(server: FakeServer, stream: Stream, **changes: Any) -> Http:
 
 
 async def test_the_data_of_events_is_the_text(server: FakeServer, lent: Lent) -> None:
-    pieces = [b"\xef\xbb\xbfdata: Caf\xc3", b"\xa9\r", b"\n\r\nda", b"ta:  au\rdata\rdata: lait\r\r", DONE]
+    pieces = [
+        b"\xef\xbb\xbfdata: Caf\xc3",
+        b"\xa9\r",
+        b"\n\r\nda",
+        b"ta:  au\rdata\rdata: lait\r\r",
+        DONE,
+    ]
     response = without_wait(await answer(server, lent, http(server, Stream()), *pieces))
     assert response.output == "Café au\n\nlait"
 
@@ -322,9 +425,16 @@ async def test_paths_are_looked_up_in_the_events(server: FakeServer, lent: Lent)
     )
 
 
-async def test_each_count_and_each_name_has_its_own_last_event(server: FakeServer, lent: Lent) -> None:
-    usage = {"input_tokens": "$.message.usage.input_tokens", "output_tokens": "$.usage.output_tokens"}
-    options = http(server, Stream(text="$.delta"), usage=usage, metadata={"trace": "$.trace", "stop": "$.stop"})
+async def test_each_count_and_each_name_has_its_own_last_event(
+    server: FakeServer, lent: Lent
+) -> None:
+    usage = {
+        "input_tokens": "$.message.usage.input_tokens",
+        "output_tokens": "$.usage.output_tokens",
+    }
+    options = http(
+        server, Stream(text="$.delta"), usage=usage, metadata={"trace": "$.trace", "stop": "$.stop"}
+    )
     pieces = [
         event({"message": {"usage": {"input_tokens": 9, "output_tokens": 1}}, "trace": "t-1"}),
         event({"delta": "Paris", "usage": {"output_tokens": 2}}),
@@ -343,8 +453,18 @@ async def test_the_output_may_come_whole_in_a_last_event(server: FakeServer, len
 @pytest.mark.parametrize(
     ("stream", "pieces", "kind", "words"),
     [
-        (Stream(end="done"), [event("a")], "network", "broke off its stream: it ended without 'done'"),
-        (Stream(), [event("a"), event("no model", "error")], "server", "broke off its stream: no model"),
+        (
+            Stream(end="done"),
+            [event("a")],
+            "network",
+            "broke off its stream: it ended without 'done'",
+        ),
+        (
+            Stream(),
+            [event("a"), event("no model", "error")],
+            "server",
+            "broke off its stream: no model",
+        ),
         (
             Stream(text="$.delta"),
             [event({"text": "a"})],
@@ -366,4 +486,6 @@ async def test_a_service_that_does_not_stream_is_told_so(server: FakeServer, len
     server.answers(Scripted({"answer": "Paris"}))
     with pytest.raises(ProviderError) as caught:
         await http(server, Stream()).open(lent).answer(request_of())
-    assert caught.value.message.endswith("answered with application/json, not with text/event-stream")
+    assert caught.value.message.endswith(
+        "answered with application/json, not with text/event-stream"
+    )

@@ -1,4 +1,6 @@
-"""An agent's command on task folders: in a temporary folder, in a container, in a sandbox of the user's own."""
+"""An agent's command on task folders: in a temporary folder, in a container, in a sandbox of the
+user's own.
+"""
 
 import json
 import os
@@ -23,7 +25,9 @@ from ci_evals.model.result import Result
 from ci_evals.session import Invocation, execute
 from ci_evals.suite.load import load_suite
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="commands and verifiers are shell scripts")
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="commands and verifiers are shell scripts"
+)
 
 VERIFIER = 'cat answer.txt > "$LOGS_DIR/verifier/reward.txt"\n'
 AGENT = ["sh", "-c", "cat > answer.txt; echo done"]
@@ -41,7 +45,9 @@ async def make(task):
 """
 
 
-def write_task(folder: Path, name: str = "add", toml: str = "", instruction: str = "1", test: str = VERIFIER) -> Path:
+def write_task(
+    folder: Path, name: str = "add", toml: str = "", instruction: str = "1", test: str = VERIFIER
+) -> Path:
     task = folder / "tasks" / name
     (task / "tests").mkdir(parents=True)
     (task / "task.toml").write_text(f'version = "1.0"\n{toml}')
@@ -55,9 +61,13 @@ def provider(**changes: Any) -> dict[str, Any]:
 
 
 async def run(folder: Path, *, out: bool = True, runs: int = 1, **changes: Any) -> SuiteReport:
-    config = write_suite(folder, {"tasks": "tasks/**/task.toml"}, providers=[provider(**changes)], runs=runs)
+    config = write_suite(
+        folder, {"tasks": "tasks/**/task.toml"}, providers=[provider(**changes)], runs=runs
+    )
     files = folder / "out" if out else None
-    return await execute(Invocation(suite=load_suite(config, {}), journal=folder / "out" / JOURNAL, files=files))
+    return await execute(
+        Invocation(suite=load_suite(config, {}), journal=folder / "out" / JOURNAL, files=files)
+    )
 
 
 async def one(folder: Path, **changes: Any) -> Result:
@@ -78,22 +88,36 @@ async def test_the_reward_is_the_score_and_a_full_one_passes(tmp_path: Path) -> 
         ("full", "passed", 1.0),
         ("half", "failed", 0.5),
     ]
-    assert [each.grades[0].reason for each in report.runs][1] == "reward 0.5, less than the 1 wanted"
+    assert [each.grades[0].reason for each in report.runs][
+        1
+    ] == "reward 0.5, less than the 1 wanted"
 
 
 async def test_the_agent_works_in_a_fresh_copy_without_the_tests(tmp_path: Path) -> None:
     task = write_task(tmp_path)
     (task / "environment").mkdir()
     (task / "environment" / "data.txt").write_text("data")
-    command = ["sh", "-c", 'ls; ls "$TESTS_DIR" 2>/dev/null; echo more >> data.txt; cat data.txt; echo 1 > answer.txt']
+    command = [
+        "sh",
+        "-c",
+        'ls; ls "$TESTS_DIR" 2>/dev/null; echo more >> data.txt; cat data.txt; echo 1 > answer.txt',
+    ]
     report = await run(tmp_path, command=command, runs=2)
-    assert [each.response and each.response.output for each in report.runs] == ["data.txt\ndatamore"] * 2
+    assert [each.response and each.response.output for each in report.runs] == [
+        "data.txt\ndatamore"
+    ] * 2
     assert (task / "environment" / "data.txt").read_text() == "data"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells a server that left its session")
-async def test_a_server_that_the_setup_starts_is_there_for_the_agent_and_gone_afterwards(tmp_path: Path) -> None:
-    """The server holds a pipe open for writing as long as it lives, and answers through a second one."""
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere nothing tells a server that left its session"
+)
+async def test_a_server_that_the_setup_starts_is_there_for_the_agent_and_gone_afterwards(
+    tmp_path: Path,
+) -> None:
+    """The server holds a pipe open for writing as long as it lives, and answers through a second
+    one.
+    """
     os.mkfifo(tmp_path / "alive")
     reading = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
     serve = f"mkfifo answers; setsid sh -c 'exec > {tmp_path}/alive; echo 0.5 > answers; sleep 600' 2> /dev/null &"
@@ -105,7 +129,9 @@ async def test_a_server_that_the_setup_starts_is_there_for_the_agent_and_gone_af
         assert file.read() == b"", "its end is the end of the server"
 
 
-async def test_a_results_folder_that_takes_no_files_ends_the_run_and_fails_nobody(tmp_path: Path) -> None:
+async def test_a_results_folder_that_takes_no_files_ends_the_run_and_fails_nobody(
+    tmp_path: Path,
+) -> None:
     write_task(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "tasks").write_text("in the way")
@@ -131,15 +157,27 @@ async def test_setup_commands_run_first_and_arguments_are_templates(tmp_path: Pa
     assert (result.response.output, result.score) == ("add 1 1", 0.25)
 
 
-async def test_the_model_of_the_templates_is_the_providers_unless_a_case_overrides_it(tmp_path: Path) -> None:
+async def test_the_model_of_the_templates_is_the_providers_unless_a_case_overrides_it(
+    tmp_path: Path,
+) -> None:
     write_task(tmp_path)
-    command = ["sh", "-c", "cat > answer.txt; echo $0", "{{ model }} {{ params.effort }} {{ params.seed }}"]
+    command = [
+        "sh",
+        "-c",
+        "cat > answer.txt; echo $0",
+        "{{ model }} {{ params.effort }} {{ params.seed }}",
+    ]
     agent = provider(command=command, model="large", params={"effort": "high", "seed": 1})
     suite = load_suite(write_suite(tmp_path, {"tasks": "tasks/*/task.toml"}, providers=[agent]), {})
     overrides = CaseOverrides(model="small", params={"effort": "low"})
-    for case, said in [(suite.cases[0], "large high 1"), (replace(suite.cases[0], overrides=overrides), "small low 1")]:
+    for case, said in [
+        (suite.cases[0], "large high 1"),
+        (replace(suite.cases[0], overrides=overrides), "small low 1"),
+    ]:
         journal = tmp_path / f"{said}.jsonl"
-        (result,) = (await execute(Invocation(suite=replace(suite, cases=(case,)), journal=journal))).runs
+        (result,) = (
+            await execute(Invocation(suite=replace(suite, cases=(case,)), journal=journal))
+        ).runs
         assert result.response is not None
         assert result.response.output == said
 
@@ -174,9 +212,12 @@ async def test_an_agent_that_breaks_or_takes_too_long_fails(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "test", ["exit 1\n", 'echo 7 > "$LOGS_DIR/verifier/reward.txt"\n', VERIFIER + "rm -r $LOGS_DIR/*"]
+    "test",
+    ["exit 1\n", 'echo 7 > "$LOGS_DIR/verifier/reward.txt"\n', VERIFIER + "rm -r $LOGS_DIR/*"],
 )
-async def test_a_verifier_without_a_usable_reward_leaves_the_run_without_a_verdict(tmp_path: Path, test: str) -> None:
+async def test_a_verifier_without_a_usable_reward_leaves_the_run_without_a_verdict(
+    tmp_path: Path, test: str
+) -> None:
     write_task(tmp_path, test=test)
     assert error_of(await one(tmp_path))[:2] == ("errored", "environment")
 
@@ -222,14 +263,28 @@ def left_in(docker: Path) -> list[str]:
     return [path.name for path in docker.iterdir()]
 
 
-async def test_a_task_with_an_image_runs_in_a_container_that_is_gone_afterwards(tmp_path: Path, docker: Path) -> None:
+async def test_a_task_with_an_image_runs_in_a_container_that_is_gone_afterwards(
+    tmp_path: Path, docker: Path
+) -> None:
     toml = '[environment]\ndocker_image = "python:3.12"\ncpus = 2\nmemory_mb = 512\nsetup_commands = ["echo hi"]\n'
     write_task(tmp_path, toml=toml)
     result = await one(tmp_path, env={"A_SECRET": "s3cret"})
     assert (result.status, result.score) == ("passed", 1.0), result.error
     called = commands(docker)
     name = called[1][called[1].index("--name") + 1]
-    start = ["run", "--detach", "--init", "--name", name, "--label", "ci-evals", "--cpus", "2", "--memory", "512m"]
+    start = [
+        "run",
+        "--detach",
+        "--init",
+        "--name",
+        name,
+        "--label",
+        "ci-evals",
+        "--cpus",
+        "2",
+        "--memory",
+        "512m",
+    ]
     assert called[1] == [*start, "--entrypoint", "sleep", "python:3.12", "infinity"]
     assert [command[0] for command in called] == [
         "version", "run", "exec", "exec", "exec", "cp", "exec", "cp", "rm",
@@ -241,15 +296,21 @@ async def test_a_task_with_an_image_runs_in_a_container_that_is_gone_afterwards(
     assert left_in(docker) == ["commands.jsonl"]
 
 
-async def test_the_container_goes_when_the_agent_takes_too_long(tmp_path: Path, docker: Path) -> None:
+async def test_the_container_goes_when_the_agent_takes_too_long(
+    tmp_path: Path, docker: Path
+) -> None:
     write_task(tmp_path, toml='[environment]\ndocker_image = "x"\n[agent]\ntimeout_sec = 1\n')
     assert error_of(await one(tmp_path, command=["sleep", "60"]))[1] == "timeout"
     assert left_in(docker) == ["commands.jsonl"]
 
 
 @pytest.mark.parametrize("busy", [False, True])
-async def test_containers_go_when_the_run_is_ended(busy: bool, tmp_path: Path, docker: Path) -> None:
-    """While the engine is busy, the run cannot remove them in order, and the second signal comes."""
+async def test_containers_go_when_the_run_is_ended(
+    busy: bool, tmp_path: Path, docker: Path
+) -> None:
+    """While the engine is busy, the run cannot remove them in order, and the second signal
+    comes.
+    """
     for name in ("a", "b"):
         write_task(tmp_path, name, toml='[environment]\ndocker_image = "x"\n')
     agent = ["sh", "-c", f"touch {tmp_path}/$$.started; sleep 60"]
@@ -291,14 +352,18 @@ async def test_without_an_engine_it_is_said_what_to_do(tmp_path: Path, docker: P
     )
 
 
-async def test_without_docker_it_is_said_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_docker_it_is_said_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nothing = tmp_path / "nothing"
     nothing.mkdir()
     for name in ("sh", "cat"):
         (nothing / name).symlink_to(str(shutil.which(name)))
     monkeypatch.setenv("PATH", str(nothing))
     write_task(tmp_path, toml='[environment]\ndocker_image = "x"\n')
-    lacks = "there is no `docker` on the PATH, and there is no `podman` on the PATH: start an engine"
+    lacks = (
+        "there is no `docker` on the PATH, and there is no `podman` on the PATH: start an engine"
+    )
     assert lacks in error_of(await one(tmp_path))[2]
 
 
@@ -317,9 +382,13 @@ def problems(folder: Path, cases: Any = TASKS, **settings: Any) -> str:
 
 def test_what_is_missing_or_wrong_in_a_task_is_told(tmp_path: Path) -> None:
     task = write_task(tmp_path, toml="[agent]\ntimeout_sec = -1\n")
-    assert "tasks/add/task.toml:3: agent.timeout_sec: expected a number > 0, got -1" in problems(tmp_path)
+    assert "tasks/add/task.toml:3: agent.timeout_sec: expected a number > 0, got -1" in problems(
+        tmp_path
+    )
     (task / "task.toml").write_text("version =")
-    assert "tasks/add/task.toml: not valid TOML: Invalid value (at end of document)" in problems(tmp_path)
+    assert "tasks/add/task.toml: not valid TOML: Invalid value (at end of document)" in problems(
+        tmp_path
+    )
     (task / "task.toml").write_text("")
     (task / "tests" / "test.sh").unlink()
     assert "tasks/add/task.toml: there is no tests/test.sh beside it" in problems(tmp_path)
@@ -329,18 +398,27 @@ def test_a_pattern_that_matches_nothing_is_a_problem(tmp_path: Path) -> None:
     assert "cases.tasks: no task.toml matches 'tasks/*/task.toml' (looked in" in problems(tmp_path)
 
 
-def test_a_provider_that_cannot_work_on_tasks_is_a_problem_and_so_is_a_case_that_is_none(tmp_path: Path) -> None:
+def test_a_provider_that_cannot_work_on_tasks_is_a_problem_and_so_is_a_case_that_is_none(
+    tmp_path: Path,
+) -> None:
     write_task(tmp_path)
     echo = {"name": "echo", "type": "mock"}
-    assert "case 'add': is a task, which echo cannot work on" in problems(tmp_path, providers=[echo])
+    assert "case 'add': is a task, which echo cannot work on" in problems(
+        tmp_path, providers=[echo]
+    )
     plain = {"id": "a", "input": "a", "expect": [{"contains": "a"}]}
-    assert "case 'a': is not a task folder, and agent works on nothing else" in problems(tmp_path, cases=[plain])
+    assert "case 'a': is not a task folder, and agent works on nothing else" in problems(
+        tmp_path, cases=[plain]
+    )
 
 
 def test_tasks_and_a_bar_for_their_reward_stand_beside_each_other(tmp_path: Path) -> None:
     write_task(tmp_path / "x", "deep/down")
     config = write_suite(
-        tmp_path, [{"tasks": "x/tasks/**/task.toml"}], expect=[{"reward": 0.5}], providers=[provider()]
+        tmp_path,
+        [{"tasks": "x/tasks/**/task.toml"}],
+        expect=[{"reward": 0.5}],
+        providers=[provider()],
     )
     (case,) = load_suite(config, {}).cases
     assert case.id == "deep/down"

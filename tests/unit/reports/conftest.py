@@ -34,7 +34,9 @@ def summary_of(report: SuiteReport, gate: Gate | None = None) -> Summary:
 
 @pytest.fixture
 def flights() -> Summary:
-    """Two variants and six cases: passing, failing, flaky, errored, and one run that never took place."""
+    """Two variants and six cases: passing, failing, flaky, errored, and one run that never took
+    place.
+    """
     report = report_of(
         {
             "book a flight": ["PPPPP", "PPPPF"],
@@ -46,7 +48,12 @@ def flights() -> Summary:
         variants=(GPT, AGENT),
         cases={
             "book a flight": {"tags": ("critical",), "vars": {"from": "Paris", "to": "Lyon"}},
-            "refund": {"messages": (Message("system", "Be polite."), Message("user", "Give me my money back."))},
+            "refund": {
+                "messages": (
+                    Message("system", "Be polite."),
+                    Message("user", "Give me my money back."),
+                )
+            },
             "status": {"input": {"flight": "AF 1234"}},
         },
         edit=_flight_result,
@@ -65,7 +72,13 @@ def passing() -> Summary:
 def hostile() -> Summary:
     """Everything that a model, a dataset or a provider may write is as bad as it gets."""
     report = report_of(
-        {f"case {HOSTILE}": "FFP", "long": "FFF", "surrogate \ud800": "FF", "error": "EEE", "flaky": "PPF"},
+        {
+            f"case {HOSTILE}": "FFP",
+            "long": "FFF",
+            "surrogate \ud800": "FF",
+            "error": "EEE",
+            "flaky": "PPF",
+        },
         variants=(Variant(f"model {HOSTILE}"),),
         cases={
             "long": {"input": "x" * 1_000_000},
@@ -83,7 +96,9 @@ DAY_S = 86_400
 PLAIN = Gate(min_pass_rate=0.7)
 
 
-def compared(report: SuiteReport, *bases: SuiteReport, gate: Gate | None = PLAIN, name: str = "main") -> Summary:
+def compared(
+    report: SuiteReport, *bases: SuiteReport, gate: Gate | None = PLAIN, name: str = "main"
+) -> Summary:
     return summarize(report, gate, baseline_of(*bases, gate=gate, name=name), confirm_runs=7)
 
 
@@ -91,7 +106,9 @@ def compared(report: SuiteReport, *bases: SuiteReport, gate: Gate | None = PLAIN
 def regressed() -> Summary:
     """One case is worse, which confirm runs made sure of; it is within its own bar."""
     earlier = [
-        report_of({"refund": "PPPPPPPPPP", "greet": "PPPPPPPPPP"}, started_at=STARTED_AT - days * DAY_S)
+        report_of(
+            {"refund": "PPPPPPPPPP", "greet": "PPPPPPPPPP"}, started_at=STARTED_AT - days * DAY_S
+        )
         for days in (1, 2, 3)
     ]
     report = report_of(
@@ -141,11 +158,15 @@ def changed() -> Summary:
 
 @pytest.fixture
 def several() -> Summary:
-    """Three variants of which one is new, one much worse as a whole, dearer and slower, and one better."""
+    """Three variants of which one is new, one much worse as a whole, dearer and slower, and one
+    better.
+    """
     names = [f"case {number}" for number in range(5)]
     old, new = Variant("gpt", "polite"), Variant("haiku", "polite")
     base = report_of(
-        {name: ["PPPPPPPPPP", "PFPFPFPFPF"] for name in names}, variants=(old, new), started_at=STARTED_AT - 60
+        {name: ["PPPPPPPPPP", "PFPFPFPFPF"] for name in names},
+        variants=(old, new),
+        started_at=STARTED_AT - 60,
     )
 
     def slower(result: Result) -> Result:
@@ -154,7 +175,9 @@ def several() -> Summary:
         return replace(result, cost_usd=0.0013, latency_s=0.8 + 0.01 * int(result.case.split()[1]))
 
     report = report_of(
-        {name: ["PPF", "PPP", "PPP"] for name in names}, variants=(old, new, Variant("flash", "polite")), edit=slower
+        {name: ["PPF", "PPP", "PPP"] for name in names},
+        variants=(old, new, Variant("flash", "polite")),
+        edit=slower,
     )
     return compared(report, base, gate=Gate(min_pass_rate=0.6))
 
@@ -172,13 +195,27 @@ def hostile_comparison() -> Summary:
     worse, maybe, better, edited, flaky = names
     model = Variant(f"model {HOSTILE}")
     base = report_of(
-        {worse: (30, 30), maybe: (28, 30), better: (0, 30), edited: "P", f"gone {HOSTILE}": "P", flaky: (20, 30)},
+        {
+            worse: (30, 30),
+            maybe: (28, 30),
+            better: (0, 30),
+            edited: "P",
+            f"gone {HOSTILE}": "P",
+            flaky: (20, 30),
+        },
         variants=(model, Variant(f"old {HOSTILE}")),
         started_at=STARTED_AT - 60,
         suite={"revision": HOSTILE},
     )
     report = report_of(
-        {worse: "FFF", maybe: "PPF", better: "PPP", edited: "P", flaky: "PPF", f"came {HOSTILE}": "P"},
+        {
+            worse: "FFF",
+            maybe: "PPF",
+            better: "PPP",
+            edited: "P",
+            flaky: "PPF",
+            f"came {HOSTILE}": "P",
+        },
         confirming={worse: "FFFFFFF", maybe: "PPPPPPF"},
         variants=(model, Variant(f"new {HOSTILE}"), Variant(f"newer {HOSTILE}")),
         asks={edited: "other", f"came {HOSTILE}": f"gone {HOSTILE}"},
@@ -192,7 +229,10 @@ def hostile_comparison() -> Summary:
 def _flight_result(result: Result) -> Result:
     changes: dict[str, Any] = {}
     if result.provider == GPT.provider:
-        changes |= {"latency_s": 1 + result.run / 10, "cost_usd": None if result.run == 1 else 0.00042}
+        changes |= {
+            "latency_s": 1 + result.run / 10,
+            "cost_usd": None if result.run == 1 else 0.00042,
+        }
     if result.case == "refund" and result.status == "failed":
         call = ToolCall("refund", {"amount": 100, "currency": "USD"})
         reason = "expected refund(currency='EUR'), the closest was refund(currency='USD'): currency differs"
@@ -215,5 +255,7 @@ def _hostile_result(result: Result) -> Result:
     return replace(
         result,
         response=Response(output=text, tool_calls=(call,)),
-        grades=tuple(grade_of(grader=text[:100], passed=grade.passed, reason=text) for grade in result.grades),
+        grades=tuple(
+            grade_of(grader=text[:100], passed=grade.passed, reason=text) for grade in result.grades
+        ),
     )

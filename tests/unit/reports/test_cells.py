@@ -11,7 +11,11 @@ from ci_evals.reports.cells import error_groups, input_text, place_of, reason_li
 
 
 def test_a_failed_run_says_each_grade_that_failed() -> None:
-    grades = (grade_of(passed=True), grade_of(passed=False), grade_of(passed=False, grader="latency", reason="6 s"))
+    grades = (
+        grade_of(passed=True),
+        grade_of(passed=False),
+        grade_of(passed=False, grader="latency", reason="6 s"),
+    )
     assert reasons_of(result_of(status="failed", grades=grades)) == (
         "contains: does not contain 'Paris': got 'Lyon'",
         "latency: 6 s",
@@ -20,11 +24,15 @@ def test_a_failed_run_says_each_grade_that_failed() -> None:
 
 def test_a_crash_says_its_error() -> None:
     crash = RunError("crash", "ValueError: no such flight\nat line 3")
-    assert reasons_of(result_of(status="failed", grades=(), error=crash)) == ("ValueError: no such flight at line 3",)
+    assert reasons_of(result_of(status="failed", grades=(), error=crash)) == (
+        "ValueError: no such flight at line 3",
+    )
 
 
 def test_a_score_below_the_threshold_is_a_reason() -> None:
-    assert reasons_of(result_of(status="failed", grades=(), score=0.4)) == ("the score 0.40 is below its bar",)
+    assert reasons_of(result_of(status="failed", grades=(), score=0.4)) == (
+        "the score 0.40 is below its bar",
+    )
 
 
 def test_reasons_are_counted_where_runs_differ() -> None:
@@ -33,7 +41,10 @@ def test_reasons_are_counted_where_runs_differ() -> None:
         result_of(status="failed", grades=(grade_of(passed=False, reason="empty"),)),
     )
     assert reason_lines([one, one], 3) == ["contains: does not contain 'Paris': got 'Lyon'"]
-    assert reason_lines([one, other, other], 1) == ["2 of 3 failed runs: contains: empty", "… and 1 other reason"]
+    assert reason_lines([one, other, other], 1) == [
+        "2 of 3 failed runs: contains: empty",
+        "… and 1 other reason",
+    ]
 
 
 def test_errors_that_differ_in_ids_and_times_are_one_group() -> None:
@@ -61,7 +72,7 @@ def test_the_input_is_what_the_case_has() -> None:
     assert input_text(case_of(input="Hello")) == "Hello"
     assert input_text(case_of(input={"a": ["b"]})) == '{"a":["b"]}'
     assert input_text(case_of(messages=(Message("user", "Hi"),))) == "Hi"
-    assert input_text(case_of(messages=(Message("system", "Be short."), Message("user", "Hi")))) == (
-        "system: Be short.\nuser: Hi"
-    )
+    assert input_text(
+        case_of(messages=(Message("system", "Be short."), Message("user", "Hi")))
+    ) == ("system: Be short.\nuser: Hi")
     assert input_text(case_of(input={"lone": "\ud800"})) == '{"lone":"\ud800"}'

@@ -15,7 +15,10 @@ DAY_S = 86_400
 
 def compared(here: str, *before: str) -> Summary:
     """A report of one case after earlier ones, the newest of which comes first."""
-    older = [report_of({"a": runs}, started_at=STARTED_AT - DAY_S * age) for age, runs in enumerate(before, 1)]
+    older = [
+        report_of({"a": runs}, started_at=STARTED_AT - DAY_S * age)
+        for age, runs in enumerate(before, 1)
+    ]
     return summarize(report_of({"a": here}), None, baseline_of(*older))
 
 

@@ -1,4 +1,6 @@
-"""The comment on a pull request: what it says, how GitHub shows it, and what is left of it in little room."""
+"""The comment on a pull request: what it says, how GitHub shows it, and what is left of it in
+little room.
+"""
 
 import re
 from collections.abc import Callable
@@ -23,7 +25,10 @@ from ci_evals.reports.markdown import Document, Links, comment_document
 from ci_evals.reports.summary import Summary, summarize
 
 FENCED = re.compile(r"^(`{3,})(?:text|diff)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
-URLS = {"https://github.com/acme/app/actions/runs/100", "https://github.com/acme/app/actions/runs/100/artifacts/7"}
+URLS = {
+    "https://github.com/acme/app/actions/runs/100",
+    "https://github.com/acme/app/actions/runs/100/artifacts/7",
+}
 ATTACKS = (
     "@octocat @acme/owners",
     "#12 GH-12 acme/app#12",
@@ -92,14 +97,23 @@ def test_a_row_tells_what_a_renamed_variant_was_compared_with() -> None:
     cells = {"a": "PPP"}
     base = report_of(cells, variants=(Variant("m"),), started_at=1e9)
     for name, told in (("m2", True), ("m", False)):
-        text = text_of(summarize(report_of(cells, variants=(Variant(name),)), None, baseline_of(base)))
+        text = text_of(
+            summarize(report_of(cells, variants=(Variant(name),)), None, baseline_of(base))
+        )
         assert ("no change<br><sub>compared with <code>m</code></sub> |" in text) == told
 
 
 def test_a_regression_shows_what_was_answered_before_and_now() -> None:
     text = text_of(comments.regression())
-    assert '-→ refund {"amount":100,"currency":"EUR"}\n+→ refund {"amount":100,"currency":"USD"}\n' in text
-    assert text.index("| 🔴 | <code>refund") < text.index("| 🟢 | <code>upgrade") < text.index("Still failing (1)")
+    assert (
+        '-→ refund {"amount":100,"currency":"EUR"}\n+→ refund {"amount":100,"currency":"USD"}\n'
+        in text
+    )
+    assert (
+        text.index("| 🔴 | <code>refund")
+        < text.index("| 🟢 | <code>upgrade")
+        < text.index("Still failing (1)")
+    )
 
 
 def test_without_the_baselines_answer_there_is_only_that_of_this_run() -> None:
@@ -115,19 +129,26 @@ def test_hostile_text_is_only_text(attack: str) -> None:
     assert set(hostile.links) == URLS
     assert hostile.references == ()
     assert _structure(hostile) == _structure(harmless)
-    assert "$" not in FENCED.sub("", text_of(_written_by(attack)))  # GitHub looks for formulas before it reads entities
+    assert "$" not in FENCED.sub(
+        "", text_of(_written_by(attack))
+    )  # GitHub looks for formulas before it reads entities
 
 
 def _structure(page: Shown) -> list[str]:
     return [tag for tag in page.tags if tag != "br"]
 
 
-@pytest.mark.parametrize("url", ["javascript:alert(1)", "https://x.example/a b", "https://x.example/)<b>"])
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "https://x.example/a b", "https://x.example/)<b>"]
+)
 def test_a_link_that_is_none_is_text(url: str) -> None:
     assert shown(comment_document(comments.passing(), Links(url, url)).render(64_000)).links == ()
 
 
-@given(st.integers(300, 65_000), st.sampled_from(["many-regressions", "regression", "errored-provider", "hostile"]))
+@given(
+    st.integers(300, 65_000),
+    st.sampled_from(["many-regressions", "regression", "errored-provider", "hostile"]),
+)
 def test_in_any_room_nothing_is_broken(max_bytes: int, name: str) -> None:
     text = _MADE[name].render(max_bytes)
     assert len(text.encode()) <= max_bytes
@@ -154,8 +175,14 @@ def test_of_many_regressions_the_first_are_in_the_open_and_the_others_behind_the
     for count, in_the_open in ((12, 12), (13, 10)):
         names = [f"case {number}" for number in range(count)]
         base = report_of(dict.fromkeys(names, "P" * 30), started_at=1.0)
-        report = report_of(dict.fromkeys(names, "FFF"), confirming=dict.fromkeys(names, "F" * 7), edit=with_own_reason)
-        text = text_of(summarize(report, Gate(min_pass_rate=0.5), baseline_of(base), confirm_runs=7))
+        report = report_of(
+            dict.fromkeys(names, "FFF"),
+            confirming=dict.fromkeys(names, "F" * 7),
+            edit=with_own_reason,
+        )
+        text = text_of(
+            summarize(report, Gate(min_pass_rate=0.5), baseline_of(base), confirm_runs=7)
+        )
         first, _, rest = text.partition("<summary>3 more regressed cases</summary>")
         assert f"{count} cases regressed" in first
         assert (first.count("<summary><b><code>case "), rest.count("<summary><b><code>case ")) == (
@@ -168,12 +195,22 @@ def test_of_many_regressions_the_first_are_in_the_open_and_the_others_behind_the
 def test_what_matters_most_stays_longest() -> None:
     """Details fold away before names do, and the least important names go first."""
     made = comment_document(comments.regression())
-    sizes = {part: _least_room(made, part) for part in ("refunded 100 EUR", "tool&#95;call", "Still failing", "Flaky")}
-    assert sizes["tool&#95;call"] < sizes["Still failing"] < sizes["Flaky"] <= sizes["refunded 100 EUR"]
+    sizes = {
+        part: _least_room(made, part)
+        for part in ("refunded 100 EUR", "tool&#95;call", "Still failing", "Flaky")
+    }
+    assert (
+        sizes["tool&#95;call"]
+        < sizes["Still failing"]
+        < sizes["Flaky"]
+        <= sizes["refunded 100 EUR"]
+    )
 
 
 def test_a_change_of_latency_is_shown_beside_it() -> None:
-    slow = report_of({"capital": "PPP"}, started_at=1.0, edit=lambda run: replace(run, latency_s=1.2))
+    slow = report_of(
+        {"capital": "PPP"}, started_at=1.0, edit=lambda run: replace(run, latency_s=1.2)
+    )
     text = text_of(summarize(report_of({"capital": "PPP"}), None, baseline_of(slow)))
     assert " 500\xa0ms<br><sub>-58\xa0%, too few cases to tell</sub> |" in text
 
@@ -191,7 +228,9 @@ def _least_room(made: Document, part: str) -> int:
 
 
 def _written_by(text: str) -> Summary:
-    """A report in which `text` is everywhere: names, answers, reasons, the baseline's name, and why runs errored."""
+    """A report in which `text` is everywhere: names, answers, reasons, the baseline's name, and why
+    runs errored.
+    """
 
     def spoken(result: Result) -> Result:
         if result.error is not None:
@@ -203,7 +242,12 @@ def _written_by(text: str) -> Summary:
 
     variants = (Variant("agent", text), Variant("model", text))
     base = {f"{text} {kind}": "PPP" for kind in ("worse", "maybe", "same", "gone")}
-    head = {f"{text} worse": "FFF", f"{text} maybe": "PPF", f"{text} same": "PPE", f"{text} new": "PPP"}
+    head = {
+        f"{text} worse": "FFF",
+        f"{text} maybe": "PPF",
+        f"{text} same": "PPE",
+        f"{text} new": "PPP",
+    }
     older = [report_of(base, variants=variants, started_at=1e9 + number) for number in range(5)]
     report = report_of(
         head,
@@ -215,17 +259,24 @@ def _written_by(text: str) -> Summary:
     )
     gate = Gate(min_pass_rate=0.1, max_error_rate=0.9)
     summary = summarize(report, gate, baseline_of(*older, name=f"main {text}"), confirm_runs=7)
-    return summary._replace(before=dict.fromkeys(((f"{text} worse", each.provider, text) for each in variants), text))
+    return summary._replace(
+        before=dict.fromkeys(((f"{text} worse", each.provider, text) for each in variants), text)
+    )
 
 
 def test_the_reason_why_there_is_no_baseline_is_only_text() -> None:
-    summary = summarize(report_of({"capital": "PPP"}), None, NoComparison("no baseline: @octocat has it, see #12"))
+    summary = summarize(
+        report_of({"capital": "PPP"}), None, NoComparison("no baseline: @octocat has it, see #12")
+    )
     page = shown(text_of(summary))
     assert "No baseline: @\u200boctocat has it" in page.html
     assert page.references == ()
 
 
-_MADE = {name: comment_document(SITUATIONS[name]()) for name in ("many-regressions", "regression", "errored-provider")}
+_MADE = {
+    name: comment_document(SITUATIONS[name]())
+    for name in ("many-regressions", "regression", "errored-provider")
+}
 _MADE["hostile"] = comment_document(_written_by("".join(ATTACKS[:12])), comments.LINKS)
 
 
@@ -241,7 +292,9 @@ def test_a_case_is_linked_to_its_line_at_the_commit_unless_its_file_lies_elsewhe
 
 
 def test_the_commit_of_the_base_can_be_copied() -> None:
-    assert "Compared with main at <code>0123456</code>, 3 hours older" in text_of(comments.passing())
+    assert "Compared with main at <code>0123456</code>, 3 hours older" in text_of(
+        comments.passing()
+    )
 
 
 def test_above_several_suites_stands_a_line_for_each_with_what_it_says() -> None:
@@ -255,9 +308,13 @@ def test_above_several_suites_stands_a_line_for_each_with_what_it_says() -> None
 
 
 def test_an_entry_says_no_more_than_its_line_and_the_answer_need() -> None:
-    """What was asked on one line has no block of its own, and a reason that its line tells whole is not repeated."""
+    """What was asked on one line has no block of its own, and a reason that its line tells whole is
+    not repeated.
+    """
     text, _, _ = text_of(comments.first_run()).partition("<summary>1 case with failed runs")
-    assert "<b><code>cancel</code></b>: contains: does not contain &#39;Paris&#39;</summary>" in text
+    assert (
+        "<b><code>cancel</code></b>: contains: does not contain &#39;Paris&#39;</summary>" in text
+    )
     assert "\nAsked: <code>Capital of France?</code>\n" in text
     assert "Why it failed" not in text
     assert "Why it failed:\n```text\ntool_call: expected refund" in text_of(comments.regression())

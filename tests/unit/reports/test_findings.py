@@ -26,7 +26,9 @@ from ci_evals.reports.summary import Note, Summary, summarize
 TITLE = re.compile(r"^(?:### |<summary>)(?:\W )?(\w[^<>]*?) \(\d+\)", re.MULTILINE)
 
 
-def compared(head: Mapping[str, str], base: Mapping[str, str], gate: Gate | None = None, **changes: Any) -> Summary:
+def compared(
+    head: Mapping[str, str], base: Mapping[str, str], gate: Gate | None = None, **changes: Any
+) -> Summary:
     older = report_of(base, started_at=STARTED_AT - 3600)
     report = report_of(head, **changes)
     return summarize(report, gate, baseline_of(older), confirm_runs=7)
@@ -35,12 +37,17 @@ def compared(head: Mapping[str, str], base: Mapping[str, str], gate: Gate | None
 def test_a_base_branch_from_right_to_left_reorders_nothing_beside_it() -> None:
     branch = "\u05e9\u05dc\u05d5\u05dd"
     older = [
-        report_of({"worse": "P" * 10, "same": "PPP", "gone": "P"}, started_at=STARTED_AT - days * 86_400)
+        report_of(
+            {"worse": "P" * 10, "same": "PPP", "gone": "P"}, started_at=STARTED_AT - days * 86_400
+        )
         for days in range(1, 6)
     ]
     report = report_of({"worse": "FFF", "same": "PPP"}, confirming={"worse": "F" * 7})
     summary = summarize(report, None, baseline_of(*older, name=branch), confirm_runs=7)
-    for text in map(unescape, (markdown_of(summary), terminal_of(summary), comment_of(summary), html_of(summary))):
+    for text in map(
+        unescape,
+        (markdown_of(summary), terminal_of(summary), comment_of(summary), html_of(summary)),
+    ):
         kept = len(re.findall(f"\u200e{branch}\u200e", text))
         assert text.count(branch) == kept > 1
 
@@ -62,7 +69,9 @@ def test_a_regressed_case_is_not_listed_as_failing_too() -> None:
 
 
 def test_a_limit_that_was_not_checked_is_a_warning_and_no_objection() -> None:
-    summary = compared({"a": "FFF"}, {"a": "P" * 30}, Gate(max_cost_increase=1.2), confirming={"a": "F" * 7})
+    summary = compared(
+        {"a": "FFF"}, {"a": "P" * 30}, Gate(max_cost_increase=1.2), confirming={"a": "F" * 7}
+    )
     [warnings] = [group for group in findings(summary).groups if group.kind == "warnings"]
     assert (warnings.tone, warnings.entries[0].line()) == (
         "unsure",
@@ -85,7 +94,9 @@ STEADY = {f"case {number}": "PPPPP" for number in range(39)}
 
 
 def assert_calm(summary: Summary, case: str) -> None:
-    """Assert that a passed suite shows its case with a failed run, and in no format as a failed one."""
+    """Assert that a passed suite shows its case with a failed run, and in no format as a failed
+    one.
+    """
     assert summary.verdict.status == "pass"
     group = findings(summary).group("failed some")
     assert group is not None
@@ -99,9 +110,16 @@ def assert_calm(summary: Summary, case: str) -> None:
 
 def test_a_case_that_failed_within_noise_of_the_base_is_not_called_failing() -> None:
     base = {"wobbly": "P" * 29 + "F"} | STEADY
-    summary = compared({"wobbly": "PPPPF"} | STEADY, base, Gate(min_pass_rate=0.9), confirming={"wobbly": "PPPPPPP"})
+    summary = compared(
+        {"wobbly": "PPPPF"} | STEADY,
+        base,
+        Gate(min_pass_rate=0.9),
+        confirming={"wobbly": "PPPPPPP"},
+    )
     assert_calm(summary, "wobbly")
-    (entry,) = next(group for group in findings(summary).groups if group.kind == "failed some").entries
+    (entry,) = next(
+        group for group in findings(summary).groups if group.kind == "failed some"
+    ).entries
     assert entry.line() == "wobbly: 4 of 5 runs passed, flip rate 40 %; 29 of 30 on main"
 
 
@@ -114,10 +132,14 @@ def test_without_a_baseline_a_case_of_a_passed_suite_fails_only_where_all_its_ru
     assert "<failure" in junit_of(summary)
 
 
-@pytest.mark.parametrize("gate", [None, Gate(min_pass_rate=0.9, tags={"core": 1.0}), Gate(tags={"core": 0.99})])
+@pytest.mark.parametrize(
+    "gate", [None, Gate(min_pass_rate=0.9, tags={"core": 1.0}), Gate(tags={"core": 0.99})]
+)
 def test_a_case_below_a_bar_that_is_missed_is_failing(gate: Gate | None) -> None:
     gate = gate and replace(gate, confidence=0.6)
-    summary = summarize(report_of({"wobbly": "PPPFF"} | STEADY, cases={"wobbly": {"tags": ("core",)}}), gate)
+    summary = summarize(
+        report_of({"wobbly": "PPPFF"} | STEADY, cases={"wobbly": {"tags": ("core",)}}), gate
+    )
     assert summary.verdict.status == "fail"
     assert "| ❌ | <code>" in comment_of(summary)
 
@@ -140,8 +162,12 @@ def test_every_case_of_a_new_variant_is_not_a_new_case(several: Summary) -> None
     assert "case new" not in terminal_of(several)
 
 
-def test_a_variant_compared_under_a_new_name_is_not_removed_and_a_removed_case_of_it_is_told() -> None:
-    base = report_of({"a": "PPP", "gone": "PPP"}, variants=(Variant("m"),), started_at=STARTED_AT - 3600)
+def test_a_variant_compared_under_a_new_name_is_not_removed_and_a_removed_case_of_it_is_told() -> (
+    None
+):
+    base = report_of(
+        {"a": "PPP", "gone": "PPP"}, variants=(Variant("m"),), started_at=STARTED_AT - 3600
+    )
     report = report_of({"a": "PPP"}, variants=(Variant("m2"),))
     summary = summarize(report, None, baseline_of(base), confirm_runs=7)
     assert isinstance(summary.comparison, Comparison)
@@ -153,7 +179,10 @@ def test_a_variant_compared_under_a_new_name_is_not_removed_and_a_removed_case_o
 def test_a_variant_that_errored_throughout_is_named_as_such_and_its_cases_are_not() -> None:
     variants = (Variant("well"), Variant("down"))
     base = report_of({"a": "PPP", "b": "PPP"}, variants=variants, started_at=STARTED_AT - 3600)
-    for b, lists in (("EEE", ["1 variant not compared: down"]), ("PEE", ["1 case not compared: a on down"])):
+    for b, lists in (
+        ("EEE", ["1 variant not compared: down"]),
+        ("PEE", ["1 case not compared: a on down"]),
+    ):
         report = report_of({"a": ["PPP", "EEE"], "b": ["PPP", b]}, variants=variants)
         summary = summarize(report, None, baseline_of(base), confirm_runs=7)
         group = findings(summary).group("changed")
@@ -183,13 +212,20 @@ def test_suspects_that_could_not_be_confirmed_are_said() -> None:
 
 
 @pytest.mark.parametrize("text", [markdown_of, comment_of, html_of])
-def test_a_case_that_may_be_worse_has_a_reason_even_within_its_bar(text: Callable[[Summary], str]) -> None:
+def test_a_case_that_may_be_worse_has_a_reason_even_within_its_bar(
+    text: Callable[[Summary], str],
+) -> None:
     cases = {"a": {"min_pass_rate": 0.5}}
-    summary = compared({"a": "PPF"}, {"a": "P" * 28 + "FF"}, confirming={"a": "PPPPPPF"}, cases=cases)
+    summary = compared(
+        {"a": "PPF"}, {"a": "P" * 28 + "FF"}, confirming={"a": "PPPPPPF"}, cases=cases
+    )
     assert isinstance(summary.comparison, Comparison)
     (cell,) = summary.comparison.of("suspect")
     shown = unescape(text(summary))
-    finding, reason = cell_finding(summary.comparison, cell), "contains: does not contain 'Paris': got 'Lyon'"
+    finding, reason = (
+        cell_finding(summary.comparison, cell),
+        "contains: does not contain 'Paris': got 'Lyon'",
+    )
     after = " ".join(shown.split()).partition(finding)[2]
     assert 0 <= after.find(reason) < 60, "beside what was found, not only where it unfolds"
 
@@ -203,9 +239,25 @@ def test_hostile_text_is_only_text_in_every_format(hostile_comparison: Summary) 
     fences = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
     rest = re.sub(r"<code>[^<]*</code>", "CODE", fences.sub("FENCE", page))
     inert = re.sub(r"&#\d+;", "", rest)
-    for active in ("@octocat", "#12", "GH-12", "https://", "www.evil", "<script", "<!--", "[a](b)", "**b**", "0123456"):
+    for active in (
+        "@octocat",
+        "#12",
+        "GH-12",
+        "https://",
+        "www.evil",
+        "<script",
+        "<!--",
+        "[a](b)",
+        "**b**",
+        "0123456",
+    ):
         assert active not in inert
-    assert rest.count("<details>") == rest.count("</details>") == rest.count("<summary>") == rest.count("</summary>")
+    assert (
+        rest.count("<details>")
+        == rest.count("</details>")
+        == rest.count("<summary>")
+        == rest.count("</summary>")
+    )
     for table in re.findall(r"(?:^\|.*\|\n)+", page, re.MULTILINE):
         assert len({row.count("|") for row in table.splitlines()}) == 1
     root = ET.fromstring(junit_of(hostile_comparison))
@@ -229,7 +281,9 @@ def test_errors_name_the_first_cases_and_where_they_are() -> None:
 def test_new_cases_are_spoken_of_where_there_are_five() -> None:
     few, enough = ({f"case {number}": "PPF" for number in range(count)} for count in (4, 5))
     assert shown(few).expected is None
-    assert shown(enough).expected == "Expected on similar new cases: 42–86 % (not part of the verdict)"
+    assert (
+        shown(enough).expected == "Expected on similar new cases: 42–86 % (not part of the verdict)"
+    )
 
 
 def test_answers_that_give_orders_to_their_judge_are_counted() -> None:
@@ -242,7 +296,9 @@ def test_answers_that_give_orders_to_their_judge_are_counted() -> None:
 
 def test_an_interruption_is_said_with_what_it_left_undone() -> None:
     found = shown({"capital": "PP.."}, interrupted="SIGTERM")
-    way_on = "what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
+    way_on = (
+        "what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
+    )
     assert Note("Interrupted", f"SIGTERM; {way_on}") in found.notes
     assert "2 not run" in found.outcome
 
@@ -255,7 +311,11 @@ TWO = (Variant("a"), Variant("b"))
 @pytest.mark.parametrize(
     ("cells", "line"),
     [
-        pytest.param(many((20, "PPPPP"), (2, "PFFFF")), "102 of 110 runs passed (92.7 %), 8 failed", id="all graded"),
+        pytest.param(
+            many((20, "PPPPP"), (2, "PFFFF")),
+            "102 of 110 runs passed (92.7 %), 8 failed",
+            id="all graded",
+        ),
         pytest.param(
             {"a": "PPEEEEE", "b": "FFEEEEE"},
             "2 of 4 graded runs passed, pass rate 50 % (mean over cases), 2 failed, 10 errored",
@@ -273,10 +333,22 @@ TWO = (Variant("a"), Variant("b"))
         ),
         pytest.param({"a": "P"}, "1 of 1 run passed (100 %)", id="one run"),
         pytest.param({"a": "F"}, "0 of 1 run passed (0 %), 1 failed", id="one failed run"),
-        pytest.param({"a": "PE"}, "1 of 1 graded run passed, pass rate 100 % (mean over cases), 1 errored", id="one"),
-        pytest.param({"a": "EE."}, "no run was graded, 2 errored, 1 not run", id="nothing was graded"),
-        pytest.param({"a": (9_999, 10_000)}, "9,999 of 10,000 runs passed (99.99 %), 1 failed", id="not quite 100 %"),
-        pytest.param({"a": (1, 10_000)}, "1 of 10,000 runs passed (0.01 %), 9,999 failed", id="not quite 0 %"),
+        pytest.param(
+            {"a": "PE"},
+            "1 of 1 graded run passed, pass rate 100 % (mean over cases), 1 errored",
+            id="one",
+        ),
+        pytest.param(
+            {"a": "EE."}, "no run was graded, 2 errored, 1 not run", id="nothing was graded"
+        ),
+        pytest.param(
+            {"a": (9_999, 10_000)},
+            "9,999 of 10,000 runs passed (99.99 %), 1 failed",
+            id="not quite 100 %",
+        ),
+        pytest.param(
+            {"a": (1, 10_000)}, "1 of 10,000 runs passed (0.01 %), 9,999 failed", id="not quite 0 %"
+        ),
     ],
 )
 def test_the_headline_says_what_its_rate_is_of(cells: dict[str, Any], line: str) -> None:
@@ -297,7 +369,9 @@ def headline_of(summary: Summary) -> str:
 def test_the_headline_names_the_cases_that_decided() -> None:
     assert headline_of(comments.regression()) == "1 case regressed: refund (critical)"
     names = {f"case {number}": "FFF" for number in range(1, 6)}
-    fallen = compared(names, dict.fromkeys(names, "P" * 30), confirming=dict.fromkeys(names, "F" * 7))
+    fallen = compared(
+        names, dict.fromkeys(names, "P" * 30), confirming=dict.fromkeys(names, "F" * 7)
+    )
     assert headline_of(fallen) == "5 cases regressed: case 1, case 2, case 3 and 2 more"
     several = report_of({"a": ["PPP", "FFF"]}, variants=(Variant("gpt"), Variant("agent")))
     assert headline_of(summarize(several, None)) == "1 case failed: a on agent"
@@ -309,7 +383,10 @@ def test_the_headline_of_a_missed_bar_names_the_cases_that_failed() -> None:
     cells = {"fine": "PPPPP", "shaky": "PPPFF", "lost": "FFFFF"}
     first = summarize(report_of(cells), Gate(min_pass_rate=0.95))
     assert headline_of(first) == "2 cases failed: lost, shaky"
-    assert findings(first).evidence == "pass rate 53.3 % is below the bar of 95 % (95 % sure: at most 75.6 %)"
+    assert (
+        findings(first).evidence
+        == "pass rate 53.3 % is below the bar of 95 % (95 % sure: at most 75.6 %)"
+    )
     again = compared(cells, cells, Gate(min_pass_rate=0.95))
     assert headline_of(again) == "2 cases failed: lost, shaky"
 
@@ -317,7 +394,10 @@ def test_the_headline_of_a_missed_bar_names_the_cases_that_failed() -> None:
 def test_a_headline_names_no_more_cases_than_two_lines_of_a_phone_hold() -> None:
     long = {f"a rather long name of case {number}": "F" for number in range(4)}
     first, second = list(long)[:2]
-    assert headline_of(summarize(report_of(long), None)) == f"4 cases failed: {first}, {second} and 2 more"
+    assert (
+        headline_of(summarize(report_of(long), None))
+        == f"4 cases failed: {first}, {second} and 2 more"
+    )
     many = {f"case {number}": "F" for number in range(21)}
     assert headline_of(summarize(report_of({**many, "fine": "P"}), None)) == "21 of 22 cases failed"
 
@@ -328,7 +408,9 @@ def test_the_headline_says_what_happened_and_the_evidence_stands_below() -> None
     assert headline_of(comments.borderline()) == "92.9 % is below 94 %, but could be luck"
     assert findings(comments.borderline()).evidence == comments.borderline().verdict.reason
     assert headline_of(comments.errored_provider()) == "102 of 204 runs errored, all on gpt-4o-mini"
-    assert findings(comments.errored_provider()).evidence == comments.errored_provider().verdict.reason
+    assert (
+        findings(comments.errored_provider()).evidence == comments.errored_provider().verdict.reason
+    )
 
 
 def test_a_fall_of_the_whole_without_a_named_case_is_the_headline() -> None:
@@ -354,13 +436,19 @@ def test_cases_that_failed_for_the_same_reason_are_told_in_one_entry() -> None:
     def answer(result: Result) -> Result:
         if result.status == "passed":
             return result
-        reason = "not polite" if result.case == "rude" else f"does not contain 'refund': got {result.case!r}"
+        reason = (
+            "not polite"
+            if result.case == "rude"
+            else f"does not contain 'refund': got {result.case!r}"
+        )
         return replace(result, grades=(grade_of(passed=False, reason=reason),))
 
     cases = {**{f"case {number}": "F" for number in range(20)}, "rude": "F"}
     (group,) = findings(summarize(report_of(cases, edit=answer), None)).groups
     alike, rude = (entry.line() for entry in group.entries)
-    assert alike.startswith("20 cases: contains: does not contain 'refund', in case 0 (evals.yaml:10), case 1 ")
+    assert alike.startswith(
+        "20 cases: contains: does not contain 'refund', in case 0 (evals.yaml:10), case 1 "
+    )
     assert alike.endswith(" and 17 more cases")
     assert rude == "rude: 0 of 1 run passed"
     assert (group.count, group.total) == (21, 2)

@@ -85,7 +85,20 @@ TAGS = {
         "del",
         "ins",
     ),
-    *("figure", "figcaption", "svg", "path", "circle", "text", "g", "strong", "em", "hr", "blockquote", "br"),
+    *(
+        "figure",
+        "figcaption",
+        "svg",
+        "path",
+        "circle",
+        "text",
+        "g",
+        "strong",
+        "em",
+        "hr",
+        "blockquote",
+        "br",
+    ),
 }
 ATTRIBUTES = {
     "class",
@@ -101,14 +114,37 @@ ATTRIBUTES = {
     "hidden",
     "title",
 }
-ATTRIBUTES |= {"role", "aria-label", "aria-labelledby", "aria-hidden", "aria-live", "scope", "tabindex", "value"}
-ATTRIBUTES |= {"placeholder", "autocomplete", "spellcheck", "d", "cx", "cy", "r", "x", "y", "viewbox", "text-anchor"}
+ATTRIBUTES |= {
+    "role",
+    "aria-label",
+    "aria-labelledby",
+    "aria-hidden",
+    "aria-live",
+    "scope",
+    "tabindex",
+    "value",
+}
+ATTRIBUTES |= {
+    "placeholder",
+    "autocomplete",
+    "spellcheck",
+    "d",
+    "cx",
+    "cy",
+    "r",
+    "x",
+    "y",
+    "viewbox",
+    "text-anchor",
+}
 ATTRIBUTES |= {"preserveaspectratio"}
 WITHOUT_END = {"meta", "input", "br", "hr"}
 
 
 class Page(HTMLParser):
-    """What a browser makes of a page: elements, attributes, and whether everything that opens is closed."""
+    """What a browser makes of a page: elements, attributes, and whether everything that opens is
+    closed.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -136,7 +172,9 @@ class Page(HTMLParser):
 
 
 def test_the_page_reads_well(golden: Callable[[str, str], None]) -> None:
-    ours = re.compile(r"(?<=<style>).*?(?=</style>)|(?<=<script>).*?(?=</script>)|'sha256-[^']*'", re.DOTALL)
+    ours = re.compile(
+        r"(?<=<style>).*?(?=</style>)|(?<=<script>).*?(?=</script>)|'sha256-[^']*'", re.DOTALL
+    )
     golden("report.html", ours.sub("…", text_of(comments.regression())))
 
 
@@ -145,7 +183,9 @@ def test_no_line_ends_between_a_figure_and_its_unit() -> None:
     assert "pass rate 75\xa0% is below the bar of 90\xa0%, but" in text
     assert "3 of 4 runs passed (75\xa0%), 1 failed" in text
     assert "· 12.5\xa0s" in text
-    assert "flip rate 50\xa0%" in text_of(summarize(report_of({"capital": "PPPF"}), Gate(min_pass_rate=0.1)))
+    assert "flip rate 50\xa0%" in text_of(
+        summarize(report_of({"capital": "PPPF"}), Gate(min_pass_rate=0.1))
+    )
 
 
 def test_what_to_try_shows_code_as_code() -> None:
@@ -179,7 +219,9 @@ def test_nothing_has_to_be_scrolled_sideways(which: str, request: pytest.Fixture
     assert max(excess_px(text_of(request.getfixturevalue(which)), (400, 700, 1000, 1600))) <= 0
 
 
-def test_runs_over_budget_are_named_with_their_variant_and_counted_where_they_are_too_many() -> None:
+def test_runs_over_budget_are_named_with_their_variant_and_counted_where_they_are_too_many() -> (
+    None
+):
     report = report_of(
         many((60, "P")),
         variants=[Variant("a"), Variant("b")],
@@ -219,10 +261,17 @@ def test_much_of_what_may_be_noise_is_folded_unless_nothing_else_is_to_be_seen()
     cases = {name: {"min_pass_rate": 0.5} for name in noisy}
 
     def shown(names: Mapping[str, Any]) -> list[tuple[str, bool]]:
-        report = report_of(names, cases={name: cases[name] for name in names if name in cases}, edit=with_own_reason)
+        report = report_of(
+            names,
+            cases={name: cases[name] for name in names if name in cases},
+            edit=with_own_reason,
+        )
         return groups(text_of(summarize(report, None, baseline_of(base), confirm_runs=0)))
 
-    assert shown({**noisy, "broken": "FFF"})[:2] == [("Failing", True), ("Possible, within noise", False)]
+    assert shown({**noisy, "broken": "FFF"})[:2] == [
+        ("Failing", True),
+        ("Possible, within noise", False),
+    ]
     assert ("Possible, within noise", True) in shown({"case 1": "PPF", "broken": "FFF"})
     assert shown(noisy) == [("Possible, within noise", True)]
 
@@ -237,8 +286,16 @@ def test_a_regression_comes_first_and_unfolded_even_within_its_bar(regressed: Su
 
 def test_cases_that_failed_for_the_same_reason_stand_under_it() -> None:
     def edit(result: Result) -> Result:
-        message = f"no such model (request {result.case})" if result.case == "odd" else f"down for {result.run} s"
-        return replace(result, error=RunError("crash", message)) if result.status == "failed" else result
+        message = (
+            f"no such model (request {result.case})"
+            if result.case == "odd"
+            else f"down for {result.run} s"
+        )
+        return (
+            replace(result, error=RunError("crash", message))
+            if result.status == "failed"
+            else result
+        )
 
     names = [f"case-{number}" for number in range(497)]
     text = text_of(summarize(report_of(dict.fromkeys(names, "F") | {"odd": "F"}, edit=edit), None))
@@ -256,17 +313,25 @@ def test_runs_that_ended_alike_are_shown_once_and_others_each() -> None:
     def edit(result: Result) -> Result:
         answer = {1: "Lyon", 2: "Nice", 3: "Lyon"}[result.run]
         cost_usd = None if result.run == 1 else 0.002
-        return replace(result, response=Response(output=answer), latency_s=result.run / 10, cost_usd=cost_usd)
+        return replace(
+            result, response=Response(output=answer), latency_s=result.run / 10, cost_usd=cost_usd
+        )
 
     text = text_of(summarize(report_of({"capital": "FFF"}, edit=edit), None))
     assert titles(text) == ["Runs 1 and 3 failed alike", "Run 2 failed"]
     assert "100 ms to 300 ms · $0.0020" in text.replace("\xa0", " ")
     assert re.findall(r'class="answer">(.*?)</pre>', text) == ["Lyon", "Nice"]
-    assert re.findall(r'id="([^"]*run=[^"]*)"', text) == [f"case=capital&amp;run={run}" for run in (1, 3, 2)]
+    assert re.findall(r'id="([^"]*run=[^"]*)"', text) == [
+        f"case=capital&amp;run={run}" for run in (1, 3, 2)
+    ]
 
 
-@pytest.mark.parametrize(("numbers", "told"), [((1, 1), ""), ((1, 5), " · 1 to 5 attempts"), ((3, 3), " · 3 attempts")])
-def test_attempts_are_told_of_all_runs_that_ended_alike(numbers: tuple[int, int], told: str) -> None:
+@pytest.mark.parametrize(
+    ("numbers", "told"), [((1, 1), ""), ((1, 5), " · 1 to 5 attempts"), ((3, 3), " · 3 attempts")]
+)
+def test_attempts_are_told_of_all_runs_that_ended_alike(
+    numbers: tuple[int, int], told: str
+) -> None:
     def edit(result: Result) -> Result:
         return replace(result, attempts=numbers[result.run - 1], response=Response("Lyon"))
 
@@ -278,7 +343,10 @@ def test_runs_that_differ_in_a_reason_only_are_shown_each() -> None:
     def edit(result: Result) -> Result:
         return replace(result, grades=(grade_of(passed=False, reason=f"for reason {result.run}"),))
 
-    assert titles(text_of(summarize(report_of({"capital": "FF"}, edit=edit), None))) == ["Run 1 failed", "Run 2 failed"]
+    assert titles(text_of(summarize(report_of({"capital": "FF"}, edit=edit), None))) == [
+        "Run 1 failed",
+        "Run 2 failed",
+    ]
 
 
 def test_what_was_said_in_favour_of_one_run_alone_keeps_no_run_apart() -> None:
@@ -295,7 +363,9 @@ def test_what_was_said_in_favour_of_one_run_alone_keeps_no_run_apart() -> None:
 
 
 def test_the_words_that_changed_since_the_base_are_marked() -> None:
-    (diff,) = re.findall(r'<pre dir="auto" class="diff">(.*?)</pre>', text_of(comments.regression()), re.DOTALL)
+    (diff,) = re.findall(
+        r'<pre dir="auto" class="diff">(.*?)</pre>', text_of(comments.regression()), re.DOTALL
+    )
     assert "I have refunded 100 <del>EUR</del><ins>USD</ins> to your card." in diff
 
 
@@ -310,10 +380,15 @@ def test_steps_turns_and_what_was_retrieved_are_shown() -> None:
         "agent": Response("Done.", steps=steps),
         "talk": Response("Done.", turns=(turn,)),
         "rag": Response(
-            "Done.", context=(Passage("Refunds take 5 days.", "policy.md", 0.83),), metadata={"trace": "7f3a"}
+            "Done.",
+            context=(Passage("Refunds take 5 days.", "policy.md", 0.83),),
+            metadata={"trace": "7f3a"},
         ),
     }
-    report = report_of(dict.fromkeys(answers, "F"), edit=lambda result: replace(result, response=answers[result.case]))
+    report = report_of(
+        dict.fromkeys(answers, "F"),
+        edit=lambda result: replace(result, response=answers[result.case]),
+    )
     text = text_of(summarize(report, None))
     page = Page(text)
     words = "".join(page.words)
@@ -334,7 +409,9 @@ def test_an_answer_in_json_is_laid_out_on_request() -> None:
 
     text = text_of(summarize(report_of({"capital": "FF"}, edit=edit), None))
     (pretty,) = re.findall(
-        r'<details class="pretty"><summary>as JSON</summary><pre dir="auto">(.*?)</pre>', text, re.DOTALL
+        r'<details class="pretty"><summary>as JSON</summary><pre dir="auto">(.*?)</pre>',
+        text,
+        re.DOTALL,
     )
     assert json.loads(html_unescaped(pretty)) == {"city": "Lyon", "</pre>": [1, 2]}
 
@@ -344,14 +421,21 @@ def test_an_answer_in_json_is_laid_out_on_request() -> None:
     [
         ('a,b\n1,<i>\n2,"x, y"', [["a", "b"], ["1", "&lt;i&gt;"], ["2", "x, y"]]),
         ("a\tb\n1\t2\n3\t4", [["a", "b"], ["1", "2"], ["3", "4"]]),
-        ('[{"a": 1, "b": [2]}, {"c": null}]', [["a", "b", "c"], ["1", "[2]", ""], ["", "", "null"]]),
+        (
+            '[{"a": 1, "b": [2]}, {"c": null}]',
+            [["a", "b", "c"], ["1", "[2]", ""], ["", "", "null"]],
+        ),
         ("Dear Ada, thank you.\nWe refund it, as you wished to have it.\nYours, the shop", []),
         ("[1, 2]", []),
         ("a,b\n1,2\n1,2,3", []),
     ],
 )
-def test_an_answer_that_is_a_table_is_laid_out_on_request(answer: str, rows: list[list[str]]) -> None:
-    report = report_of({"fares": "F"}, edit=lambda result: replace(result, response=Response(answer)))
+def test_an_answer_that_is_a_table_is_laid_out_on_request(
+    answer: str, rows: list[list[str]]
+) -> None:
+    report = report_of(
+        {"fares": "F"}, edit=lambda result: replace(result, response=Response(answer))
+    )
     text = text_of(summarize(report, None))
     shown = re.findall(r"<summary>as a table</summary>(.*?)</details>", text, re.DOTALL)
     lines = re.findall(r"<tr>(.*?)</tr>", "".join(shown), re.DOTALL)
@@ -360,23 +444,39 @@ def test_an_answer_that_is_a_table_is_laid_out_on_request(answer: str, rows: lis
 
 def test_what_was_expected_is_said_and_which_statement_was_found_where() -> None:
     words = " ".join(" ".join(Page(text_of(pages.agent())).words).split())
-    assert "Expected contains Paris judge faithful · threshold 0.8 · weight 2 · metric groundedness" in words
-    assert "1. policy.md (0.91): Refunds are paid to the card within 5 days. ✓ faithful: Refunds take 5 days." in words
-    assert "2. credit.md (0.64): Store credit is only offered on request. ✗ faithful: You get store credit." in words
+    assert (
+        "Expected contains Paris judge faithful · threshold 0.8 · weight 2 · metric groundedness"
+        in words
+    )
+    assert (
+        "1. policy.md (0.91): Refunds are paid to the card within 5 days. ✓ faithful: Refunds take 5 days."
+        in words
+    )
+    assert (
+        "2. credit.md (0.64): Store credit is only offered on request. ✗ faithful: You get store credit."
+        in words
+    )
 
 
 @pytest.mark.parametrize(
     ("file", "commands"),
     [
         ("evals.yaml", ["ci-evals explain 'a b'", "ci-evals run evals.yaml --case 'a b'"]),
-        ("sub/x y.yml", ["ci-evals explain 'a b' --config 'sub/x y.yml'", "ci-evals run 'sub/x y.yml' --case 'a b'"]),
+        (
+            "sub/x y.yml",
+            [
+                "ci-evals explain 'a b' --config 'sub/x y.yml'",
+                "ci-evals run 'sub/x y.yml' --case 'a b'",
+            ],
+        ),
         ("test_bot.py", ["ci-evals explain 'a b'"]),
     ],
 )
 def test_commands_name_the_suite_as_a_shell_takes_it(file: str, commands: list[str]) -> None:
     text = text_of(summarize(report_of({"a b": "F"}, suite={"file": file}), None))
     assert [
-        html_unescaped(each) for each in re.findall(r"(?:Explain|Run this case): <code>(.*?)</code>", text)
+        html_unescaped(each)
+        for each in re.findall(r"(?:Explain|Run this case): <code>(.*?)</code>", text)
     ] == commands
 
 
@@ -391,7 +491,9 @@ def test_an_answer_in_markdown_is_laid_out_on_request_and_links_to_nothing() -> 
 ```html"><script>alert(3)</script>
 <script>alert(4)</script>
 ```"""
-    report = report_of({"fares": "F"}, edit=lambda result: replace(result, response=Response(answer)))
+    report = report_of(
+        {"fares": "F"}, edit=lambda result: replace(result, response=Response(answer))
+    )
     text = text_of(summarize(report, None))
     (shown,) = re.findall(r'<div class="rendered">(.*?)</div>', text, re.DOTALL)
     page = Page(shown)
@@ -403,7 +505,9 @@ def test_an_answer_in_markdown_is_laid_out_on_request_and_links_to_nothing() -> 
 
 
 def test_pass_rates_are_told_by_prompt_by_provider_and_by_tag() -> None:
-    variants = [Variant(provider, prompt) for provider in ("gpt", "haiku") for prompt in ("short", "long")]
+    variants = [
+        Variant(provider, prompt) for provider in ("gpt", "haiku") for prompt in ("short", "long")
+    ]
     report = report_of(
         {"a": ["PP", "FF", "PP", "FF"], "b": ["PP", "FF", "PP", "PP"]},
         variants=variants,
@@ -429,7 +533,9 @@ def test_of_many_variants_the_chart_names_those_that_no_other_beats() -> None:
         edit=lambda result: replace(result, cost_usd=costs_usd[Variant(result.provider)]),
     )
     text = text_of(summarize(report, None))
-    (chart,) = re.findall(r"against cost per run; the best trade-offs are named.*?</figure>", text, re.DOTALL)
+    (chart,) = re.findall(
+        r"against cost per run; the best trade-offs are named.*?</figure>", text, re.DOTALL
+    )
     assert re.findall(r'class="label".*?>(\w+)</text>', chart) == ["v0", "v1", "v3", "v6"]
     assert "<title>v7: 0 %, $7.00</title>" in chart, "the others have a name, too"
 
@@ -450,8 +556,12 @@ def test_why_there_is_no_comparison_is_said(uncompared: Summary) -> None:
     assert "Regressed" not in text
 
 
-@pytest.mark.parametrize("which", ["flights", "passing", "hostile", "hostile_comparison", "several"])
-def test_nothing_but_our_script_runs_and_nothing_is_loaded(which: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    "which", ["flights", "passing", "hostile", "hostile_comparison", "several"]
+)
+def test_nothing_but_our_script_runs_and_nothing_is_loaded(
+    which: str, request: pytest.FixtureRequest
+) -> None:
     text = text_of(request.getfixturevalue(which))
     page = Page(text)
     assert page.tags <= TAGS
@@ -493,7 +603,8 @@ def test_a_folded_case_has_the_reason_beside_it(flights: Summary) -> None:
     reasons = re.findall(r'<bdi class="id">(.*?)</bdi>.*?</summary>', text_of(flights), re.DOTALL)
     whys = dict(
         re.findall(
-            r'<bdi class="id">([^<]*)</bdi>(?:(?!</summary>).)*?<span class="why">(.*?)</span>', text_of(flights)
+            r'<bdi class="id">([^<]*)</bdi>(?:(?!</summary>).)*?<span class="why">(.*?)</span>',
+            text_of(flights),
         )
     )
     assert whys["greet"] == "429: slow down"
@@ -521,10 +632,14 @@ def test_a_name_is_an_address() -> None:
     assert address_of(case, variant, 3) == f"{address_of(case)}&on=gpt%20%C2%B7%20polite&run=3"
 
 
-def test_every_case_is_on_the_page_once_whatever_became_of_it(flights: Summary, changed: Summary) -> None:
+def test_every_case_is_on_the_page_once_whatever_became_of_it(
+    flights: Summary, changed: Summary
+) -> None:
     quarantine = Quarantine(reason="flaky upstream", until=date(2099, 1, 1))
     report = report_of({"tamed": "FFF", "good": "PPP"}, cases={"tamed": {"quarantine": quarantine}})
     for summary in (flights, changed, summarize(report, None)):
         text = text_of(summary)
-        assert sorted(name for name, _ in rows(text)) == sorted(case.id for case in summary.report.plan.cases)
+        assert sorted(name for name, _ in rows(text)) == sorted(
+            case.id for case in summary.report.plan.cases
+        )
     assert "In quarantine until 2099-01-01: flaky upstream" in text

@@ -22,7 +22,9 @@ ILLEGAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 def case_of(outcome: str, gate: Gate | None = None, **case: Any) -> ET.Element:
     report = report_of({"capital": outcome}, cases={"capital": case})
-    return next(ET.fromstring(text_of(Summary(report, decide(report, gate), gate))).iter("testcase"))
+    return next(
+        ET.fromstring(text_of(Summary(report, decide(report, gate), gate))).iter("testcase")
+    )
 
 
 def outcome_of(element: ET.Element) -> str:
@@ -72,7 +74,9 @@ def test_totals_are_those_of_the_test_cases(flights: Summary) -> None:
         ("...", None, None, "skipped"),
     ],
 )
-def test_a_cell_is_judged_by_its_bar(outcome: str, gate: Gate | None, own_bar: float | None, expected: str) -> None:
+def test_a_cell_is_judged_by_its_bar(
+    outcome: str, gate: Gate | None, own_bar: float | None, expected: str
+) -> None:
     element = case_of(outcome, gate, tags=("critical",), min_pass_rate=own_bar)
     assert outcome_of(element) == expected
 
@@ -86,7 +90,10 @@ def test_a_cell_within_its_bar_notes_the_runs_that_did_not_pass() -> None:
 def test_a_failure_says_expected_and_got_in_its_message_and_the_answer_in_its_body() -> None:
     failure = case_of("PFF").find("failure")
     assert failure is not None
-    assert failure.get("message") == "2 of 3 runs failed: contains: does not contain 'Paris': got 'Lyon'"
+    assert (
+        failure.get("message")
+        == "2 of 3 runs failed: contains: does not contain 'Paris': got 'Lyon'"
+    )
     assert "runs 2 and 3 failed alike" in (failure.text or "")
     assert "answer: Lyon" in (failure.text or "")
 
@@ -150,7 +157,9 @@ def test_every_note_of_a_kind_is_a_property() -> None:
 
 
 def test_one_suite_per_variant() -> None:
-    report = report_of({"capital": "P"}, variants=(Variant("a"), Variant("b", "polite")), suite={"name": "s"})
+    report = report_of(
+        {"capital": "P"}, variants=(Variant("a"), Variant("b", "polite")), suite={"name": "s"}
+    )
     root = ET.fromstring(text_of(Summary(report, decide(report, None), None)))
     assert [suite.get("name") for suite in root] == ["s · a", "s · b · polite"]
 
@@ -163,7 +172,11 @@ def test_names_that_look_alike_are_numbered() -> None:
 
 def test_a_crash_shows_its_traceback() -> None:
     def crash(result: Result) -> Result:
-        error = RunError("crash", "ValueError: no such flight", detail="Traceback\n\x1b[31mValueError: no such flight")
+        error = RunError(
+            "crash",
+            "ValueError: no such flight",
+            detail="Traceback\n\x1b[31mValueError: no such flight",
+        )
         return replace(result, response=None, grades=(), score=0.0, error=error)
 
     report = report_of({"capital": "F"}, edit=crash)
@@ -176,7 +189,9 @@ def test_a_crash_shows_its_traceback() -> None:
 # Beside a baseline.
 
 
-def compared(head: Mapping[str, str], base: Mapping[str, str], gate: Gate | None = None, **changes: Any) -> Summary:
+def compared(
+    head: Mapping[str, str], base: Mapping[str, str], gate: Gate | None = None, **changes: Any
+) -> Summary:
     older = report_of(base, started_at=STARTED_AT - 3600)
     report = report_of(head, **changes)
     return summarize(report, gate, baseline_of(older), confirm_runs=7)
@@ -189,7 +204,9 @@ def junit_case(summary: Summary, name: str) -> ET.Element:
     return next(case for case in root.iter("testcase") if case.get("name") == name)
 
 
-def test_a_regression_within_its_own_bar_fails_in_junit_when_it_makes_the_gate_red(regressed: Summary) -> None:
+def test_a_regression_within_its_own_bar_fails_in_junit_when_it_makes_the_gate_red(
+    regressed: Summary,
+) -> None:
     case = junit_case(regressed, "refund")
     (failure,) = case
     assert failure.tag == "failure"

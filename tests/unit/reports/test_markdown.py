@@ -18,12 +18,34 @@ from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import markdown
 from ci_evals.reports.findings import Group
-from ci_evals.reports.markdown import Block, Document, Markdown, code, difference, fence, fill, plain, with_code
+from ci_evals.reports.markdown import (
+    Block,
+    Document,
+    Markdown,
+    code,
+    difference,
+    fence,
+    fill,
+    plain,
+    with_code,
+)
 from ci_evals.reports.summary import Summary
 
 FENCED = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"<code>[^<]*</code>")
-ACTIVE = ("@octocat", "#12", "GH-12", "https://", "www.evil", "<script", "<!--", "[a](b)", "**b**", "$x$", "0123456")
+ACTIVE = (
+    "@octocat",
+    "#12",
+    "GH-12",
+    "https://",
+    "www.evil",
+    "<script",
+    "<!--",
+    "[a](b)",
+    "**b**",
+    "$x$",
+    "0123456",
+)
 
 
 def summary_of(cells: dict[str, Any], gate: Gate | None = None, **report: Any) -> Summary:
@@ -37,7 +59,9 @@ def outside_of_code(text: str) -> str:
 
 
 def test_every_value_goes_through_the_escaping() -> None:
-    assert fill("**{}** {} {}", "*a* <b>", 3, Markdown("*b*")) == "**&#42;a&#42; &#60;b&#62;** 3 *b*"
+    assert (
+        fill("**{}** {} {}", "*a* <b>", 3, Markdown("*b*")) == "**&#42;a&#42; &#60;b&#62;** 3 *b*"
+    )
     assert fill("{}", "{0} {") == "{0} {"
 
 
@@ -53,7 +77,11 @@ def test_errors_come_first_where_they_leave_no_verdict() -> None:
 
 
 def test_no_column_says_of_every_variant_that_nothing_failed_or_errored() -> None:
-    for cells, columns in (("PPP", []), ("PPF", ["pass@3<br>pass^3", "failed"]), ("PEE", ["errored"])):
+    for cells, columns in (
+        ("PPP", []),
+        ("PPF", ["pass@3<br>pass^3", "failed"]),
+        ("PEE", ["errored"]),
+    ):
         lines = text_of(summary_of({"capital": cells})).splitlines()
         head = next(line for line in lines if line.startswith("| variant"))
         expected = ["variant", "pass rate", *columns, "cost", "latency p50", "latency p95"]
@@ -62,7 +90,9 @@ def test_no_column_says_of_every_variant_that_nothing_failed_or_errored() -> Non
 
 @pytest.mark.skipif(browser() is None, reason="there is no Chromium here")
 @pytest.mark.parametrize("which", ["flights", "changed", "regressed"])
-def test_the_table_of_variants_fits_into_a_comment(which: str, request: pytest.FixtureRequest) -> None:
+def test_the_table_of_variants_fits_into_a_comment(
+    which: str, request: pytest.FixtureRequest
+) -> None:
     before_cases = re.split("\n(?:###|<details>)", text_of(request.getfixturevalue(which)))[0]
     assert "| variant |" in before_cases
     assert max(excess_px(page(before_cases), (810,))) <= 0
@@ -72,12 +102,22 @@ def test_the_table_of_variants_fits_into_a_comment(which: str, request: pytest.F
     ("outcome", "gate", "first"),
     [
         ("PPPP", None, "## ✅ 4 of 4 runs passed\n"),
-        ("PPPF", None, "## ❌ 1 case failed: <code>capital</code>\n\n1 of 4 runs failed, and every run must pass\n"),
-        ("PPPF", Gate(min_pass_rate=0.9), "## 🟡 75\xa0% is below 90\xa0%, but could be luck\n\nPass rate 75\xa0% is"),
+        (
+            "PPPF",
+            None,
+            "## ❌ 1 case failed: <code>capital</code>\n\n1 of 4 runs failed, and every run must pass\n",
+        ),
+        (
+            "PPPF",
+            Gate(min_pass_rate=0.9),
+            "## 🟡 75\xa0% is below 90\xa0%, but could be luck\n\nPass rate 75\xa0% is",
+        ),
         ("EEEE", None, "## ⚠️ All 4 runs errored: 429: slow down\n"),
     ],
 )
-def test_the_first_line_says_what_happened_and_the_second_why(outcome: str, gate: Gate | None, first: str) -> None:
+def test_the_first_line_says_what_happened_and_the_second_why(
+    outcome: str, gate: Gate | None, first: str
+) -> None:
     assert text_of(summary_of({"capital": outcome}, gate)).startswith(first)
 
 
@@ -85,7 +125,12 @@ def test_hostile_text_is_only_text(hostile: Summary) -> None:
     text = text_of(hostile)
     rest = outside_of_code(text)
     assert not [active for active in ACTIVE if active in re.sub(r"&#\d+;", "", rest)]
-    assert rest.count("<details>") == rest.count("</details>") == rest.count("<summary>") == rest.count("</summary>")
+    assert (
+        rest.count("<details>")
+        == rest.count("</details>")
+        == rest.count("<summary>")
+        == rest.count("</summary>")
+    )
     assert "`" not in rest
     assert not re.search(r"^\s*::|##\[", rest, re.MULTILINE)
     assert all(character.isprintable() or character in "\n\t\u200b\xa0" for character in text)
@@ -106,7 +151,9 @@ def test_a_details_block_is_left_open_for_markdown(flights: Summary) -> None:
 
 
 def test_cases_that_fail_always_come_before_flaky_ones() -> None:
-    text = text_of(summary_of({"flaky": "PPPF", "often": "PFFF", "always": "FFFF"}, Gate(min_pass_rate=0.7)))
+    text = text_of(
+        summary_of({"flaky": "PPPF", "often": "PFFF", "always": "FFFF"}, Gate(min_pass_rate=0.7))
+    )
     assert re.findall(r"<summary>(?:<b>)?<code>(\w+)", text) == ["always", "often", "flaky"]
 
 
@@ -149,7 +196,9 @@ def test_code_in_our_own_sentences_is_all_that_is_not_escaped() -> None:
 
 
 def test_a_suite_that_leaves_out_cases_with_their_own_bar_says_so() -> None:
-    text = text_of(summary_of({"solid": "PF", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}}))
+    text = text_of(
+        summary_of({"solid": "PF", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}})
+    )
     assert "\n| suite, other cases | 50 % " in text
     assert "every run must pass · " in text
     assert "at least 50 % must pass · " in text
@@ -160,7 +209,10 @@ def test_a_fence_is_longer_than_any_run_of_backticks_inside() -> None:
 
 
 def test_code_holds_in_a_table_and_in_html() -> None:
-    assert code("a|b `c` </code> *d*") == "<code>a&#124;b &#96;c&#96; &#60;/code&#62; &#42;d&#42;</code>"
+    assert (
+        code("a|b `c` </code> *d*")
+        == "<code>a&#124;b &#96;c&#96; &#60;/code&#62; &#42;d&#42;</code>"
+    )
 
 
 def test_plain_text_notifies_nobody_and_links_to_nothing() -> None:
@@ -180,7 +232,10 @@ def test_without_an_earlier_answer_or_a_difference_there_is_only_the_answer() ->
 
 
 def test_fences_in_an_answer_do_not_end_it() -> None:
-    assert difference("```\n@@ -1 +1 @@\n--- a", "````") == "`````diff\n-```\n-@@ -1 +1 @@\n---- a\n+````\n`````"
+    assert (
+        difference("```\n@@ -1 +1 @@\n--- a", "````")
+        == "`````diff\n-```\n-@@ -1 +1 @@\n---- a\n+````\n`````"
+    )
 
 
 def test_long_answers_are_cut_by_lines_and_say_so() -> None:
@@ -211,7 +266,9 @@ foot"""
 SHORT = templating.environment(markdown.finalize).from_string(TEMPLATE)
 
 
-def group(name: str, entries: int = 3, total: int | None = None, full: str = "") -> tuple[Group, list[Block]]:
+def group(
+    name: str, entries: int = 3, total: int | None = None, full: str = ""
+) -> tuple[Group, list[Block]]:
     blocks = [
         Block(Markdown(f"- {name} {number}"), Markdown(full and f"- {name} {number}: {full}"))
         for number in range(entries)
@@ -234,18 +291,27 @@ def test_details_fold_before_entries_go_and_the_first_keep_theirs() -> None:
 
 
 def test_an_entry_that_is_too_long_to_unfold_leaves_its_room_to_the_next() -> None:
-    blocks = [Block(Markdown("- a"), Markdown("- a" + "x" * 500)), Block(Markdown("- b"), Markdown("- b: why"))]
+    blocks = [
+        Block(Markdown("- a"), Markdown("- a" + "x" * 500)),
+        Block(Markdown("- b"), Markdown("- b: why")),
+    ]
     made = document((Group("failing", "red", "case", 2, 2, ()), blocks))
     assert made.render(100) == "head\n\n# case\n\n- a\n\n- b: why\n\nfoot"
 
 
 def test_the_least_important_goes_first() -> None:
     made = document(group("red"), group("green", 20))
-    assert made.render(80) == ("head\n\n# red case\n\n- red 0\n- … and 2 more\n\nNo room for 20 green cases\n\nfoot")
+    assert made.render(80) == (
+        "head\n\n# red case\n\n- red 0\n- … and 2 more\n\nNo room for 20 green cases\n\nfoot"
+    )
 
 
 def test_entries_that_are_not_there_are_counted() -> None:
-    assert document(group("red", total=1_200)).render(1_000).endswith("- red 2\n- … and 1197 more\n\nfoot")
+    assert (
+        document(group("red", total=1_200))
+        .render(1_000)
+        .endswith("- red 2\n- … and 1197 more\n\nfoot")
+    )
 
 
 def test_without_room_for_anything_else_the_longest_short_text_is_left() -> None:

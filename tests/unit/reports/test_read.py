@@ -43,11 +43,15 @@ from ci_evals.reports.summary import Summary, summarize
 
 def saved(path: Path, report: SuiteReport, baseline: Baseline | None = None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(json_report.render(summarize(report, None, baseline, confirm_runs=7))))
+    path.write_bytes(
+        b"".join(json_report.render(summarize(report, None, baseline, confirm_runs=7)))
+    )
     return path
 
 
-def report_at(started_at: float, cells: dict[str, str] | None = None, **settings: Any) -> SuiteReport:
+def report_at(
+    started_at: float, cells: dict[str, str] | None = None, **settings: Any
+) -> SuiteReport:
     report = report_of(cells or {"capital": "PPP", "river": "PPF"}, **settings)
     report.started_at = started_at
     return report
@@ -60,7 +64,9 @@ def baseline_at(*paths: Path, suite: str = "capitals") -> Baseline:
 
 
 def evidence(baseline: Baseline, case: str = "river") -> list[tuple[int, int]]:
-    return [(each.passed, each.graded) for each in baseline.cells[case, "agent", None].history.evidence]
+    return [
+        (each.passed, each.graded) for each in baseline.cells[case, "agent", None].history.evidence
+    ]
 
 
 def test_a_report_is_read_back_as_the_side_that_it_was(tmp_path: Path) -> None:
@@ -70,7 +76,10 @@ def test_a_report_is_read_back_as_the_side_that_it_was(tmp_path: Path) -> None:
     assert [ref.id for ref in found.baseline.reports] == [report.id]
     assert evidence(found.baseline) == [(2, 3)]
     assert found.baseline.trend[0].variants[0].pass_rate == pytest.approx(5 / 6)
-    assert compare(found.head, found.baseline, confirm_runs=7).counts == {"unchanged": 1, "flaky": 1}
+    assert compare(found.head, found.baseline, confirm_runs=7).counts == {
+        "unchanged": 1,
+        "flaky": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -85,9 +94,20 @@ def test_a_report_is_read_back_as_the_side_that_it_was(tmp_path: Path) -> None:
         (b"[" * 100_000, "damaged or cut off"),
         (b'{"results": ' + b"[" * 100_000, "damaged or cut off"),
     ],
-    ids=["empty", "blank", "cut-off", "binary", "other-json", "without-cells", "deep", "deep-within"],
+    ids=[
+        "empty",
+        "blank",
+        "cut-off",
+        "binary",
+        "other-json",
+        "without-cells",
+        "deep",
+        "deep-within",
+    ],
 )
-def test_what_is_no_whole_report_is_refused_with_what_to_do(tmp_path: Path, content: bytes, words: str) -> None:
+def test_what_is_no_whole_report_is_refused_with_what_to_do(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
     path = tmp_path / "report.json"
     path.write_bytes(content)
     with pytest.raises(StorageError) as refused:
@@ -138,16 +158,24 @@ def test_a_run_with_two_results_is_refused_and_named(tmp_path: Path) -> None:
     path = saved(tmp_path / "report.json", report_at(1.0))
     document = json.loads(path.read_bytes())
     error = {"kind": "crash", "message": "down", "status": None, "detail": None}
-    lost = [{**each, "status": "failed", "score": None, "grades": [], "error": error} for each in document["results"]]
+    lost = [
+        {**each, "status": "failed", "score": None, "grades": [], "error": error}
+        for each in document["results"]
+    ]
     path.write_text(json.dumps(document | {"results": lost + document["results"]}))
     with pytest.raises(StorageError) as refused:
         read_report(path)
     run = f"run {lost[0]['run']} of {lost[0]['case']!r}"
-    assert str(refused.value) == f"{path}: contradicts itself, so it is not used: it has two results of {run}"
+    assert (
+        str(refused.value)
+        == f"{path}: contradicts itself, so it is not used: it has two results of {run}"
+    )
 
 
 @pytest.mark.parametrize("changes", [{"cells": "otherwise"}, {}], ids=["unreadable", "readable"])
-def test_a_newer_report_is_refused_with_what_to_upgrade(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_a_newer_report_is_refused_with_what_to_upgrade(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
     path = saved(tmp_path / "report.json", report_at(1.0))
     document = json.loads(path.read_bytes())
     document["suite"]["version"] = "7.1.0"
@@ -172,14 +200,21 @@ def test_there_is_a_sentence_for_every_lack(tmp_path: Path) -> None:
     document = json.loads(path.read_bytes()) | {"cells": [], "results": []}
     document["totals"] |= {"passed": 0, "failed": 0}
     path.write_text(json.dumps(document))
-    assert read_baseline([path], "capitals") == NoComparison(f"no baseline: {path.as_posix()} has no cells")
+    assert read_baseline([path], "capitals") == NoComparison(
+        f"no baseline: {path.as_posix()} has no cells"
+    )
 
 
 def test_files_and_folders_of_them_are_one_baseline_the_newest_first(tmp_path: Path) -> None:
     old = saved(tmp_path / "runs" / "41" / "report.json", report_at(1.0, {"river": "PPP"}))
     new = saved(tmp_path / "runs" / "42" / "report.json", report_at(2.0, {"river": "PPF"}))
     saved(tmp_path / "runs" / "43" / "report.json", report_at(3.0, suite={"name": "another"}))
-    for paths in ((tmp_path / "runs",), (old, new), (new.parent, old.parent), (new, old, tmp_path / "runs")):
+    for paths in (
+        (tmp_path / "runs",),
+        (old, new),
+        (new.parent, old.parent),
+        (new, old, tmp_path / "runs"),
+    ):
         baseline = baseline_at(*paths)
         assert evidence(baseline) == [(2, 3), (3, 3)]
         assert [ref.started_at for ref in baseline.reports] == [2.0, 1.0]
@@ -195,14 +230,18 @@ def test_counts_are_carried_from_report_to_report_and_each_once(tmp_path: Path) 
     assert baseline is not None
     assert baseline.cells["river", "agent", None].history.tally == (30, 30)
     assert len(evidence(baseline)) == 11, "its own and those of ten before"
-    assert [point.report.started_at for point in baseline.trend] == [float(n) for n in range(14, 0, -1)]
+    assert [point.report.started_at for point in baseline.trend] == [
+        float(n) for n in range(14, 0, -1)
+    ]
     whole = baseline_at(tmp_path)
     assert len(evidence(whole)) == 14
     assert whole.cells["river", "agent", None].history.tally == (30, 30)
 
 
 def test_names_with_secrets_match_those_that_are_shown(tmp_path: Path) -> None:
-    path = saved(tmp_path / "report.json", report_at(1.0, {"of hunter2-and-more": "PPP", "river": "PPP"}))
+    path = saved(
+        tmp_path / "report.json", report_at(1.0, {"of hunter2-and-more": "PPP", "river": "PPP"})
+    )
     found = read_baseline([path], "capitals", redactor=Redactor(["hunter2-and-more"]))
     assert isinstance(found, Baseline)
     assert [case for case, *_ in found.cells] == ["of ***", "river"]
@@ -212,7 +251,10 @@ def test_no_number_of_a_report_is_not_a_number(tmp_path: Path) -> None:
     report = report_at(1.0, {"a": "EEE", "b": "...", "c": "P.."})
     path = saved(tmp_path / "report.json", report)
     baseline = baseline_at(path)
-    for text in (path.read_bytes(), b"".join(json_report.render(summarize(report, None, baseline)))):
+    for text in (
+        path.read_bytes(),
+        b"".join(json_report.render(summarize(report, None, baseline))),
+    ):
         json.loads(text)
         assert b"NaN" not in text
         assert b"Infinity" not in text
@@ -232,7 +274,11 @@ def write(folder: Path, report: SuiteReport) -> Path:
 
 def regressed(base: Path, **report: object) -> Summary:
     """Beside what is at `base`, the cases `a` and `b` have regressed."""
-    worse = report_of({"a": "FFF", "b": "FFF", "c": "PPP"}, confirming={"a": "FFFFFFF", "b": "FFFFFFF"}, **report)  # type: ignore[arg-type]
+    worse = report_of(
+        {"a": "FFF", "b": "FFF", "c": "PPP"},
+        confirming={"a": "FFFFFFF", "b": "FFFFFFF"},
+        **report,  # type: ignore[arg-type]
+    )
     return summarize(worse, None, read_baseline([base], "capitals"), confirm_runs=7)
 
 
@@ -267,7 +313,9 @@ def test_a_baseline_that_is_gone_by_then_is_done_without(tmp_path: Path) -> None
     assert with_answers(summary).before == {}
 
 
-@pytest.mark.parametrize("damage", [b'{"case": "\xff"}', b'{"metadata": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"])
+@pytest.mark.parametrize(
+    "damage", [b'{"case": "\xff"}', b'{"metadata": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"]
+)
 def test_a_baseline_whose_answers_are_damaged_costs_the_answers_and_not_the_verdict(
     tmp_path: Path, damage: bytes
 ) -> None:
@@ -286,11 +334,18 @@ def test_without_a_comparison_there_is_nothing_before() -> None:
 async def test_a_run_keeps_what_was_answered_before(tmp_path: Path) -> None:
     """From the first run on the base branch to the comment's data, through the command line."""
     case = {"id": "greeting", "input": "hello", "expect": [{"equals": "hello"}]}
-    steady = [{"id": f"steady {number}", "input": "x", "expect": [{"equals": "x"}]} for number in range(3)]
+    steady = [
+        {"id": f"steady {number}", "input": "x", "expect": [{"equals": "x"}]} for number in range(3)
+    ]
     write_suite(tmp_path, [case, *steady], runs=10)
     base = await ci_evals(tmp_path, "run", "--out", "base")
     assert base.code == 0, base.err
-    write_suite(tmp_path, [case, *steady], runs=10, providers=[{"name": "echo", "type": "mock", "default": "bye"}])
+    write_suite(
+        tmp_path,
+        [case, *steady],
+        runs=10,
+        providers=[{"name": "echo", "type": "mock", "default": "bye"}],
+    )
     head = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "head")
     assert head.code == 1, head.err
     summary = read_summary(tmp_path / "head")
@@ -316,7 +371,9 @@ def test_the_comment_is_the_same_from_the_saved_report(name: str) -> None:
 
 
 @pytest.mark.parametrize("render", [json_report.render, junit.render])
-def test_so_is_every_other_format_that_does_not_show_what_was_asked(render: Callable[[Summary], Any]) -> None:
+def test_so_is_every_other_format_that_does_not_show_what_was_asked(
+    render: Callable[[Summary], Any],
+) -> None:
     summary = comments.regression()
     again = summary_in(written(summary))
     assert b"".join(render(again)) == b"".join(render(summary))
@@ -454,14 +511,22 @@ async def test_figures_that_do_not_follow_from_the_results_are_refused(
     path.write_text(json.dumps(document))
     with pytest.raises(StorageError, match=words):
         read_report(path)
-    for command in (["compare", str(path), str(path)], ["explain", "refund", "--report", str(path)]):
+    for command in (
+        ["compare", str(path), str(path)],
+        ["explain", "refund", "--report", str(path)],
+    ):
         done = await ci_evals(tmp_path, *command)
         assert done.code == 3
         assert re.search(words, done.err)
 
 
 def test_what_ended_a_run_early_is_known() -> None:
-    report = report_of({"a": "PPP...", "b": "PF...."}, interrupted="SIGTERM", looks=Looks((3, 6), 1), settled="fail")
+    report = report_of(
+        {"a": "PPP...", "b": "PF...."},
+        interrupted="SIGTERM",
+        looks=Looks((3, 6), 1),
+        settled="fail",
+    )
     again = summary_in(written(summarize(report, None))).report
     assert (again.interrupted, again.looks, again.settled) == ("SIGTERM", Looks((3, 6), 1), "fail")
     assert again.totals == report.totals
@@ -519,20 +584,30 @@ def test_what_contradicts_itself_is_refused(path: tuple[str | int, ...], value: 
         summary_in(json.dumps(document).encode())
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"results": [1e999]}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"results": [1e999]}']
+)
 def test_what_is_no_report_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         summary_in(content)
 
 
 def test_any_change_is_refused_or_rendered() -> None:
-    """Whatever stands in a report, reading it raises nothing but `ValueError`, and what was read can be shown."""
+    """Whatever stands in a report, reading it raises nothing but `ValueError`, and what was read
+    can be shown.
+    """
     original = written(comments.regression())
     seeded, refused, shown = random.Random(7), 0, 0
     for _ in range(150):
         document = json.loads(original)
         path = _somewhere(document, seeded)
-        _put(document, path, seeded.choice([None, -1, 0, 10**25, 1e300, -0.5, "", "x" * 300, [], {}, True, "\ud800"]))
+        _put(
+            document,
+            path,
+            seeded.choice(
+                [None, -1, 0, 10**25, 1e300, -0.5, "", "x" * 300, [], {}, True, "\ud800"]
+            ),
+        )
         try:
             summary = summary_in(json.dumps(document).encode())
         except ValueError:
@@ -554,7 +629,9 @@ def _put(document: Any, path: tuple[str | int, ...], value: Any) -> None:
 def _somewhere(document: Any, seeded: random.Random) -> tuple[str | int, ...]:
     path: tuple[str | int, ...] = ()
     while isinstance(document, dict | list) and document and (not path or seeded.random() < 0.9):
-        keys: list[Any] = list(document) if isinstance(document, dict) else list(range(len(document)))
+        keys: list[Any] = (
+            list(document) if isinstance(document, dict) else list(range(len(document)))
+        )
         key = seeded.choice(keys)
         path, document = (*path, key), document[key]
     return path

@@ -34,11 +34,15 @@ def test_the_report_reads_well(flights: Summary, golden: Callable[[str, str], No
     golden("report.json", b"".join(json_report.render(flights)).decode())
 
 
-def test_the_schema_in_the_package_is_in_step_with_the_types(golden: Callable[[str, str], None]) -> None:
+def test_the_schema_in_the_package_is_in_step_with_the_types(
+    golden: Callable[[str, str], None],
+) -> None:
     golden("../../docs/report.schema.json", json_report.schema().decode())
 
 
-def test_a_report_satisfies_its_schema(flights: Summary, passing: Summary, hostile: Summary) -> None:
+def test_a_report_satisfies_its_schema(
+    flights: Summary, passing: Summary, hostile: Summary
+) -> None:
     validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_bytes()))
     for summary in (flights, passing, hostile):
         validator.validate(parsed(summary))

@@ -38,16 +38,34 @@ def test_the_summary_reads_well(flights: Summary, golden: Callable[[str, str], N
 
 
 def test_every_variant_has_a_row_and_columns_go_where_the_terminal_is_narrow() -> None:
-    variants = [Variant(provider, prompt) for prompt in ("short", "polite") for provider in ("gpt", "haiku", "flash")]
+    variants = [
+        Variant(provider, prompt)
+        for prompt in ("short", "polite")
+        for provider in ("gpt", "haiku", "flash")
+    ]
     outcomes = ["PPF", "PPP", "FFF", "PPP", "PEP", "PPP"]
     columns = []
     for width in (60, 80, 120, 200):
-        lines = text_of(summary_of({"capital": outcomes, "river": outcomes}, variants=variants), width).splitlines()
+        lines = text_of(
+            summary_of({"capital": outcomes, "river": outcomes}, variants=variants), width
+        ).splitlines()
         assert all(any(line.startswith(str(variant)) for line in lines) for variant in variants)
-        columns.append(re.split(r"\s{2,}", next(line for line in lines if "pass rate  " in line).strip()))
+        columns.append(
+            re.split(r"\s{2,}", next(line for line in lines if "pass rate  " in line).strip())
+        )
     narrow, *_, wide = columns
     assert narrow[0] == "pass rate"
-    assert wide == ["pass rate", "runs", "pass^2", "errored", "score", "cost", "tokens", "p50", "p95"]
+    assert wide == [
+        "pass rate",
+        "runs",
+        "pass^2",
+        "errored",
+        "score",
+        "cost",
+        "tokens",
+        "p50",
+        "p95",
+    ]
     assert [len(each) for each in columns] == sorted(len(each) for each in columns)
     assert len(narrow) < len(wide)
 
@@ -78,7 +96,12 @@ def test_hostile_text_moves_nothing_and_commands_nobody(hostile: Summary) -> Non
 
 
 def test_a_name_from_right_to_left_reorders_nothing_beside_it() -> None:
-    case, one, other, tag = "\u05e9\u05dc\u05d5\u05dd 1", "\u05d0\u05d1", "\u05d2\u05d3", "\u05e7\u05d5\u05d3"
+    case, one, other, tag = (
+        "\u05e9\u05dc\u05d5\u05dd 1",
+        "\u05d0\u05d1",
+        "\u05d2\u05d3",
+        "\u05e7\u05d5\u05d3",
+    )
     summary = summary_of(
         {case: ["PF", "EE"], "another": ["PP", "PP"]},
         Gate(min_pass_rate=0.5, tags={tag: 1.0}, max_error_rate=0.5),
@@ -94,11 +117,16 @@ def test_a_name_from_right_to_left_reorders_nothing_beside_it() -> None:
 
 def rates_of(text: str) -> dict[str, str]:
     """The pass rate of each variant, as its row has it."""
-    return {row[1]: row[2] for row in re.finditer(r"^(\w+) +([\d.]+ % \(.*?\)(?: [▲▼])?)", text, re.MULTILINE)}
+    return {
+        row[1]: row[2]
+        for row in re.finditer(r"^(\w+) +([\d.]+ % \(.*?\)(?: [▲▼])?)", text, re.MULTILINE)
+    }
 
 
 def test_best_and_worst_are_marked_without_color() -> None:
-    text = text_of(summary_of({"capital": ["PPP", "PFF"]}, variants=(Variant("good"), Variant("bad"))))
+    text = text_of(
+        summary_of({"capital": ["PPP", "PFF"]}, variants=(Variant("good"), Variant("bad")))
+    )
     assert {name: rate[-1] for name, rate in rates_of(text).items()} == {"good": "▲", "bad": "▼"}
 
 
@@ -116,7 +144,9 @@ def test_tokens_that_no_answer_tells_are_unknown_and_not_the_fewest() -> None:
 
 def test_variants_that_tie_are_marked_alike_however_many_they_are() -> None:
     outcomes = ["PPP", "PPF", "FFF", "FFE", "FFF"]
-    text = text_of(summary_of({"capital": outcomes}, variants=[Variant(name) for name in "abcde"]), 200)
+    text = text_of(
+        summary_of({"capital": outcomes}, variants=[Variant(name) for name in "abcde"]), 200
+    )
     assert [rate[-1] for rate in rates_of(text).values()][:4] == ["▲", ")", "▼", "▼"]
 
 
@@ -150,11 +180,15 @@ def test_further_lines_stand_below_the_first_one() -> None:
 
 
 def _refused(result: Result) -> Result:
-    return replace(result, error=RunError("server", "503: upstream connect error, reset before headers"))
+    return replace(
+        result, error=RunError("server", "503: upstream connect error, reset before headers")
+    )
 
 
 def test_a_suite_that_leaves_out_cases_with_their_own_bar_says_so() -> None:
-    text = text_of(summary_of({"solid": "PF", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}}))
+    text = text_of(
+        summary_of({"solid": "PF", "shaky": "PPF"}, cases={"shaky": {"min_pass_rate": 0.5}})
+    )
     assert re.search(r"^FAIL  suite, other cases  50 % .*bar 100 %$", text, re.MULTILINE)
     assert "other cases: 1 of 2 runs failed, and every run must pass" in text
 
@@ -172,7 +206,9 @@ def test_costs_are_unknown_partly_known_or_known() -> None:
 
     variants = tuple(map(Variant, ("known", "partly", "none")))
     text = text_of(summary_of({"capital": "PPF"}, variants=variants, edit=priced), 160)
-    rows = {name: re.search(rf"^{name} .*$", text, re.MULTILINE) for name in ("known", "partly", "none")}
+    rows = {
+        name: re.search(rf"^{name} .*$", text, re.MULTILINE) for name in ("known", "partly", "none")
+    }
     assert [row and re.split(r"\s{2,}", row[0])[5] for row in rows.values()] == [
         "$0.018",
         "$0.0060 for 1 of 3 runs",
@@ -181,7 +217,9 @@ def test_costs_are_unknown_partly_known_or_known() -> None:
 
 
 def test_long_lists_end_with_what_was_left_out() -> None:
-    text = text_of(summary_of({f"case {number}": "F" for number in range(32)}, edit=with_own_reason))
+    text = text_of(
+        summary_of({f"case {number}": "F" for number in range(32)}, edit=with_own_reason)
+    )
     assert text.count("✗ case") == terminal.MAX_FAILED
     assert "… and 22 more failing cases in summary.md" in text
 
@@ -211,13 +249,19 @@ def test_columns_stand_below_each_other_in_every_script(name: str) -> None:
 
 
 def test_beside_an_answer_stands_what_the_user_said_last() -> None:
-    sent = (Message("system", "You sell flights."), Message("user", "Paris?"), Message("user", "Any\nday."))
+    sent = (
+        Message("system", "You sell flights."),
+        Message("user", "Paris?"),
+        Message("user", "Any\nday."),
+    )
 
     def asked(result: Result) -> Result:
         return replace(result, messages=sent)
 
     cells = {"trip": "F"}
-    text = text_of(summary_of(cells, cases={"trip": {"input": None, "vars": {"from": "Paris"}}}, edit=asked))
+    text = text_of(
+        summary_of(cells, cases={"trip": {"input": None, "vars": {"from": "Paris"}}}, edit=asked)
+    )
     assert "    Any day. → Lyon\n" in text
     assert "from: Paris" not in text
 
@@ -225,14 +269,19 @@ def test_beside_an_answer_stands_what_the_user_said_last() -> None:
 def test_a_part_without_a_bar_has_no_row_in_the_gate() -> None:
     of_each = {name: {"min_pass_rate": 0.5} for name in ("a", "b")}
     text = text_of(summary_of({"a": "PPF", "b": "FFF"}, cases=of_each))
-    assert re.findall(r"^(?:FAIL|PASS|BORDERLINE|NO VERDICT) +(\S+ \S*)", text, re.MULTILINE) == ["case b", "case a"]
+    assert re.findall(r"^(?:FAIL|PASS|BORDERLINE|NO VERDICT) +(\S+ \S*)", text, re.MULTILINE) == [
+        "case b",
+        "case a",
+    ]
 
 
 def test_cases_in_quarantine_are_counted_once_for_all_variants() -> None:
     until = Quarantine(until=date(2099, 1, 1), reason="waits for the index")
     text = text_of(
         summary_of(
-            {"a": "P", "b": ["F", "F"]}, variants=(Variant("x"), Variant("y")), cases={"b": {"quarantine": until}}
+            {"a": "P", "b": ["F", "F"]},
+            variants=(Variant("x"), Variant("y")),
+            cases={"b": {"quarantine": until}},
         )
     )
     assert "Quarantined (1): b\n" in text

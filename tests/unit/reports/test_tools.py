@@ -16,7 +16,9 @@ USUAL = power_of("capitals|*", Size(40, 3), 1, None)
 def test_the_text_is_a_sentence_a_table_and_its_basis() -> None:
     lines = render_power(USUAL, "text").splitlines()
     assert lines[0].startswith("capitals|*: 40 cases × 3 runs: this comparison detects drops of ")
-    table = [line for line in lines if line.startswith(("cases × runs", "40 × ", "80 × ", "160 × "))]
+    table = [
+        line for line in lines if line.startswith(("cases × runs", "40 × ", "80 × ", "160 × "))
+    ]
     assert len(table) == 1 + len(USUAL.sizes)
     assert len({len(line) for line in table}) == 1, "columns stand under each other"
     assert "chance of 80 %" in lines[-1]
@@ -35,7 +37,9 @@ def test_markdown_is_a_table_that_no_name_breaks() -> None:
 def test_json_has_every_number() -> None:
     found = json.loads(render_power(USUAL, "json"))
     assert (found["suite"], found["rate"], found["known_from"]) == ("capitals|*", USUAL.rate, None)
-    assert [(each["cases"], each["runs"]) for each in found["sizes"]] == [(e.cases, e.runs) for e in USUAL.sizes]
+    assert [(each["cases"], each["runs"]) for each in found["sizes"]] == [
+        (e.cases, e.runs) for e in USUAL.sizes
+    ]
 
 
 def test_what_no_size_detects_is_a_dash() -> None:
@@ -56,7 +60,8 @@ def test_a_name_that_is_read_from_right_to_left_reorders_nothing_on_github() -> 
     name = "\u05d0\u05d1"
     kept = f"\u200e{name}\u200e"
     text = render_pairwise(
-        PairwiseReport("other", name, preference([Pair("refund", 1, "second", "first")] * 2)), "markdown"
+        PairwiseReport("other", name, preference([Pair("refund", 1, "second", "first")] * 2)),
+        "markdown",
     )
     assert text.startswith(f"## {kept} is preferred in 100 % ")
     assert f"| prefer {kept} | 1 case |" in text

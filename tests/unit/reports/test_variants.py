@@ -24,7 +24,9 @@ def summary_of(**outcomes: str) -> Summary:
     """Each variant with one case for every word of its outcomes."""
     rows = zip(*(words.split() for words in outcomes.values()), strict=True)
     variants = [Variant(name) for name in outcomes]
-    report = report_of({f"case {number}": list(row) for number, row in enumerate(rows)}, variants=variants)
+    report = report_of(
+        {f"case {number}": list(row) for number, row in enumerate(rows)}, variants=variants
+    )
     return Summary(report, decide(report, None), None)
 
 
@@ -56,13 +58,22 @@ def test_the_table_marks_the_best() -> None:
 def board(cases: int = 12, **outcomes: str) -> list[tuple[str, str]]:
     """Place and variant of each line, for variants whose runs of each case ended like that."""
     variants = [Variant(name) for name in outcomes]
-    report = report_of({f"case {n}": list(outcomes.values()) for n in range(cases)}, variants=variants)
+    report = report_of(
+        {f"case {n}": list(outcomes.values()) for n in range(cases)}, variants=variants
+    )
     summary = Summary(report, decide(report, None), None)
-    return [(standing.place, standing.variant.variant.provider) for standing in leaderboard(variant_reports(summary))]
+    return [
+        (standing.place, standing.variant.variant.provider)
+        for standing in leaderboard(variant_reports(summary))
+    ]
 
 
 def test_what_the_intervals_tell_apart_is_ranked_best_first() -> None:
-    assert board(bad="FFFFF", good="PPPPP", middling="PPPFF") == [("1", "good"), ("2", "middling"), ("3", "bad")]
+    assert board(bad="FFFFF", good="PPPPP", middling="PPPFF") == [
+        ("1", "good"),
+        ("2", "middling"),
+        ("3", "bad"),
+    ]
 
 
 def test_what_they_cannot_tell_apart_shares_a_place_with_the_better_rate_first() -> None:
@@ -83,7 +94,13 @@ def test_two_variants_need_no_order() -> None:
 
 def test_the_most_frequent_labels_are_told_and_that_there_are_more() -> None:
     labels = ("a", "b", "c", "d", "e")
-    counts = ((1, 2, 1200, 0, 3), (1, 2, 1200, 4, 3), (0, 0, 0, 0, 0), (0, 0, 0, 9, 0), (1, 1, 0, 0, 0))
+    counts = (
+        (1, 2, 1200, 0, 3),
+        (1, 2, 1200, 4, 3),
+        (0, 0, 0, 0, 0),
+        (0, 0, 0, 9, 0),
+        (1, 1, 0, 0, 0),
+    )
     figures = tuple(LabelReport(label, 0, None, None, None, None) for label in labels)
     task = TaskReport("classify", None, None, figures, counts)
     assert [task.taken_for(row, str.upper) for row in range(5)] == [
@@ -97,12 +114,17 @@ def test_the_most_frequent_labels_are_told_and_that_there_are_more() -> None:
 
 def trend(*outcomes: str) -> tuple[float | None, ...] | None:
     """The trend of `agent` beside reports that ended so, the newest first."""
-    older = [report_of({"a": each}, started_at=STARTED_AT - 60 * number) for number, each in enumerate(outcomes, 1)]
+    older = [
+        report_of({"a": each}, started_at=STARTED_AT - 60 * number)
+        for number, each in enumerate(outcomes, 1)
+    ]
     summary = summarize(report_of({"a": "PP"}), None, baseline_of(*older))
     found = trend_of(summary, variant_reports(summary))
     if found is None:
         return None
-    assert [ref.started_at for ref in found.reports] == sorted(ref.started_at for ref in found.reports)
+    assert [ref.started_at for ref in found.reports] == sorted(
+        ref.started_at for ref in found.reports
+    )
     ((_, rates),) = found.rows
     return rates
 
@@ -124,7 +146,9 @@ def test_of_a_few_compared_cases_no_change_of_cost_or_latency_is_told() -> None:
 
     def change(edited: int) -> VariantChange:
         asks = {name: f"{name}, edited" for name in names[:edited]}
-        (found,) = variant_changes(summarize(report_of(dict.fromkeys(names, "PPP"), asks=asks), None, base)).values()
+        (found,) = variant_changes(
+            summarize(report_of(dict.fromkeys(names, "PPP"), asks=asks), None, base)
+        ).values()
         return found
 
     assert change(0) == VariantChange("no change", "no change", "no change")

@@ -1,4 +1,6 @@
-"""The difference of two answers: its pieces are the two answers again, and it is a bounded piece of work."""
+"""The difference of two answers: its pieces are the two answers again, and it is a bounded piece of
+work.
+"""
 
 import pytest
 from hypothesis import given

@@ -32,10 +32,20 @@ def test_a_plan_that_no_job_can_carry_out_is_refused(project: Project) -> None:
 
 def test_tags_of_cases_that_could_not_be_read_are_not_called_unknown(project: Project) -> None:
     project.suite(
-        cases=[{"id": "x", "input": "q", "tags": ["critical"], "runs": 0, "expect": [{"contains": "x"}]}],
+        cases=[
+            {
+                "id": "x",
+                "input": "q",
+                "tags": ["critical"],
+                "runs": 0,
+                "expect": [{"contains": "x"}],
+            }
+        ],
         gate={"tags": {"critical": 1}},
     )
-    assert project.problems() == ["evals.yaml:1: cases[0].runs: expected a whole number >= 1, got 0"]
+    assert project.problems() == [
+        "evals.yaml:1: cases[0].runs: expected a whole number >= 1, got 0"
+    ]
 
 
 def test_a_bar_for_an_unselected_provider_is_known(project: Project) -> None:
@@ -45,15 +55,20 @@ def test_a_bar_for_an_unselected_provider_is_known(project: Project) -> None:
     assert len(project.load(providers=("mock",)).providers) == 1
 
 
-@pytest.mark.parametrize("cases", [..., [{"file": "nope.csv"}], [{"id": "a", "input": "q", "tagz": ["critical"]}], 5])
-def test_tags_are_not_called_unknown_where_cases_are_missing(project: Project, cases: object) -> None:
+@pytest.mark.parametrize(
+    "cases", [..., [{"file": "nope.csv"}], [{"id": "a", "input": "q", "tagz": ["critical"]}], 5]
+)
+def test_tags_are_not_called_unknown_where_cases_are_missing(
+    project: Project, cases: object
+) -> None:
     project.suite(cases=cases, gate={"tags": {"critical": 1}})
     assert not [problem for problem in project.problems() if "gate" in problem]
 
 
 def test_a_bar_is_not_called_unknown_where_a_provider_has_no_name_yet(project: Project) -> None:
     project.suite(
-        providers=[{"type": "python", "targte": "agent:answer"}], gate={"providers": {"python:agent:answer": 1}}
+        providers=[{"type": "python", "targte": "agent:answer"}],
+        gate={"providers": {"python:agent:answer": 1}},
     )
     assert not [problem for problem in project.problems() if "gate" in problem]
 
@@ -73,10 +88,16 @@ def test_a_bar_for_a_label_that_no_classification_lists_is_told(project: Project
 def test_a_setting_that_no_provider_takes_is_a_problem(project: Project) -> None:
     project.suite(cases=[{**CASE, "overrides": {"params": {"n": 1}}}])
     (problem,) = project.problems()
-    assert "overrides.params: no provider of the suite has a setting 'params' (they are of type mock)" in problem
+    assert (
+        "overrides.params: no provider of the suite has a setting 'params' (they are of type mock)"
+        in problem
+    )
 
 
 def test_params_that_a_provider_refuses_are_a_problem(project: Project) -> None:
     project.suite(providers=[OPENAI], cases=[{**CASE, "overrides": {"params": {"messages": []}}}])
     (problem,) = project.problems()
-    assert "params.messages: is set by ci-evals itself; leave it out (with provider openai:m)" in problem
+    assert (
+        "params.messages: is set by ci-evals itself; leave it out (with provider openai:m)"
+        in problem
+    )

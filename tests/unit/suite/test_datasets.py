@@ -47,12 +47,17 @@ b,short,,,,,,,,"[{""contains"": ""x""}]"
         ("c.csv", 'id,input,expect\r\na,q,contains: x\r\nb,q,"[contains: x]"\r\n', [2, 3]),
     ],
 )
-def test_cases_come_from_files_with_their_lines(project: Project, name: str, text: str, lines: list[int]) -> None:
+def test_cases_come_from_files_with_their_lines(
+    project: Project, name: str, text: str, lines: list[int]
+) -> None:
     if name == "c.csv":
         text = text.replace("contains: x\r", '"[{contains: x}]"\r')
     project.write(name, text)
     cases = read(project, name)
-    assert [(case.id, case.input, case.line) for case in cases] == [("a", "q", lines[0]), ("b", "q", lines[1])]
+    assert [(case.id, case.input, case.line) for case in cases] == [
+        ("a", "q", lines[0]),
+        ("b", "q", lines[1]),
+    ]
     assert all(Path(case.file) == project.folder / name for case in cases)
     assert [case.expect[0].grader for case in cases] == [Contains(value="x")] * 2
 
@@ -67,21 +72,29 @@ def test_inline_cases_and_files_keep_the_order_of_the_config(project: Project) -
 def test_a_glob_reads_its_files_sorted_and_each_once(project: Project) -> None:
     for name in ("b", "a", "sub/c"):
         project.write(f"cases/{name}.jsonl", line(name))
-    cases = read(project, ["cases/**/*.jsonl", "cases/a.jsonl", str(project.folder / "cases" / "*.jsonl")])
+    cases = read(
+        project, ["cases/**/*.jsonl", "cases/a.jsonl", str(project.folder / "cases" / "*.jsonl")]
+    )
     assert [case.id for case in cases] == ["a", "b", "sub/c"]
 
 
 @pytest.mark.parametrize(
-    "pattern", ["nope.jsonl", "nope/*.yaml", "", ".", "a**b", "x\0y", "z" * 5000, "/nope/*.yaml", "["]
+    "pattern",
+    ["nope.jsonl", "nope/*.yaml", "", ".", "a**b", "x\0y", "z" * 5000, "/nope/*.yaml", "["],
 )
 def test_a_pattern_without_files_is_a_problem(project: Project, pattern: str) -> None:
     (problem,) = wrong(project, pattern)
-    assert problem == f"evals.yaml:1: cases.file: no such file: {pattern!r} (looked in {project.folder})"
+    assert (
+        problem
+        == f"evals.yaml:1: cases.file: no such file: {pattern!r} (looked in {project.folder})"
+    )
 
 
 def test_a_file_of_another_kind_is_refused(project: Project) -> None:
     project.write("cases.txt", "x")
-    assert wrong(project, "cases.txt") == ["cases.txt: cannot read cases from .txt: use .yaml, .json, .jsonl or .csv"]
+    assert wrong(project, "cases.txt") == [
+        "cases.txt: cannot read cases from .txt: use .yaml, .json, .jsonl or .csv"
+    ]
 
 
 def test_every_wrong_line_of_a_jsonl_file_is_told(project: Project) -> None:
@@ -98,9 +111,21 @@ def test_every_wrong_line_of_a_jsonl_file_is_told(project: Project) -> None:
     ]
     project.write("c.jsonl", b"\n".join([b'{"id": "\xff"}', *(row.encode() for row in rows)]))
     problems = wrong(project, "c.jsonl")
-    assert [problem.split(":")[1] for problem in problems] == ["1", "2", "3", "4", "5", "6", "7", "7"]
+    assert [problem.split(":")[1] for problem in problems] == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+        "7",
+        "7",
+    ]
     assert all("c.jsonl:" in problem for problem in problems)
-    assert problems[2] == "c.jsonl:3: expected a mapping with keys such as id, description, input, got a list"
+    assert (
+        problems[2]
+        == "c.jsonl:3: expected a mapping with keys such as id, description, input, got a list"
+    )
     assert problems[-1] == "c.jsonl:7: runs: expected a whole number >= 1, got 0"
 
 
@@ -108,7 +133,9 @@ def test_ten_thousand_rows_are_read_without_holding_the_file(project: Project) -
     path = project.folder / "c.jsonl"
     with path.open("w") as file:
         for number in range(10_000):
-            file.write(line(f"case-{number}").rstrip() + " " * 8000 + "\n")  # white space is read and dropped
+            file.write(
+                line(f"case-{number}").rstrip() + " " * 8000 + "\n"
+            )  # white space is read and dropped
     project.suite(cases={"file": "c.jsonl"})
     tracemalloc.start()
     try:
@@ -140,7 +167,10 @@ def test_a_csv_row_has_settings_and_vars(project: Project) -> None:
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("ID,q\na,b\n", ["1: call the column 'ID' `id`, or say with `map: {id: ID, …}` what is what"]),
+        (
+            "ID,q\na,b\n",
+            ["1: call the column 'ID' `id`, or say with `map: {id: ID, …}` what is what"],
+        ),
         ("id,q,q\na,b,c\n", ["1: the column 'q' is there twice: rename one of them"]),
         (
             "id,q\na,b,c\nb\nc,d\n",
@@ -153,8 +183,14 @@ def test_a_csv_row_has_settings_and_vars(project: Project) -> None:
         ('id,q\na,"b\n', ["2: not valid CSV: unexpected end of data"]),
         ("id,q,runs\na,b,many\n", ["2: runs: expected a whole number, got 'many'"]),
         ("id,q,runs\na,b,'1\nb,c,[\n", ["2: runs: not valid YAML", "3: runs: not valid YAML"]),
-        ("id,q,expect\na,b,Paris\n", ["2: expect: expected a list of graders, as in `- contains: Paris`"]),
-        ("id,q,expect\na,b,[contians: x]\n", ["2: expect[0]: unknown grader 'contians', did you mean 'contains'?"]),
+        (
+            "id,q,expect\na,b,Paris\n",
+            ["2: expect: expected a list of graders, as in `- contains: Paris`"],
+        ),
+        (
+            "id,q,expect\na,b,[contians: x]\n",
+            ["2: expect[0]: unknown grader 'contians', did you mean 'contains'?"],
+        ),
     ],
 )
 def test_a_wrong_csv_is_told_line_by_line(project: Project, text: str, problems: list[str]) -> None:
@@ -162,7 +198,9 @@ def test_a_wrong_csv_is_told_line_by_line(project: Project, text: str, problems:
     project.suite(cases={"file": "c.csv"}, expect=EXPECT, prompts=["{{ q }}"])
     found = project.problems()
     assert len(found) == len(problems)
-    assert all(got.startswith(f"c.csv:{problem}") for got, problem in zip(found, problems, strict=True))
+    assert all(
+        got.startswith(f"c.csv:{problem}") for got, problem in zip(found, problems, strict=True)
+    )
 
 
 def test_a_csv_that_is_not_utf8_names_the_line(project: Project) -> None:
@@ -181,18 +219,27 @@ def test_a_case_file_that_holds_no_list_is_a_problem(project: Project, text: str
 def test_cases_must_be_a_list_or_a_file(project: Project, cases: object) -> None:
     project.suite(cases=cases)
     (problem,) = project.problems()
-    assert problem.startswith("evals.yaml:1: cases: expected a list of cases, or `file:` with a path or glob")
+    assert problem.startswith(
+        "evals.yaml:1: cases: expected a list of cases, or `file:` with a path or glob"
+    )
 
 
 def test_a_misspelt_way_to_name_cases_is_told_with_all_that_there_are(project: Project) -> None:
     project.suite(cases={"taks": "tasks/**/task.toml"})
     assert project.problems() == ["evals.yaml:1: cases: unknown key 'taks', did you mean 'tasks'?"]
     project.suite(cases={"zzz": "x"})
-    assert project.problems() == ["evals.yaml:1: cases: unknown key 'zzz', known: file, python, tasks"]
+    assert project.problems() == [
+        "evals.yaml:1: cases: unknown key 'zzz', known: file, python, tasks"
+    ]
 
 
 def test_every_problem_of_a_row_has_its_line(project: Project) -> None:
-    bad = {"inputt": "x", "vars": 5, "messages": [{"rol": "user"}], "expect": [{"contains": {"valeu": "x"}}, 5]}
+    bad = {
+        "inputt": "x",
+        "vars": 5,
+        "messages": [{"rol": "user"}],
+        "expect": [{"contains": {"valeu": "x"}}, 5],
+    }
     project.write("c.jsonl", line("a") + line("b", **bad))
     problems = wrong(project, "c.jsonl")
     assert [problem.split(": ")[:2] for problem in problems] == [
@@ -205,7 +252,11 @@ def test_every_problem_of_a_row_has_its_line(project: Project) -> None:
 
 
 def test_a_conversation_is_decoded_with_all_its_problems(project: Project) -> None:
-    messages = [{"role": "user", "content": "hi"}, {"role": "usr"}, {"role": "tool", "content": 5, "x": 1}]
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "usr"},
+        {"role": "tool", "content": 5, "x": 1},
+    ]
     project.suite(cases=[{"id": "a", "messages": messages, "expect": EXPECT}])
     assert project.problems() == [
         "evals.yaml:1: cases[0].messages[1].role: expected system, user, assistant or tool, got 'usr'",
@@ -218,7 +269,9 @@ OPENAI = {"type": "openai", "model": "m", "base_url": "http://localhost"}
 
 
 def test_a_row_of_a_dataset_may_have_overrides_too(project: Project) -> None:
-    project.write("cases.csv", 'id,input,expect,overrides\na,hi,"[{contains: x}]","{model: large}"\n')
+    project.write(
+        "cases.csv", 'id,input,expect,overrides\na,hi,"[{contains: x}]","{model: large}"\n'
+    )
     project.suite(providers=[OPENAI], cases={"file": "cases.csv"})
     (case,) = project.load().cases
     assert case.overrides.model == "large"

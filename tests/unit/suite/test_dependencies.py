@@ -28,7 +28,11 @@ WRITTEN = {
 
 
 def found(
-    changed: str, *, file: str = "evals/evals.yaml", paths: tuple[str, ...] = (), case: Case | None = None
+    changed: str,
+    *,
+    file: str = "evals/evals.yaml",
+    paths: tuple[str, ...] = (),
+    case: Case | None = None,
 ) -> bool:
     patterns = dependencies(WRITTEN, [case] if case else [], paths, Path("/repo/evals"))
     return touched([changed], file, patterns) == [changed]
@@ -53,13 +57,22 @@ def found(
         "evals/tone/rules.py",
     ],
 )
-def test_what_a_suite_names_counts_and_what_lies_beside_it_in_a_folder_of_its_own(changed: str) -> None:
+def test_what_a_suite_names_counts_and_what_lies_beside_it_in_a_folder_of_its_own(
+    changed: str,
+) -> None:
     assert found(changed)
 
 
 @pytest.mark.parametrize(
     "changed",
-    ["README.md", "evals/notes.md", "evals.yaml", "docs/cases/new.jsonl", "src/app.py", "evals/supporting.py"],
+    [
+        "README.md",
+        "evals/notes.md",
+        "evals.yaml",
+        "docs/cases/new.jsonl",
+        "src/app.py",
+        "evals/supporting.py",
+    ],
 )
 def test_nothing_else_does(changed: str) -> None:
     assert not found(changed)

@@ -27,7 +27,9 @@ def provider(**changes: Any) -> list[dict[str, Any]]:
         ("${NAME}", {"NAME": "${OTHER}", "OTHER": "y"}, "${OTHER}"),
     ],
 )
-def test_references_are_filled_in(project: Project, text: str, environ: dict[str, str], value: str) -> None:
+def test_references_are_filled_in(
+    project: Project, text: str, environ: dict[str, str], value: str
+) -> None:
     project.suite(description=text)
     assert project.load(environ).description == value
 
@@ -44,7 +46,9 @@ def test_every_missing_variable_is_told_with_its_place(project: Project) -> None
     ]
 
 
-def test_a_dotenv_file_beside_the_config_adds_to_the_environment_which_wins(project: Project) -> None:
+def test_a_dotenv_file_beside_the_config_adds_to_the_environment_which_wins(
+    project: Project,
+) -> None:
     project.write(".env", "A=from file\nB='b$X # c'\nexport C=c\nD\n")
     project.suite(description="${A} ${B} ${C} ${D:-d}")
     suite = project.load({"A": "from environment"})
@@ -67,7 +71,12 @@ def test_numbers_and_booleans_may_come_from_the_environment(project: Project) ->
     )
     suite = project.load({"RUNS": "3", "BAR": "0.9", "PROVE": "true"})
     assert suite.gate is not None
-    assert (suite.runs, suite.timeout_s, suite.gate.min_pass_rate, suite.gate.prove) == (3, 2.5, 0.9, True)
+    assert (suite.runs, suite.timeout_s, suite.gate.min_pass_rate, suite.gate.prove) == (
+        3,
+        2.5,
+        0.9,
+        True,
+    )
     assert suite.gate.tags == {"t": 0.9}
 
 
@@ -80,7 +89,12 @@ def test_a_variable_that_is_no_whole_number_is_a_problem(project: Project, value
 
 
 def test_nothing_is_filled_in_in_cases(project: Project) -> None:
-    case = {"id": "${A}", "input": "${B}", "vars": {"v": "${C:-d}"}, "expect": [{"contains": "$${D}"}]}
+    case = {
+        "id": "${A}",
+        "input": "${B}",
+        "vars": {"v": "${C:-d}"},
+        "expect": [{"contains": "$${D}"}],
+    }
     project.write("cases.yaml", "- {id: other, input: '${B}', expect: [contains: '${E}']}")
     project.suite(cases=[case, {"file": "cases.yaml"}], expect=[{"contains": "${F}"}])
     first, second = project.load(dict.fromkeys("ABCDEF", "filled")).cases
@@ -96,8 +110,14 @@ def test_prompts_are_filled_in_but_not_their_files(project: Project) -> None:
     assert (inline.turns, file.turns) == ((("user", "filled"),), (("user", "${A}"),))
 
 
-def test_an_unselected_provider_needs_neither_its_variables_nor_its_settings(project: Project) -> None:
-    providers = [MODEL | {"api_key": "${KEY}"}, {"name": "b", "type": "mock"}, {"name": "c", "type": "nonsense"}]
+def test_an_unselected_provider_needs_neither_its_variables_nor_its_settings(
+    project: Project,
+) -> None:
+    providers = [
+        MODEL | {"api_key": "${KEY}"},
+        {"name": "b", "type": "mock"},
+        {"name": "c", "type": "nonsense"},
+    ]
     project.suite(providers=providers)
     assert [each.name for each in project.load(providers=("b",)).providers] == ["b"]
     assert len(project.problems()) == 2
@@ -114,18 +134,28 @@ def test_a_key_comes_from_the_variable_that_the_config_names(project: Project) -
 def test_a_literal_key_is_refused_and_not_repeated(project: Project) -> None:
     project.suite(providers=provider(api_key="sk-literal"))
     (problem,) = project.problems()
-    assert problem.startswith("evals.yaml:1: providers[0].api_key: a key does not belong in the file")
+    assert problem.startswith(
+        "evals.yaml:1: providers[0].api_key: a key does not belong in the file"
+    )
     assert "sk-literal" not in problem
 
 
 @pytest.mark.parametrize(
     ("kind", "variable"),
-    [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY"), ("gemini", "GEMINI_API_KEY")],
+    [
+        ("openai", "OPENAI_API_KEY"),
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("gemini", "GEMINI_API_KEY"),
+    ],
 )
-def test_a_vendors_key_comes_from_its_usual_variable(project: Project, kind: str, variable: str) -> None:
+def test_a_vendors_key_comes_from_its_usual_variable(
+    project: Project, kind: str, variable: str
+) -> None:
     project.suite(providers=[{"type": kind, "model": "m"}])
     (missing,) = project.problems()
-    assert missing.startswith(f"evals.yaml:1: providers[0].api_key: no key: set the variable {variable} (export it")
+    assert missing.startswith(
+        f"evals.yaml:1: providers[0].api_key: no key: set the variable {variable} (export it"
+    )
     suite = project.load({variable: "sk-two-three"})
     assert suite.providers[0].api_key.reveal() == "sk-two-three"  # type: ignore[attr-defined]
     assert suite.secrets == ("sk-two-three",)
@@ -137,7 +167,11 @@ def test_an_endpoint_of_ones_own_needs_no_key(project: Project) -> None:
 
 
 def test_values_of_the_environment_can_be_sent_as_json(project: Project) -> None:
-    project.suite(providers=provider(params={"user": "${WHO}", "top_p": "${P}"}, headers={"X-Team": "${WHO}-${P}"}))
+    project.suite(
+        providers=provider(
+            params={"user": "${WHO}", "top_p": "${P}"}, headers={"X-Team": "${WHO}-${P}"}
+        )
+    )
     options = project.load({"WHO": "me", "P": "0.5"}).providers[0]
     sent = msgspec.json.encode([options.params, options.headers])  # type: ignore[attr-defined]
     assert sent == b'[{"user":"me","top_p":0.5},{"X-Team":"me-0.5"}]'

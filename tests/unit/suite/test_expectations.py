@@ -141,8 +141,14 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[not_empty]", "expect[0]: 'not_empty' needs a value, as in `not_empty: true`"),
         ("[is_json]", "expect[0]: 'is_json' needs a value, as in `is_json: true`"),
         ("[not_is_json]", "expect[0]: 'not_is_json' needs a value, as in `not_is_json: true`"),
-        ("[{contains: P, weight: 2}]", "expect[0]: weight stands inside: `contains: {value: P, weight: 2}`"),
-        ("[{weight: 2, not_empty: true}]", "expect[0]: weight stands inside: `not_empty: {value: true, weight: 2}`"),
+        (
+            "[{contains: P, weight: 2}]",
+            "expect[0]: weight stands inside: `contains: {value: P, weight: 2}`",
+        ),
+        (
+            "[{weight: 2, not_empty: true}]",
+            "expect[0]: weight stands inside: `not_empty: {value: true, weight: 2}`",
+        ),
         (
             "[{not_contains: a b, ignore_case: true, weight: 2}]",
             'expect[0]: ignore_case and weight stand inside: `not_contains: {value: "a b", ignore_case: true',
@@ -151,20 +157,41 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
             "[{contains: {value: P, ignore_case: true}, weight: 2}]",
             "expect[0]: weight stands inside: `contains: {value: P, ignore_case: true, weight: 2}`",
         ),
-        ("[{contains: P, wieght: 2}]", "expect[0]: beside `contains`: unknown key 'wieght', did you mean 'weight'?"),
-        ("[{contains: P, equlas: Q}]", "expect[0]: beside `contains`: unknown key 'equlas', did you mean 'equals'?"),
+        (
+            "[{contains: P, wieght: 2}]",
+            "expect[0]: beside `contains`: unknown key 'wieght', did you mean 'weight'?",
+        ),
+        (
+            "[{contains: P, equlas: Q}]",
+            "expect[0]: beside `contains`: unknown key 'equlas', did you mean 'equals'?",
+        ),
         (
             "[{is_json: true, zzz: 2}]",
             "expect[0]: beside `is_json`: unknown key 'zzz', known: metric, name, schema, transform, value, weight",
         ),
-        ("[{zzz: 1, yyy: 2}]", "expect[0]: expected one grader with its value, as in `contains: Paris`"),
+        (
+            "[{zzz: 1, yyy: 2}]",
+            "expect[0]: expected one grader with its value, as in `contains: Paris`",
+        ),
         ("[python: 'nomod:x']", "expect[0].python: there is no module 'nomod' in"),
         ("[contians: x]", "expect[0]: unknown grader 'contians', did you mean 'contains'?"),
-        ("[not_contians: x]", "expect[0]: unknown grader 'not_contians', did you mean 'not_contains'?"),
-        ("[not_not_empty: {valeu: true}]", "expect[0].not_not_empty: unknown key 'valeu', did you mean 'value'?"),
+        (
+            "[not_contians: x]",
+            "expect[0]: unknown grader 'not_contians', did you mean 'not_contains'?",
+        ),
+        (
+            "[not_not_empty: {valeu: true}]",
+            "expect[0].not_not_empty: unknown key 'valeu', did you mean 'value'?",
+        ),
         ("[contains: ]", "expect[0].contains: expected text, got nothing"),
-        ("[no_tool_errors: false]", "expect[0].no_tool_errors: `false` says nothing: write `not_no_tool_errors: true`"),
-        ("[goal_reached: false]", "expect[0].goal_reached: `false` says nothing: write `not_goal_reached: true`"),
+        (
+            "[no_tool_errors: false]",
+            "expect[0].no_tool_errors: `false` says nothing: write `not_no_tool_errors: true`",
+        ),
+        (
+            "[goal_reached: false]",
+            "expect[0].goal_reached: `false` says nothing: write `not_goal_reached: true`",
+        ),
         (
             "[judge: {rubric: Is it kind?, choices: {a: 1}}]",
             "expect[0].judge.choices: expected at least 2 entries, got 1",
@@ -188,7 +215,10 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
             "[similar: {value: x, threshold: 80}]",
             "expect[0].similar.threshold: expected a number <= 1, got 80: 80 % is written 0.8",
         ),
-        ("[contains: {value: x, weight: -1}]", "expect[0].contains.weight: expected a number >= 0, got -1"),
+        (
+            "[contains: {value: x, weight: -1}]",
+            "expect[0].contains.weight: expected a number >= 0, got -1",
+        ),
         ("[json_schema: {type: nonsense}]", "expect[0].json_schema: bad JSON Schema"),
         ("[json_schema: text]", "expect[0].json_schema: expected a mapping, got 'text'"),
         ("[regex: (]", "expect[0].regex: bad regular expression '('"),
@@ -202,26 +232,56 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
             "[python: x = 1]",
             "expect[0].python: expected `module:function`, such as `graders:is_polite`, or Python code,",
         ),
-        ("[contains: {value: x, name: ''}]", "expect[0].contains.name: expected text of length >= 1, got ''"),
-        ("[contains: {value: x, metrik: a}]", "expect[0].contains: unknown key 'metrik', did you mean 'metric'?"),
-        ("[tool_call: {name: book}]", "expect[0].tool_call: `name` is what reports call it: write `tool: book`"),
+        (
+            "[contains: {value: x, name: ''}]",
+            "expect[0].contains.name: expected text of length >= 1, got ''",
+        ),
+        (
+            "[contains: {value: x, metrik: a}]",
+            "expect[0].contains: unknown key 'metrik', did you mean 'metric'?",
+        ),
+        (
+            "[tool_call: {name: book}]",
+            "expect[0].tool_call: `name` is what reports call it: write `tool: book`",
+        ),
         ("[word_count: {}]", "expect[0].word_count: give `max`, `min` or both"),
-        ("[word_count: {min: 5, max: 3}]", "expect[0].word_count: no answer has at least 5 and at most 3 words"),
+        (
+            "[word_count: {min: 5, max: 3}]",
+            "expect[0].word_count: no answer has at least 5 and at most 3 words",
+        ),
         ("[is_json: {schema: {type: x}}]", "expect[0].is_json: bad JSON Schema at $.type"),
-        ("[contains_json: {schmea: {}}]", "expect[0].contains_json: unknown key 'schmea', did you mean 'schema'?"),
-        ("[finish_reason: 5]", "expect[0].finish_reason: expected text or a list, got 5: put quotes round it"),
-        ("[contains: {value: x, transform: '$['}]", "expect[0].contains.transform: bad JSONPath '$['"),
-        ("[contains: {value: x, transform: 'nomod:x'}]", "expect[0].contains.transform: there is no module 'nomod' in"),
+        (
+            "[contains_json: {schmea: {}}]",
+            "expect[0].contains_json: unknown key 'schmea', did you mean 'schema'?",
+        ),
+        (
+            "[finish_reason: 5]",
+            "expect[0].finish_reason: expected text or a list, got 5: put quotes round it",
+        ),
+        (
+            "[contains: {value: x, transform: '$['}]",
+            "expect[0].contains.transform: bad JSONPath '$['",
+        ),
+        (
+            "[contains: {value: x, transform: 'nomod:x'}]",
+            "expect[0].contains.transform: there is no module 'nomod' in",
+        ),
         (
             "[contains: {value: x, transform: output |}]",
             "expect[0].contains.transform: expected JSONPath (`$.answer`), ",
         ),
-        ("[contains: {value: x, transform: '{{ output }}'}]", "expect[0].contains.transform: write the expression wi"),
+        (
+            "[contains: {value: x, transform: '{{ output }}'}]",
+            "expect[0].contains.transform: write the expression wi",
+        ),
         (
             "[contains: {value: x, transform: outptu | trim}]",
             "expect[0].contains.transform: 'outptu' is undefined, did you mean 'output'?",
         ),
-        ("[cost: {value: 1, transform: $.x}]", "expect[0].cost.transform: this grader reads no text of the answer"),
+        (
+            "[cost: {value: 1, transform: $.x}]",
+            "expect[0].cost.transform: this grader reads no text of the answer",
+        ),
         ("[any_of: []]", "expect[0].any_of: expected at least 1 entry, got 0"),
         ("[any_of: contains]", "expect[0].any_of: expected a list"),
         (
@@ -229,17 +289,35 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
             "expect[0].any_of: expected a list of graders: write `- ` before contains and regex",
         ),
         ("[any_of: {threshold: 0.5}]", "expect[0].any_of: the key 'of' is missing"),
-        ("[all_of: [contains: x, contians: y]]", "expect[0].all_of[1]: unknown grader 'contians', did you mean"),
-        ("[all_of: {of: [any_of: [latency: 0]]}]", "expect[0].all_of.of[0].any_of[0].latency: expected a number > 0"),
-        ("[any_of: [contains: {value: x, weight: 0}]]", "expect[0].any_of: all of these have weight 0, so nothing"),
-        ("[{type: contains, value: Paris}]", "expect[0]: the grader is the key: write `contains: Paris`"),
+        (
+            "[all_of: [contains: x, contians: y]]",
+            "expect[0].all_of[1]: unknown grader 'contians', did you mean",
+        ),
+        (
+            "[all_of: {of: [any_of: [latency: 0]]}]",
+            "expect[0].all_of.of[0].any_of[0].latency: expected a number > 0",
+        ),
+        (
+            "[any_of: [contains: {value: x, weight: 0}]]",
+            "expect[0].any_of: all of these have weight 0, so nothing",
+        ),
+        (
+            "[{type: contains, value: Paris}]",
+            "expect[0]: the grader is the key: write `contains: Paris`",
+        ),
         (
             "[{type: contains-any, value: [a], weight: 2}]",
             'expect[0]: the grader is the key: write `contains_any: {value: ["a"], weight: 2}`',
         ),
-        ("[{type: llm-rubric, value: good}]", "expect[0]: unknown grader 'llm-rubric', which is called 'judge' here"),
+        (
+            "[{type: llm-rubric, value: good}]",
+            "expect[0]: unknown grader 'llm-rubric', which is called 'judge' here",
+        ),
         ("[tool_call: {arguments: {}}]", "expect[0].tool_call: give either `tool`"),
-        ("[tool_call: {calls: [{nam: x}]}]", "expect[0].tool_call.calls[0]: unknown key 'nam', did you mean 'name'?"),
+        (
+            "[tool_call: {calls: [{nam: x}]}]",
+            "expect[0].tool_call.calls[0]: unknown key 'nam', did you mean 'name'?",
+        ),
     ],
 )
 def test_a_wrong_expectation_says_where_what_and_what_to_try(text: str, problem: str) -> None:
@@ -259,5 +337,7 @@ def test_nothing_under_expect_is_an_empty_list() -> None:
 
 
 def test_each_wrong_entry_is_told_at_its_own_line() -> None:
-    _, problems = decode("- contains: 5\n- contains: x\n- regex:\n    pattern: (\n- latency: soon\n")
+    _, problems = decode(
+        "- contains: 5\n- contains: x\n- regex:\n    pattern: (\n- latency: soon\n"
+    )
     assert [problem.split(": ")[0] for problem in problems] == ["f:1", "f:3", "f:5"]

@@ -9,7 +9,13 @@ from ci_evals.model.fingerprint import digest
 from ci_evals.suite.fingerprint import provider_identity, question_fingerprint
 from ci_evals.suite.rendering import Templates
 
-MODEL = {"type": "openai", "name": "m", "model": "gpt", "base_url": "http://localhost/v1", "params": {"a": 1, "b": 2}}
+MODEL = {
+    "type": "openai",
+    "name": "m",
+    "model": "gpt",
+    "base_url": "http://localhost/v1",
+    "params": {"a": 1, "b": 2},
+}
 
 
 def fingerprint(project: Project, environ: Mapping[str, str] | None = None, **settings: Any) -> str:
@@ -17,7 +23,9 @@ def fingerprint(project: Project, environ: Mapping[str, str] | None = None, **se
     return project.load(environ).fingerprint
 
 
-def test_a_fingerprint_is_the_same_for_the_same_suite_however_it_is_written(project: Project) -> None:
+def test_a_fingerprint_is_the_same_for_the_same_suite_however_it_is_written(
+    project: Project,
+) -> None:
     first = fingerprint(project)
     reordered = dict(reversed(MODEL.items())) | {"params": {"b": 2, "a": 1}}
     assert fingerprint(project, name="other", providers=[reordered], max_concurrency=2) == first
@@ -54,13 +62,19 @@ def test_a_fingerprint_changes_with_what_is_asked_of_whom_and_how_it_is_judged(
     "change",
     [
         {"timeout_s": 5, "retries": 1, "seed": 3},
-        {"providers": [MODEL | {"timeout_s": 5, "retries": 1, "max_concurrency": 1, "on_error": "fail"}]},
+        {
+            "providers": [
+                MODEL | {"timeout_s": 5, "retries": 1, "max_concurrency": 1, "on_error": "fail"}
+            ]
+        },
         {"providers": [MODEL | {"price": {"input_per_mtok": 1, "output_per_mtok": 2}}]},
         {"cases": [CASE | {"description": "about", "tags": ["t"]}]},
         {"gate": {"min_pass_rate": 0.5}},
     ],
 )
-def test_pace_price_patience_and_gate_leave_a_fingerprint_as_it_is(project: Project, change: dict[str, Any]) -> None:
+def test_pace_price_patience_and_gate_leave_a_fingerprint_as_it_is(
+    project: Project, change: dict[str, Any]
+) -> None:
     assert fingerprint(project, **change) == fingerprint(project)
 
 
@@ -69,7 +83,11 @@ def test_the_patience_with_a_grader_leaves_a_fingerprint_as_it_is(project: Proje
 
     def judged_by(**options: Any) -> str:
         grader = {"python": {"target": "own:judge", **options}}
-        turns = {"id": "talk", "turns": [{"user": "hi", "expect": [grader]}], "expect": [{"not_empty": True}]}
+        turns = {
+            "id": "talk",
+            "turns": [{"user": "hi", "expect": [grader]}],
+            "expect": [{"not_empty": True}],
+        }
         return fingerprint(project, cases=[CASE | {"expect": [grader]}, turns])
 
     assert judged_by(timeout_s=5, retries=2) == judged_by()
@@ -97,7 +115,10 @@ def test_the_fingerprint_of_a_cell_changes_with_the_rendered_prompt(project: Pro
     identity, (case,) = provider_identity(suite.providers[0]), suite.cases
     texts = ["{{ input }}", "{{ input }}!", "{{ input ~ '' }}"]
     prints = [
-        question_fingerprint(case, Templates().render(Prompt("p", (("user", text),)), case), identity) for text in texts
+        question_fingerprint(
+            case, Templates().render(Prompt("p", (("user", text),)), case), identity
+        )
+        for text in texts
     ]
     assert prints[0] == prints[2]
     assert prints[0] != prints[1]

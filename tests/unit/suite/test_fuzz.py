@@ -21,13 +21,33 @@ VALID: dict[str, Any] = {
     "runs": 2,
     "timeout_s": "${T:-5}",
     "providers": [
-        {"type": "mock", "answers": {"a": "b", "c": {"output": "x", "tool_calls": [{"name": "t"}]}}, "flakiness": 0.5},
-        {"type": "openai", "model": "gpt", "base_url": "http://localhost/v1", "api_key": "${K}", "params": {"t": 0}},
-        {"type": "http", "url": "http://localhost", "body": {"q": "{{ input }}"}, "output": "$.a", "price": None},
+        {
+            "type": "mock",
+            "answers": {"a": "b", "c": {"output": "x", "tool_calls": [{"name": "t"}]}},
+            "flakiness": 0.5,
+        },
+        {
+            "type": "openai",
+            "model": "gpt",
+            "base_url": "http://localhost/v1",
+            "api_key": "${K}",
+            "params": {"t": 0},
+        },
+        {
+            "type": "http",
+            "url": "http://localhost",
+            "body": {"q": "{{ input }}"},
+            "output": "$.a",
+            "price": None,
+        },
         {"type": "command", "command": "true x", "env": {"A": "b"}},
         {"type": "python", "target": "json:dumps", "factory": False},
     ],
-    "prompts": ["{{ q }}", {"name": "p", "system": "s", "user": "{{ input }}"}, {"name": "f", "file": "prompt.txt"}],
+    "prompts": [
+        "{{ q }}",
+        {"name": "p", "system": "s", "user": "{{ input }}"},
+        {"name": "f", "file": "prompt.txt"},
+    ],
     "cases": [
         {
             "id": "a",
@@ -36,8 +56,19 @@ VALID: dict[str, Any] = {
             "expect": [
                 {"contains": "x"},
                 {"not_equals": {"a": 1}},
-                {"json_schema": {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {}}}},
-                {"tool_call": {"calls": [{"name": "t", "arguments": {"a": 1}}], "match_order": True}},
+                {
+                    "json_schema": {
+                        "type": "object",
+                        "properties": {"a": {"$ref": "#/$defs/x"}},
+                        "$defs": {"x": {}},
+                    }
+                },
+                {
+                    "tool_call": {
+                        "calls": [{"name": "t", "arguments": {"a": 1}}],
+                        "match_order": True,
+                    }
+                },
                 {"regex": {"pattern": "a+", "flags": "i"}},
                 {"json_path": {"path": "$.a[0]", "value": 1}},
             ],
@@ -73,18 +104,27 @@ TEXT = st.text(max_size=12) | st.sampled_from(
         "\ud83d\ude00",
     ]
 )
-SCALARS = st.none() | st.booleans() | st.integers() | st.integers(10**18, 10**25) | st.floats() | TEXT
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.integers(10**18, 10**25) | st.floats() | TEXT
+)
 JSON = st.recursive(
     SCALARS,
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(TEXT | st.sampled_from([*VALID, *GRADERS]), inner, max_size=4)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(TEXT | st.sampled_from([*VALID, *GRADERS]), inner, max_size=4)
     ),
 )
 
 
 def nodes(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every container inside a value with each of its keys."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in items:
         yield value, key
         yield from nodes(item)
@@ -163,7 +203,8 @@ def test_any_structure_loads_or_is_refused(valid: Project) -> None:
     @given(
         JSON
         | st.fixed_dictionaries(
-            {"providers": JSON, "cases": JSON}, optional={"expect": JSON, "gate": JSON, "prompts": JSON}
+            {"providers": JSON, "cases": JSON},
+            optional={"expect": JSON, "gate": JSON, "prompts": JSON},
         )
     )
     def check(config: Any) -> None:
@@ -174,7 +215,8 @@ def test_any_structure_loads_or_is_refused(valid: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["evals.yaml", ".env", "prompt.txt", "cases.jsonl", "cases.csv", "cases.yaml", "cases.json"]
+    "name",
+    ["evals.yaml", ".env", "prompt.txt", "cases.jsonl", "cases.csv", "cases.yaml", "cases.json"],
 )
 def test_any_text_or_bytes_in_any_file_load_or_are_refused(valid: Project, name: str) -> None:
     words = st.sampled_from(
@@ -223,12 +265,17 @@ def test_any_row_of_a_dataset_loads_or_is_refused(valid: Project) -> None:
 
 def test_any_cell_of_a_csv_loads_or_is_refused(valid: Project) -> None:
     columns = st.lists(
-        st.sampled_from(["id", "input", "q", "expect", "tags", "runs", "threshold", "vars.x"]) | TEXT, max_size=5
+        st.sampled_from(["id", "input", "q", "expect", "tags", "runs", "threshold", "vars.x"])
+        | TEXT,
+        max_size=5,
     )
 
     @given(columns, st.lists(st.lists(TEXT | JSON.map(json.dumps), max_size=5), max_size=3))
     def check(header: list[str], rows: list[list[str]]) -> None:
-        quoted = [",".join('"' + cell.replace('"', '""') + '"' for cell in cells) for cells in (["id", *header], *rows)]
+        quoted = [
+            ",".join('"' + cell.replace('"', '""') + '"' for cell in cells)
+            for cells in (["id", *header], *rows)
+        ]
         valid.write("cases.csv", "\n".join(quoted).encode("utf-8", "replace"))
         loads_or_is_refused(valid)
 

@@ -16,12 +16,37 @@ from ci_evals.suite.problems import Written
 from ci_evals.suite.yaml import Lines, parse
 
 TEXT = st.text(
-    st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Co", "Cn"]) | st.sampled_from("\n \t#:-'\"{}[]|")
+    st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Co", "Cn"])
+    | st.sampled_from("\n \t#:-'\"{}[]|")
 )
-TRICKY = ["yes", "null", "1e3", "0o7", "- a", "a: b", "a #b", "~", "line\nline\n", "x\n\n\ny", "|", " x", "${A}", "*a"]
-SCALARS = st.none() | st.booleans() | st.integers(-10, 10**6) | st.floats(-5, 5) | TEXT | st.sampled_from(TRICKY)
+TRICKY = [
+    "yes",
+    "null",
+    "1e3",
+    "0o7",
+    "- a",
+    "a: b",
+    "a #b",
+    "~",
+    "line\nline\n",
+    "x\n\n\ny",
+    "|",
+    " x",
+    "${A}",
+    "*a",
+]
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-10, 10**6)
+    | st.floats(-5, 5)
+    | TEXT
+    | st.sampled_from(TRICKY)
+)
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=12
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=12,
 )
 KEYS = st.sampled_from(["cases", "expect", "providers", "vars", "name"])
 
@@ -38,7 +63,11 @@ def commented(value: Any) -> Any:
             **{key: commented(item) for key, item in value.items()},
             YamlComment("x: "): None,
         }
-    return [YamlComment("# - of"), *map(commented, value), YamlComment("after")] if isinstance(value, list) else value
+    return (
+        [YamlComment("# - of"), *map(commented, value), YamlComment("after")]
+        if isinstance(value, list)
+        else value
+    )
 
 
 @given(st.dictionaries(KEYS, VALUES.filter(bool), min_size=1))
@@ -51,7 +80,11 @@ def test_comments_stand_among_values_and_change_none(suite: dict[str, Any]) -> N
 
 FILES = Path(__file__).parents[2] / "data" / "imports"
 NAMES = [
-    *("promptfoo/promptfooconfig.yaml", "promptfoo/everything.yaml", "gh-models/support.prompt.yml"),
+    *(
+        "promptfoo/promptfooconfig.yaml",
+        "promptfoo/everything.yaml",
+        "gh-models/support.prompt.yml",
+    ),
     *("pydantic-evals/capitals.yaml", "promptopus/suite.yaml", "deepeval/goldens.json"),
     "openai-evals/registry/evals/capitals.yaml",
 ]
@@ -74,15 +107,21 @@ JUNK = [
 
 def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield place
-    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+    for key in (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    ):
         yield from places(value[key], (*place, key))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
-def test_whatever_stands_in_a_file_it_is_translated_or_refused(name: str, data: st.DataObject) -> None:
+def test_whatever_stands_in_a_file_it_is_translated_or_refused(
+    name: str, data: st.DataObject
+) -> None:
     path = FILES / name
-    value = json.loads(json.dumps(parse(path.read_text(), name, [])[0]))  # without what aliases share
+    value = json.loads(
+        json.dumps(parse(path.read_text(), name, [])[0])
+    )  # without what aliases share
     *way, last = data.draw(st.sampled_from([place for place in places(value) if place]))
     holder = value
     for key in way:

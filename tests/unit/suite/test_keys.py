@@ -1,4 +1,6 @@
-"""A key that a suite knows elsewhere is pointed to; any other one is held against those that may stand there."""
+"""A key that a suite knows elsewhere is pointed to; any other one is held against those that may
+stand there.
+"""
 
 import pytest
 from projects import Project
@@ -22,15 +24,22 @@ def problem_of(project: Project, *, provider: str = MOCK, case: str = "", furthe
         ("formats: [html]", "unknown key 'formats', did you mean 'report.formats'?"),
         ("max_cost_usd: 3", "unknown key 'max_cost_usd', did you mean 'budget.max_cost_usd'?"),
         ("critical: true", "unknown key 'critical', did you mean 'cases[].critical'?"),
-        ("gate: {runs: 3}", "gate: unknown key 'runs', did you mean 'runs' at the top level of the suite?"),
+        (
+            "gate: {runs: 3}",
+            "gate: unknown key 'runs', did you mean 'runs' at the top level of the suite?",
+        ),
         ("gate: {per_run: {}}", "gate: unknown key 'per_run', did you mean 'budget.per_run'?"),
     ],
 )
-def test_a_key_of_the_suite_is_told_with_its_place(project: Project, written: str, problem: str) -> None:
+def test_a_key_of_the_suite_is_told_with_its_place(
+    project: Project, written: str, problem: str
+) -> None:
     assert problem_of(project, further=written) == problem
 
 
-def test_a_key_of_the_suite_in_a_case_is_no_misspelling_of_one_of_the_cases(project: Project) -> None:
+def test_a_key_of_the_suite_in_a_case_is_no_misspelling_of_one_of_the_cases(
+    project: Project,
+) -> None:
     told = "cases[0]: unknown key 'retries', did you mean 'retries' at the top level of the suite?"
     assert problem_of(project, case="retries: 1") == told
 
@@ -41,8 +50,12 @@ def test_a_key_of_cases_in_another_entry_is_not_taken_for_theirs(project: Projec
 
 
 @pytest.mark.parametrize("key", ["name", "description", "label"])
-def test_what_may_be_written_anywhere_is_not_taken_for_the_suites(project: Project, key: str) -> None:
-    assert problem_of(project, further=f"gate: {{{key}: x}}").startswith(f"gate: unknown key {key!r}, known: ")
+def test_what_may_be_written_anywhere_is_not_taken_for_the_suites(
+    project: Project, key: str
+) -> None:
+    assert problem_of(project, further=f"gate: {{{key}: x}}").startswith(
+        f"gate: unknown key {key!r}, known: "
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,14 +70,18 @@ def test_what_may_be_written_anywhere_is_not_taken_for_the_suites(project: Proje
         ("gemini", "top_p", "'params.generationConfig.topP'?"),
     ],
 )
-def test_a_setting_of_a_model_is_told_with_its_place(project: Project, kind: str, key: str, meant: str) -> None:
+def test_a_setting_of_a_model_is_told_with_its_place(
+    project: Project, kind: str, key: str, meant: str
+) -> None:
     told = f"providers[0]: unknown key {key!r}, did you mean {meant}"
     assert problem_of(project, provider=MODEL % (kind, f"{key}: 1")) == told
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini"])
 @pytest.mark.parametrize("key", ["url", "endpoint", "prompt", "organization", "zzz"])
-def test_what_is_no_setting_of_a_model_is_not_sent_on_to_it(project: Project, kind: str, key: str) -> None:
+def test_what_is_no_setting_of_a_model_is_not_sent_on_to_it(
+    project: Project, kind: str, key: str
+) -> None:
     told = problem_of(project, provider=MODEL % (kind, f"{key}: x"))
     assert told.startswith(f"providers[0]: unknown key {key!r}, known: after, api_key, base_url, ")
 

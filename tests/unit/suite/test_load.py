@@ -12,9 +12,22 @@ TWO = [{"name": "a", "type": "mock"}, {"name": "b", "type": "mock"}]
 def test_defaults_are_filled_in(project: Project) -> None:
     project.suite(name=...)
     suite = project.load()
-    assert (suite.name, suite.folder, suite.file) == (project.folder.name, project.folder, str(project.config))
-    assert (suite.runs, suite.max_concurrency, suite.timeout_s, suite.retries, suite.seed) == (1, 16, 60.0, 4, 0)
-    assert (suite.out, suite.formats) == (Path("ci-evals-results"), ("json", "junit", "markdown", "html"))
+    assert (suite.name, suite.folder, suite.file) == (
+        project.folder.name,
+        project.folder,
+        str(project.config),
+    )
+    assert (suite.runs, suite.max_concurrency, suite.timeout_s, suite.retries, suite.seed) == (
+        1,
+        16,
+        60.0,
+        4,
+        0,
+    )
+    assert (suite.out, suite.formats) == (
+        Path("ci-evals-results"),
+        ("json", "junit", "markdown", "html"),
+    )
     assert suite.gate is None
     assert [str(variant) for variant in suite.columns] == ["echo"]
 
@@ -22,7 +35,9 @@ def test_defaults_are_filled_in(project: Project) -> None:
 @pytest.mark.parametrize("text", ["", "# nothing", "- a", "just text", "5"])
 def test_a_config_that_is_no_mapping_is_refused(project: Project, text: str) -> None:
     project.write("evals.yaml", text)
-    assert project.problems() == ["evals.yaml:1: expected a mapping with the keys `providers` and `cases`"]
+    assert project.problems() == [
+        "evals.yaml:1: expected a mapping with the keys `providers` and `cases`"
+    ]
 
 
 def test_an_empty_mapping_lacks_providers_and_cases(project: Project) -> None:
@@ -58,7 +73,9 @@ gate: {min_pass_rate: 90, providers: {zz: 1}}
 """
 
 
-def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file(project: Project) -> None:
+def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file(
+    project: Project,
+) -> None:
     project.write("evals.yaml", WRONG)
     problems = project.problems()
     places = [problem.split(": ")[:2] for problem in problems]
@@ -94,7 +111,9 @@ def test_a_config_is_found_by_its_name(project: Project, name: str) -> None:
 def test_two_configs_in_one_folder_are_told_apart_by_the_user(project: Project) -> None:
     for name in ("evals.yaml", "evals.yml", ".github/evals.yaml"):
         project.write(name, "{}")
-    with pytest.raises(UsageError, match=r"has both evals.yaml and evals.yml: remove one, or name the suite$"):
+    with pytest.raises(
+        UsageError, match=r"has both evals.yaml and evals.yml: remove one, or name the suite$"
+    ):
         find_config(project.folder)
 
 
@@ -110,7 +129,9 @@ def test_a_json_config_is_read(project: Project) -> None:
 
 
 def test_a_mock_is_read_from_a_config_that_is_otherwise_wrong(project: Project) -> None:
-    project.write("evals.yaml", "bogus: 1\nproviders: [{type: nonsense}, {type: mock, answers: {a: b}}]")
+    project.write(
+        "evals.yaml", "bogus: 1\nproviders: [{type: nonsense}, {type: mock, answers: {a: b}}]"
+    )
     assert load_mock(project.config, {}).answers == {"a": "b"}
 
 
@@ -119,7 +140,10 @@ def test_a_mock_is_read_from_a_config_that_is_otherwise_wrong(project: Project) 
     [
         ("providers: [{type: openai}]", "none of them is a `mock`"),
         ("cases: []", "none of them is a `mock`"),
-        ("providers: [{type: mock, flakiness: 2}]", "providers.0..flakiness: expected a number <= 1"),
+        (
+            "providers: [{type: mock, flakiness: 2}]",
+            "providers.0..flakiness: expected a number <= 1",
+        ),
         ("[]", "expected a mapping"),
     ],
 )

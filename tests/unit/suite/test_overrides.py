@@ -33,14 +33,23 @@ def test_bars_of_tags_that_are_not_run_are_left_out(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    "selected", [Overrides(tags=("slow",), providers=("b",)), Overrides(cases=("two",), providers=("b",))]
+    "selected",
+    [Overrides(tags=("slow",), providers=("b",)), Overrides(cases=("two",), providers=("b",))],
 )
-def test_bars_of_what_is_not_selected_of_a_loaded_suite_are_left_out(project: Project, selected: Overrides) -> None:
+def test_bars_of_what_is_not_selected_of_a_loaded_suite_are_left_out(
+    project: Project, selected: Overrides
+) -> None:
     gate = {"tags": {"smoke": 1.0, "slow": 0.5}, "providers": {"a": 0.9, "b": 0.8}}
-    project.suite(cases=CASES, gate=gate, providers=[{"type": "mock", "name": name} for name in ("a", "b")])
+    project.suite(
+        cases=CASES, gate=gate, providers=[{"type": "mock", "name": name} for name in ("a", "b")]
+    )
     suite = apply_overrides(project.load(), selected)
     assert suite.gate is not None
-    assert (ids(suite), suite.gate.tags, suite.gate.providers) == (["two"], {"slow": 0.5}, {"b": 0.8})
+    assert (ids(suite), suite.gate.tags, suite.gate.providers) == (
+        ["two"],
+        {"slow": 0.5},
+        {"b": 0.8},
+    )
 
 
 def test_a_tag_that_no_case_has_is_an_error_with_a_suggestion(project: Project) -> None:

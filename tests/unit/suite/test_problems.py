@@ -8,7 +8,18 @@ from ci_evals.errors import Problem
 from ci_evals.graders import GRADERS
 from ci_evals.graders.judge import LlmJudge
 from ci_evals.model.case import Case
-from ci_evals.model.fields import Bool, Float, Int, Interpolated, Many, OneOrMore, Options, Positive, Secret, Share
+from ci_evals.model.fields import (
+    Bool,
+    Float,
+    Int,
+    Interpolated,
+    Many,
+    OneOrMore,
+    Options,
+    Positive,
+    Secret,
+    Share,
+)
 from ci_evals.providers import PROVIDERS
 from ci_evals.suite import elsewhere
 from ci_evals.suite.keys import keys_of
@@ -70,24 +81,43 @@ def decode(text: str, environ: Mapping[str, str] | None = None) -> tuple[Outer |
         ("inner: {}", "inner: the key 'x' is missing"),
         ("inner: {x: 1, z: 2}", "inner: unknown key 'z', known: x, y"),
         ("inner: {X: 1}", "inner: unknown key 'X', did you mean 'x'?"),
-        ("many: {x: 1}", "many: expected a list, got a mapping: write `- ` before each item, or put [ ] round them"),
+        (
+            "many: {x: 1}",
+            "many: expected a list, got a mapping: write `- ` before each item, or put [ ] round them",
+        ),
         ("many: [{x: 1}, {x: a}]", "many[1].x: expected a whole number, got 'a'"),
-        ("table: {k: 5}", 'table.k: expected text or a mapping, got 5: put quotes round it, as in "5"'),
+        (
+            "table: {k: 5}",
+            'table.k: expected text or a mapping, got 5: put quotes round it, as in "5"',
+        ),
         ("table: {k: {x: a}}", "table.k.x: expected a whole number, got 'a'"),
         ("rates: {k: high}", "rates.k: expected a number, got 'high'"),
         ("words: []", "words: expected at least 1 entry, got 0"),
         ("words: [a, 5]", 'words[1]: expected text, got 5: put quotes round it, as in "5"'),
         ("either: [a, 5]", 'either[1]: expected text, got 5: put quotes round it, as in "5"'),
-        ("key: sk-123", "key: a key does not belong in the file: name its environment variable, as in ${MY_API_KEY}"),
+        (
+            "key: sk-123",
+            "key: a key does not belong in the file: name its environment variable, as in ${MY_API_KEY}",
+        ),
     ],
 )
-def test_a_wrong_value_is_told_with_its_place_and_what_was_expected(text: str, problem: str) -> None:
+def test_a_wrong_value_is_told_with_its_place_and_what_was_expected(
+    text: str, problem: str
+) -> None:
     assert decode(text) == (None, [f"f:1: {problem}"])
 
 
 def test_all_problems_are_told_at_once_each_with_its_line() -> None:
     _, problems = decode("whole: 0\nmany:\n  - x: a\n  - y: 5\nrates:\n  k: a\n  l: b\nunknwon: 1")
-    assert [problem.split(": ")[0] for problem in problems] == ["f:8", "f:1", "f:3", "f:4", "f:6", "f:7", "f:4"]
+    assert [problem.split(": ")[0] for problem in problems] == [
+        "f:8",
+        "f:1",
+        "f:3",
+        "f:4",
+        "f:6",
+        "f:7",
+        "f:4",
+    ]
 
 
 def test_the_key_is_not_repeated() -> None:
@@ -117,17 +147,31 @@ def test_right_values_are_decoded_into_their_types() -> None:
 
 
 def test_text_of_the_environment_becomes_what_the_key_wants() -> None:
-    environ = {"whole": "3", "real": "0.5", "flag": "true", "text": "12", "word": "b", "key": "sk-1"}
+    environ = {
+        "whole": "3",
+        "real": "0.5",
+        "flag": "true",
+        "text": "12",
+        "word": "b",
+        "key": "sk-1",
+    }
     decoded, problems = decode("{}", environ)
     assert problems == []
     assert decoded is not None
-    assert (decoded.whole, decoded.real, decoded.flag, decoded.text, decoded.word) == (3, 0.5, True, "12", "b")
+    assert (decoded.whole, decoded.real, decoded.flag, decoded.text, decoded.word) == (
+        3,
+        0.5,
+        True,
+        "12",
+        "b",
+    )
     assert decoded.key is not None
     assert (decoded.key.reveal(), decoded.key.name) == ("sk-1", "KEY")
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("whole", "3.5"), ("whole", "many"), ("real", "nan"), ("real", "inf"), ("word", "sk-9")]
+    ("name", "value"),
+    [("whole", "3.5"), ("whole", "many"), ("real", "nan"), ("real", "inf"), ("word", "sk-9")],
 )
 def test_a_wrong_value_of_the_environment_is_not_shown(name: str, value: str) -> None:
     _, (problem,) = decode("{}", {name: value})
@@ -136,7 +180,11 @@ def test_a_wrong_value_of_the_environment_is_not_shown(name: str, value: str) ->
 
 
 def test_values_of_the_environment_are_plain_text_in_what_is_passed_on() -> None:
-    written = Written({"free": {"user": [Interpolated("u1", ("USER",)), Interpolated("7", ("AGE",))]}}, Lines(1), "f")
+    written = Written(
+        {"free": {"user": [Interpolated("u1", ("USER",)), Interpolated("7", ("AGE",))]}},
+        Lines(1),
+        "f",
+    )
     decoded = resolve_texts(check(Outer, written, []))
     assert decoded.free == {"user": ["u1", 7]}
     assert type(decoded.free["user"][0]) is str
@@ -145,11 +193,17 @@ def test_values_of_the_environment_are_plain_text_in_what_is_passed_on() -> None
 def test_what_is_no_mapping_is_told_so() -> None:
     problems: list[Problem] = []
     assert check(Outer, Written([1], Lines(7), "f", "gate"), problems) is None
-    assert str(problems[0]) == "f:7: gate: expected a mapping with keys such as whole, real, flag, got a list"
+    assert (
+        str(problems[0])
+        == "f:7: gate: expected a mapping with keys such as whole, real, flag, got a list"
+    )
 
 
 def test_an_unknown_name_brings_the_closest_or_the_list() -> None:
-    assert unknown("key", "promts", ["prompts", "cases"]) == "unknown key 'promts', did you mean 'prompts'?"
+    assert (
+        unknown("key", "promts", ["prompts", "cases"])
+        == "unknown key 'promts', did you mean 'prompts'?"
+    )
     assert unknown("tag", "zzz", ["b", "a"]) == "unknown tag 'zzz', known: a, b"
     assert unknown("tag", "zzz", []) == "unknown tag 'zzz', known: none"
 
@@ -181,8 +235,14 @@ def test_names_of_other_tools_are_translated_where_they_may_stand(
 
 
 def test_every_spelling_for_names_of_other_tools_begins_with_a_key_that_there_is() -> None:
-    assert {each.partition(":")[0] for each in elsewhere.GRADER_SPELLINGS.values()} <= GRADERS.keys()
+    assert {
+        each.partition(":")[0] for each in elsewhere.GRADER_SPELLINGS.values()
+    } <= GRADERS.keys()
     assert set(elsewhere.PROVIDER_SPELLINGS.values()) <= PROVIDERS.keys()
     kinds = (Suite, Case, PromptTemplate, LlmJudge)
     keys = {key for kind in kinds for key in keys_of(kind)}
-    assert {each.partition(":")[0] for spellings in elsewhere.KEY_SPELLINGS.values() for each in spellings} <= keys
+    assert {
+        each.partition(":")[0]
+        for spellings in elsewhere.KEY_SPELLINGS.values()
+        for each in spellings
+    } <= keys

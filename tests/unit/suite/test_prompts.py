@@ -8,9 +8,17 @@ def test_prompts_come_as_text_from_files_or_as_turns(project: Project) -> None:
         "{{ q }}",
         {"name": "polite", "system": "Be polite.", "user": "{{ q }}"},
         {"file": "prompts/long.txt"},
-        {"name": "talk", "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "{{ q }}"}]},
+        {
+            "name": "talk",
+            "messages": [
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": "{{ q }}"},
+            ],
+        },
     ]
-    project.suite(prompts=prompts, cases=[{"id": "a", "vars": {"q": "?"}, "expect": [{"contains": "x"}]}])
+    project.suite(
+        prompts=prompts, cases=[{"id": "a", "vars": {"q": "?"}, "expect": [{"contains": "x"}]}]
+    )
     suite = project.load()
     assert {prompt.name: prompt.turns for prompt in suite.prompts} == {
         "prompt 1": (("user", "{{ q }}"),),
@@ -62,23 +70,32 @@ def test_a_prompt_file_that_cannot_be_read_is_told(project: Project, name: str) 
 
 def test_prompts_must_be_a_list(project: Project) -> None:
     project.suite(prompts={"user": "x"})
-    assert project.problems() == ['evals.yaml:1: prompts: expected a list of templates, as in `- "{{ question }}"`']
+    assert project.problems() == [
+        'evals.yaml:1: prompts: expected a list of templates, as in `- "{{ question }}"`'
+    ]
 
 
 def test_names_of_prompts_are_taken_once(project: Project) -> None:
     project.suite(prompts=[{"name": "p", "user": "a"}, {"name": "p", "user": "b"}])
-    assert project.problems() == ["evals.yaml:1: prompts[1]: a second prompt called 'p': give it another `name`"]
+    assert project.problems() == [
+        "evals.yaml:1: prompts[1]: a second prompt called 'p': give it another `name`"
+    ]
 
 
 def test_tool_calls_in_a_prompt_are_refused_rather_than_lost(project: Project) -> None:
     messages = [{"role": "assistant", "tool_calls": [{"name": "book"}]}]
     project.suite(prompts=[{"messages": messages}])
-    assert project.problems() == ["evals.yaml:1: prompts[0].messages: tool calls belong to the `messages` of a case"]
+    assert project.problems() == [
+        "evals.yaml:1: prompts[0].messages: tool calls belong to the `messages` of a case"
+    ]
 
 
 def test_a_case_that_a_prompt_does_not_fit_is_told_where_the_case_is(project: Project) -> None:
     expect = "expect: [contains: x]"
-    project.write("c.yaml", f"- {{id: ok, vars: {{q: a}}, {expect}}}\n- {{id: bad, vars: {{question: a}}, {expect}}}\n")
+    project.write(
+        "c.yaml",
+        f"- {{id: ok, vars: {{q: a}}, {expect}}}\n- {{id: bad, vars: {{question: a}}, {expect}}}\n",
+    )
     project.suite(prompts=["{{ q }}", "constant"], cases={"file": "c.yaml"})
     assert project.problems() == [
         "c.yaml:2: case 'bad': the prompt 'prompt 1' does not fit this case: 'q' is undefined; known: question"
@@ -89,9 +106,13 @@ def test_a_case_that_a_prompt_does_not_fit_is_told_where_the_case_is(project: Pr
     "template", ["{{ 1 / 0 }}", "{{ q.__class__.__mro__ }}", "{{ 'x' * q }}", "{% include 'etc' %}"]
 )
 def test_whatever_a_template_raises_is_a_problem(project: Project, template: str) -> None:
-    project.suite(prompts=[template], cases=[{"id": "a", "vars": {"q": "v"}, "expect": [{"contains": "x"}]}])
+    project.suite(
+        prompts=[template], cases=[{"id": "a", "vars": {"q": "v"}, "expect": [{"contains": "x"}]}]
+    )
     (problem,) = project.problems()
-    assert problem.startswith("evals.yaml:1: case 'a': the prompt 'prompt 1' does not fit this case: ")
+    assert problem.startswith(
+        "evals.yaml:1: case 'a': the prompt 'prompt 1' does not fit this case: "
+    )
 
 
 def test_vars_alone_are_no_question_for_a_model(project: Project) -> None:

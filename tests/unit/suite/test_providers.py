@@ -18,7 +18,9 @@ def test_unknown_names_of_providers_are_refused_with_the_list(
     assert project.problems(providers=selected) == [f"evals.yaml:1: {problem}"]
 
 
-def test_a_nameless_broken_provider_is_told_when_it_may_be_the_selected_one(project: Project) -> None:
+def test_a_nameless_broken_provider_is_told_when_it_may_be_the_selected_one(
+    project: Project,
+) -> None:
     project.suite(providers=[*TWO, {"type": "python", "targte": "agent:answer"}])
     assert project.problems(providers=("python:agent:answer",)) == [
         "evals.yaml:1: --providers: unknown provider 'python:agent:answer', known: a, b, python",
@@ -30,14 +32,18 @@ def test_a_nameless_broken_provider_is_told_when_it_may_be_the_selected_one(proj
 @pytest.mark.parametrize("providers", [[], None, "mock", {"type": "mock"}])
 def test_providers_must_be_a_list_with_one_at_least(project: Project, providers: object) -> None:
     project.suite(providers=providers)
-    assert project.problems() == ["evals.yaml:1: providers: expected a list with at least one provider"]
+    assert project.problems() == [
+        "evals.yaml:1: providers: expected a list with at least one provider"
+    ]
 
 
 @pytest.mark.parametrize("entry", [5, "mock", [], {}, {"name": "a"}, {"type": None}])
 def test_a_provider_must_have_a_type(project: Project, entry: object) -> None:
     project.suite(providers=[entry])
     (problem,) = project.problems()
-    assert problem.startswith("evals.yaml:1: providers[0]: expected a mapping with a `type`: openai, anthropic,")
+    assert problem.startswith(
+        "evals.yaml:1: providers[0]: expected a mapping with a `type`: openai, anthropic,"
+    )
 
 
 @pytest.mark.parametrize("kind", ["opena", 5, ["openai"], {"a": 1}])
@@ -54,13 +60,20 @@ def test_names_of_providers_are_taken_once(project: Project) -> None:
     ]
 
 
-def test_a_provider_that_plays_a_user_needs_its_key_though_it_is_not_selected(project: Project) -> None:
+def test_a_provider_that_plays_a_user_needs_its_key_though_it_is_not_selected(
+    project: Project,
+) -> None:
     player = {"name": "player", "type": "openai", "model": "m"}
     user = {"provider": "player", "persona": "terse", "goal": "an echo"}
     talks = [{"id": name, "user": user} for name in "ab"]
-    project.suite(providers=[{"name": "echo", "type": "mock"}, player, {**player, "name": "idle"}], cases=talks)
+    project.suite(
+        providers=[{"name": "echo", "type": "mock"}, player, {**player, "name": "idle"}],
+        cases=talks,
+    )
     (problem,) = project.problems(providers=("echo",))
-    assert problem.startswith("evals.yaml:1: providers[1].api_key: no key: set the variable OPENAI_API_KEY")
+    assert problem.startswith(
+        "evals.yaml:1: providers[1].api_key: no key: set the variable OPENAI_API_KEY"
+    )
     assert project.load({"OPENAI_API_KEY": "k"}, providers=("echo",)).cases[0].user
 
 
@@ -71,7 +84,9 @@ def test_a_name_that_could_not_be_selected_is_refused(project: Project) -> None:
 
 
 @pytest.mark.parametrize("command", ["agent 'x", "", [], [""]])
-def test_a_command_without_a_program_is_told_and_not_named(project: Project, command: object) -> None:
+def test_a_command_without_a_program_is_told_and_not_named(
+    project: Project, command: object
+) -> None:
     project.suite(providers=[{"type": "command", "command": command}])
     (problem,) = project.problems()
     assert problem.startswith("evals.yaml:1: providers[0]: command ")
@@ -80,8 +95,14 @@ def test_a_command_without_a_program_is_told_and_not_named(project: Project, com
 @pytest.mark.parametrize(
     ("price", "problem"),
     [
-        ("gpt-4o-min", "the price of a model 'gpt-4o-min' is not known: did you mean 'gpt-4o-mini'?"),
-        ("house-model", "the price of a model 'house-model' is not known: name it as its vendor does, or give"),
+        (
+            "gpt-4o-min",
+            "the price of a model 'gpt-4o-min' is not known: did you mean 'gpt-4o-mini'?",
+        ),
+        (
+            "house-model",
+            "the price of a model 'house-model' is not known: name it as its vendor does, or give",
+        ),
         ({"input": 1}, "unknown key 'input'"),
     ],
 )

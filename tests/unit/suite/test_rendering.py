@@ -20,13 +20,22 @@ def test_a_prompt_is_filled_from_vars_and_input() -> None:
 
 
 def test_a_var_called_input_wins_over_the_input() -> None:
-    assert Templates().render(prompt("{{ input }}"), Case(id="a", input="i", vars={"input": "v"})).input == "v"
+    assert (
+        Templates()
+        .render(prompt("{{ input }}"), Case(id="a", input="i", vars={"input": "v"}))
+        .input
+        == "v"
+    )
 
 
 def test_several_turns_are_a_conversation_that_the_cases_own_continues() -> None:
     case = Case(id="a", vars={"q": "v"}, messages=(Message("assistant", "{{ q }}"),))
     rendered = Templates().render(Prompt("p", (("system", "s {{ q }}"), ("user", "{{ q }}"))), case)
-    assert rendered.messages == (Message("system", "s v"), Message("user", "v"), Message("assistant", "{{ q }}"))
+    assert rendered.messages == (
+        Message("system", "s v"),
+        Message("user", "v"),
+        Message("assistant", "{{ q }}"),
+    )
     assert rendered.input == [
         {"role": "system", "content": "s v"},
         {"role": "user", "content": "v"},
@@ -54,7 +63,9 @@ def test_without_a_prompt_a_conversation_is_sent_as_it_is() -> None:
     assert Templates().render(None, Case(id="a", messages=messages, input="i")) == ("i", messages)
 
 
-@pytest.mark.parametrize("source", ["{{ missing }}", "{{ q.missing }}", "{{ q.__class__.__mro__ }}", "{{ 1 // 0 }}"])
+@pytest.mark.parametrize(
+    "source", ["{{ missing }}", "{{ q.missing }}", "{{ q.__class__.__mro__ }}", "{{ 1 // 0 }}"]
+)
 def test_a_template_that_asks_for_what_is_not_there_raises(source: str) -> None:
     with pytest.raises((jinja2.TemplateError, ZeroDivisionError)):
         Templates().render(prompt(source), Case(id="a", vars={"q": "v"}))

@@ -78,14 +78,29 @@ def test_our_own_suites_are_accepted(path: str) -> None:
         {"cases": [{"id": "a", "input": "x", "expect": {"contains": "x"}}]},
         {"cases": [{"id": "a", "input": "x", "expect": [{"contians": "x"}]}]},
         {"cases": [{"id": "a", "input": "x", "expect": [{"contains": 5}]}]},
-        {"cases": [{"id": "a", "input": "x", "expect": [{"contains": {"value": "x", "ignorecase": True}}]}]},
+        {
+            "cases": [
+                {
+                    "id": "a",
+                    "input": "x",
+                    "expect": [{"contains": {"value": "x", "ignorecase": True}}],
+                }
+            ]
+        },
         {"cases": [{"id": "a", "input": "x", "expect": [{"contains": "x", "equals": "y"}]}]},
         {"cases": [{"id": "a", "input": "x", "runs": "${RUNS}"}]},
         {"cases": [{"id": "a", "input": "x", "tags": "critical"}]},
         {"cases": [{"file": "x.csv", "tags": ["a"]}]},
         {"cases": [{"id": "a", "input": "x", "overrides": {"modle": "y"}}]},
         {"cases": [{"id": "a", "turns": [{"usr": "x"}]}]},
-        {"cases": [{"id": "a", "user": {"provider": "mock", "persona": "x", "goal": "y", "max_turns": 0}}]},
+        {
+            "cases": [
+                {
+                    "id": "a",
+                    "user": {"provider": "mock", "persona": "x", "goal": "y", "max_turns": 0},
+                }
+            ]
+        },
         {"cases": [{"id": "a", "input": "x", "overrides": {"timeout_s": 0}}]},
         {"expect": [{"latency": "{{ limit }}"}]},
         {"gate": {"min_pass_rate": 90}},
@@ -106,11 +121,17 @@ def test_typical_mistakes_are_rejected_by_the_schema_and_by_the_loader(
 Strategy = st.SearchStrategy[Any]
 
 SCALARS = (
-    st.none() | st.booleans() | st.integers(-1, 30) | st.floats(0, 2) | st.sampled_from(["x", "", "${N}", "${T:-true}"])
+    st.none()
+    | st.booleans()
+    | st.integers(-1, 30)
+    | st.floats(0, 2)
+    | st.sampled_from(["x", "", "${N}", "${T:-true}"])
 )
 KEYS = st.sampled_from("abc")
 JSON = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=2), max_leaves=4
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=2),
+    max_leaves=4,
 )
 
 
@@ -120,23 +141,41 @@ def mixed(strategy: Strategy) -> Strategy:
 
 
 def fields(**strategies: Strategy) -> Strategy:
-    return st.fixed_dictionaries({}, optional={name: mixed(strategy) for name, strategy in strategies.items()})
+    return st.fixed_dictionaries(
+        {}, optional={name: mixed(strategy) for name, strategy in strategies.items()}
+    )
 
 
 NUMBERS = st.integers(1, 5)
 SHARES = st.floats(0, 1)
 WORDS = st.sampled_from(["x", "y"])
 OPTIONS = fields(
-    value=JSON, schema=JSON, path=WORDS, name=WORDS, pattern=WORDS, ignore_case=JSON, weight=NUMBERS, threshold=SHARES
+    value=JSON,
+    schema=JSON,
+    path=WORDS,
+    name=WORDS,
+    pattern=WORDS,
+    ignore_case=JSON,
+    weight=NUMBERS,
+    threshold=SHARES,
 )
 ANY_GRADER = st.sampled_from([*GRADERS, *(f"not_{name}" for name in GRADERS)])
-GRADER = st.dictionaries(ANY_GRADER, st.one_of(JSON, WORDS, st.just(["x", "y"]), OPTIONS), min_size=1, max_size=1)
-RIGHT_GRADER = st.sampled_from([{"contains": "x"}, {"not_equals": {"a": 1}}, {"json_schema": {"type": "object"}}])
+GRADER = st.dictionaries(
+    ANY_GRADER, st.one_of(JSON, WORDS, st.just(["x", "y"]), OPTIONS), min_size=1, max_size=1
+)
+RIGHT_GRADER = st.sampled_from(
+    [{"contains": "x"}, {"not_equals": {"a": 1}}, {"json_schema": {"type": "object"}}]
+)
 EXPECT = st.lists(RIGHT_GRADER | RIGHT_GRADER | GRADER, max_size=2)
-MESSAGES = st.lists(fields(role=st.just("user"), content=WORDS).map(lambda given: {"role": "user"} | given), max_size=2)
+MESSAGES = st.lists(
+    fields(role=st.just("user"), content=WORDS).map(lambda given: {"role": "user"} | given),
+    max_size=2,
+)
 CASES = st.builds(
     lambda needed, more: needed | more,
-    st.fixed_dictionaries({"id": st.uuids().map(str), "input": WORDS | JSON, "expect": st.just([{"contains": "x"}])}),
+    st.fixed_dictionaries(
+        {"id": st.uuids().map(str), "input": WORDS | JSON, "expect": st.just([{"contains": "x"}])}
+    ),
     fields(
         expect=EXPECT,
         vars=st.dictionaries(KEYS, JSON),
@@ -163,12 +202,17 @@ COMMON = {
 ANSWERS = st.dictionaries(KEYS, mixed(WORDS | fields(output=WORDS)))
 MOCKS = fields(**COMMON, flakiness=SHARES, wrong=WORDS, seed=NUMBERS, answers=ANSWERS)
 MODELS = fields(
-    **COMMON, api_key=st.just("${N}"), params=st.dictionaries(KEYS, JSON), headers=st.dictionaries(KEYS, WORDS)
+    **COMMON,
+    api_key=st.just("${N}"),
+    params=st.dictionaries(KEYS, JSON),
+    headers=st.dictionaries(KEYS, WORDS),
 )
 SERVICES = fields(**COMMON, method=st.just("GET"), body=JSON)
 PROVIDER = st.one_of(
     MOCKS.map(lambda given: given | {"type": "mock"}),
-    MODELS.map(lambda given: given | {"type": "openai", "model": "m", "base_url": "http://localhost"}),
+    MODELS.map(
+        lambda given: given | {"type": "openai", "model": "m", "base_url": "http://localhost"}
+    ),
     SERVICES.map(lambda given: given | {"type": "http", "url": "http://localhost"}),
 )
 GATES = fields(
@@ -179,11 +223,16 @@ GATES = fields(
     max_error_rate=SHARES,
     tags=st.just({}),
 )
-PROMPTS = st.lists(WORDS | fields(system=WORDS).map(lambda given: {"user": "x"} | given), max_size=2)
+PROMPTS = st.lists(
+    WORDS | fields(system=WORDS).map(lambda given: {"user": "x"} | given), max_size=2
+)
 CONFIGS = st.builds(
     lambda needed, more: needed | more,
     st.fixed_dictionaries(
-        {"providers": st.lists(PROVIDER, min_size=1, max_size=1), "cases": st.lists(CASES, min_size=1, max_size=2)}
+        {
+            "providers": st.lists(PROVIDER, min_size=1, max_size=1),
+            "cases": st.lists(CASES, min_size=1, max_size=2),
+        }
     ),
     fields(
         name=WORDS,
@@ -215,7 +264,9 @@ def test_what_the_loader_accepts_the_schema_accepts_too(project: Project) -> Non
             seen[False] += 1
         else:
             seen[True] += 1
-            assert [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(config)] == []
+            assert [
+                f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(config)
+            ] == []
 
     check()
     assert min(seen[True], seen[False]) > 0

@@ -2,7 +2,13 @@ from typing import Any
 
 from projects import Project
 
-OPENAI = {"type": "openai", "name": "gpt", "model": "m", "base_url": "http://localhost", "params": {"top_p": 1}}
+OPENAI = {
+    "type": "openai",
+    "name": "gpt",
+    "model": "m",
+    "base_url": "http://localhost",
+    "params": {"top_p": 1},
+}
 MOCK = {"type": "mock", "name": "mock"}
 
 
@@ -21,10 +27,15 @@ def test_every_combination_is_a_provider_named_after_what_differs(project: Proje
         "gpt model=b temperature=0.7",
     ]
     last = project.load().providers[-1]
-    assert (getattr(last, "model"), getattr(last, "params")) == ("b", {"top_p": 1, "temperature": 0.7})  # noqa: B009
+    assert (getattr(last, "model"), getattr(last, "params")) == (  # noqa: B009
+        "b",
+        {"top_p": 1, "temperature": 0.7},
+    )
 
 
-def test_a_key_with_dots_goes_deeper_and_values_that_are_no_words_go_by_their_number(project: Project) -> None:
+def test_a_key_with_dots_goes_deeper_and_values_that_are_no_words_go_by_their_number(
+    project: Project,
+) -> None:
     grid = {"params.extra.stop": [["a", "b"], None], "params.user": ["x,y"]}
     project.suite(providers=[OPENAI], variants=[{"provider": "gpt", "grid": grid}])
     assert names(project) == ["gpt stop=#1 user=x;y", "gpt stop=null user=x;y"]
@@ -36,7 +47,9 @@ def test_a_key_with_dots_goes_deeper_and_values_that_are_no_words_go_by_their_nu
 
 
 def test_the_name_of_the_entry_selects_all_and_a_full_name_one(project: Project) -> None:
-    project.suite(providers=[MOCK, OPENAI], variants=[{"provider": "mock", "grid": {"seed": [1, 2]}}])
+    project.suite(
+        providers=[MOCK, OPENAI], variants=[{"provider": "mock", "grid": {"seed": [1, 2]}}]
+    )
     assert names(project, providers=("mock",)) == ["mock seed=1", "mock seed=2"]
     assert names(project, providers=("mock seed=2", "gpt")) == ["mock seed=2", "gpt"]
 

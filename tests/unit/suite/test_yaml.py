@@ -30,7 +30,9 @@ def refusal(text: str, file: str = "evals.yaml") -> str:
     return str(problem)
 
 
-@pytest.mark.parametrize("text", ["yes", "no", "on", "off", "Y", "2026-01-31", "12:30:45", "1_000", "0b1", "- x", "+."])
+@pytest.mark.parametrize(
+    "text", ["yes", "no", "on", "off", "Y", "2026-01-31", "12:30:45", "1_000", "0b1", "- x", "+."]
+)
 def test_what_json_has_no_word_for_stays_text(text: str) -> None:
     assert parsed(f"{text!r}" if text.startswith("-") else text) == text
 
@@ -74,7 +76,11 @@ def test_numbers_that_json_cannot_hold_are_problems(text: str) -> None:
 def test_keys_and_items_know_their_lines() -> None:
     _, lines = parse("a: 1\nb:\n  - x\n  -\n    c: 2\n", "evals.yaml", [])
     assert [lines.at("a").line, lines.at("b").line, lines.at("b").at(0).line] == [1, 2, 3]
-    assert [lines.at("b").at(1).line, lines.at("b").at(1).at("c").line, lines.at("b").at(9).line] == [5, 5, 2]
+    assert [
+        lines.at("b").at(1).line,
+        lines.at("b").at(1).at("c").line,
+        lines.at("b").at(9).line,
+    ] == [5, 5, 2]
 
 
 def test_every_duplicate_key_is_named_with_both_lines() -> None:
@@ -103,11 +109,19 @@ def test_merge_keys_fill_in_what_the_mapping_does_not_have(text: str, value: obj
 
 
 def test_a_merge_of_something_else_is_refused() -> None:
-    assert refusal("d: &d [1]\nc:\n  <<: *d") == "evals.yaml:3: `<<` takes a mapping or a list of mappings"
+    assert (
+        refusal("d: &d [1]\nc:\n  <<: *d")
+        == "evals.yaml:3: `<<` takes a mapping or a list of mappings"
+    )
 
 
 def test_aliases_repeat_values_and_anchors_may_stand_on_keys() -> None:
-    assert parsed("a: &x [1]\nb: *x\n&k c: &s yes\nd: [*k, *s]") == {"a": [1], "b": [1], "c": "yes", "d": ["c", "yes"]}
+    assert parsed("a: &x [1]\nb: *x\n&k c: &s yes\nd: [*k, *s]") == {
+        "a": [1],
+        "b": [1],
+        "c": "yes",
+        "d": ["c", "yes"],
+    }
 
 
 @pytest.mark.parametrize("text", ["a: &x [*x]", "a: &x {b: *x}", "a: *nothing"])
@@ -122,12 +136,17 @@ def test_an_alias_as_a_key_is_refused() -> None:
 def test_a_billion_laughs_are_refused_where_they_get_too_many() -> None:
     lines = ["a0: &a0 [ha, ha]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-    assert re.fullmatch(r"evals.yaml:7: aliases expand to more than 1,000,000 values", refusal("\n".join(lines)))
+    assert re.fullmatch(
+        r"evals.yaml:7: aliases expand to more than 1,000,000 values", refusal("\n".join(lines))
+    )
 
 
 def test_laughs_by_merging_are_refused() -> None:
     lines = ["a0: &a0 {k: [1, 2]}"]
-    lines += [f"a{n}: &a{n} {{{', '.join(f'k{i}: {{<<: *a{n - 1}}}' for i in range(10))}}}" for n in range(1, 9)]
+    lines += [
+        f"a{n}: &a{n} {{{', '.join(f'k{i}: {{<<: *a{n - 1}}}' for i in range(10))}}}"
+        for n in range(1, 9)
+    ]
     assert "aliases expand to more than 1,000,000 values" in refusal("\n".join(lines))
 
 
@@ -156,7 +175,10 @@ def test_depth_is_bounded_through_aliases() -> None:
         ("a: 1\nb\nc: 2", "evals.yaml:2: .*write `key: value`"),
         ("a: 'open", "evals.yaml:1: not valid YAML"),
         ("a: 1\n---\nb: 2", "evals.yaml:2: a second YAML document"),
-        ("a: !!python/object/apply:os.system [ls]", "evals.yaml:1: the tag .*os.system is not supported"),
+        (
+            "a: !!python/object/apply:os.system [ls]",
+            "evals.yaml:1: the tag .*os.system is not supported",
+        ),
         ("a: !secret x", "evals.yaml:1: the tag !secret is not supported"),
         ("a: !!set {x}", "evals.yaml:1: the tag .*set is not supported"),
         ("é: 1\nb: \x07", "evals.yaml:2: .*U\\+0007"),
@@ -176,7 +198,10 @@ def test_json_is_read_with_its_escapes_and_tabs() -> None:
     text = json.dumps(value, indent="\t").replace("/", "\\/")
     assert "\\ud83d\\ude00" in text
     assert parsed(text, "evals.json") == value
-    assert parsed('{"a":"\\\\ud83d\\\\ude00","b":1}', "evals.json") == {"a": "\\ud83d\\ude00", "b": 1}
+    assert parsed('{"a":"\\\\ud83d\\\\ude00","b":1}', "evals.json") == {
+        "a": "\\ud83d\\ude00",
+        "b": 1,
+    }
 
 
 def test_half_a_surrogate_pair_is_refused() -> None:
@@ -207,8 +232,11 @@ def test_a_file_over_50_mb_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("nope", "no such file"), (".", "cannot be read"), ("a\0b", "cannot be read")]
+    ("name", "message"),
+    [("nope", "no such file"), (".", "cannot be read"), ("a\0b", "cannot be read")],
 )
-def test_a_file_that_cannot_be_read_is_a_config_error(tmp_path: Path, name: str, message: str) -> None:
+def test_a_file_that_cannot_be_read_is_a_config_error(
+    tmp_path: Path, name: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         read_text(tmp_path / name, name)

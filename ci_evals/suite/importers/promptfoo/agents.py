@@ -1,4 +1,6 @@
-"""Agents in Python and programs that promptfoo calls in its own way: a module that calls them so, beside the suite."""
+"""Agents in Python and programs that promptfoo calls in its own way: a module that calls them so,
+beside the suite.
+"""
 
 import keyword
 import re
@@ -51,14 +53,17 @@ def {name}(prompt: str, request: Request) -> str:
 
 
 def import_of(path: str, function: str) -> tuple[str, str]:
-    """Return the statement that imports a Python file beside the suite, or below it, and the expression of a function.
+    """Return the statement that imports a Python file beside the suite, or below it, and the
+    expression of a function.
 
     Raises:
         UntranslatableError: the file can't be imported from there.
     """
     parts = path.removesuffix(".py").split("/")
     module = ".".join(parts)
-    if any(not part or "." in part for part in parts) or not all(map(str.isidentifier, function.split("."))):
+    if any(not part or "." in part for part in parts) or not all(
+        map(str.isidentifier, function.split("."))
+    ):
         raise UntranslatableError("its file is none that can be imported beside the suite")
     if all(part.isidentifier() and not keyword.iskeyword(part) for part in parts):
         return f"import {module}", f"{module}.{function}"
@@ -93,7 +98,9 @@ class Agents:
     def run_program(self, command: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a provider that runs a program with the prompt as an argument."""
         name = self._name(command)
-        self._parts[name] = _PROGRAM.format(name=name, words=repr(shlex.split(command)), config=repr(dict(config)))
+        self._parts[name] = _PROGRAM.format(
+            name=name, words=repr(shlex.split(command)), config=repr(dict(config))
+        )
         return {"type": "python", "target": f"{MODULE}:{name}"}
 
     def _name(self, wanted: str) -> str:

@@ -16,14 +16,17 @@ from ci_evals.templating import is_template
 
 _DEFAULT_JUDGE = {"type": "openai", "model": "gpt-4.1"}
 _DEFAULT_EMBEDDINGS = {"type": "embeddings", "model": "text-embedding-3-large"}
-_KEYS = frozenset({"type", "value", "threshold", "weight", "metric", "provider", "assert", "config", "transform"})
+_KEYS = frozenset(
+    {"type", "value", "threshold", "weight", "metric", "provider", "assert", "config", "transform"}
+)
 _NAMES = ("name", "description")
 _LONGEST_NAME = 100
 _CODE = re.compile(r"\.([cm]?js|ts|py|rb)(:\w+)?$")
 
 
 class _Rubric(NamedTuple):
-    """A ready rubric, or none; the option that takes the assertion's value; the threshold unless it has one.
+    """A ready rubric, or none; the option that takes the assertion's value; the threshold unless it
+    has one.
 
     Those `of_context` have shares as scores, and need no scale.
     """
@@ -46,7 +49,12 @@ _RUBRICS: Mapping[str, _Rubric] = {
     "trajectory:goal-success": _Rubric(None, "rubric"),
     "is-refusal": _Rubric("refusal", None),
 }
-_TEXT = {"contains": "contains", "icontains": "icontains", "starts-with": "starts_with", "regex": "regex"}
+_TEXT = {
+    "contains": "contains",
+    "icontains": "icontains",
+    "starts-with": "starts_with",
+    "regex": "regex",
+}
 _TEXTS = {
     "contains-all": "contains_all",
     "contains-any": "contains_any",
@@ -96,7 +104,8 @@ class Assertions:
         self._templates = templates
 
     def convert(self, entry: Written, judge: Written | None, source: Source) -> list[Any]:
-        """Return the graders that an assertion is: one, but for a file of several. Comments stand before them.
+        """Return the graders that an assertion is: one, but for a file of several. Comments stand
+        before them.
 
         Args:
             entry: the assertion.
@@ -109,7 +118,9 @@ class Assertions:
         """
         if isinstance(entry.value, str) and entry.value.startswith("file://"):
             other = source.read(entry.value.removeprefix("file://"))
-            return [each for one in other.written.items() for each in self.convert(one, judge, other)]
+            return [
+                each for one in other.written.items() for each in self.convert(one, judge, other)
+            ]
         given = entry.value
         kind = given.get("type") if isinstance(given, dict) else None
         if not isinstance(kind, str):
@@ -121,44 +132,65 @@ class Assertions:
             options["weight"] = weight
         if given.get("metric"):
             options["metric"] = str(given["metric"])
-        label = next((key for key in _NAMES if isinstance(given.get(key), str) and _is_name(given[key])), "")
+        label = next(
+            (key for key in _NAMES if isinstance(given.get(key), str) and _is_name(given[key])), ""
+        )
         if label:
             options["name"] = given[label].strip()
         if given.get("transform"):
             options["transform"] = transform_of(given["transform"])
         entry_name = f"not_{name}" if kind.startswith("not-") else name
         lost = [
-            self._draft.lose(entry[key], f"assert: {kind}: {key}", "promptfoo ignores it", weakens=False)
+            self._draft.lose(
+                entry[key], f"assert: {kind}: {key}", "promptfoo ignores it", weakens=False
+            )
             for key in given
             if key not in _KEYS and key != label
         ]
         return [*lost, self._draft.at({entry_name: options}, entry.line)]
 
-    def _grader(self, kind: str, entry: Written, judge: Written | None, source: Source) -> tuple[str, dict[str, Any]]:
+    def _grader(
+        self, kind: str, entry: Written, judge: Written | None, source: Source
+    ) -> tuple[str, dict[str, Any]]:
         """Return the name of a grader, and its options."""
         threshold = entry.value.get("threshold")
         if kind in ("assert-set", "javascript", "python"):
             is_set = kind == "assert-set"
-            return self._set(entry, judge, source) if is_set else (kind, self._code(kind, entry.value, source))
+            return (
+                self._set(entry, judge, source)
+                if is_set
+                else (kind, self._code(kind, entry.value, source))
+            )
         value = self._value(kind, entry.value.get("value"), source)
         if kind in _TEXT:
             return _TEXT[kind], {GRADERS[_TEXT[kind]].short: _text(value)}
         if kind in _TEXTS:
-            return _TEXTS[kind], {"value": _texts(value)} | ({"ignore_case": True} if kind.startswith("i") else {})
+            return _TEXTS[kind], {"value": _texts(value)} | (
+                {"ignore_case": True} if kind.startswith("i") else {}
+            )
         if kind in _RUBRICS:
-            return "judge", self._ask(self._rubric(_RUBRICS[kind], value, threshold), entry, judge, source)
+            return "judge", self._ask(
+                self._rubric(_RUBRICS[kind], value, threshold), entry, judge, source
+            )
         if kind == "similar":
-            return "embedding_similar", self._ask(_similar(value, threshold), entry, judge, source, embeds=True)
+            return "embedding_similar", self._ask(
+                _similar(value, threshold), entry, judge, source, embeds=True
+            )
         if convert := _PLAIN.get(kind):
             name, options = convert(value, threshold)
             return name, dict(options)
         raise UntranslatableError(_REASONS.get(kind, "there is no grader like it"))
 
-    def _set(self, entry: Written, judge: Written | None, source: Source) -> tuple[str, dict[str, Any]]:
+    def _set(
+        self, entry: Written, judge: Written | None, source: Source
+    ) -> tuple[str, dict[str, Any]]:
         parts = entry["assert"]
         of = [each for part in parts.items() for each in self.convert(part, judge, source)]
         threshold = entry.value.get("threshold")
-        return "all_of", {"of": of, **({"threshold": threshold} if isinstance(threshold, int | float) else {})}
+        return "all_of", {
+            "of": of,
+            **({"threshold": threshold} if isinstance(threshold, int | float) else {}),
+        }
 
     def _code(self, kind: str, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
         value, is_script = _text(given.get("value")), kind == "javascript"
@@ -184,19 +216,29 @@ class Assertions:
         options: dict[str, Any] = {"rubric": rubric.name}
         if rubric.option == "rubric":
             texts = value if isinstance(value, list) else [value]
-            options["rubric"] = "\n".join(f"- {text}" for text in texts) if len(texts) > 1 else _text(texts[0])
+            options["rubric"] = (
+                "\n".join(f"- {text}" for text in texts) if len(texts) > 1 else _text(texts[0])
+            )
         elif rubric.option:
             options[rubric.option] = _text(value)
         if rubric.of_context:
             options["context"] = self._templates.text("{{ context }}")
-            return options | ({"threshold": threshold} if isinstance(threshold, int | float) else {})
+            return options | (
+                {"threshold": threshold} if isinstance(threshold, int | float) else {}
+            )
         least = threshold if isinstance(threshold, int | float) else rubric.threshold
         if least is not None and 0 < least < 1 and least != 0.5:
             options |= {"scale": 11, "threshold": least}
         return options
 
     def _ask(
-        self, options: dict[str, Any], entry: Written, judge: Written | None, source: Source, *, embeds: bool = False
+        self,
+        options: dict[str, Any],
+        entry: Written,
+        judge: Written | None,
+        source: Source,
+        *,
+        embeds: bool = False,
     ) -> dict[str, Any]:
         """Return the options of a grader with the name of the judge that it asks."""
         spec = _judge_among((entry["provider"], judge), embeds=embeds)
@@ -251,14 +293,18 @@ def transform_of(code: Any) -> str:
         UntranslatableError: it is another one.
     """
     for pattern, ours in _TRANSFORMS:
-        if isinstance(code, str) and (found := re.fullmatch(pattern, code.strip().removesuffix(";"))):
+        if isinstance(code, str) and (
+            found := re.fullmatch(pattern, code.strip().removesuffix(";"))
+        ):
             return found.expand(ours).replace("?.[", "[").replace("?.", ".")
     reason = "`transform` here is a JSONPath, a Jinja2 expression or a Python function; `javascript` graders run code"
     raise UntranslatableError(reason)
 
 
 def _judge_among(specs: tuple[Written | None, ...], *, embeds: bool) -> Written | None:
-    """Return the first provider that fits; a mapping may have one for texts and one for embeddings."""
+    """Return the first provider that fits; a mapping may have one for texts and one for
+    embeddings.
+    """
     for spec in specs:
         if spec is None or not spec.value:
             continue
@@ -279,7 +325,9 @@ def _embeds(model: Mapping[str, Any]) -> bool:
 
 def _similar(value: Any, threshold: Any) -> dict[str, Any]:
     if isinstance(value, list) and len(value) != 1:
-        raise UntranslatableError("several texts: write `any_of` with an `embedding_similar` for each")
+        raise UntranslatableError(
+            "several texts: write `any_of` with an `embedding_similar` for each"
+        )
     text = _text(value[0] if isinstance(value, list) else value)
     return {"value": text, "threshold": threshold if isinstance(threshold, int | float) else 0.75}
 
@@ -288,11 +336,18 @@ _Converted = tuple[str, Mapping[str, Any]]
 
 
 def _is_json(value: Any, _: Any) -> _Converted:
-    return ("is_json", {"value": True}) if value is None else ("json_schema", {"schema": _schema(value)})
+    return (
+        ("is_json", {"value": True})
+        if value is None
+        else ("json_schema", {"schema": _schema(value)})
+    )
 
 
 def _contains_json(value: Any, _: Any) -> _Converted:
-    return "contains_json", {"value": True} if value is None else {"value": True, "schema": _schema(value)}
+    return "contains_json", {"value": True} if value is None else {
+        "value": True,
+        "schema": _schema(value),
+    }
 
 
 def _latency(_: Any, threshold: Any) -> _Converted:
@@ -313,7 +368,9 @@ def _word_count(value: Any, _: Any) -> _Converted:
 def _used_tools(value: Any, _: Any) -> _Converted:
     names = value if isinstance(value, list) else [value]
     if not all(isinstance(name, str) for name in names):
-        raise UntranslatableError("only names of tools are taken over: see `trajectory` and `max_tool_calls`")
+        raise UntranslatableError(
+            "only names of tools are taken over: see `trajectory` and `max_tool_calls`"
+        )
     return "trajectory", {"calls": names, "match": "superset"}
 
 
@@ -335,7 +392,11 @@ def _tool_arguments(value: Any, _: Any) -> _Converted:
 
 
 def _steps(value: Any, _: Any) -> _Converted:
-    if not isinstance(value, dict) or not isinstance(value.get("max"), int) or value.keys() - {"max"}:
+    if (
+        not isinstance(value, dict)
+        or not isinstance(value.get("max"), int)
+        or value.keys() - {"max"}
+    ):
         raise UntranslatableError(
             "only `max` is taken over: see `max_steps`, `max_tool_calls` and `max_model_requests`"
         )
@@ -355,7 +416,9 @@ _PLAIN: Mapping[str, Callable[[Any, Any], _Converted]] = {
     "trajectory:tool-args-match": _tool_arguments,
     "trajectory:step-count": _steps,
 }
-KINDS = frozenset({*_PLAIN, *_TEXT, *_TEXTS, *_RUBRICS, *_REASONS, "similar", "javascript", "python"})
+KINDS = frozenset(
+    {*_PLAIN, *_TEXT, *_TEXTS, *_RUBRICS, *_REASONS, "similar", "javascript", "python"}
+)
 """The types of assertions that are known here, translated or not."""
 
 
@@ -373,7 +436,11 @@ def _text(value: Any) -> str:
 
 def _texts(value: Any) -> Any:
     if isinstance(value, str):
-        return value if is_template(value) and "," not in value else [part.strip() for part in value.split(",")]
+        return (
+            value
+            if is_template(value) and "," not in value
+            else [part.strip() for part in value.split(",")]
+        )
     if not isinstance(value, list):
         raise UntranslatableError("its `value` is no list")
     return [_text(item) for item in value]

@@ -53,22 +53,32 @@ _OPTIONS: Mapping[str, str] = {
 }
 _ONLY_FILES = "only files of CSV, YAML, JSON and JSONL are read: `cases: {python: …}` takes cases from a function"
 _LONGEST_ID = 150
-_NO_TEXT = re.compile(r"\.([cm]?js|ts|py|pdf|docx|png|jpe?g|gif|bmp|webp|svg|mp[34]|wav|ogg|webm|m4a)$", re.IGNORECASE)
+_NO_TEXT = re.compile(
+    r"\.([cm]?js|ts|py|pdf|docx|png|jpe?g|gif|bmp|webp|svg|mp[34]|wav|ogg|webm|m4a)$", re.IGNORECASE
+)
 _PATH = re.compile(r"[\w./*-]+\.(txt|md|json|ya?ml|j2|csv|[cm]?js|ts|py)(:[\w.]+)?")
 
 
 def recognize(source: Source) -> bool:
     """Return True for a config of promptfoo."""
     value = source.written.value
-    if not isinstance(value, dict) or "cases" in value or _has_typed_provider(value.get("providers")):
+    if (
+        not isinstance(value, dict)
+        or "cases" in value
+        or _has_typed_provider(value.get("providers"))
+    ):
         return False
     asks = {"providers", "targets", "prompts"} & value.keys()
-    return bool(asks) and (len(asks) > 1 or bool({"tests", "scenarios", "defaultTest", "redteam"} & value.keys()))
+    return bool(asks) and (
+        len(asks) > 1 or bool({"tests", "scenarios", "defaultTest", "redteam"} & value.keys())
+    )
 
 
 def _has_typed_provider(providers: object) -> bool:
     """Return True if a provider has a `type`, as in our own suites: promptfoo's have an `id`."""
-    return isinstance(providers, list) and any(isinstance(each, dict) and "type" in each for each in providers)
+    return isinstance(providers, list) and any(
+        isinstance(each, dict) and "type" in each for each in providers
+    )
 
 
 def convert(source: Source) -> Draft:
@@ -103,14 +113,19 @@ class _Converter:
         root, found = self.source.written, dict[str, dict[Any, Any]]()
         self.read_default_test(root["defaultTest"], found)
         if rest := self.comments(
-            root["defaultTest"].line if "defaultTest" in root else None, last_line(root["defaultTest"].lines)
+            root["defaultTest"].line if "defaultTest" in root else None,
+            last_line(root["defaultTest"].lines),
         ):
             found.setdefault("judges", {}).update(dict.fromkeys(rest))
         readers: dict[str, Callable[[Written], dict[Any, Any]]] = {
             "description": self.read_description,
             "prompts": lambda written: {"prompts": self.each(written, self.read_prompt, "prompt")},
-            "providers": lambda written: {"providers": self.each(written, self.read_provider, "provider")},
-            "targets": lambda written: {"providers": self.each(written, self.read_provider, "target")},
+            "providers": lambda written: {
+                "providers": self.each(written, self.read_provider, "provider")
+            },
+            "targets": lambda written: {
+                "providers": self.each(written, self.read_provider, "target")
+            },
             "tests": lambda written: {"cases": self.read_tests(written)},
             "scenarios": lambda written: {"cases": self.read_scenarios(written)},
             "evaluateOptions": self.read_evaluate_options,
@@ -130,7 +145,9 @@ class _Converter:
             elif key.startswith(("x-", ".", "_")):  # by custom they hold what anchors share
                 found[key] = dict.fromkeys(comments)
             elif key not in ("defaultTest", "$schema"):
-                lost = self.draft.lose(root[key], key, _SETTINGS.get(key, _NOTHING_LIKE_IT), weakens=False)
+                lost = self.draft.lose(
+                    root[key], key, _SETTINGS.get(key, _NOTHING_LIKE_IT), weakens=False
+                )
                 found[key] = dict.fromkeys((*comments, lost))
         if "cases" not in found and self.judges_something(found):
             self.named.append(frozenset(self.vars))
@@ -148,24 +165,47 @@ class _Converter:
         return bool(found.get("prompts") and found.get("expect"))
 
     def finish(self, found: dict[str, dict[Any, Any]]) -> None:
-        """Put the sections in order, with what only shows at the end: judges, and names that not all cases have."""
-        if judges := [{"name": name, **options} for name, options in self.assertions.judges.items()]:
+        """Put the sections in order, with what only shows at the end: judges, and names that not
+        all cases have.
+        """
+        if judges := [
+            {"name": name, **options} for name, options in self.assertions.judges.items()
+        ]:
             found.setdefault("judges", {})["judges"] = judges
         used = self.templates.used
-        lacking = self.lacking | {name for name in used if any(name not in names for names in self.named)}
+        lacking = self.lacking | {
+            name for name in used if any(name not in names for names in self.named)
+        }
         if lacking := lacking - self.vars.keys():
-            self.vars[YamlComment("promptfoo leaves empty what a test has no value for: here that is an error.")] = None
+            self.vars[
+                YamlComment(
+                    "promptfoo leaves empty what a test has no value for: here that is an error."
+                )
+            ] = None
             self.vars |= dict.fromkeys(sorted(lacking), "")
         if self.templates.environment:
-            self.vars["env"] = {name: f"${{{name}:-}}" for name in sorted(self.templates.environment)}
+            self.vars["env"] = {
+                name: f"${{{name}:-}}" for name in sorted(self.templates.environment)
+            }
         if self.vars:
             found.setdefault("vars", {})["vars"] = self.vars
         order = (
-            *("name", "description", "runs", "max_concurrency", "timeout_s", "budget", "providers", "judges"),
+            *(
+                "name",
+                "description",
+                "runs",
+                "max_concurrency",
+                "timeout_s",
+                "budget",
+                "providers",
+                "judges",
+            ),
             *("prompts", "vars", "transform", "expect", "threshold"),
         )
         last = {"cases": found.pop("cases")} if "cases" in found else {}
-        for section in ({name: found.pop(name) for name in order if name in found} | found | last).values():
+        for section in (
+            {name: found.pop(name) for name in order if name in found} | found | last
+        ).values():
             self.draft.suite |= section
         for key in ("providers", "prompts"):
             _tell_apart(self.draft.suite.get(key, ()))
@@ -192,7 +232,11 @@ class _Converter:
 
     def read_description(self, written: Written) -> dict[Any, Any]:
         text = str(written.value or "").strip()
-        return {"name" if len(text) <= _LONGEST_ID and "\n" not in text else "description": text} if text else {}
+        return (
+            {"name" if len(text) <= _LONGEST_ID and "\n" not in text else "description": text}
+            if text
+            else {}
+        )
 
     def read_evaluate_options(self, written: Written) -> dict[Any, Any]:
         settings: dict[Any, Any] = {}
@@ -200,26 +244,42 @@ class _Converter:
             is_number = isinstance(value, int | float) and value > 0
             if key in ("maxConcurrency", "repeat") and is_number:
                 settings |= (
-                    {"max_concurrency": value} if key == "maxConcurrency" else {"runs": value} if value > 1 else {}
+                    {"max_concurrency": value}
+                    if key == "maxConcurrency"
+                    else {"runs": value}
+                    if value > 1
+                    else {}
                 )
             elif key == "timeoutMs" and is_number:
                 settings["timeout_s"] = seconds(value)
             elif key == "maxEvalTimeMs" and is_number:
                 settings["budget"] = {"max_duration_s": seconds(value)}
             elif key not in ("cache", "showProgressBar"):
-                reason = "`rpm` of a provider spaces its calls" if key == "delay" else _NOTHING_LIKE_IT
-                settings[self.draft.lose(written[key], f"evaluateOptions.{key}", reason, weakens=False)] = None
+                reason = (
+                    "`rpm` of a provider spaces its calls" if key == "delay" else _NOTHING_LIKE_IT
+                )
+                settings[
+                    self.draft.lose(written[key], f"evaluateOptions.{key}", reason, weakens=False)
+                ] = None
         return settings
 
     def read_provider(self, entry: Written, source: Source | None = None) -> list[Any]:
         value, source = entry.value, source or self.source
         if isinstance(value, str) and re.fullmatch(r"file://.*\.(ya?ml|json)", value):
             other = source.read(value.removeprefix("file://"))
-            entries = other.written.items() if isinstance(other.written.value, list) else [other.written]
+            entries = (
+                other.written.items() if isinstance(other.written.value, list) else [other.written]
+            )
             return [each for one in entries for each in self.read_provider(one, other)]
         made = provider_of(entry, source, self.agents)
         lost = [
-            Lost(entry.file, entry.line, f"provider {made.id}: {name}", reason, weakens=name == "transform")
+            Lost(
+                entry.file,
+                entry.line,
+                f"provider {made.id}: {name}",
+                reason,
+                weakens=name == "transform",
+            )
             for name, reason in made.lost
         ]
         self.draft.lost += lost
@@ -240,7 +300,9 @@ class _Converter:
         if not isinstance(value, str):
             raise UntranslatableError("a prompt is a text, a file, or has `raw`")
         if re.match(r"(https?|langfuse|portkey|helicone)://|exec:", value):
-            raise UntranslatableError("it comes from elsewhere: write its text, or keep it in a file")
+            raise UntranslatableError(
+                "it comes from elsewhere: write its text, or keep it in a file"
+            )
         if value.startswith("file://") or _PATH.fullmatch(value):
             return [
                 each
@@ -251,17 +313,25 @@ class _Converter:
 
     def read_prompt_file(self, name: str, label: str | None) -> list[Any]:
         if re.search(r"\.([cm]?js|ts|py)(:[\w.]+)?$", name):
-            raise UntranslatableError("a function makes it: write it as a template, or let a `python` provider call it")
+            raise UntranslatableError(
+                "a function makes it: write it as a template, or let a `python` provider call it"
+            )
         text = self.source.read_text(name)
-        parts = [part.strip() for part in re.split(r"^---\s*$", text, flags=re.MULTILINE) if part.strip()]
+        parts = [
+            part.strip() for part in re.split(r"^---\s*$", text, flags=re.MULTILINE) if part.strip()
+        ]
         prompts = [self.prompt(part, label) for part in parts]
-        if prompts == [text.strip()] or (len(parts) == 1 and prompts == [{"name": label, "user": text.strip()}]):
+        if prompts == [text.strip()] or (
+            len(parts) == 1 and prompts == [{"name": label, "user": text.strip()}]
+        ):
             return [{**({"name": label} if label else {}), "file": self.source.relative(name)}]
         return prompts
 
     def prompt(self, text: str, label: str | None) -> Any:
         named = {"name": label} if label else {}
-        turns = [{"role": role, "content": self.templates.text(content)} for role, content in _chat(text)]
+        turns = [
+            {"role": role, "content": self.templates.text(content)} for role, content in _chat(text)
+        ]
         roles = [turn["role"] for turn in turns]
         if roles == ["system", "user"]:
             return {**named, "system": turns[0]["content"], "user": turns[1]["content"]}
@@ -283,7 +353,9 @@ class _Converter:
             vars_, self.matrix = self.read_vars(written)
         except (UntranslatableError, ConfigError) as error:
             vars_ = {}
-            self.vars[self.draft.lose(written["vars"], "defaultTest.vars", str(error), weakens=True)] = None
+            self.vars[
+                self.draft.lose(written["vars"], "defaultTest.vars", str(error), weakens=True)
+            ] = None
         beside = self.comments(written["vars"].line, last_line(written["vars"].lines))
         self.vars |= dict.fromkeys(beside)
         self.vars |= vars_
@@ -294,7 +366,9 @@ class _Converter:
         if isinstance(threshold := written["threshold"].value, int | float):
             found["threshold"] = {"threshold": threshold}
         lost: list[YamlComment] = [
-            self.draft.lose(written[key], f"defaultTest.{key}", "give it to each case", weakens=False)
+            self.draft.lose(
+                written[key], f"defaultTest.{key}", "give it to each case", weakens=False
+            )
             for key in written.value
             if key not in ("vars", "assert", "threshold", "options", "metadata", "description")
         ]
@@ -310,18 +384,26 @@ class _Converter:
         provider = written["options"]["provider"]
         return provider if provider.value else self.judge
 
-    def lost_options(self, written: Written, where: str, without: str = "") -> Iterator[YamlComment]:
+    def lost_options(
+        self, written: Written, where: str, without: str = ""
+    ) -> Iterator[YamlComment]:
         options = written["options"]
         for key in options.value if isinstance(options.value, dict) else ():
             if key not in ("provider", "disableVarExpansion", "repeat", without):
                 reason = _OPTIONS.get(key, _NOTHING_LIKE_IT)
-                yield self.draft.lose(options[key], f"{where}.options.{key}", reason, weakens=key in _OPTIONS)
+                yield self.draft.lose(
+                    options[key], f"{where}.options.{key}", reason, weakens=key in _OPTIONS
+                )
 
     def read_tests(self, written: Written) -> list[Any]:
         made: list[Any] = []
         for entry in written.items() if isinstance(written.value, list) else [written]:
             try:
-                made += self.read_test_files(entry) if isinstance(entry.value, str) else [self.read_test(entry)]
+                made += (
+                    self.read_test_files(entry)
+                    if isinstance(entry.value, str)
+                    else [self.read_test(entry)]
+                )
             except (UntranslatableError, ConfigError) as error:
                 comments = self.comments(entry.line, last_line(entry.lines))
                 made += [*comments, self.draft.lose(entry, "tests", str(error), weakens=True)]
@@ -343,7 +425,9 @@ class _Converter:
             self.source = other
             try:
                 if name.endswith(".csv"):
-                    made += [self.read_test(row.having(test_of_row(row.value))) for row in rows.items()]
+                    made += [
+                        self.read_test(row.having(test_of_row(row.value))) for row in rows.items()
+                    ]
                 else:
                     made += self.read_tests(rows)
             finally:
@@ -356,9 +440,14 @@ class _Converter:
         for scenario in written.items() if isinstance(written.value, list) else ():
             parts = scenario["config"], scenario["tests"]
             if not all(
-                isinstance(part.value, list) and all(isinstance(each, dict) for each in part.value) for part in parts
+                isinstance(part.value, list) and all(isinstance(each, dict) for each in part.value)
+                for part in parts
             ):
-                made.append(self.draft.lose(scenario, "scenarios", "only lists of mappings are read", weakens=True))
+                made.append(
+                    self.draft.lose(
+                        scenario, "scenarios", "only lists of mappings are read", weakens=True
+                    )
+                )
                 continue
             for config in parts[0].items():
                 for test in parts[1].items():
@@ -367,7 +456,10 @@ class _Converter:
                         for key in ("vars", "options")
                     }
                     whole = {**config.value, **test.value, **both}
-                    whole["assert"] = [*(config.value.get("assert") or ()), *(test.value.get("assert") or ())]
+                    whole["assert"] = [
+                        *(config.value.get("assert") or ()),
+                        *(test.value.get("assert") or ()),
+                    ]
                     try:
                         made.append(self.read_test(test.having(whole)))
                     except (UntranslatableError, ConfigError) as error:
@@ -380,15 +472,26 @@ class _Converter:
         test, case = written.value, dict[Any, Any]()
         if "path" in test and "vars" not in test:
             raise UntranslatableError(_ONLY_FILES)
-        titled = next((key for key in ("description", "name") if str(test.get(key) or "").strip()), "description")
+        titled = next(
+            (key for key in ("description", "name") if str(test.get(key) or "").strip()),
+            "description",
+        )
         if description := str(test.get(titled) or "").strip():
-            is_id = len(description) <= _LONGEST_ID and "\n" not in description and description not in self.ids
+            is_id = (
+                len(description) <= _LONGEST_ID
+                and "\n" not in description
+                and description not in self.ids
+            )
             case["id" if is_id else "description"] = description
             self.ids.add(description)
         vars_, matrix = self.read_vars(written)
-        matrix = {name: values for name, values in self.matrix.items() if name not in vars_} | matrix
+        matrix = {
+            name: values for name, values in self.matrix.items() if name not in vars_
+        } | matrix
         case |= {key: value for key, value in (("vars", vars_), ("matrix", matrix)) if value}
-        self.named.append(frozenset({*vars_, *matrix, *(name for name in self.vars if isinstance(name, str))}))
+        self.named.append(
+            frozenset({*vars_, *matrix, *(name for name in self.vars if isinstance(name, str))})
+        )
         everywhere, self.templates.used = self.templates.used, set()
         if expect := self.read_expect(written):
             case["expect"] = expect
@@ -396,15 +499,22 @@ class _Converter:
         self.templates.used = everywhere
         options = test.get("options") or {}
         metadata = {**self.metadata, **(test.get("metadata") or {})} or None
-        settings = {"threshold": test.get("threshold"), "metadata": metadata, "runs": options.get("repeat")}
+        settings = {
+            "threshold": test.get("threshold"),
+            "metadata": metadata,
+            "runs": options.get("repeat"),
+        }
         case |= {key: value for key, value in settings.items() if value is not None}
         read = {"vars", "assert", "threshold", "metadata", "options", "description", titled}
         for key in (key for key in test if key not in read):
             reason = _OF_A_TEST.get(key, _NOTHING_LIKE_IT)
-            case[self.draft.lose(written[key], f"tests.{key}", reason, weakens=key in _OF_A_TEST)] = None
+            case[
+                self.draft.lose(written[key], f"tests.{key}", reason, weakens=key in _OF_A_TEST)
+            ] = None
         case |= dict.fromkeys(self.lost_options(written, "tests"))
         return self.draft.at(
-            {**dict.fromkeys(self.comments(written.line, last_line(written.lines))), **case}, written.line
+            {**dict.fromkeys(self.comments(written.line, last_line(written.lines))), **case},
+            written.line,
         )
 
     def read_vars(self, written: Written) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -435,18 +545,27 @@ class _Converter:
             if isinstance(value, str) and is_template(value):
                 source = TemplateTranslator().text(value)
                 try:
-                    filled[name] = template_sandbox().from_string(source).render({**self.vars, **vars_})
+                    filled[name] = (
+                        template_sandbox().from_string(source).render({**self.vars, **vars_})
+                    )
                 except TemplateError as error:
-                    raise UntranslatableError(f"the var {name!r} is a template over others: {error}") from None
+                    raise UntranslatableError(
+                        f"the var {name!r} is a template over others: {error}"
+                    ) from None
         return filled
 
     def values(self, value: Any) -> list[Any]:
-        """Return the values that one of the vars stands for: several if it is a pattern of files."""
+        """Return the values that one of the vars stands for: several if it is a pattern of
+        files.
+        """
         if not isinstance(value, str) or not value.startswith("file://"):
             return [value]
         if _NO_TEXT.search(value):
             raise UntranslatableError(f"the var {value}: only texts and data are read from files")
-        return [{"file": self.source.relative(name)} for name in self.source.find(value.removeprefix("file://"))]
+        return [
+            {"file": self.source.relative(name)}
+            for name in self.source.find(value.removeprefix("file://"))
+        ]
 
     def read_expect(self, written: Written) -> list[Any]:
         given = written["assert"]
@@ -456,10 +575,20 @@ class _Converter:
         for entry in given.items() if isinstance(given.value, list) else ():
             comments = self.comments(entry.line, last_line(entry.lines))
             try:
-                made += [*comments, *self.assertions.convert(entry, self.judge_of(written), self.source)]
+                made += [
+                    *comments,
+                    *self.assertions.convert(entry, self.judge_of(written), self.source),
+                ]
             except (UntranslatableError, ConfigError) as error:
-                kind = entry.value.get("type") if isinstance(entry.value, dict) else original(entry.value)[:40]
-                made += [*comments, self.draft.lose(entry, f"assert: {kind}", str(error), weakens=True)]
+                kind = (
+                    entry.value.get("type")
+                    if isinstance(entry.value, dict)
+                    else original(entry.value)[:40]
+                )
+                made += [
+                    *comments,
+                    self.draft.lose(entry, f"assert: {kind}", str(error), weakens=True),
+                ]
         return made
 
 
@@ -469,14 +598,21 @@ def _tell_apart(entries: Iterable[Any]) -> None:
     for entry in entries:
         if not isinstance(entry, dict):
             continue
-        usual = Path(entry["file"]).stem if "file" in entry else f"{entry.get('type')}:{entry.get('model')}"
+        usual = (
+            Path(entry["file"]).stem
+            if "file" in entry
+            else f"{entry.get('type')}:{entry.get('model')}"
+        )
         if not (name := entry.get("name") or usual * ("file" in entry or "model" in entry)):
             continue
         taken[name] += 1
         if taken[name] > 1:
             rest = dict(entry)
             entry.clear()
-            entry |= {"name": f"{name} {taken[name]}", **{key: value for key, value in rest.items() if key != "name"}}
+            entry |= {
+                "name": f"{name} {taken[name]}",
+                **{key: value for key, value in rest.items() if key != "name"},
+            }
 
 
 def _chat(text: str) -> list[tuple[str, str]]:
@@ -484,7 +620,9 @@ def _chat(text: str) -> list[tuple[str, str]]:
     messages = None
     if re.match(r"\s*(\[\s*\{|- role:)", text):
         with suppress(ValueError, yaml.YAMLError):
-            messages = json.loads(quote_dumped(text)) if text.lstrip()[0] == "[" else yaml.safe_load(text)
+            messages = (
+                json.loads(quote_dumped(text)) if text.lstrip()[0] == "[" else yaml.safe_load(text)
+            )
     roles = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
     if not isinstance(messages, list) or not all(
         isinstance(each, dict) and each.get("role") in roles for each in messages

@@ -87,7 +87,9 @@ _KINDS_OF_OPENAI = frozenset(
 
 @dataclass(slots=True)
 class Made:
-    """An entry of `providers`, and which settings of the original it lacks, each with the reason."""
+    """An entry of `providers`, and which settings of the original it lacks, each with the
+    reason.
+    """
 
     id: str
     options: dict[str, Any]
@@ -95,13 +97,16 @@ class Made:
     lost: list[tuple[str, str]] = field(default_factory=list)
 
 
-def provider_of(written: Written, source: Source, agents: Agents | None = None, *, embeds: bool = False) -> Made:
+def provider_of(
+    written: Written, source: Source, agents: Agents | None = None, *, embeds: bool = False
+) -> Made:
     """Translate one provider.
 
     Args:
         written: its id, or a mapping with `id`.
         source: where it stands.
-        agents: calls those in Python, and programs; None where there may be no code, as among judges.
+        agents: calls those in Python, and programs; None where there may be no code, as among
+            judges.
         embeds: it is to answer with embeddings.
 
     Raises:
@@ -118,25 +123,36 @@ def provider_of(written: Written, source: Source, agents: Agents | None = None, 
         raise UntranslatableError("a provider is an id, or a mapping with `id`")
     made = Made(id_, {}, embeds=embeds)
     target = _code(id_, config, made, source, agents)
-    target = target or _target(id_, {key: _from_file(value, source) for key, value in config.items()}, made)
+    target = target or _target(
+        id_, {key: _from_file(value, source) for key, value in config.items()}, made
+    )
     label = given.get("label")
     made.options = {**({"name": str(label).replace(",", ";")} if label else {}), **target}
     for key, setting in given.items():
         if key == "delay" and isinstance(setting, int | float) and setting > 0:
             made.options["rpm"] = round(60_000 / setting, 2)
         elif key not in ("id", "label", "config"):
-            reasons = {"prompts": "every prompt runs on every provider", "transform": "a stage can change its answers"}
+            reasons = {
+                "prompts": "every prompt runs on every provider",
+                "transform": "a stage can change its answers",
+            }
             made.lost.append((key, reasons.get(key, "there is nothing like it")))
     return made
 
 
 def _from_file(value: Any, source: Source) -> Any:
     """Return what a setting says, or what its file holds: tools, a schema, a text."""
-    found = re.fullmatch(r"file://(.+\.(json|ya?ml|txt|md))", value) if isinstance(value, str) else None
+    found = (
+        re.fullmatch(r"file://(.+\.(json|ya?ml|txt|md))", value) if isinstance(value, str) else None
+    )
     if found is None:
         return value
     try:
-        return source.read_text(found[1]) if found[2] in ("txt", "md") else source.read(found[1]).written.value
+        return (
+            source.read_text(found[1])
+            if found[2] in ("txt", "md")
+            else source.read(found[1]).written.value
+        )
     except ConfigError:
         return value  # which is listed then
 
@@ -144,7 +160,9 @@ def _from_file(value: Any, source: Source) -> Any:
 def _without_key(config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     """Return the config of code or of a service without an API key that stands in it."""
     if "apiKey" in config:
-        made.lost.append(("config.apiKey", "a key does not belong in the file: let the code read a variable"))
+        made.lost.append(
+            ("config.apiKey", "a key does not belong in the file: let the code read a variable")
+        )
     return {key: value for key, value in config.items() if key != "apiKey"}
 
 
@@ -159,7 +177,9 @@ def _code(
         file = source.relative(found[1]) + (found[2] or "")
         return {"type": "javascript", "file": file, **({"config": kept} if kept else {})}
     if found := re.fullmatch(r"(?:file://|python:)(.+\.py)(?::(\w+))?", id_):
-        return agents.call_function(source.relative(found[1]), found[2] or "call_api", _without_key(config, made))
+        return agents.call_function(
+            source.relative(found[1]), found[2] or "call_api", _without_key(config, made)
+        )
     if id_.startswith("exec:"):
         return agents.run_program(id_.removeprefix("exec:").strip(), _without_key(config, made))
     return None
@@ -172,7 +192,9 @@ def _target(id_: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
         model = re.sub(r"^(chat|completion|embedding|embeddings):", "", rest)
         return _compatible(model, config, made, base_url, variable)
     if kind in ("http", "https"):
-        made.lost += [(f"config.{key}", _NOTHING_LIKE_IT) for key in config if key not in _OF_A_SERVICE]
+        made.lost += [
+            (f"config.{key}", _NOTHING_LIKE_IT) for key in config if key not in _OF_A_SERVICE
+        ]
         return _service(id_ if rest else "", config, made)
     if kind in _APIS:
         return _APIS[kind](rest, config, made)
@@ -183,14 +205,18 @@ def _openai(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     first, _, name = rest.partition(":")
     surface, model = (first, name) if first in _KINDS_OF_OPENAI else ("chat", rest)
     if surface not in ("chat", "responses", *(("embedding", "embeddings") if made.embeds else ())):
-        raise UntranslatableError(f"of openai only chat models are called, and this is of the kind {surface!r}")
+        raise UntranslatableError(
+            f"of openai only chat models are called, and this is of the kind {surface!r}"
+        )
     return _compatible(model or "gpt-4.1-mini", config, made, None, None)
 
 
 def _anthropic(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     model = rest.removeprefix("messages:").removeprefix("completion:")
     if model in ("claude-agent-sdk", "claude-code"):
-        raise UntranslatableError("an agent of its own: call it by a `python` or `command` provider")
+        raise UntranslatableError(
+            "an agent of its own: call it by a `python` or `command` provider"
+        )
     return {"type": "anthropic", "model": model, **_common(config, made, "ANTHROPIC_API_KEY")}
 
 
@@ -198,14 +224,19 @@ def _gemini(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     settings = _common(config, made, "GEMINI_API_KEY")
     given = settings.pop("params", {})
     params = {key: value for key, value in given.items() if key in _OF_GEMINI}
-    generation = {_CAMEL.get(key, key): value for key, value in given.items() if key not in _OF_GEMINI}
+    generation = {
+        _CAMEL.get(key, key): value for key, value in given.items() if key not in _OF_GEMINI
+    }
     if generation := {**generation.pop("generationConfig", {}), **generation}:
         params["generationConfig"] = generation
     return {"type": "gemini", "model": rest, **settings, **({"params": params} if params else {})}
 
 
 def _vertex(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
-    region, project = config.get("region", "us-central1"), config.get("projectId", "${VERTEX_PROJECT_ID}")
+    region, project = (
+        config.get("region", "us-central1"),
+        config.get("projectId", "${VERTEX_PROJECT_ID}"),
+    )
     host = f"https://{region}-aiplatform.googleapis.com"
     return {
         "type": "openai",
@@ -229,7 +260,10 @@ def _azure(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
 
 
 def _webhook(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
-    body = {"prompt": "{{ input }}", **({"config": kept} if (kept := _without_key(config, made)) else {})}
+    body = {
+        "prompt": "{{ input }}",
+        **({"config": kept} if (kept := _without_key(config, made)) else {}),
+    }
     return {"type": "http", "url": rest, "body": body, "output": "$.output"}
 
 
@@ -267,7 +301,9 @@ def _compatible(
     model: str, config: Mapping[str, Any], made: Made, base_url: str | None, variable: str | None
 ) -> dict[str, Any]:
     options: dict[str, Any] = {"type": "embeddings" if made.embeds else "openai", "model": model}
-    own = config.get("apiBaseUrl") or (f"https://{config['apiHost']}/v1" if config.get("apiHost") else None)
+    own = config.get("apiBaseUrl") or (
+        f"https://{config['apiHost']}/v1" if config.get("apiHost") else None
+    )
     if url := (_reference(str(own)) if own else base_url):
         options["base_url"] = url
     if own or base_url:  # elsewhere than at OpenAI no key is sent unless it is named
@@ -290,10 +326,15 @@ def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict
         if key != f"${{{variable}}}":
             options["api_key"] = key
     if isinstance(headers := config.get("headers"), Mapping):
-        options["headers"] = {name: _header(name, _reference(str(value)), made) for name, value in headers.items()}
+        options["headers"] = {
+            name: _header(name, _reference(str(value)), made) for name, value in headers.items()
+        }
     if organization := config.get("organization"):
         options.setdefault("headers", {})["OpenAI-Organization"] = _reference(str(organization))
-    costs = [config.get("inputCost", config.get("cost")), config.get("outputCost", config.get("cost"))]
+    costs = [
+        config.get("inputCost", config.get("cost")),
+        config.get("outputCost", config.get("cost")),
+    ]
     if all(isinstance(each, int | float) for each in costs):
         options["price"] = {
             "input_per_mtok": round(float(costs[0] or 0) * 1e6, 9),
@@ -302,7 +343,9 @@ def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict
     params = {key: _references(item) for key, item in config.items() if key not in _OF_THE_CLIENT}
     if isinstance(through := config.get("passthrough"), Mapping):
         params |= through
-    for key in [key for key, item in params.items() if isinstance(item, str) and item.startswith("file://")]:
+    for key in [
+        key for key, item in params.items() if isinstance(item, str) and item.startswith("file://")
+    ]:
         made.lost.append((f"config.{key}", "write under `params` what it gives"))
         del params[key]
     if config.get("stream") is True:
@@ -313,24 +356,36 @@ def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict
 
 
 def _key(config: Mapping[str, Any], variable: str, made: Made) -> str:
-    """Return a reference to the variable of an API key; a key that stands in the file stays there."""
+    """Return a reference to the variable of an API key; a key that stands in the file stays
+    there.
+    """
     if name := config.get("apiKeyEnvar"):
         return f"${{{name}}}"
     given = _reference(str(config.get("apiKey") or ""))
     if re.fullmatch(r"\$\{\w+\}", given):
         return given
     if given:
-        made.lost.append(("config.apiKey", f"a key does not belong in the file: put it into the variable {variable}"))
+        made.lost.append(
+            (
+                "config.apiKey",
+                f"a key does not belong in the file: put it into the variable {variable}",
+            )
+        )
     return f"${{{variable}}}"
 
 
 def _header(name: str, value: str, made: Made) -> str:
-    """Return the value of a header, or a reference to a variable in place of a key that stands in the file."""
+    """Return the value of a header, or a reference to a variable in place of a key that stands in
+    the file.
+    """
     if not is_key(name, value):
         return value
     variable = re.sub(r"\W", "_", name).upper()
     made.lost.append(
-        (f"config.headers.{name}", f"a key does not belong in the file: put it into the variable {variable}")
+        (
+            f"config.headers.{name}",
+            f"a key does not belong in the file: put it into the variable {variable}",
+        )
     )
     return f"${{{variable}}}"
 
@@ -372,7 +427,9 @@ def _service(url: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     """Return an HTTP service."""
     for key in ("request", "transformRequest", "sessionParser", "signatureAuth", "auth"):
         if config.get(key):
-            raise UntranslatableError(f"`{key}` of an HTTP provider: say what is sent by `url`, `headers` and `body`")
+            raise UntranslatableError(
+                f"`{key}` of an HTTP provider: say what is sent by `url`, `headers` and `body`"
+            )
     url = str(config.get("url") or url)
     if isinstance(query := config.get("queryParams"), Mapping):
         url += ("&" if "?" in url else "?") + urlencode(query, safe="{} ")
@@ -382,12 +439,18 @@ def _service(url: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     if method != "POST":
         options["method"] = method
     given = config.get("headers") or {}
-    headers = {name: _request_template(str(value)) for name, value in given.items() if name.lower() != "content-type"}
+    headers = {
+        name: _request_template(str(value))
+        for name, value in given.items()
+        if name.lower() != "content-type"
+    }
     if headers:
         options["headers"] = {name: _header(name, value, made) for name, value in headers.items()}
     if body is not None:
         options["body"] = _request_templates(body)
-    transform = config.get("transformResponse") or config.get("responseParser") or config.get("transform")
+    transform = (
+        config.get("transformResponse") or config.get("responseParser") or config.get("transform")
+    )
     return options | (_output(str(transform).strip()) if transform else {})
 
 
@@ -431,7 +494,9 @@ def _request_template(text: str) -> str:
     def rename(match: re.Match[str]) -> str:
         inside = match[0]
         for name in names:
-            inside = re.sub(rf"(?<![\w.]){name}\b", "input" if name == "prompt" else f"vars.{name}", inside)
+            inside = re.sub(
+                rf"(?<![\w.]){name}\b", "input" if name == "prompt" else f"vars.{name}", inside
+            )
         return inside
 
     return re.sub(r"\{\{.*?\}\}|\{%.*?%\}", rename, text, flags=re.DOTALL)

@@ -12,9 +12,13 @@ _SHORT = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
 
 
 def plain_columns(rows: Sequence[Mapping[str, str]]) -> frozenset[str] | None:
-    """Return the columns of a file that ci-evals reads as it is; None if some have a meaning of their own."""
+    """Return the columns of a file that ci-evals reads as it is; None if some have a meaning of
+    their own.
+    """
     columns = frozenset(rows[0]) if rows else frozenset()
-    special = {column for column in columns if column.startswith("__") or column in keys_of(Case)} - {"input"}
+    special = {
+        column for column in columns if column.startswith("__") or column in keys_of(Case)
+    } - {"input"}
     return None if special else columns
 
 
@@ -48,7 +52,9 @@ def test_of_row(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _assertion(text: str) -> dict[str, Any]:
-    """Return the assertion that a cell is: `contains: Paris`, `similar(0.8): …`, or a text to equal."""
+    """Return the assertion that a cell is: `contains: Paris`, `similar(0.8): …`, or a text to
+    equal.
+    """
     found = re.match(r"(not-)?([a-z:-]+?)(?:\((\d*\.?\d+)\))?\s*(?::\s*(.*))?$", text, re.DOTALL)
     kind = _SHORT.get(found[2], found[2]) if found else ""
     if not found or kind not in KINDS:

@@ -22,7 +22,9 @@ _CHANGES = (
 
 
 class TemplateTranslator:
-    """Translates templates. Afterwards `used` has the names in them, and `environment` the variables of `env`."""
+    """Translates templates. Afterwards `used` has the names in them, and `environment` the
+    variables of `env`.
+    """
 
     def __init__(self) -> None:
         self.used: set[str] = set()
@@ -64,4 +66,6 @@ def _as_jinja(match: re.Match[str]) -> str:
 
 def quote_dumped(text: str) -> str:
     """Return JSON with templates in it as JSON: `{"q": {{ q | dump }}}` as `{"q": "{{ q }}"}`."""
-    return re.sub(r'(?<!")\{\{\s*([\w.]+)\s*\|\s*dump\s*(?:\(\s*\))?\s*\}\}(?!")', r'"{{ \1 }}"', text)
+    return re.sub(
+        r'(?<!")\{\{\s*([\w.]+)\s*\|\s*dump\s*(?:\(\s*\))?\s*\}\}(?!")', r'"{{ \1 }}"', text
+    )
