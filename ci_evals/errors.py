@@ -3,6 +3,7 @@
 CiEvalsError              the user can fix it; printed without a traceback
 ├── ConfigError           the suite is wrong: every problem at once, nothing was run   (exit 2)
 ├── UsageError            the command line is wrong                                    (exit 2)
+├── PluginError           an installed package that is used cannot be loaded             (exit 2)
 ├── StorageError          a result or report cannot be read or written                 (exit 3)
 └── GitHubError           GitHub could not be asked or refused; `ci-evals run` only warns of it
 ProviderError             a call got no answer: the run's error, not the program's
@@ -12,8 +13,6 @@ GradingError              an answer could not be judged: likewise
 from collections.abc import Iterable
 from traceback import format_exception
 from typing import Literal, NamedTuple, cast, get_args
-
-from pydantic import ValidationError
 
 ErrorKind = Literal[
     "rate_limit",  # 429
@@ -96,6 +95,10 @@ class UsageError(CiEvalsError):
     """The command line or an argument makes no sense."""
 
 
+class PluginError(CiEvalsError):
+    """A plug-in of another package cannot be used."""
+
+
 class StorageError(CiEvalsError):
     """A file could not be read or written: disk full, read-only folder, no permission."""
 
@@ -123,17 +126,6 @@ def describe_exception(raised: BaseException) -> str:
     if isinstance(raised, BaseExceptionGroup):
         return "; ".join(dict.fromkeys(map(describe_exception, raised.exceptions)))
     return f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
-
-
-def first_problem(error: ValidationError) -> str:
-    """Return the first problem of a pydantic error with its place, but without the input, which may
-    be secret.
-    """
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
-    ).removeprefix(".")
-    return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 class ProviderError(Exception):

@@ -17,9 +17,10 @@ import filelock
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from ci_evals.errors import StorageError, first_problem
+from ci_evals.errors import StorageError
 from ci_evals.files import write_atomically
 from ci_evals.format import abridge
+from ci_evals.model.fields import first_problem
 from ci_evals.model.report import SuiteInfo
 from ci_evals.model.response import Message, Response
 from ci_evals.model.result import Result

@@ -32,8 +32,9 @@ from ci_evals.engine.journal import (
 )
 from ci_evals.engine.queues import Cells, PreparedCell
 from ci_evals.engine.traces import CASE_ATTRIBUTES, Trace
-from ci_evals.errors import StorageError, first_problem
+from ci_evals.errors import StorageError
 from ci_evals.model.case import Case
+from ci_evals.model.fields import first_problem
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import Resumption, RunRecord
 from ci_evals.model.response import Response

@@ -18,9 +18,9 @@ from pydantic import TypeAdapter, ValidationError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from yarl import URL
 
-from ci_evals.errors import GitHubError, GitHubErrorKind, first_problem
+from ci_evals.errors import GitHubError, GitHubErrorKind
 from ci_evals.github.context import Context, Repository
-from ci_evals.model.fields import Secret
+from ci_evals.model.fields import Secret, first_problem
 from ci_evals.providers.http_client import date_in, number_in, readable, retry_after_s, why_lost
 
 T = TypeVar("T")

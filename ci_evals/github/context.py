@@ -9,9 +9,8 @@ from typing import Any, Final, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from ci_evals.errors import first_problem
 from ci_evals.format import short_sha
-from ci_evals.model.fields import Secret
+from ci_evals.model.fields import Secret, first_problem
 
 EventKind = Literal["pull_request", "push", "merge_group", "schedule", "workflow_dispatch", "other"]
 

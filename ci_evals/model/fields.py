@@ -11,8 +11,7 @@ its suite is loaded, so that all problems of a suite are told at once. A grader,
         value: Many[str]
         times: Positive = 1
         params: Mapping[str, Any] = field(default_factory=dict)
-        unit: Annotated[Literal["answer", "line"], Field(description="What has the words.")] =
-            "answer"
+        unit: Annotated[Literal["answer", "line"], Field(description="What to count in.")] = "answer"
 
 `Mentions(["Paris"])` in Python and `mentions: [Paris]` in YAML are the same object. Fields of the
 base class are keyword-only. Bounds stand beside the bare type (`Annotated[int, Strict(), Ge(2)]`),
@@ -38,6 +37,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     GetPydanticSchema,
     Strict,
+    ValidationError,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -221,3 +221,14 @@ def _secret(value: Any) -> Secret:
         return Secret(str(value), value.names[0])
     text = "a key does not belong in the file: name its environment variable, as in ${MY_API_KEY}"
     raise PydanticCustomError("problem", text)
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first problem of a pydantic error with its place, but without the input, which may
+    be secret.
+    """
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
+    ).removeprefix(".")
+    return f"{where}: {first['msg']}" if where else first["msg"]

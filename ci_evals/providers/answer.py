@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast, get_args
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from ci_evals.errors import first_problem
+from ci_evals.model.fields import first_problem
 from ci_evals.model.response import (
     MAX_TOKENS,
     Content,

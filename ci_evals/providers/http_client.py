@@ -17,9 +17,9 @@ import aiohttp
 from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
-from ci_evals.errors import ErrorKind, ProviderError, first_problem
+from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.format import one_line
-from ci_evals.model.fields import is_complete_url
+from ci_evals.model.fields import first_problem, is_complete_url
 from ci_evals.providers.answer import plain_json
 from ci_evals.providers.base import Resources
 from ci_evals.providers.tokens import Token, TokenCommand

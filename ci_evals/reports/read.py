@@ -16,7 +16,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from ci_evals.errors import StorageError, first_problem
+from ci_evals.errors import StorageError
 from ci_evals.format import name_of, number_of, one_line, shorten
 from ci_evals.gate.baseline import (
     BaseCell,
@@ -33,6 +33,7 @@ from ci_evals.gate.outages import find_lost_reports, unanswered_runs
 from ci_evals.gate.wording import lost_report_sentences
 from ci_evals.graders.composite import passes, score_of
 from ci_evals.model.case import Case, Variant
+from ci_evals.model.fields import first_problem
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Counts, RunRecord, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Result, every_grade
