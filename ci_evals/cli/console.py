@@ -11,7 +11,6 @@ from typing import TextIO
 
 import click
 
-from ci_evals.engine.interrupt import columns_of, say
 from ci_evals.engine.progress import ERASE_VIEW
 from ci_evals.errors import CiEvalsError
 from ci_evals.format import without_commands
@@ -19,6 +18,7 @@ from ci_evals.github.context import in_actions
 from ci_evals.redaction import Redactor, secret_values
 from ci_evals.reports import report_json, terminal
 from ci_evals.reports.summary import Summary
+from ci_evals.streams import columns_of, say
 from ci_evals.suite.environment import read_dotenv
 
 _SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")

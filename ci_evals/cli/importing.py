@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from ci_evals.cli import options
-from ci_evals.engine.interrupt import say
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import number_of
+from ci_evals.streams import say
 from ci_evals.suite.importers import IMPORTERS, import_suite, suite_text
 from ci_evals.suite.load import load_suite
 

@@ -17,12 +17,13 @@ from ci_evals.cli.options import write_sections
 from ci_evals.cli.reports import comment, compare_command, explain, view
 from ci_evals.cli.run import merge_command, run_command
 from ci_evals.cli.tools import grade, judge, mock_server, pairwise_command, power, schema, validate
-from ci_evals.engine.interrupt import EXIT_CODES, flush_streams, prepare_streams, say
+from ci_evals.engine.interrupt import EXIT_CODES
 from ci_evals.errors import CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.format import number_of, without_commands
 from ci_evals.github.context import in_actions, remove_credentials
 from ci_evals.github.job import Annotation, annotation_commands, problems_of, write_outputs
 from ci_evals.release import __version__
+from ci_evals.streams import flush_streams, prepare_streams, say
 
 MAX_PROBLEMS_SHOWN = 50
 

@@ -18,7 +18,7 @@ from ci_evals.cli import options
 from ci_evals.cli.console import Console, environment, error_redactor, git
 from ci_evals.cli.suites import Selection, load_suite_of_job, load_suites_of_job, select
 from ci_evals.engine import progress
-from ci_evals.engine.interrupt import EXIT_CODES, StoppableRun, redirect_prints
+from ci_evals.engine.interrupt import EXIT_CODES, StoppableRun
 from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
 from ci_evals.errors import CiEvalsError, ConfigError, UsageError
@@ -45,6 +45,7 @@ from ci_evals.session import (
     known_durations,
     missing_shards,
 )
+from ci_evals.streams import redirect_prints
 from ci_evals.suite.overrides import ALL_CASES, Overrides
 from ci_evals.suite.types import CheckedSuite
 

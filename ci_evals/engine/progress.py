@@ -14,12 +14,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ci_evals.engine.interrupt import columns_of, rows_of, say
 from ci_evals.format import duration, name_of, one_line, without_commands
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import RunRecord
 from ci_evals.model.result import Result
+from ci_evals.streams import columns_of, rows_of, say
 
 BAR_INTERVAL_S = 0.2
 LINE_INTERVAL_S = 5.0

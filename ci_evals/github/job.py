@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, Literal, TextIO, get_args
 from uuid import uuid4
 
-from ci_evals.engine.interrupt import say
 from ci_evals.errors import CiEvalsError, ConfigError, GitHubError, Problem, StorageError
 from ci_evals.format import number_of, one_line, without_commands
 from ci_evals.gate.bars import SEVERITY, VERDICTS
@@ -35,6 +34,7 @@ from ci_evals.reports.cells import (
 from ci_evals.reports.markdown import problems_text, suites_text, summary_document, unchanged_text
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.summary import Summary
+from ci_evals.streams import say
 from ci_evals.suite.dependencies import touched
 from ci_evals.suite.types import CheckedSuite
 
