@@ -136,7 +136,7 @@ def run_and_report(
                 summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs)
             )
             if job:
-                summary = summary._replace(links=job.context.links)
+                summary = replace(summary, links=job.context.links)
             write_reports(summary, out, suite.formats)
             console.show(summary)
             files = (

@@ -335,8 +335,9 @@ async def _judge(
 def _unverified(summary: Summary, why: str = "") -> Summary:
     """Return a summary that says whose word it takes."""
     what = "gate and baseline are" if summary.compared else "the gate is"
-    return summary._replace(
-        notes=(Note("Not verified", f"{what} what the pull request's own job reports{why}"),)
+    return replace(
+        summary,
+        notes=(Note("Not verified", f"{what} what the pull request's own job reports{why}"),),
     )
 
 

@@ -320,7 +320,7 @@ def with_answers(summary: Summary) -> Summary:
             key = wanted.get((result.case, result.provider, result.prompt))
             if result.status == "passed" and key is not None and key not in answers:
                 answers[key] = shorten(answer_text(result) or "", ANSWER_CHARACTERS)
-    return summary._replace(before=answers)
+    return replace(summary, before=answers)
 
 
 def decode_report(content: bytes) -> ReportDocument:
@@ -491,8 +491,9 @@ def summary_of(
     if baseline is not None:
         return summary
     compared = ((cell.key, cell.comparison) for cell in document.cells)
-    return summary._replace(
-        before={key: found.before for key, found in compared if found and found.before is not None}
+    return replace(
+        summary,
+        before={key: found.before for key, found in compared if found and found.before is not None},
     )
 
 
@@ -532,7 +533,7 @@ def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
                 f"{first}{more}: said to be another question than on {baseline.called}, or judged otherwise",
             )
         )
-    return with_answers(summary._replace(notes=tuple(told)))
+    return with_answers(replace(summary, notes=tuple(told)))
 
 
 def _under_rules_of(

@@ -1,7 +1,7 @@
 """A report with its verdict and comparison: the input of every format."""
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from ci_evals.gate.baseline import Baseline, head_cells
@@ -43,22 +43,30 @@ _BRIEF = (
 )
 
 
-class Summary(NamedTuple):
-    """A report with its verdict, and beside its baseline: `comparison` is None if nobody asked for
-    one.
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """A report, its verdict and its comparison: what every format renders.
 
-    `before` has what the baseline answered to cells that look worse, as far as that is at hand;
-    `notes` are what else is to be known of how it was judged; `links` are pages of the CI system
-    about it, by what they are called. Of a run that `is_going_on` there is no verdict yet.
+    It has no slots: what follows from a summary is a `cached_property` of it, computed once.
+
+    Args:
+        report: what was run.
+        verdict: what the gate says of it.
+        gate: the rules for merging; None if there are none.
+        comparison: the report against its baseline, or why there is none; None if nobody asked.
+        before: what the baseline answered to cells that look worse, if it is known.
+        notes: what else a reader should know about how the report was judged.
+        links: the name and URL of pages of the CI system about it.
+        is_going_on: the run has not ended, so `verdict` is provisional.
     """
 
     report: SuiteReport
     verdict: Verdict
     gate: Gate | None
     comparison: Comparison | NoComparison | None = None
-    before: Mapping[CellKey, str] = MappingProxyType({})
+    before: Mapping[CellKey, str] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
-    links: Mapping[str, str] = MappingProxyType({})
+    links: Mapping[str, str] = field(default_factory=dict)
     is_going_on: bool = False
 
     @property

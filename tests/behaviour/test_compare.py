@@ -60,8 +60,9 @@ def test_a_report_is_rebuilt_as_it_was(tmp_path: Path) -> None:
         cases={"a": {"tags": ("vital",), "critical": True}, "b": {"min_pass_rate": 0.2}},
         interrupted="SIGTERM",
     )
-    again, _, gate, *_ = read_summary(saved(tmp_path, "report.json", head, base))
-    assert gate == GATE
+    summary = read_summary(saved(tmp_path, "report.json", head, base))
+    again = summary.report
+    assert summary.gate == GATE
     assert again.id == head.id
     assert outcome(again) == outcome(head)
     assert list(again.results()) == list(head.results())

@@ -189,7 +189,7 @@ def _compared(
     ]
     made = report_of(head, confirming=confirming, **options)
     summary = summarize(made, gate, baseline_of(*older), confirm_runs=7)
-    return summary._replace(before=before or {})
+    return replace(summary, before=before or {})
 
 
 def _named(summary: Summary, name: str) -> Summary:

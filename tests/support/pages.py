@@ -105,7 +105,7 @@ def support_bot() -> Summary:
         (name, "gpt-5-mini", None): good for name, (good, _) in ANSWERS.items()
     }
     summary = summarize(report, Gate(min_pass_rate=0.9), baseline_of(*older), confirm_runs=9)
-    return summary._replace(before=before, links=LINKS)
+    return replace(summary, before=before, links=LINKS)
 
 
 def _answered(result: Result) -> Result:

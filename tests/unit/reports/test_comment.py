@@ -117,7 +117,7 @@ def test_a_regression_shows_what_was_answered_before_and_now() -> None:
 
 
 def test_without_the_baselines_answer_there_is_only_that_of_this_run() -> None:
-    text = text_of(comments.regression()._replace(before={}))
+    text = text_of(replace(comments.regression(), before={}))
     assert "Answer of run 1:\n```text\nI have refunded 100 USD" in text
 
 
@@ -259,8 +259,9 @@ def _written_by(text: str) -> Summary:
     )
     gate = Gate(min_pass_rate=0.1, max_error_rate=0.9)
     summary = summarize(report, gate, baseline_of(*older, name=f"main {text}"), confirm_runs=7)
-    return summary._replace(
-        before=dict.fromkeys(((f"{text} worse", each.provider, text) for each in variants), text)
+    return replace(
+        summary,
+        before=dict.fromkeys(((f"{text} worse", each.provider, text) for each in variants), text),
     )
 
 
