@@ -15,7 +15,7 @@ LOWEST := .venv-lowest
 
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests import the same modules
 
-.PHONY: help demo test test-slow test-ray test-lowest check bench bench-profile bench-scale simulate images docs constraints clean
+.PHONY: help demo test test-slow test-ray test-lowest check bench bench-calls bench-profile bench-scale simulate images docs constraints clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make test-lowest    the tests with the oldest dependencies that pyproject.toml allows'
 	@echo 'make check          format, lint, types, imports, workflows, then the tests'
 	@echo 'make bench          measure against a bare aiohttp loop'
+	@echo 'make bench-calls    count the Python calls of a run and of a case'
 	@echo 'make bench-profile  show where the time of a run goes'
 	@echo 'make bench-scale    measure Ray and shards: the tables of docs/scale.md'
 	@echo 'make simulate       how often verdicts are wrong: the tables of docs/statistics.md'
@@ -77,6 +78,9 @@ check: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m benchmarks.bench
 	$(BIN)/python -m benchmarks.quota
+
+bench-calls: $(DEV)
+	$(BIN)/python -m benchmarks.calls
 
 bench-profile: $(DEV)
 	$(BIN)/python -m benchmarks.hotspots
