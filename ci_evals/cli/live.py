@@ -83,7 +83,7 @@ class GrowingJournal:
         )
         so_far = f"{ended:,}{f' of {planned:,}' if ended <= planned else ''} runs so far: {found}"
         suite = replace(decide(report, None).scopes[0], bar=None, status="pass")
-        verdict = Verdict(status="error", reason=so_far, scopes=(suite,))
+        verdict = Verdict(status="error", leading=None, sentence=so_far, scopes=(suite,))
         return Summary(report, verdict, None, is_going_on=is_being_written(self.path))
 
     def _report(self, header: Header) -> SuiteReport:

@@ -436,7 +436,7 @@ def _encode_header(header: Header) -> bytes:
     return _HEADER.dump_json(header, exclude_none=True)
 
 
-def _encodable(value: Any, depth: int = 0) -> Any:  # noqa: PLR0911  one per kind of value
+def _encodable(value: Any, depth: int = 0) -> Any:
     """Return a value with everything replaced that JSON cannot say: lone surrogates, bytes, very
     deep nesting.
     """

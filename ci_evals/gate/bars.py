@@ -29,6 +29,18 @@ VERDICTS: Mapping[VerdictStatus, str] = {
     "fail": "Fail",
     "error": "No verdict",
 }
+Cause = Literal[
+    "unchecked",
+    "not compared",
+    "no regression",
+    "all in quarantine",
+    "nothing graded",
+    "all errored",
+    "too many errored",
+    "too few runs",
+    "over budget",
+]
+"""What decides where neither a bar nor a rule does. `unchecked`: the code under test was not run."""
 MAX_ADVISED_RUNS = 100
 """The most runs per case that a hint suggests."""
 

@@ -4,7 +4,7 @@ latency.
 Missing evidence is never a pass: a rule whose figure is not known says so.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -64,11 +64,17 @@ RuleName = Literal[
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """The verdict of one rule. A `borderline` one warns and never blocks."""
+    """The verdict of one rule. A `borderline` one warns and never blocks.
+
+    `cells` are the regressed cells that the rule speaks of, the surest first; `variant` is the one
+    that it speaks of as a whole.
+    """
 
     rule: RuleName
     status: VerdictStatus
     sentence: str
+    cells: tuple[CellKey, ...] = ()
+    variant: Variant | None = None
 
 
 def rule_verdicts(
@@ -91,51 +97,24 @@ def rule_verdicts(
     regressed = comparison.of("regressed")
     for cell in regressed:
         if cell.critical:
-            yield RuleVerdict("critical", "fail", f"critical: {cell_sentence(comparison, cell)}")
+            text = f"critical: {cell_sentence(comparison, cell)}"
+            yield RuleVerdict("critical", "fail", text, cells=(cell.key,))
     others = [cell for cell in regressed if not cell.critical]
     if len(others) > rules.max_regressions:
         text = regressions_sentence(comparison, others, rules.max_regressions)
-        yield RuleVerdict("regressions", red, text)
+        yield RuleVerdict("regressions", red, text, cells=tuple(cell.key for cell in others))
     # Where the gate allows regressions, a variant must have got worse even without them.
     for variant in comparison.worse_variants(beyond_regressions=rules.max_regressions > 0):
-        yield RuleVerdict("variant", red, variant_sentence(comparison, variant))
-    for text in broken_ratchets(report, rules, comparison):
-        yield RuleVerdict("ratchet", "fail", text)
+        text = variant_sentence(comparison, variant)
+        yield RuleVerdict("variant", red, text, variant=variant.variant)
+    yield from broken_ratchets(report, rules, comparison)
     yield from _increases(report, comparison, rules, lack)
 
 
-def blocking(
-    comparison: Comparison | NoComparison | None, found: Iterable[RuleVerdict]
-) -> frozenset[CellKey]:
-    """Return the regressed cells that make the gate red."""
-    if not isinstance(comparison, Comparison):
-        return frozenset()
-    red = {each.rule for each in found if each.status == "fail"}
-    return frozenset(
-        cell.key
-        for cell in comparison.of("regressed")
-        if ("critical" if cell.critical else "regressions") in red
-    )
-
-
-def drop_of_same_variant(
-    comparison: Comparison | NoComparison | None, rule: RuleVerdict
-) -> str | None:
-    """Return the sentence on the variant whose regression a rule names: its fall is no further
-    reason. Else None.
-    """
-    if not isinstance(comparison, Comparison) or rule.rule not in ("critical", "regressions"):
-        return None
-    named = next(
-        cell for cell in comparison.of("regressed") if cell.critical == (rule.rule == "critical")
-    )
-    found = (each for each in comparison.variants if each.variant == named.variant)
-    return next((variant_sentence(comparison, each) for each in found), None)
-
-
-def broken_ratchets(report: SuiteReport, rules: Gate, comparison: Comparison) -> Iterator[str]:
-    """Yield a sentence for each variant whose rate is surely below the best that it has surely
-    held.
+def broken_ratchets(
+    report: SuiteReport, rules: Gate, comparison: Comparison
+) -> Iterator[RuleVerdict]:
+    """Yield the variants whose rate is surely below the best that it has surely held.
 
     Only points of the baseline's trend with the same cases count; for a variant that is compared
     under another name, the points of that one. Both bounds are one-sided at the gate's confidence.
@@ -158,7 +137,8 @@ def broken_ratchets(report: SuiteReport, rules: Gate, comparison: Comparison) ->
         who = "it" if base == variant else name_of(base)
         rate, sure = percent(float(found.rate), best), percent(rules.confidence)
         at_most = f"({sure} sure: at most {percent(upper, best)})"
-        yield f"{of}pass rate {rate} {at_most} is below the {percent(best)} that {who} has held before"
+        text = f"{of}pass rate {rate} {at_most} is below the {percent(best)} that {who} has held before"
+        yield RuleVerdict("ratchet", "fail", text, variant=variant)
 
 
 def best_stable_rate(points: Sequence[TrendVariant | None], confidence: float) -> float | None:
@@ -269,14 +249,13 @@ def _increases(
                     known_here=known_here[rule],
                     one_cell=ratio is not None,
                 )
-                yield RuleVerdict(rule, lack, text)
+                yield RuleVerdict(rule, lack, text, variant=variant.variant)
             elif ratio.lower > limit and (
                 rule == "cost"
                 or not _why_not_gated(comparison, variant.variant, figures.latency_p50_s)
             ):
-                yield RuleVerdict(
-                    rule, "fail", increase_sentence(comparison, variant, rule, ratio, limit)
-                )
+                text = increase_sentence(comparison, variant, rule, ratio, limit)
+                yield RuleVerdict(rule, "fail", text, variant=variant.variant)
 
 
 def ungated_increases(report: SuiteReport, comparison: Comparison, rules: Gate) -> Iterator[str]:

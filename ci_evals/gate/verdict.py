@@ -1,13 +1,14 @@
 """The verdict of the gate: a report and its comparison in, pass, borderline, fail or error out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from ci_evals.format import exact, number_of
+from ci_evals.format import exact
 from ci_evals.gate.bars import (
     SEVERITY,
+    Cause,
     ScopeVerdict,
     VerdictStatus,
     has_bars,
@@ -15,81 +16,111 @@ from ci_evals.gate.bars import (
     worst_first,
 )
 from ci_evals.gate.compare import Comparison, NoComparison
-from ci_evals.gate.rules import RuleVerdict, drop_of_same_variant, rule_verdicts
+from ci_evals.gate.rules import RuleVerdict, rule_verdicts
 from ci_evals.gate.wording import (
     HOW_TO_GO_ON,
-    all_errored_sentence,
-    bar_sentence,
-    calm_sentence,
-    error_rate_sentence,
+    HOW_TO_SET_A_BAR,
+    alike_bars_clause,
+    cause_sentence,
+    further_reasons_clause,
     how_to_check,
-    no_answer_clause,
-    not_compared_sentence,
-    over_budget_sentence,
     quarantine_clause,
     scope_clause,
-    scope_subject,
+    scope_sentence,
     stopped_clause,
     unchanged_clause,
     unchecked_sentence,
 )
-from ci_evals.model.plan import RunPlan
+from ci_evals.model.case import Variant
+from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import Bounds, look_confidence, population_rate
 
 FailOn = Literal["fail", "borderline", "never"]
 
+_STATUS: dict[Cause, VerdictStatus] = {
+    "unchecked": "error",
+    "not compared": "error",
+    "no regression": "pass",
+    "all in quarantine": "pass",
+    "nothing graded": "error",
+    "all errored": "error",
+    "too many errored": "error",
+    "too few runs": "error",
+    "over budget": "fail",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The decision of the gate. `reason` is one sentence for a reviewer.
+    """The decision of the gate.
+
+    `leading` is what decided: a rule, the part of the matrix that is furthest from its bar, or a
+    cause of another kind; None while the run is going on. `sentence` says it in words, `further`
+    adds clauses, and `preface` says what part of the suite was judged.
 
     `scopes` are the parts of the matrix with their bars, the whole suite first; `rules` those that
     the comparison with the baseline broke, the worst first. `warning` marks a `borderline` that
-    never blocks: the suite asked only to be told. `unchecked` marks an `error` whose cause is that
-    the code under test was not run, for lack of secrets.
+    never blocks, because the gate asked for a warning only.
     """
 
     status: VerdictStatus
-    reason: str
-    scopes: tuple[ScopeVerdict, ...]
+    leading: RuleVerdict | ScopeVerdict | Cause | None
+    sentence: str
+    further: tuple[str, ...] = ()
+    preface: str = ""
+    scopes: tuple[ScopeVerdict, ...] = ()
     rules: tuple[RuleVerdict, ...] = ()
     hint: str | None = None
     warning: bool = False
-    unchecked: bool = False
+
+    @property
+    def reason(self) -> str:
+        """The whole reason for a reviewer: preface, sentence and further clauses."""
+        return self.preface + "; ".join((self.sentence, *self.further))
+
+    @property
+    def unchecked(self) -> bool:
+        """Return True if the code under test was not run, for lack of secrets or in a replay."""
+        return self.leading == "unchecked"
+
+    @property
+    def blocking_cells(self) -> frozenset[CellKey]:
+        """The regressed cells that make the gate red."""
+        return frozenset(key for rule in self.rules if rule.status == "fail" for key in rule.cells)
 
 
 def decide(
     report: SuiteReport, gate: Gate | None, comparison: Comparison | NoComparison | None = None
 ) -> Verdict:
-    """Judge a report by its gate; without a bar for the suite, a provider or a tag, every run must
-    pass.
+    """Judge a report by its gate.
 
-    Even then, a case with a `min_pass_rate` is held to that instead. The verdict is `error` where
-    too many runs errored, where the run was stopped before it could show that the bars are met, and
-    where a bar has no graded run.
+    Without a bar for the suite, a provider or a tag, every run must pass; even then, a case with a
+    `min_pass_rate` is held to that instead. The verdict is `error` if too many runs errored, if the
+    run was stopped before it could show that the bars are met, or if a bar has no graded run.
 
     Args:
         report: all results.
-        gate: the rules; None are the usual ones.
-        comparison: the report beside its baseline, or the reason why there is none; None if nobody
-            asked for one.
+        gate: the rules; None means the defaults.
+        comparison: the comparison with the baseline, or the reason why there is none; None if
+            nobody asked for one.
     """
-    rules = _over_looks(report, gate or Gate())
+    rules = _share_confidence(report, gate or Gate())
     if report.unchecked:
         return _unchecked(report, judge_scopes(report, _tallies(report), rules))
-    verdict = _beside(comparison, _by_bars(report, rules), report, rules)
-    clause = "" if verdict.status == "error" else unchanged_clause(report)
-    return replace(verdict, reason=scope_clause(report) + clause + verdict.reason)
+    verdict = _add_rules(_judge_bars(report, rules), rule_verdicts(report, rules, comparison))
+    preface = scope_clause(report)
+    if verdict.status != "error":
+        preface += unchanged_clause(report)
+    return replace(verdict, preface=preface)
 
 
 def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None) -> int:
-    """Return 0 for pass, 1 for fail, 3 for no verdict; for borderline 0 unless the gate says
-    `on_borderline: fail`.
+    """Return 0 for pass, 1 for fail, 3 for no verdict.
 
-    Code that was not run for lack of secrets is no verdict, either, unless the gate says
-    `on_unchecked: warn`.
+    A borderline is 0 unless the gate says `on_borderline: fail`. Code that was not run is no
+    verdict, either, unless the gate says `on_unchecked: warn`.
 
     Args:
         verdict: the decision.
@@ -97,29 +128,43 @@ def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None
         fail_on: fail on this verdict or worse, whatever `on_borderline` says; `never` returns 0
             even without a verdict.
     """
-    if fail_on == "never" or (
-        verdict.unchecked and gate is not None and gate.on_unchecked == "warn"
-    ):
+    if fail_on == "never":
         return 0
-    usual = gate is not None and gate.on_borderline == "fail"
-    blocks = (usual if fail_on is None else fail_on == "borderline") and not verdict.warning
-    return {"pass": 0, "borderline": int(blocks), "fail": 1, "error": 3}[verdict.status]
+    if verdict.unchecked and gate is not None and gate.on_unchecked == "warn":
+        return 0
+    match verdict.status:
+        case "pass":
+            return 0
+        case "fail":
+            return 1
+        case "error":
+            return 3
+    if verdict.warning:
+        return 0
+    if fail_on is None:
+        blocks = gate is not None and gate.on_borderline == "fail"
+    else:
+        blocks = fail_on == "borderline"
+    return int(blocks)
 
 
 def comparison_verdict(
     report: SuiteReport, gate: Gate | None, comparison: Comparison | NoComparison
 ) -> Verdict:
-    """Decide by the comparison alone, whatever the report's own bars say; without one there is no
-    verdict.
-    """
+    """Decide by the comparison alone, whatever the report's own bars say."""
     if report.unchecked:
         return _unchecked(report)
+    rules = _share_confidence(report, gate or Gate())
     if not isinstance(comparison, Comparison) or not comparison.compared:
-        return Verdict(status="error", reason=not_compared_sentence(comparison), scopes=())
+        sentence = cause_sentence("not compared", report, rules, comparison)
+        return Verdict(status="error", leading="not compared", sentence=sentence)
     calm = Verdict(
-        status="pass", reason=calm_sentence(comparison) + quarantine_clause(report), scopes=()
+        status="pass",
+        leading="no regression",
+        sentence=cause_sentence("no regression", report, rules, comparison),
+        further=_present(quarantine_clause(report)),
     )
-    return _beside(comparison, calm, report, _over_looks(report, gate or Gate()))
+    return _add_rules(calm, rule_verdicts(report, rules, comparison))
 
 
 def settle(
@@ -127,65 +172,65 @@ def settle(
 ) -> Literal["pass", "borderline", "fail"] | None:
     """Return the verdict of the bars if no outcome of the remaining runs can change it, else None.
 
-    The labels of runs to come are not known: where metrics have bars, only a failure can be
-    settled.
+    The labels of runs to come are not known, so metrics with bars can only settle a failure.
 
     Args:
         report: the first rounds of the plan.
         plan: all rounds.
-        gate: the rules; None are the usual ones.
+        gate: the rules; None means the defaults.
     """
-    rules = _over_looks(report, gate or Gate())
+    rules = _share_confidence(report, gate or Gate())
     if _share(report.gated.errored, plan.total) > exact(rules.max_error_rate):
         return None
-    spent, allowed = _over_budget(report), rules.max_budget_violations
-    if allowed is not None and spent > allowed:
+    over_budget, allowed = _over_budget(report), rules.max_budget_violations
+    if allowed is not None and over_budget > allowed:
         return "fail"
-    best, worst = (_worst_if_rest(report, plan, rules, passes=passes) for passes in (True, False))
-    if (
-        best.status != worst.status
-        or best.status == "error"
-        or (rules.metrics and best.status != "fail")
-    ):
+    best = _worst_status(report, plan, rules, rest_passes=True)
+    worst = _worst_status(report, plan, rules, rest_passes=False)
+    if best != worst or best == "error":
         return None
-    over = allowed is not None and spent + plan.total - len(report.records) > allowed
-    return None if over and best.status != "fail" else best.status
+    if best == "fail":
+        return best
+    if rules.metrics:
+        return None
+    runs_to_come = plan.total - len(report.records)
+    if allowed is not None and over_budget + runs_to_come > allowed:
+        return None
+    return best
 
 
 def is_certain(report: SuiteReport, gate: Gate | None) -> bool:
-    """Return True if a bar is surely missed, or every bar is met beyond doubt, so that more runs
-    would change nothing.
+    """Return True if a bar is surely missed, or every bar is met beyond doubt.
 
-    A bar of 1 is never met beyond doubt: the next run may fail.
+    More runs would then change nothing. A bar of 1 is never met beyond doubt: the next run may
+    fail.
     """
-    rules = _over_looks(report, gate or Gate())
-    if _by_bars(report, rules).status == "fail":
+    rules = _share_confidence(report, gate or Gate())
+    if _judge_bars(report, rules).status == "fail":
         return True
-    found = _by_bars(report, replace(rules, prove=True))
-    return found.status == "pass" and all(
-        scope.bar is None or scope.bar < 1 for scope in found.scopes
-    )
+    proven = _judge_bars(report, replace(rules, prove=True))
+    bars = [scope.bar for scope in proven.scopes if scope.bar is not None]
+    return proven.status == "pass" and all(bar < 1 for bar in bars)
 
 
 def too_many_errored(report: SuiteReport, gate: Gate | None) -> bool:
-    """Return True if more of the runs errored than the gate allows, so that there can be no
-    verdict.
-    """
+    """Return True if more of the runs errored than the gate allows."""
     totals, allowed = report.gated, (gate or Gate()).max_error_rate
     return _share(totals.errored, totals.graded + totals.errored) > exact(allowed)
 
 
 def population_bounds(report: SuiteReport, gate: Gate | None) -> Bounds | None:
-    """Return bounds of the pass rate on new cases like these, at the gate's confidence; None with
-    too few cases.
-    """
+    """Return bounds of the pass rate on new cases like these; None with too few cases."""
     width = len(report.plan.variants)
     tallies = _tallies(report)
-    estimate = population_rate(tallies[row : row + width] for row in range(0, len(tallies), width))
-    return estimate.bounds((gate or Gate()).confidence) if estimate else None
+    by_case = [tallies[start : start + width] for start in range(0, len(tallies), width)]
+    estimate = population_rate(by_case)
+    if estimate is None:
+        return None
+    return estimate.bounds((gate or Gate()).confidence)
 
 
-def _over_looks(report: SuiteReport, rules: Gate) -> Gate:
+def _share_confidence(report: SuiteReport, rules: Gate) -> Gate:
     """Share the accepted chance of error among the looks that are taken at the results."""
     if report.looks is None:
         return rules
@@ -194,119 +239,137 @@ def _over_looks(report: SuiteReport, rules: Gate) -> Gate:
 
 
 def _tallies(report: SuiteReport) -> list[Tally]:
-    """The graded runs of every cell."""
+    """Return the graded runs of every cell."""
     return [counts.tally for counts in report.by_cell]
 
 
-def _worst_if_rest(
-    report: SuiteReport, plan: RunPlan, rules: Gate, *, passes: bool
-) -> ScopeVerdict:
-    """Return the worst of the scopes that have a bar (of all if none has) if all runs to come
-    passed, or all failed.
+def _worst_status(
+    report: SuiteReport, plan: RunPlan, rules: Gate, *, rest_passes: bool
+) -> VerdictStatus:
+    """Return the worst verdict on a bar if all runs to come passed, or all failed.
 
-    Metrics are left out.
+    Metrics are left out; without a bar, all scopes count.
     """
     tallies = []
     for cell, counts in enumerate(report.by_cell):
         rest = plan.runs(cell) - counts.graded - counts.errored
-        tallies.append(Tally(counts.passed + passes * rest, counts.graded + rest))
-    judged = [each for each in judge_scopes(report, tallies, rules) if each.kind != "metric"]
-    return worst_first([each for each in judged if each.bar is not None] or judged)[0]
+        passed = counts.passed
+        if rest_passes:
+            passed += rest
+        tallies.append(Tally(passed, counts.graded + rest))
+    scopes = [each for each in judge_scopes(report, tallies, rules) if each.kind != "metric"]
+    with_bar = [scope for scope in scopes if scope.bar is not None]
+    return worst_first(with_bar or scopes)[0].status
 
 
-def _by_bars(report: SuiteReport, rules: Gate) -> Verdict:
+def _judge_bars(report: SuiteReport, rules: Gate) -> Verdict:
     """Decide on a report by itself."""
     scopes = judge_scopes(report, _tallies(report), rules)
-    stopped = stopped_clause(report)
-
-    def verdict(status: VerdictStatus, reason: str, hint: str | None = None) -> Verdict:
-        left_out = quarantine_clause(report) if status == "pass" else ""
-        return Verdict(status=status, reason=reason + stopped + left_out, scopes=scopes, hint=hint)
-
-    if report.suite.selection and not report.gated_cells:
-        return verdict("pass", "only cases in quarantine were to run")
-    if (lack := _lack_of_evidence(report, scopes, rules)) is not None:
-        return verdict("error", lack, HOW_TO_GO_ON if report.gated.errored else None)
-    over = _over_budget(report)
-    if rules.max_budget_violations is not None and over > rules.max_budget_violations:
-        return verdict("fail", over_budget_sentence(over, rules.max_budget_violations))
-    worst, *others = worst_first(scope for scope in scopes if scope.bar is not None)
-    if worst.status != "fail" and _share(report.gated.missing, report.gated.planned) > exact(
-        rules.max_error_rate
-    ):
-        return verdict("error", "too few runs for a verdict")
-    why = no_answer_clause(report) if worst.status == "fail" else ""
-    alike = sum(scope.status == worst.status for scope in others)
-    outcome = {"pass": "met", "borderline": "in doubt", "fail": "missed"}[worst.status]
-    more = f"; {alike} more {'bar is' if alike == 1 else 'bars are'} {outcome}" if alike else ""
-    hint = None
-    if worst.status == "fail" and worst.kind == "suite" and worst.rate and not has_bars(rules):
-        hint = "to let some runs fail, set a bar: `gate: {min_pass_rate: 0.9}`"
-    return verdict(
-        worst.status, scope_subject(worst, report) + bar_sentence(worst, rules) + why + more, hint
+    leading = _lead(report, scopes, rules)
+    clauses, hint = [], None
+    if isinstance(leading, ScopeVerdict):
+        status, sentence = leading.status, scope_sentence(leading, report, rules)
+        others = [each for each in scopes if each.bar is not None and each is not leading]
+        alike = sum(each.status == status for each in others)
+        if alike and leading.graded:
+            clauses.append(alike_bars_clause(alike, status))
+        if leading.kind == "suite" and status == "fail" and leading.rate and not has_bars(rules):
+            hint = HOW_TO_SET_A_BAR
+    else:
+        status, sentence = _STATUS[leading], cause_sentence(leading, report, rules)
+    if status == "error" and leading != "too few runs" and report.gated.errored:
+        hint = HOW_TO_GO_ON
+    clauses.append(stopped_clause(report))
+    if status == "pass":
+        clauses.append(quarantine_clause(report))
+    return Verdict(
+        status=status,
+        leading=leading,
+        sentence=sentence,
+        further=_present(*clauses),
+        scopes=scopes,
+        hint=hint,
     )
+
+
+def _lead(report: SuiteReport, scopes: Sequence[ScopeVerdict], rules: Gate) -> ScopeVerdict | Cause:
+    """Return what decides about a report by itself."""
+    if report.suite.selection and not report.gated_cells:
+        return "all in quarantine"
+    totals = report.gated
+    if not totals.graded:
+        return "all errored" if totals.errored else "nothing graded"
+    if too_many_errored(report, rules):
+        return "too many errored"
+    bars = [scope for scope in scopes if scope.bar is not None]
+    for scope in bars:
+        if not scope.graded:
+            return scope
+    allowed = rules.max_budget_violations
+    if allowed is not None and _over_budget(report) > allowed:
+        return "over budget"
+    worst = worst_first(bars)[0]
+    too_few = _share(totals.missing, totals.planned) > exact(rules.max_error_rate)
+    if too_few and worst.status != "fail":
+        return "too few runs"
+    return worst
 
 
 def _over_budget(report: SuiteReport) -> int:
     return sum(record.over_budget for record in report.records_of(report.gated_cells))
 
 
-def _lack_of_evidence(
-    report: SuiteReport, scopes: Iterable[ScopeVerdict], rules: Gate
-) -> str | None:
-    """Return the reason why there can be no verdict, if there is one."""
-    totals = report.gated
-    if not totals.graded:
-        return all_errored_sentence(report) if totals.errored else "no run was graded"
-    if too_many_errored(report, rules):
-        share = _share(totals.errored, totals.graded + totals.errored)
-        return error_rate_sentence(report, float(share), rules.max_error_rate)
-    for scope in scopes:
-        if scope.bar is not None and not scope.graded:
-            lack = (
-                "no run was graded" if scope.cases else "no case with this tag or provider was run"
-            )
-            return scope_subject(scope, report) + lack
-    return None
-
-
 def _unchecked(report: SuiteReport, scopes: tuple[ScopeVerdict, ...] = ()) -> Verdict:
-    reason = unchecked_sentence(report)
     return Verdict(
-        status="error", reason=reason, scopes=scopes, hint=how_to_check(report), unchecked=True
+        status="error",
+        leading="unchecked",
+        sentence=unchecked_sentence(report),
+        scopes=scopes,
+        hint=how_to_check(report),
     )
 
 
-def _beside(
-    comparison: Comparison | NoComparison | None, bars: Verdict, report: SuiteReport, rules: Gate
-) -> Verdict:
-    """Return the worse of what bars and comparison say; where they are alike, the comparison comes
-    first.
-    """
+def _add_rules(bars: Verdict, rules: Iterable[RuleVerdict]) -> Verdict:
+    """Return the worse of what the bars and the comparison say; if alike, the comparison leads."""
     order = ("fail", "error", "borderline", "pass")  # what is sure needs no further evidence
-    found = tuple(
-        sorted(rule_verdicts(report, rules, comparison), key=lambda rule: order.index(rule.status))
-    )
+    found = tuple(sorted(rules, key=lambda rule: order.index(rule.status)))
     if not found:
         return bars
     worst = found[0]
-    certain = (
-        bars.status == "fail" and worst.status == "error"
-    )  # what the bars say needs no baseline
-    if certain or bars.status == "error" or SEVERITY[bars.status] > SEVERITY[worst.status]:
+    needs_no_baseline = bars.status == "fail" and worst.status == "error"
+    milder = SEVERITY[worst.status] < SEVERITY[bars.status]
+    if needs_no_baseline or milder or bars.status == "error":
         return replace(bars, rules=found)
-    same = drop_of_same_variant(comparison, worst)
-    others = sum(rule.status == worst.status and rule.sentence != same for rule in found[1:])
-    parts = [worst.sentence] + ([f"also, {bars.reason}"] if bars.status == worst.status else [])
-    if others:
-        parts.append(f"and {number_of(others, 'more reason')}")
+    clauses = []
+    if bars.status == worst.status:
+        clauses += [f"also, {bars.sentence}", *bars.further]
+    if others := sum(_is_another_reason(rule, worst) for rule in found[1:]):
+        clauses.append(further_reasons_clause(others))
     return Verdict(
         status=worst.status,
-        reason="; ".join(parts),
+        leading=worst,
+        sentence=worst.sentence,
+        further=tuple(clauses),
         scopes=bars.scopes,
         rules=found,
         warning=worst.status == "borderline" and bars.status == "pass",
     )
+
+
+def _is_another_reason(rule: RuleVerdict, leading: RuleVerdict) -> bool:
+    """Return True if a rule is as bad as the leading one, and not the same fall over again.
+
+    That the variant of a regressed cell fell as a whole is no further reason.
+    """
+    if rule.status != leading.status:
+        return False
+    if rule.rule != "variant" or not leading.cells:
+        return True
+    return rule.variant != Variant(*leading.cells[0][1:])
+
+
+def _present(*clauses: str) -> tuple[str, ...]:
+    return tuple(clause for clause in clauses if clause)
 
 
 def _share(part: int, whole: int) -> Fraction:

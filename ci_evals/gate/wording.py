@@ -5,10 +5,10 @@ answer.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds, short_sha
-from ci_evals.gate.bars import ScopeVerdict
+from ci_evals.gate.bars import Cause, ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
 from ci_evals.gate.compare import (
     LEAST_COMPARED,
@@ -241,7 +241,22 @@ def _surely_higher(variant: VariantComparison) -> bool:
 # The comparison as a whole.
 
 
-def baseline_sentence(comparison: Comparison, started_at: float) -> str:
+class SourceSentence(NamedTuple):
+    """A sentence on the baseline: `compared with main` `0123456` `, 3 hours older`.
+
+    `commit` stands apart, for formats that mark it; it is empty if it is not known.
+    """
+
+    start: str
+    commit: str
+    rest: str
+
+    def __str__(self) -> str:
+        at = " at " if self.commit else ""
+        return f"{self.start}{at}{self.commit}{self.rest}"
+
+
+def baseline_sentence(comparison: Comparison, started_at: float) -> SourceSentence:
     """`compared with main at 0123456, 3 hours older, and 5 reports before it (up to 30 runs per
     case)`.
 
@@ -250,14 +265,14 @@ def baseline_sentence(comparison: Comparison, started_at: float) -> str:
         started_at: when the head was run, in seconds since the epoch.
     """
     if not comparison.compared:
-        return not_compared_sentence(comparison)
+        return SourceSentence(not_compared_sentence(comparison), "", "")
     runs = {cell.base.graded for cell in comparison.cells if cell.base.graded}
     return source_sentence(comparison.baseline, started_at, runs)
 
 
 def source_sentence(
     baseline: Baseline, started_at: float, runs: Collection[int], place: str = ""
-) -> str:
+) -> SourceSentence:
     """`compared with main at 0123456 (the merge base), 3 hours older, and 5 reports before it (30
     runs per case)`.
 
@@ -268,13 +283,14 @@ def source_sentence(
         place: how the newest report's commit is related to the head's.
     """
     newest, *older = baseline.reports
-    revision = f" at {short_sha(newest.revision)}" if newest.revision else ""
+    commit = short_sha(newest.revision) if newest.revision else ""
     age = started_at - newest.started_at
     older_by = f", {_age(age)} older" if age >= 1 else ""
     more = f", and {number_of(len(older), 'report')} before it" if older else ""
     where = f" ({place})" if place else ""
     most = f"{'up to ' if len(runs) > 1 else ''}{number_of(max(runs, default=0), 'run')}"
-    return f"compared with {baseline.called}{revision}{where}{older_by}{more} ({most} per case)"
+    rest = f"{where}{older_by}{more} ({most} per case)"
+    return SourceSentence(f"compared with {baseline.called}", commit, rest)
 
 
 def _age(seconds: float) -> str:
@@ -450,14 +466,12 @@ def hidden_critical_sentence(comparison: Comparison, cells: Sequence[CellCompari
 
 
 def quarantine_clause(report: SuiteReport) -> str:
-    """`; 39 of 40 cases are in quarantine`; nothing if none is."""
+    """`39 of 40 cases are in quarantine`; empty if none is."""
     count = sum(case.quarantine is not None for case in report.plan.cases)
+    if not count:
+        return ""
     are = "is" if count == 1 else "are"
-    return (
-        f"; {count:,} of {number_of(len(report.plan.cases), 'case')} {are} in quarantine"
-        if count
-        else ""
-    )
+    return f"{count:,} of {number_of(len(report.plan.cases), 'case')} {are} in quarantine"
 
 
 def quarantine_sentence(ended: Sequence[Case]) -> str:
@@ -525,18 +539,78 @@ def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
     return f"{what}{rate} is below the bar of {bar}, but {evidence} cannot tell {apart}: {outcome}{more}"
 
 
-def over_budget_sentence(runs: int, allowed: int) -> str:
-    return f"{number_of(runs, 'run')} exceeded {'its' if runs == 1 else 'their'} budget, and the gate allows {allowed}"
+def alike_bars_clause(count: int, status: VerdictStatus) -> str:
+    """`2 more bars are missed`."""
+    outcomes = {"pass": "met", "borderline": "in doubt", "fail": "missed"}
+    bars = "bar is" if count == 1 else "bars are"
+    return f"{count} more {bars} {outcomes[status]}"
+
+
+def further_reasons_clause(count: int) -> str:
+    """`and 2 more reasons`."""
+    return f"and {number_of(count, 'more reason')}"
 
 
 def stopped_clause(report: SuiteReport) -> str:
-    """Return `; stopped after 3 of 10 runs` for a report that is not complete, else nothing."""
+    """`stopped after 3 of 10 runs`; empty for a complete report."""
     totals = report.totals
     if totals.missing:
-        return f"; stopped after {totals.planned - totals.missing:,} of {number_of(totals.planned, 'run')}"
+        ended = totals.planned - totals.missing
+        return f"stopped after {ended:,} of {number_of(totals.planned, 'run')}"
     if report.settled is not None:
-        return f"; stopped after {number_of(report.plan.rounds, 'round')}: the rest could not change the verdict"
+        rounds = number_of(report.plan.rounds, "round")
+        return f"stopped after {rounds}: the rest could not change the verdict"
     return ""
+
+
+def cause_sentence(
+    cause: Cause,
+    report: SuiteReport,
+    rules: Gate,
+    comparison: Comparison | NoComparison | None = None,
+) -> str:
+    """Say what decided where neither a bar nor a rule did."""
+    match cause:
+        case "unchecked":
+            return unchecked_sentence(report)
+        case "not compared":
+            return not_compared_sentence(comparison)
+        case "no regression":
+            assert isinstance(comparison, Comparison)
+            return calm_sentence(comparison)
+        case "all in quarantine":
+            return "only cases in quarantine were to run"
+        case "nothing graded":
+            return "no run was graded"
+        case "all errored":
+            return all_errored_sentence(report)
+        case "too many errored":
+            return error_rate_sentence(report, rules.max_error_rate)
+        case "too few runs":
+            return "too few runs for a verdict"
+        case "over budget":
+            return over_budget_sentence(report, rules)
+
+
+def over_budget_sentence(report: SuiteReport, rules: Gate) -> str:
+    """`2 runs exceeded their budget, and the gate allows 0`."""
+    runs = sum(record.over_budget for record in report.records_of(report.gated_cells))
+    whose = "its" if runs == 1 else "their"
+    allowed = rules.max_budget_violations
+    return f"{number_of(runs, 'run')} exceeded {whose} budget, and the gate allows {allowed}"
+
+
+def scope_sentence(scope: ScopeVerdict, report: SuiteReport, rules: Gate) -> str:
+    """Hold a scope with a bar against it, if it has graded runs."""
+    subject = scope_subject(scope, report)
+    if not scope.graded and scope.cases:
+        return f"{subject}no run was graded"
+    if not scope.graded:
+        return f"{subject}no case with this tag or provider was run"
+    sentence = subject + bar_sentence(scope, rules)
+    if scope.status == "fail":
+        sentence += no_answer_clause(report)
+    return sentence
 
 
 def _leaves_cases_out(scope: ScopeVerdict, report: SuiteReport) -> bool:
@@ -597,6 +671,7 @@ def scope_clause(report: SuiteReport) -> str:
 
 # Runs without an answer.
 
+HOW_TO_SET_A_BAR = "to let some runs fail, set a bar: `gate: {min_pass_rate: 0.9}`"
 HOW_TO_GO_ON = (
     "once the cause is fixed, run with --resume, or re-run the job in GitHub Actions:"
     " only runs without a grade are repeated"
@@ -631,9 +706,10 @@ def all_errored_sentence(report: SuiteReport) -> str:
     return f"{runs} errored{why}"
 
 
-def error_rate_sentence(report: SuiteReport, share: float, allowed: float) -> str:
+def error_rate_sentence(report: SuiteReport, allowed: float) -> str:
     """`30 of 60 runs errored (50 %, all on gpt), more than the 5 % that the gate allows: …`."""
-    totals = report.totals
+    totals, gated = report.totals, report.gated
+    share = gated.errored / (gated.graded + gated.errored)
     errored = [
         each for each in report.plan.variants if report.counts(report.cells_of(each)).errored
     ]

@@ -128,7 +128,7 @@ def _announce(baseline: Baseline | NoComparison, place: str = "") -> str:
     if isinstance(baseline, NoComparison):
         return baseline.reason
     runs = {cell.history.tally.graded for cell in baseline.cells.values()} - {0}
-    return source_sentence(baseline, datetime.now(UTC).timestamp(), runs, place)
+    return str(source_sentence(baseline, datetime.now(UTC).timestamp(), runs, place))
 
 
 def _losses(baseline: Baseline | NoComparison) -> tuple[str, ...]:

@@ -179,7 +179,7 @@ def explanations(
     report, comparison = summary.report, summary.compared
     numbers = {base.plan.key(cell.cell): cell.cell for cell in base.cells} if base else {}
     if comparison:
-        compared_with = baseline_sentence(comparison, report.started_at)
+        compared_with = str(baseline_sentence(comparison, report.started_at))
     else:
         compared_with = (
             summary.comparison.reason

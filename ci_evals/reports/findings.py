@@ -13,9 +13,10 @@ from typing import Final, Literal
 
 from ci_evals.format import name_of, number_of, one_line, percent, seconds
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
-from ci_evals.gate.rules import blocking
-from ci_evals.gate.verdict import population_bounds, too_many_errored
+from ci_evals.gate.rules import RuleVerdict
+from ci_evals.gate.verdict import population_bounds
 from ci_evals.gate.wording import (
+    SourceSentence,
     errored_headline,
     quarantine_clause,
     same_reason,
@@ -263,7 +264,7 @@ class Findings:
     cells: Changes
     rows: tuple[CellRow, ...]
     groups: tuple[Group, ...]
-    basis: tuple[str, ...]
+    basis: tuple[SourceSentence | str, ...]
 
     @property
     def verdict(self) -> str:
@@ -359,10 +360,10 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
     report, verdict, comparison = summary.report, summary.verdict, summary.compared
     passed = f"{report.gated.passed:,} of {number_of(report.gated.graded, 'run')} passed"
     worst = next((scope for scope in worst_first(verdict.scopes) if scope.bar is not None), None)
-    leading = next((rule.rule for rule in verdict.rules if rule.sentence in verdict.reason), None)
+    leading = verdict.leading.rule if isinstance(verdict.leading, RuleVerdict) else None
     text: Sentence = (_short_reason(summary),)
     if leading in ("critical", "regressions"):
-        red = blocking(comparison, verdict.rules)
+        red = verdict.blocking_cells
         regressed = [cell for cell in found.regressed if cell.key in red] or found.regressed
         allowed = summary.gate.max_regressions if summary.gate else 0
         limit = (f"; the gate allows {allowed}",) if allowed and leading == "regressions" else ()
@@ -377,13 +378,13 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
             f"pass rate fell from {base} on {comparison.baseline.called} to {here}",
             *_on(summary, fallen.variant),
         )
-    elif leading is None and verdict.status == "error" and too_many_errored(report, summary.gate):
+    elif verdict.leading in ("all errored", "too many errored"):
         shorter = errored_headline(report)
         text = (verdict.reason if len(verdict.reason) <= _HEADLINE_CHARACTERS else shorter,)
     elif leading is not None or verdict.status == "error" or report.suite.without_secrets:
         pass
     elif verdict.status == "pass":
-        passed += quarantine_clause(report)
+        passed = "; ".join(filter(None, (passed, quarantine_clause(report))))
         text = (passed,)
         if found.regressed:
             text = (
@@ -523,7 +524,7 @@ def _objections(summary: Summary) -> Iterator[Group]:
     told = [
         rule
         for rule in verdict.rules
-        if rule.rule not in ("critical", "regressions") and rule.sentence not in verdict.reason
+        if rule.rule not in ("critical", "regressions") and rule is not verdict.leading
     ]
     against = tuple(Entry((rule.sentence,)) for rule in told if rule.status != "borderline")
     yield Group("against", "Also against merging", "objection", len(against), len(against), against)

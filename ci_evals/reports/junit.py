@@ -8,7 +8,6 @@ from xml.etree.ElementTree import Comment, Element, indent, tostring
 from junit_xml import TestCase, TestSuite
 
 from ci_evals.format import number_of, one_line, rate_with_interval, shorten, visible
-from ci_evals.gate.rules import blocking
 from ci_evals.gate.wording import cell_finding, unchecked_sentence
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
@@ -45,7 +44,7 @@ def render(summary: Summary) -> Iterator[bytes]:
     metric.
     """
     report = summary.report
-    red = blocking(summary.comparison, summary.verdict.rules)
+    red = summary.verdict.blocking_cells
     variants = report.plan.variants
     suite_names = _distinct(f"{report.suite.name} · {variant}" for variant in variants)
     case_names = _distinct(case.id for case in report.plan.cases)

@@ -30,13 +30,12 @@ from ci_evals.format import (
     rate_with_interval,
     score,
     seconds,
-    short_sha,
     shorten,
     usd,
     visible,
 )
 from ci_evals.gate.bars import VERDICTS, VerdictStatus
-from ci_evals.gate.wording import scope_label
+from ci_evals.gate.wording import SourceSentence, scope_label
 from ci_evals.model.case import Case
 from ci_evals.release import __version__
 from ci_evals.reports.cells import (
@@ -590,19 +589,18 @@ def _example(summary: Summary, cell: JudgedCell, links: Links, asked_characters:
     )
 
 
-def _with_commit(fact: str, found: Findings) -> Markdown:
+def _basis(fact: SourceSentence | str) -> Markdown:
     """Return a fact in which the baseline's commit can be copied: elsewhere it would be a link, or
     be cut up.
     """
-    newest = found.summary.compared.baseline.reports[0] if found.summary.compared else None
-    before, at, after = fact.partition(
-        f" at {short_sha(newest.revision)}" if newest and newest.revision else "\0"
-    )
-    return (
-        fill("{} at {}{}", before, code(at.removeprefix(" at ")), Markdown(_own(after)))
-        if at
-        else plain(fact)
-    )
+    if isinstance(fact, SourceSentence) and fact.commit:
+        start = _capitalize(fact.start)
+        return fill("{} at {}{}", start, code(fact.commit), Markdown(_own(fact.rest)))
+    return plain(_capitalize(str(fact)))
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _headline(found: Findings, characters: int = 1000) -> Markdown:
@@ -632,8 +630,8 @@ def _environment() -> Environment:
         "brief_cells": _rows,
         "headline": _headline,
         "interval": _interval,
-        "capitalize_first": lambda text: text[:1].upper() + text[1:],
-        "with_commit": _with_commit,
+        "basis": _basis,
+        "capitalize_first": _capitalize,
         "link": link,
         "note": lambda text: fill("<br><sub>{}</sub>", text) if text else Markdown(),
         "number_of": number_of,

@@ -11,7 +11,12 @@ from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.compare import Comparison, NoComparison, beyond_naming
 from ci_evals.gate.power import detectable_sentence
 from ci_evals.gate.rules import ungated_increases
-from ci_evals.gate.wording import baseline_sentence, few_runs_sentence, lost_report_sentences
+from ci_evals.gate.wording import (
+    SourceSentence,
+    baseline_sentence,
+    few_runs_sentence,
+    lost_report_sentences,
+)
 from ci_evals.model.report import Resumption, SuiteReport
 from ci_evals.model.rules import Gate, TagRule
 from ci_evals.reports.cells import judged_cells
@@ -161,7 +166,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Not compared", comparison.reason)
     if not isinstance(comparison, Comparison):
         return
-    sentence = baseline_sentence(comparison, report.started_at)
+    sentence = str(baseline_sentence(comparison, report.started_at))
     yield Note("Compared", sentence.removeprefix("compared "))
     for text in lost_report_sentences(comparison.baseline):
         yield Note("Left out", text)
@@ -295,7 +300,7 @@ def facts(summary: Summary) -> Iterator[str]:
     yield seconds(report.duration_s)
 
 
-def basis(summary: Summary) -> Iterator[str]:
+def basis(summary: Summary) -> Iterator[SourceSentence | str]:
     """Yield the basis of the verdict: the baseline, the size of the plan, what bounds mean."""
     report, comparison = summary.report, summary.comparison
     plan = [number_of(len(report.plan.cases), "case")]

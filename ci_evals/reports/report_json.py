@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from ci_evals.engine import journal
+from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import (
     TREND_POINTS,
     UNMEASURED,
@@ -31,6 +32,7 @@ from ci_evals.gate.compare import (
     NoComparison,
     VariantComparison,
 )
+from ci_evals.gate.rules import RuleName
 from ci_evals.gate.verdict import Verdict
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
 from ci_evals.model.case import Quarantine
@@ -231,6 +233,51 @@ class SavedCellEntry(CellEntry):
             _possible(Tally(passed, graded))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleEntry:
+    """The verdict of one rule. A `borderline` one warns and never blocks."""
+
+    rule: RuleName
+    status: VerdictStatus
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictEntry:
+    """The decision of the gate. `reason` is one sentence for a reviewer.
+
+    `scopes` are the parts of the matrix with their bars, the whole suite first; `rules` those that
+    the comparison with the baseline broke, the worst first. `warning` marks a `borderline` that
+    never blocks, because the gate asked for a warning only; `unchecked` an `error` whose cause is
+    that the code under test was not run.
+    """
+
+    status: VerdictStatus
+    reason: str
+    scopes: tuple[ScopeVerdict, ...]
+    rules: tuple[RuleEntry, ...] = ()
+    hint: str | None = None
+    warning: bool = False
+    unchecked: bool = False
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> "VerdictEntry":
+        """Return the entry of a verdict."""
+        rules = (
+            RuleEntry(rule=each.rule, status=each.status, sentence=each.sentence)
+            for each in verdict.rules
+        )
+        return cls(
+            status=verdict.status,
+            reason=verdict.reason,
+            scopes=verdict.scopes,
+            rules=tuple(rules),
+            hint=verdict.hint,
+            warning=verdict.warning,
+            unchecked=verdict.unchecked,
+        )
+
+
 # The documents.
 
 
@@ -243,7 +290,7 @@ class ComparisonDocument:
     started_at: Annotated[
         float, Field(ge=0, lt=253_402_300_800)
     ]  # the year 10000, which no calendar has
-    verdict: Verdict
+    verdict: VerdictEntry
     comparison: ComparisonEntry | NoComparison | None
     cells: tuple[CellComparisonEntry, ...]
 
@@ -260,7 +307,7 @@ class _RunDocument:
     duration_s: float
     interrupted: str | None
     resumption: Resumption | None
-    verdict: Verdict
+    verdict: VerdictEntry
     comparison: ComparisonEntry | NoComparison | None
     totals: TotalsEntry
     variants: tuple[VariantReport, ...]
@@ -383,7 +430,7 @@ def render_comparison(summary: Summary) -> str:
             schema_version=SCHEMA_VERSION,
             suite=summary.report.suite,
             started_at=summary.report.started_at,
-            verdict=summary.verdict,
+            verdict=VerdictEntry.of(summary.verdict),
             comparison=_comparison(summary),
             cells=tuple(_cell_comparison(compared, cell) for cell in compared.cells)
             if compared
@@ -462,7 +509,7 @@ def _run_fields(summary: Summary) -> dict[str, Any]:
         "duration_s": report.duration_s,
         "interrupted": report.interrupted,
         "resumption": report.resumption,
-        "verdict": summary.verdict,
+        "verdict": VerdictEntry.of(summary.verdict),
         "comparison": _comparison(summary),
         "totals": TotalsEntry(
             **asdict(report.totals),
@@ -543,7 +590,7 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
     if not isinstance(comparison := summary.comparison, Comparison):
         return comparison
     return ComparisonEntry(
-        sentence=baseline_sentence(comparison, summary.report.started_at),
+        sentence=str(baseline_sentence(comparison, summary.report.started_at)),
         name=comparison.baseline.name,
         baseline=comparison.baseline.reports,
         lost=comparison.baseline.lost,

@@ -360,11 +360,8 @@ def told(
         report_of(base, variants=[there], started_at=STARTED_AT - number) for number in (1, 2, 3)
     ]
     report = report_of(head, variants=[here])
-    return list(
-        broken_ratchets(
-            report, gate, compare(head_cells(report, gate), baseline_of(*older), confirm_runs=0)
-        )
-    )
+    comparison = compare(head_cells(report, gate), baseline_of(*older), confirm_runs=0)
+    return [rule.sentence for rule in broken_ratchets(report, gate, comparison)]
 
 
 def test_a_fall_below_it_is_told_only_if_asked_for() -> None:

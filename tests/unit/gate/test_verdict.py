@@ -283,7 +283,7 @@ class TestScopes:
     [("pass", 0, 0), ("borderline", 0, 1), ("fail", 1, 1), ("error", 3, 3)],
 )
 def test_exit_codes(status: VerdictStatus, warn: int, strict: int) -> None:
-    verdict = Verdict(status=status, reason="", scopes=())
+    verdict = Verdict(status=status, leading=None, sentence="")
     modes: tuple[tuple[Literal["warn", "fail"], int], ...] = (("warn", warn), ("fail", strict))
     for on_borderline, code in modes:
         assert exit_code(verdict, Gate(on_borderline=on_borderline)) == code
@@ -353,7 +353,7 @@ class TestNewCases:
 def test_fail_on_wins_over_the_suites_own_word(fail_on: FailOn, codes: tuple[int, ...]) -> None:
     statuses: tuple[VerdictStatus, ...] = ("pass", "borderline", "fail", "error")
     for status, code in zip(statuses, codes, strict=True):
-        verdict = Verdict(status=status, reason="", scopes=())
+        verdict = Verdict(status=status, leading=None, sentence="")
         for on_borderline in ("warn", "fail"):
             assert exit_code(verdict, Gate(on_borderline=on_borderline), fail_on) == code
 

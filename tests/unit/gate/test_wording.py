@@ -77,21 +77,21 @@ def test_the_baseline_is_told_with_its_age_and_depth() -> None:
     text = (
         "compared with main at 0123456, 3 hours older, and 5 reports before it (18 runs per case)"
     )
-    assert baseline_sentence(comparison, 1000.0 + 3 * 3600) == text
+    assert str(baseline_sentence(comparison, 1000.0 + 3 * 3600)) == text
     for age, told in (
         (1, "1 second"),
         (180, "3 minutes"),
         (86_400, "24 hours"),
         (2 * 86_400, "2 days"),
     ):
-        assert f", {told} older, " in baseline_sentence(comparison, 1000.0 + age)
+        assert f", {told} older, " in str(baseline_sentence(comparison, 1000.0 + age))
     single = compared(head_of({"a": (3, 3)}), base_of({"a": (1, 1)}))
     assert (
-        baseline_sentence(single, 1180.0)
+        str(baseline_sentence(single, 1180.0))
         == "compared with main at 0123456, 3 minutes older (1 run per case)"
     )
     uneven = compared(head_of({"a": (3, 3), "b": (3, 3)}), base_of({"a": (1, 1), "b": (3, 3)}))
-    assert baseline_sentence(uneven, 1180.0).endswith("(up to 3 runs per case)")
+    assert str(baseline_sentence(uneven, 1180.0)).endswith("(up to 3 runs per case)")
 
 
 def test_a_comparison_of_nothing_says_why() -> None:
@@ -99,12 +99,12 @@ def test_a_comparison_of_nothing_says_why() -> None:
         head_of({"a": (3, 3)}) + head_of({"a": (3, 3)}, provider="b"), base_of({"a": (3, 3)}, "old")
     )
     assert (
-        baseline_sentence(others, 0)
+        str(baseline_sentence(others, 0))
         == "nothing to compare: main has other providers or prompts (old)"
     )
     ungraded = compared(head_of({"a": (0, 0)}), base_of({"a": (3, 3)}))
     expected = "nothing to compare: no case that is the same here and on main was graded on both"
-    assert baseline_sentence(ungraded, 0) == expected
+    assert str(baseline_sentence(ungraded, 0)) == expected
 
 
 # Runs without an answer: how many, of which variant, and their commonest reason.

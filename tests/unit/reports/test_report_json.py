@@ -14,7 +14,7 @@ from ci_evals.gate.verdict import decide
 from ci_evals.model.result import Pair
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.read import decode_report
-from ci_evals.reports.report_json import encode, render_brief, stdout_json
+from ci_evals.reports.report_json import VerdictEntry, encode, render_brief, stdout_json
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.tools import PairwiseReport, render_pairwise
 
@@ -60,7 +60,7 @@ def test_a_report_without_results_satisfies_its_schema() -> None:
 def test_a_report_is_read_as_its_own_type(flights: Summary) -> None:
     document = decode_report(b"".join(json_report.render(flights)))
     assert document.results == tuple(flights.report.results())
-    assert document.verdict == flights.verdict
+    assert document.verdict == VerdictEntry.of(flights.verdict)
     assert document.gate == flights.gate
 
 
