@@ -25,8 +25,9 @@ from ci_evals.github.context import RESULTS
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.model_api import ModelOptions
 from ci_evals.release import ACTION
+from ci_evals.suite.configs import DEFAULT_NAMES, FOREIGN_NAMES
 from ci_evals.suite.importers import import_suite, suite_text
-from ci_evals.suite.load import DEFAULT_NAMES, FOREIGN_NAMES, load_suite
+from ci_evals.suite.load import load_suite
 
 _WORKFLOW = Path(".github/workflows/evals.yml")
 _KEYS = {

@@ -15,8 +15,9 @@ from ci_evals.github.job import Posting
 from ci_evals.model.plan import Shard
 from ci_evals.redaction import learn
 from ci_evals.reports.report_json import REPORT
+from ci_evals.suite.configs import find_config, is_suite_path
 from ci_evals.suite.executor import ExecutorOptions, parse_executor
-from ci_evals.suite.load import UNLIMITED, find_config, load_suite, names_suites
+from ci_evals.suite.load import UNLIMITED, load_suite
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.types import CheckedSuite
 
@@ -199,7 +200,7 @@ def failed(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @wraps(command)
     def call(*, failed: str | None, suites: tuple[Path, ...], **values: Any) -> Any:
-        if failed and names_suites(Path(failed)) and not Path(failed, REPORT).is_file():
+        if failed and is_suite_path(Path(failed)) and not Path(failed, REPORT).is_file():
             suites, failed = (Path(failed), *suites), ""
         return command(failed=failed, suites=suites, **values)
 

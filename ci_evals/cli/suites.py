@@ -14,7 +14,7 @@ from ci_evals.files import file_name
 from ci_evals.format import name_of, number_of
 from ci_evals.github.context import RESULTS, in_actions, read_context
 from ci_evals.reports.read import SavedReport, read_reports
-from ci_evals.suite.load import find_configs
+from ci_evals.suite.configs import find_configs
 from ci_evals.suite.overrides import Overrides, apply_overrides, check_selection, select_cases
 from ci_evals.suite.types import CheckedSuite
 

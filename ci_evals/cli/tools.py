@@ -45,7 +45,8 @@ from ci_evals.reports.tools import (
     render_power,
 )
 from ci_evals.session import Invocation
-from ci_evals.suite.load import find_config, find_configs, load_judge, load_mock
+from ci_evals.suite.configs import find_config, find_configs
+from ci_evals.suite.load import load_judge, load_mock
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.schema import suite_schema_text
 

@@ -53,7 +53,7 @@ from ci_evals.reports.charts import Spark, spark
 from ci_evals.reports.findings import Entry, Findings, Group, Tone
 from ci_evals.reports.word_diff import Piece, word_diff
 from ci_evals.stats.rates import pass_rate
-from ci_evals.suite.load import DEFAULT_NAMES
+from ci_evals.suite.configs import DEFAULT_NAMES
 
 MAX_OPTIONS: Final = 200
 """Tags, graders or variants to filter by; more are no choice any more."""

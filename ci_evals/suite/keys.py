@@ -15,21 +15,28 @@ Loc = tuple[int | str, ...]
 """The keys and indices that lead to a value inside another."""
 
 
-def keys_of(cls: type[Any]) -> tuple[str, ...]:
-    """Return the keys that may be written for a type; a `found` field is filled in by the
-    loader.
-    """
+def keys_of(cls: Any) -> tuple[str, ...]:
+    """Return the keys of a type; a field marked `found` is filled in by the loader."""
+    return _keys(cls)
+
+
+@cache
+def _keys(cls: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(cls) if not field.metadata.get("found"))
 
 
-def required_keys(cls: type[Any]) -> set[str]:
-    """Return the keys that must be written for a type."""
-    without = (
-        each
-        for each in dataclasses.fields(cls)
-        if each.default is each.default_factory is dataclasses.MISSING
-    )
-    return {each.name for each in without} & set(keys_of(cls))
+def required_keys(cls: Any) -> frozenset[str]:
+    """Return the keys of a type that have no default."""
+    return _required_keys(cls)
+
+
+@cache
+def _required_keys(cls: Any) -> frozenset[str]:
+    required = set()
+    for field in dataclasses.fields(cls):
+        if field.default is field.default_factory is dataclasses.MISSING:
+            required.add(field.name)
+    return frozenset(required.intersection(_keys(cls)))
 
 
 def class_at(kind: Any, loc: Loc) -> type | None:

@@ -1,8 +1,5 @@
 """Loads a suite: from a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
 
-import json
-import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,8 +18,7 @@ from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.dependencies import dependencies
 from ci_evals.suite.environment import Interpolation, read_dotenv
 from ci_evals.suite.executor import ExecutorOptions
-from ci_evals.suite.importers import translate
-from ci_evals.suite.importers.source import Source
+from ci_evals.suite.foreign import is_ours, translate
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.problems import Written, check, resolve_texts, try_check, unknown
@@ -34,106 +30,7 @@ from ci_evals.suite.yaml import Lines, parse, read_text
 
 UNLIMITED = 2**31 - 1  # calls at once
 
-_SUFFIXES = (".yaml", ".yml", ".json")
-_SUITE_KEYS = {"providers", "cases"}
-_REPORT_START = '{"schema_version": '  # of a report.json, which may be large
-DEFAULT_NAMES = ("evals.yaml", "evals.yml", "evals.json")
-FOREIGN_NAMES = ("promptfooconfig.yaml", "promptfooconfig.yml", "promptfooconfig.json")
-
 _READ_APART = ("providers", "judges", "prompts", "cases", "expect")  # entry by entry
-
-
-def find_config(folder: Path) -> Path:
-    """Return the config of a project: `evals.yaml` in the folder or its `.github/`.
-
-    Raises:
-        UsageError: there is none, or more than one in the same folder.
-    """
-    for place in (folder, folder / ".github"):
-        found = [name for name in DEFAULT_NAMES if (place / name).is_file()]
-        if len(found) > 1:
-            raise UsageError(
-                f"{place} has both {' and '.join(found)}: remove one, or name the suite"
-            )
-        if found:
-            return place / found[0]
-    start = "start with `ci-evals init`"
-    if foreign := next((name for name in FOREIGN_NAMES if (folder / name).is_file()), None):
-        start = (
-            f"take over the one of another tool, as by `ci-evals import {foreign} --to evals.yaml`"
-        )
-    raise UsageError(f"no evals.yaml in {folder} or its .github folder: name a suite, or {start}")
-
-
-def find_configs(named: Sequence[Path]) -> list[Path]:
-    """Return the configs that are named, and those below the folders that are; without any, that of
-    the project.
-
-    A file below a folder is a config if it has the keys `providers` and `cases` at its top level,
-    be it broken. Hidden folders but `.github`, virtual environments and `node_modules` are passed
-    over.
-
-    Raises:
-        UsageError: a folder has no config, or the project has none.
-    """
-    found: dict[Path, Path] = {}
-    for path in named:
-        configs = sorted(_configs_below(path)) if path.is_dir() else [path]
-        if not configs:
-            lack = f"{path}: there is no suite in this folder or below it"
-            if foreign := next(
-                (each for each in sorted(path.rglob("*")) if each.name in FOREIGN_NAMES), None
-            ):
-                raise UsageError(
-                    f"{lack}, but one of another tool: name {foreign.as_posix()} itself"
-                )
-            raise UsageError(f"{lack}: a .yaml, .yml or .json file with `providers` and `cases`")
-        for each in configs:
-            found.setdefault(each.resolve(), each)
-    return list(found.values()) or [find_config(Path())]
-
-
-def names_suites(path: Path) -> bool:
-    """Return True if a path is that of a config, or of a folder with one in it or below."""
-    if path.is_dir():
-        return next(_configs_below(path), None) is not None
-    return path.suffix in (".yaml", ".yml") or (
-        path.suffix in _SUFFIXES and path.is_file() and _is_config(path)
-    )
-
-
-def _configs_below(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder):
-        folders[
-            :
-        ] = [  # but virtual environments; a folder that cannot be looked into is passed over by `walk`
-            name
-            for name in folders
-            if (not name.startswith(".") or name == ".github")
-            and name != "node_modules"
-            and not os.path.exists(Path(parent, name, "pyvenv.cfg"))  # noqa: PTH110  Path.exists raises
-        ]
-        yield from (
-            path
-            for name in files
-            if name.endswith(_SUFFIXES) and _is_config(path := Path(parent, name))
-        )
-
-
-def _is_config(path: Path) -> bool:
-    """Return True if a file looks like a config, which need not be one that can be parsed."""
-    try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError:
-        return True  # reading it as one tells why
-    if text.startswith(_REPORT_START):
-        return False
-    if text.lstrip().startswith("{"):
-        try:
-            return bool(json.loads(text).keys() >= _SUITE_KEYS)
-        except (ValueError, RecursionError):
-            return all(f'"{key}"' in text for key in _SUITE_KEYS)
-    return all(re.search(rf"""(?m)^["']?{key}["']?\s*:""", text) for key in _SUITE_KEYS)
 
 
 def load_suite(
@@ -258,19 +155,10 @@ def _read(path: Path) -> tuple[Written, list[Problem], str]:
         text = "expected a mapping with the keys `providers` and `cases`"
         raise ConfigError([*problems, Problem(file, 1, "", text)])
     written = Written(value, lines, file)
-    draft = translate(Source(path, file, path.resolve().parent, written))
-    if draft is None:
+    if is_ours(value):
         return written, problems, ""
-    lost = [
-        Problem(each.file, each.line, each.what, each.reason) for each in draft.lost if each.weakens
-    ]
-    lost += (
-        Problem(file, None, "", f"needs {name}, which an import writes") for name in draft.files
-    )
-    if lost:
-        remedy = f"`ci-evals import {file} --to evals.yaml` makes a suite of the rest, with these parts as comments"
-        lost[-1] = lost[-1]._replace(message=f"{lost[-1].message}\n{remedy}")
-    return Written(*draft.plain(), file), [*problems, *lost], draft.origin
+    suite, origin, lost = translate(path, written)
+    return suite, [*problems, *lost], origin
 
 
 class _Loader:

@@ -2,54 +2,26 @@
 of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.format import number_of
-from ci_evals.suite.importers import (
-    ag2,
-    deepeval,
-    gh_models,
-    inspect_ai,
-    openai_evals,
-    promptfoo,
-    promptopus,
-    pydantic_evals,
-)
+from ci_evals.suite.foreign import IMPORTERS
 from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.parts import tidy
 from ci_evals.suite.importers.source import Source, read_source
 from ci_evals.suite.importers.writing import YamlComment, write_yaml
+from ci_evals.suite.problems import Written
 
 
-class Importer(Protocol):
-    """A module that knows a format."""
+def translate_config(path: Path, config: Written) -> Draft | None:
+    """Return a draft of the config of another tool; None for anything else.
 
-    def recognize(self, source: Source) -> bool:
-        """Return True for a file of the format."""
-        ...
-
-    def convert(self, source: Source) -> Draft:
-        """Make a draft of a suite.
-
-        Raises:
-            ConfigError: a file that it names cannot be read.
-        """
-        ...
-
-
-IMPORTERS: Mapping[str, Importer] = {
-    "promptfoo": promptfoo,
-    "GitHub Models": gh_models,
-    "deepeval": deepeval,
-    "Inspect": inspect_ai,
-    "OpenAI Evals": openai_evals,
-    "pydantic-evals": pydantic_evals,
-    "promptopus": promptopus,
-    "ag2": ag2,
-}
+    Raises:
+        ConfigError: a file that it names cannot be read.
+    """
+    return translate(Source(path, config.file, path.resolve().parent, config))
 
 
 def translate(source: Source) -> Draft | None:
@@ -59,13 +31,14 @@ def translate(source: Source) -> Draft | None:
     Raises:
         ConfigError: a file that it names cannot be read.
     """
-    name, importer = next(
-        ((name, each) for name, each in IMPORTERS.items() if each.recognize(source)), ("", None)
-    )
-    if importer is None:
+    for name in IMPORTERS:
+        importer = IMPORTERS[name]
+        if importer.recognize(source):
+            break
+    else:
         return None
     try:
-        draft = importer.convert(source)
+        draft: Draft = importer.convert(source)
         tidy(draft)
     except UntranslatableError as error:
         raise ConfigError([source.written.problem(str(error))]) from None

@@ -4,7 +4,8 @@ import pytest
 from projects import Project
 
 from ci_evals.errors import ConfigError, UsageError
-from ci_evals.suite.load import find_config, load_mock, load_suite
+from ci_evals.suite.configs import find_config
+from ci_evals.suite.load import load_mock, load_suite
 
 TWO = [{"name": "a", "type": "mock"}, {"name": "b", "type": "mock"}]
 

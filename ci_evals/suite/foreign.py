@@ -1,0 +1,85 @@
+"""Configs of other tools. Their importers are loaded only for a config that is not ours."""
+
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Protocol
+
+from ci_evals.errors import Problem
+from ci_evals.registry import Entry, Registry
+from ci_evals.suite.problems import Written
+
+_PACKAGE = "ci_evals.suite.importers"
+
+
+class Importer(Protocol):
+    """A module that knows a format. Its types are those of the importers' package."""
+
+    def recognize(self, source: Any) -> bool:
+        """Return True for a file of the format."""
+        ...
+
+    def convert(self, source: Any) -> Any:
+        """Make a draft of a suite.
+
+        Raises:
+            ConfigError: a file that it names cannot be read.
+        """
+        ...
+
+
+IMPORTERS: Registry[Importer] = Registry(
+    "ci_evals.importers",
+    "importer",
+    {
+        "promptfoo": Entry(f"{_PACKAGE}.promptfoo"),
+        "GitHub Models": Entry(f"{_PACKAGE}.gh_models"),
+        "deepeval": Entry(f"{_PACKAGE}.deepeval"),
+        "Inspect": Entry(f"{_PACKAGE}.inspect_ai"),
+        "OpenAI Evals": Entry(f"{_PACKAGE}.openai_evals"),
+        "pydantic-evals": Entry(f"{_PACKAGE}.pydantic_evals"),
+        "promptopus": Entry(f"{_PACKAGE}.promptopus"),
+        "ag2": Entry(f"{_PACKAGE}.ag2"),
+    },
+)
+
+
+def is_ours(config: dict[str, Any]) -> bool:
+    """Return True for a suite of ours: its providers have a `type`, or stand beside `cases`."""
+    providers = config.get("providers")
+    if not isinstance(providers, list):
+        return False
+    entries = [entry for entry in providers if isinstance(entry, dict)]
+    if any("type" in entry for entry in entries):
+        return True
+    return "cases" in config and not any("kind" in entry for entry in entries)
+
+
+def translate(path: Path, config: Written) -> tuple[Written, str, list[Problem]]:
+    """Return a config as a suite of ours, and the name of the tool that it is of.
+
+    A config that no importer recognizes is returned as it is, with an empty name.
+
+    It is a problem if something is left out without which an answer could pass.
+
+    Raises:
+        ConfigError: a file that the config names cannot be read.
+    """
+    draft = resolve_name(f"{_PACKAGE}:translate_config")(path, config)
+    if draft is None:
+        return config, "", []
+    file = config.file
+    problems = [
+        Problem(part.file, part.line, part.what, part.reason) for part in draft.lost if part.weakens
+    ]
+    problems += [
+        Problem(file, None, "", f"needs {name}, which an import writes") for name in draft.files
+    ]
+    if problems:
+        remedy = (
+            f"`ci-evals import {file} --to evals.yaml` makes a suite of the rest,"
+            " with these parts as comments"
+        )
+        last = problems[-1]
+        problems[-1] = last._replace(message=f"{last.message}\n{remedy}")
+    value, lines = draft.plain()
+    return Written(value, lines, file), draft.origin, problems
