@@ -128,7 +128,7 @@ def run_and_report(
             console.remark(*_missing_parts(invocation, report))
             if invocation.shard:
                 name = f"shard {invocation.shard} of {suite.name}"
-                found = [f"{label.lower()}: {text}" for label, text in notes(report)]
+                found = [f"{note.label.lower()}: {note.text}" for note in notes(report)]
                 console.remark(*found, f"{name}: {outcome(report)}; `ci-evals merge` decides")
                 return Ended(running.exit_code or (3 if report.interrupted else 0))
 

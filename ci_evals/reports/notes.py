@@ -52,14 +52,16 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     """Yield notes on a run: interruption, resumption, recordings, judges, cost."""
     if reason := report.interrupted:
         way_on = "; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
-        yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""))
+        yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""), brief=True)
     if run_id := report.suite.given_run_id:
         yield Note("Run id", one_line(run_id))
     if report.suite.selection:
-        yield Note("Selected", f"{report.suite.selection}: the other cases were not run")
+        yield Note(
+            "Selected", f"{report.suite.selection}: the other cases were not run", brief=True
+        )
     yield from _quarantined_cases(report)
     if report.resumption is not None:
-        yield Note("Resumed", _resumed_runs(report.resumption, report.total))
+        yield Note("Resumed", _resumed_runs(report.resumption, report.total), brief=True)
         for journal in report.resumption.torn:
             yield Note(
                 "Torn",
@@ -110,6 +112,7 @@ def _quarantined_cases(report: SuiteReport) -> Iterator[Note]:
         yield Note(
             "Quarantined",
             f"{'; '.join(shown)}; the gate leaves {'it' if len(marked) == 1 else 'them'} out",
+            brief=True,
         )
 
 
@@ -118,12 +121,15 @@ def _recorded_runs(report: SuiteReport) -> Iterator[Note]:
     if report.reused:
         why = "unchanged since an earlier run; graded again"
         yield Note(
-            "Reused", f"{report.reused:,} of {of} {_was(report.reused)} not made again: {why}"
+            "Reused",
+            f"{report.reused:,} of {of} {_was(report.reused)} not made again: {why}",
+            brief=True,
         )
     if recorded := report.recorded - report.reused:
         yield Note(
             "Recorded",
             f"{recorded:,} of {of} {_was(recorded)} recorded, no provider was called for them",
+            brief=True,
         )
 
 
@@ -152,7 +158,8 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     confirm runs.
     """
     report, comparison = summary.report, summary.comparison
-    yield from summary.notes
+    for note in summary.notes:  # on how it was judged, so nobody may miss them
+        yield note._replace(brief=True)
     if looks := report.looks:
         most, last = looks.rounds[-1], looks.rounds[looks.taken - 1] if looks.taken else 0
         rounds = number_of(most, "round")
@@ -169,7 +176,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     sentence = str(baseline_sentence(comparison, report.started_at))
     yield Note("Compared", sentence.removeprefix("compared "))
     for text in lost_report_sentences(comparison.baseline):
-        yield Note("Left out", text)
+        yield Note("Left out", text, brief=True)
     yield from _changed_judgement(summary, comparison)
     if report.confirmation is not None:
         yield Note("Confirmed", _confirmed_suspects(report.confirmation, comparison))
@@ -177,9 +184,9 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         why = "the verdict was settled" if report.settled else "the run had ended"
         yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
-        yield Note("Latency", text)
+        yield Note("Latency", text, brief=True)
     if beyond := beyond_naming(comparison):
-        yield Note("Not named", few_runs_sentence(comparison, beyond))
+        yield Note("Not named", few_runs_sentence(comparison, beyond), brief=True)
 
 
 def _changed_judgement(summary: Summary, comparison: Comparison) -> Iterator[Note]:
@@ -187,12 +194,12 @@ def _changed_judgement(summary: Summary, comparison: Comparison) -> Iterator[Not
     brought about.
     """
     if changed := [*_changed_rules(summary, comparison)]:
-        yield Note("Gate changed", "; ".join(changed))
+        yield Note("Gate changed", "; ".join(changed), brief=True)
     if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
         one, base = len(regraded) == 1, comparison.baseline.called
         have, they = ("has", "it was") if one else ("have", "they were")
         judged = f"{number_of(len(regraded), 'case')} {have} other graders than on {base}, so {they} not compared"
-        yield Note("Graders changed", f"{judged}: {_case_list(regraded)}")
+        yield Note("Graders changed", f"{judged}: {_case_list(regraded)}", brief=True)
 
 
 def _changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """A report with its verdict and comparison: the input of every format."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from functools import wraps
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
@@ -11,43 +12,26 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import ConfirmRuns, Gate
 
+T = TypeVar("T")
+
 
 class Note(NamedTuple):
-    """A label and one sentence: `Resumed`, `120 of 200 runs kept, 80 new ones`."""
+    """A label and one sentence: `Resumed`, `120 of 200 runs kept, 80 new ones`.
+
+    A `brief` one is shown even where there is little room.
+    """
 
     label: str
     text: str
-
-    @property
-    def brief(self) -> bool:
-        """Return True if it belongs even where there is little room."""
-        return self.label in _BRIEF
-
-
-_BRIEF = (
-    "Interrupted",
-    "Selected",
-    "Quarantined",
-    "Resumed",
-    "Reused",
-    "Recorded",
-    "Not verified",
-    "Rules",
-    "Missing",
-    "Edited",
-    "Gate changed",
-    "Graders changed",
-    "Left out",
-    "Latency",
-    "Not named",
-)
+    brief: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
     """A report, its verdict and its comparison: what every format renders.
 
-    It has no slots: what follows from a summary is a `cached_property` of it, computed once.
+    What follows from it, such as its cells or its findings, is computed once and kept with it: see
+    `once_per_summary`.
 
     Args:
         report: what was run.
@@ -58,6 +42,7 @@ class Summary:
         notes: what else a reader should know about how the report was judged.
         links: the name and URL of pages of the CI system about it.
         is_going_on: the run has not ended, so `verdict` is provisional.
+        derived: what follows from it, by the function that derives it.
     """
 
     report: SuiteReport
@@ -68,6 +53,7 @@ class Summary:
     notes: tuple[Note, ...] = ()
     links: Mapping[str, str] = field(default_factory=dict)
     is_going_on: bool = False
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def compared(self) -> Comparison | None:
@@ -78,6 +64,20 @@ class Summary:
     def base(self) -> str | None:
         """The name of the baseline in sentences, where there is a comparison with it."""
         return self.compared.baseline.called if self.compared else None
+
+
+def once_per_summary(derive: Callable[[Summary], T]) -> Callable[[Summary], T]:
+    """Decorate a function of a summary so that all formats share one call of it."""
+
+    @wraps(derive)
+    def derive_once(summary: Summary) -> T:
+        derived = summary.derived
+        if derive not in derived:
+            derived[derive] = derive(summary)
+        value: T = derived[derive]
+        return value
+
+    return derive_once
 
 
 class Renderer(Protocol):

@@ -299,7 +299,7 @@ def test_an_interruption_is_said_with_what_it_left_undone() -> None:
     way_on = (
         "what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
     )
-    assert Note("Interrupted", f"SIGTERM; {way_on}") in found.notes
+    assert Note("Interrupted", f"SIGTERM; {way_on}", brief=True) in found.notes
     assert "2 not run" in found.outcome
 
 

@@ -1,0 +1,714 @@
+"""Views of a report for people: runs that ended alike, cells, and cases.
+
+What is known of a run or a cell is worked out here, once. The pages decide what they show of it,
+and where.
+"""
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from ci_evals.format import number_of, one_line, percent, run_numbers, score, seconds, span, usd
+from ci_evals.gate.bars import ScopeVerdict
+from ci_evals.gate.compare import CellComparison
+from ci_evals.gate.wording import cell_finding, same_reason, tally_text
+from ci_evals.model.case import USUAL_WEIGHT, Case, Variant
+from ci_evals.model.report import CellReport
+from ci_evals.model.response import Message, Passage, Response, ToolCall
+from ci_evals.model.result import Grade, Result, RunError, Status, every_grade
+from ci_evals.model.rules import Gate
+from ci_evals.reports.summary import Summary, once_per_summary
+from ci_evals.stats.rates import flip_rate
+from ci_evals.user_code import is_their_own
+
+T = TypeVar("T")
+
+CellOutcome = Literal["passed", "flaky", "failed", "errored", "not run"]
+
+# How much the pages show of what others wrote, and of long lists.
+
+NAME_CHARACTERS: Final = 80
+"""Of a name inside a sentence."""
+LINE_CHARACTERS: Final = 300
+"""Of a text on one line: a reason, a retrieved text, a line of code."""
+TEXT_CHARACTERS: Final = 2000
+"""Of a text on several lines: a question, an answer, a traceback."""
+FEW: Final = 3
+"""Names in a sentence, and examples."""
+MANY: Final = 20
+"""Items that a run, an answer or a grade has: retrieved texts, statements, facts."""
+MOST: Final = 100
+"""Entries of any other list."""
+
+
+# Runs.
+
+
+class Reason(NamedTuple):
+    """Why a run did not pass.
+
+    Attributes:
+        missed: what was expected, without the answer: `contains: does not contain 'Paris'`. Runs
+            with the same fault have the same text here, whatever they answered.
+        text: the same with what the answer had instead: `…: got 'Lyon'`.
+    """
+
+    missed: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run, or several that ended alike: they differ in nothing but number, time and cost.
+
+    Args:
+        results: at least one, in the order of their numbers.
+        confirming: they were made because the cell was a suspect.
+    """
+
+    results: tuple[Result, ...]
+    confirming: bool = False
+
+    @property
+    def first(self) -> Result:
+        return self.results[0]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [result.run for result in self.results]
+
+    @property
+    def status(self) -> Status:
+        return self.first.status
+
+    @property
+    def title(self) -> str:
+        """`run 2 failed`, `runs 1, 2 and 3 failed alike`."""
+        text = f"{run_numbers(self.numbers)} {self.status}"
+        return f"{text} alike" if len(self.results) > 1 else text
+
+    @property
+    def error(self) -> str | None:
+        """Why there was nothing to grade; None if there was."""
+        error = self.first.error
+        return None if error is None else one_line(error.message or error.kind, LINE_CHARACTERS)
+
+    @property
+    def frames(self) -> list[str]:
+        """The last frames of the team's code, if it crashed."""
+        return frames_of(self.first.error)
+
+    @property
+    def detail(self) -> str | None:
+        """The end of what an error left behind: a traceback, stderr."""
+        error = self.first.error
+        if error is None or not error.detail:
+            return None
+        return error.detail[-TEXT_CHARACTERS:]
+
+    @property
+    def answer(self) -> str | None:
+        """The text, then a line for each tool call; both sides of a conversation. None without an
+        answer.
+        """
+        return answer_text(self.first)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files in the results folder with answers that are too long for the journal."""
+        response = self.first.response
+        if response is None:
+            return ()
+        answers = (response, *(turn.response for turn in response.turns))
+        return tuple(dict.fromkeys(answer.whole for answer in answers if answer.whole))
+
+    @property
+    def grades(self) -> list[Grade]:
+        """The grades that all runs share, without reasons that not all of them share."""
+        return _common_grades([result.grades for result in self.results])
+
+    @property
+    def context(self) -> tuple[Passage, ...] | None:
+        """The texts that were retrieved for the answer; None if nothing is known about them."""
+        response = self.first.response
+        return response.passages if response else None
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What else the provider said of the answer, and of all of them alike."""
+        of_each = [result.response.metadata if result.response else {} for result in self.results]
+        first, *others = of_each
+        return {
+            key: value
+            for key, value in first.items()
+            if all(other.get(key) == value for other in others)
+        }
+
+    @property
+    def score(self) -> str:
+        """`score 0.50 (threshold 0.8)`; empty where every grader had to pass, and either all or
+        none did.
+        """
+        scores = [result.score for result in self.results if result.score is not None]
+        threshold = self.first.threshold
+        if not scores or (threshold is None and all(value in (0, 1) for value in scores)):
+            return ""
+        text = f"score {span(scores, score)}"
+        return text if threshold is None else f"{text} (threshold {threshold:g})"
+
+    @property
+    def facts(self) -> list[str]:
+        """`score 0.50`, `1.10 s to 1.20 s`, `first token 0.20 s`, `$0.0010`, `25 tokens`, `3
+        attempts`, `recorded`, and which budgets were exceeded.
+        """
+        responses = [result.response for result in self.results if result.response]
+        waits_s = [response.slowest_first_token_s for response in responses]
+        used = [response.tokens for response in responses]
+        costs = [result.cost_usd for result in self.results if result.cost_usd is not None]
+        first_token = span((wait_s for wait_s in waits_s if wait_s is not None), seconds)
+        tokens = span((usage.total_tokens for usage in used if usage), "{:,}".format)
+        attempts = span((result.attempts for result in self.results), "{:,}".format)
+        facts = [self.score, span((result.latency_s for result in self.results), seconds)]
+        if first_token:
+            facts.append(f"first token {first_token}")
+        facts.append(span(costs, usd))
+        if tokens not in ("", "0"):
+            facts.append("1 token" if tokens == "1" else f"{tokens} tokens")
+        if attempts != "1":
+            facts.append(f"{attempts} attempts")
+        if self.first.recorded:
+            facts.append("reused" if self.first.reused else "recorded")
+        facts += self.first.budget_violations
+        return [fact for fact in facts if fact]
+
+
+def alike(results: Iterable[Result], *, confirming: bool = False) -> list[RunView]:
+    """Group runs that ended alike, in the order of the first of each group."""
+    return [RunView(tuple(group), confirming) for group in group_by(results, _look)]
+
+
+def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Group items of the same key, in the order of the first of each group."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def _look(result: Result) -> Hashable:
+    """Return what is seen of a run. What was said in favour of an answer keeps no runs apart."""
+    response = result.response
+    passages = (response and response.passages) or ()
+    grades = (
+        (grade.grader, grade.score, None if grade.passed else reason_of(grade))
+        for grade in every_grade(result.grades)
+    )
+    return (
+        result.status,
+        result.error and (result.error.kind, result.error.message, result.error.detail),
+        result.recorded,
+        result.reused,
+        tuple(grades),
+        answer_text(result),
+        tuple((passage.id, passage.text) for passage in passages),
+        response and (response.model, response.finish_reason),
+    )
+
+
+def reasons_of(result: Result) -> tuple[Reason, ...]:
+    """Return why a run did not pass: its error, or each failed grade."""
+    if result.error is not None:
+        text = one_line(result.error.message or result.error.kind, LINE_CHARACTERS)
+        return (Reason(text, text),)
+    found = [reason_of(grade) for grade in result.grades if not grade.passed and grade.weight]
+    text = ""
+    if result.score is not None and result.threshold is not None:
+        relation = "at least" if result.status == "passed" else "below"
+        text = f"score {score(result.score)}, {relation} the threshold of {result.threshold:g}"
+    elif not found:
+        text = "no grader says why"
+        if result.score is not None:
+            text = f"the score {result.score:.2f} is below its bar"
+    if text:
+        found.append(Reason(text, text))
+    return tuple(found)
+
+
+def reason_of(grade: Grade) -> Reason:
+    """Return what a grader missed: `contains: expected 'Paris'`."""
+    text = f"{grade.grader}: {grade.reason}"
+    missed = text.partition(": got ")[0]
+    return Reason(one_line(missed, LINE_CHARACTERS), one_line(text, LINE_CHARACTERS))
+
+
+def answer_text(result: Result) -> str | None:
+    """Return the answer of a run: the text, then a line for each tool call; None without one."""
+    response = result.response
+    if response is None:
+        return None
+    if response.turns:
+        sides = (f"user: {turn.user}\nassistant: {_said(turn.response)}" for turn in response.turns)
+        return "\n".join(sides)
+    return _said(response)
+
+
+def _said(response: Response) -> str:
+    return _with_calls(response.output, response.calls_made)
+
+
+def _with_calls(text: str, calls: Sequence[ToolCall]) -> str:
+    lines = [text] if text else []
+    lines += [f"→ {call.name} {_json(call.arguments)}" for call in calls[:MOST]]
+    if len(calls) > MOST:
+        lines.append(f"… and {number_of(len(calls) - MOST, 'more tool call')}")
+    return "\n".join(lines)
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+_FRAME = re.compile(r'^[ |]*File "(.+)", line (\d+), in (.+)\n[ |]*(\S.*)', re.MULTILINE)
+
+
+def frames_of(error: RunError | None) -> list[str]:
+    """Return the last frames of the team's code in a crash: `agent.py:12 in book: seat =
+    flight["seat"]`.
+    """
+    if error is None or not error.detail:
+        return []
+    folder = f"{Path.cwd()}{os.sep}"
+    frames = []
+    for file, line, name, code in _FRAME.findall(error.detail):
+        if is_their_own(file):
+            text = f"{file.removeprefix(folder)}:{line} in {name}: {code}"
+            frames.append(one_line(text, LINE_CHARACTERS))
+    return frames[-FEW:]
+
+
+# Grades, and what was retrieved.
+
+
+def _common_grades(of_each: Sequence[Sequence[Grade]]) -> list[Grade]:
+    """Return the grades of runs that have the same verdicts, without what they don't share."""
+    common = []
+    for same in zip(*of_each, strict=True):
+        first, *others = same
+        grade = replace(first, parts=tuple(_common_grades([each.parts for each in same])))
+        if any(other.reason != first.reason for other in others):
+            grade = replace(grade, reason="")
+        if any(other.statements != first.statements for other in others):
+            grade = replace(grade, statements=())
+        common.append(grade)
+    return common
+
+
+def grade_facts(grade: Grade) -> str:
+    """`score 0.50, weight 2, metric tone`: what a grade's verdict leaves open; may be empty."""
+    facts = []
+    if grade.score not in (0, 1):
+        facts.append(f"score {score(grade.score)}")
+    if grade.weight == 0:
+        facts.append("weight 0: for information")
+    elif grade.weight != USUAL_WEIGHT:
+        facts.append(f"weight {grade.weight:g}")
+    if grade.metric:
+        facts.append(f"metric {one_line(grade.metric, NAME_CHARACTERS)}")
+    if grade.transform:
+        facts.append(f"transform {one_line(grade.transform, NAME_CHARACTERS)}")
+    return ", ".join(facts)
+
+
+def statement_lines(grade: Grade) -> list[tuple[bool, str]]:
+    """Return for each statement of a grade whether it holds, and `Refunds take days. (text 1)`."""
+    lines = []
+    for each in grade.statements[:MANY]:
+        text = one_line(each.text, LINE_CHARACTERS)
+        if each.texts:
+            noun = "text" if len(each.texts) == 1 else "texts"
+            text = f"{text} ({noun} {', '.join(map(str, each.texts))})"
+        lines.append((each.holds, text))
+    if more := grade.statements[MANY:]:
+        lines.append((all(each.holds for each in more), f"… and {len(more):,} more"))
+    return lines
+
+
+def passage_lines(passages: Sequence[Passage], characters: int = LINE_CHARACTERS) -> list[str]:
+    """Return the retrieved texts, each on a line: `1. policy.md (0.83): Refunds take …`."""
+    lines = []
+    for number, passage in enumerate(passages[:MANY], 1):
+        label = []
+        if passage.id:
+            label.append(one_line(passage.id, NAME_CHARACTERS))
+        if passage.score is not None:
+            label.append(f"({passage.score:.4g})")
+        text = one_line(passage.text, characters)
+        lines.append(f"{number}. {' '.join(label)}: {text}" if label else f"{number}. {text}")
+    if len(passages) > MANY:
+        lines.append(f"… and {number_of(len(passages) - MANY, 'more text')}")
+    return lines
+
+
+def metadata_lines(metadata: Mapping[str, Any]) -> list[str]:
+    """Return what else is known of an answer, a line for each key: `trace: 7f3a`."""
+    lines = [
+        f"{one_line(name, NAME_CHARACTERS)}: {one_line(_json(value), LINE_CHARACTERS)}"
+        for name, value in metadata.items()
+    ]
+    if len(lines) > MANY:
+        lines[MANY:] = [f"… and {number_of(len(lines) - MANY, 'more key')}"]
+    return lines
+
+
+# Cells.
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Why the failed runs of a cell did not pass, confirm runs included.
+
+    Attributes:
+        runs: how many failed.
+        missed: each `Reason.missed` with the number of runs that it stopped, the most frequent
+            first.
+        reasons: the same with what the answers had, `Reason.text`.
+        cause: a key of the reason that all of them share, whatever they answered; None if there is
+            no such reason.
+        error: the error that left the first of them without an answer.
+    """
+
+    runs: int = 0
+    missed: tuple[tuple[str, int], ...] = ()
+    reasons: tuple[tuple[str, int], ...] = ()
+    cause: Hashable = None
+    error: RunError | None = None
+
+    @classmethod
+    def of(cls, results: Iterable[Result]) -> "Failures":
+        """Count the reasons of results that did not pass."""
+        missed: Counter[str] = Counter()
+        reasons: Counter[str] = Counter()
+        causes: dict[Hashable, None] = {}
+        error = None
+        runs = 0
+        for result in results:
+            found = reasons_of(result)
+            # A reason counts once a run, even where several graders give it.
+            missed.update(dict.fromkeys(reason.missed for reason in found))
+            reasons.update(dict.fromkeys(reason.text for reason in found))
+            if result.error is None:
+                causes[tuple(reason.missed for reason in found)] = None
+            else:
+                causes[same_reason(result.error)] = None
+                error = error or result.error
+            runs += 1
+        cause = next(iter(causes)) if len(causes) == 1 else None
+        return cls(runs, tuple(missed.most_common()), tuple(reasons.most_common()), cause, error)
+
+    def lines(self, most: int, *, with_answers: bool = True) -> list[str]:
+        """Return at most so many reasons, and one more line that counts those left out: `2 of 3
+        failed runs: contains: …` where the runs differ.
+        """
+        counted = self.reasons if with_answers else self.missed
+        lines = []
+        for reason, count in counted[:most]:
+            if self.runs == 1 or all(number == self.runs for _, number in counted):
+                lines.append(reason)
+            else:
+                lines.append(f"{count:,} of {self.runs:,} failed runs: {reason}")
+        if len(counted) > most:
+            lines.append(f"… and {number_of(len(counted) - most, 'other reason')}")
+        return lines
+
+
+@dataclass(frozen=True, eq=False)
+class CellView(CellReport):
+    """One case on one variant, with its bar and its comparison.
+
+    Args:
+        found: what the comparison found; None without one.
+        summary: the summary that it is part of.
+    """
+
+    found: CellComparison | None
+    summary: Summary = field(repr=False)
+
+    @cached_property
+    def bar(self) -> float:
+        """The pass rate that it must reach."""
+        return bar_of(self.case, self.variant, self.summary.gate)
+
+    @property
+    def below_bar(self) -> bool:
+        """Return True if fewer of its graded runs passed than its bar asks for, even by chance."""
+        share = self.counts.pass_rate
+        return share is not None and share < self.bar
+
+    @cached_property
+    def outcome(self) -> CellOutcome:
+        """What became of it.
+
+        `errored` is a cell without any graded run. `failed` is one below its bar if the gate says
+        that the bar is missed, or if no run passed; any other one with failed runs is `flaky`.
+        """
+        counts = self.counts
+        if not counts.graded:
+            return "errored" if counts.errored else "not run"
+        if not counts.failed:
+            return "passed"
+        if self.below_bar and (not counts.passed or self._misses_bar):
+            return "failed"
+        return "flaky"
+
+    @property
+    def _misses_bar(self) -> bool:
+        """Return True if the gate says that a bar which covers the cell is missed."""
+        return any(_covers(scope, self) for scope in _missed_bars(self.summary))
+
+    @property
+    def tally(self) -> str:
+        """`3 of 5 runs passed`, of the runs that were graded, and what became of the others."""
+        counts = self.counts
+        if counts.errored and not counts.graded and not counts.missing:
+            text = f"{number_of(counts.errored, 'run')} errored"
+            return text if counts.errored == 1 else f"all {text}"
+        parts = [f"{counts.passed:,} of {number_of(counts.graded, 'run')} passed"]
+        if counts.errored:
+            parts.append(f"{counts.errored:,} errored")
+        if counts.missing:
+            parts.append(f"{counts.missing:,} not run")
+        return ", ".join(parts)
+
+    @property
+    def finding(self) -> str:
+        """What the comparison found, or how many of its runs passed here and on the base."""
+        comparison, found = self.summary.compared, self.found
+        text = self.tally
+        flips = flip_rate(self.counts.passed, self.counts.graded)
+        if self.outcome == "flaky" and flips is not None:
+            text = f"{text}, flip rate {percent(round(flips, 3))}"
+        if found is None or comparison is None:
+            return text
+        if self.changed:
+            return cell_finding(comparison, found)
+        before = ""
+        if found.base.graded:
+            before = f"{tally_text(found.base)} on {comparison.baseline.called}"
+        if found.kind == "edited":
+            text = f"{text}; edited, so not compared"
+            return f"{text}: {before}" if before else text
+        return f"{text}; {before}" if before else text
+
+    @property
+    def changed(self) -> bool:
+        """Return True if it is better or worse than on the base, surely or possibly."""
+        return self.found is not None and self.found.kind in ("regressed", "suspect", "fixed")
+
+    @property
+    def renamed_from(self) -> str | None:
+        return self.found.renamed_from if self.found else None
+
+    @property
+    def critical(self) -> bool:
+        """Return True if its regression alone makes the gate red."""
+        return self.found is not None and self.found.kind == "regressed" and self.found.critical
+
+    @property
+    def address(self) -> str:
+        """The fragment of report.html that leads to it."""
+        several = len(self.summary.report.plan.variants) > 1
+        return address_of(self.case.id, self.variant if several else None)
+
+    @property
+    def failures(self) -> Failures:
+        """Why its failed runs did not pass."""
+        return _failures(self.summary).get(self.cell, Failures())
+
+    @property
+    def common_error(self) -> RunError | None:
+        """The error that ended every graded run without an answer, if there is one."""
+        failures = self.failures
+        if self.counts.passed or failures.cause is None:
+            return None
+        return failures.error
+
+    def results(self, *statuses: Status, most: int | None = None) -> list[Result]:
+        """Read its results from the journal, the confirm runs last.
+
+        Args:
+            statuses: how the runs ended; any status if there are none.
+            most: read no more than so many.
+        """
+        found: list[Result] = []
+        report = self.summary.report
+        for part in (report, report.confirmation):
+            if part is None:
+                continue
+            indices = [
+                index
+                for index in part.plan.indices(self.cell)
+                if index in part.records
+                and (not statuses or part.records[index].status in statuses)
+            ]
+            room = None if most is None else most - len(found)
+            found += part.results(indices[:room])
+        return found
+
+    def run(self, status: Status) -> RunView | None:
+        """Return the first run that ended so, if there is one."""
+        results = self.results(status, most=1)
+        return RunView(tuple(results)) if results else None
+
+
+@once_per_summary
+def cell_views(summary: Summary) -> Sequence[CellView]:
+    """Return every cell that has runs, in plan order."""
+    known = summary.compared.by_key if summary.compared else {}
+    return [
+        CellView(each.cell, each.case, each.variant, each.counts, known.get(each.key), summary)
+        for each in summary.report.cells
+    ]
+
+
+@once_per_summary
+def _failures(summary: Summary) -> Mapping[int, Failures]:
+    """Read the failed results once, cell by cell, and keep only their reasons."""
+    confirmed = summary.report.confirmation
+    return {
+        view.cell: Failures.of(view.results("failed"))
+        for view in cell_views(summary)
+        if view.counts.failed or (confirmed and confirmed.by_cell[view.cell].failed)
+    }
+
+
+@once_per_summary
+def _missed_bars(summary: Summary) -> Sequence[ScopeVerdict]:
+    blocking = {"fail"}
+    if summary.gate is not None and summary.gate.on_borderline == "fail":
+        blocking.add("borderline")
+    return [scope for scope in summary.verdict.scopes if scope.status in blocking]
+
+
+def _covers(scope: ScopeVerdict, cell: CellReport) -> bool:
+    """Return True if the bar of a scope is one that `bar_of` holds the cell to."""
+    if scope.kind == "case" or cell.case.min_pass_rate is not None:
+        return scope.kind == "case" and scope.name == cell.case.id
+    match scope.kind:
+        case "suite":
+            return True
+        case "variant":
+            return scope.name == str(cell.variant)
+        case "provider":
+            return scope.name == cell.variant.provider
+        case "tag":
+            return scope.name in cell.case.tags
+        case _:
+            return False
+
+
+def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
+    """Return the case's own bar, else the strictest of the gate's that cover the cell, else 1."""
+    if case.min_pass_rate is not None:
+        return case.min_pass_rate
+    if gate is None:
+        return 1.0
+    covering = [gate.min_pass_rate, gate.min_case_pass_rate, gate.providers.get(variant.provider)]
+    covering += map(gate.tag_bar, case.tags)
+    return max((bar for bar in covering if bar is not None), default=1.0)
+
+
+# Cases.
+
+
+@dataclass(frozen=True, slots=True)
+class CaseView:
+    """One case with its cells."""
+
+    case: Case
+    cells: tuple[CellView, ...]
+
+    @property
+    def critical(self) -> bool:
+        """Return True if the regression of one of its cells alone makes the gate red."""
+        return any(cell.critical for cell in self.cells)
+
+
+def case_views(cells: Iterable[CellView]) -> list[CaseView]:
+    """Return the cases of some cells, in the order of the first cell of each."""
+    groups = group_by(cells, lambda cell: cell.case.id)
+    return [CaseView(group[0].case, tuple(group)) for group in groups]
+
+
+def place_of(case: Case) -> str:
+    """Return the place where the user wrote a case: `evals.yaml:12`."""
+    return f"{case.file}:{case.line}" if case.line else case.file
+
+
+def address_of(case: str, variant: Variant | None = None, run: int | None = None) -> str:
+    """Return the fragment of report.html that leads to a case, to its cell on a variant, or to a
+    run of that.
+
+    The variant is only named where there are several.
+    """
+    parts = {"case": case, "on": variant, "run": run}
+    # As encodeURIComponent does it in report.js.
+    quoted = {
+        name: quote(str(value), safe="!~*'()", errors="replace")
+        for name, value in parts.items()
+        if value
+    }
+    return "&".join(f"{name}={value}" for name, value in quoted.items())
+
+
+def input_text(case: Case) -> str:
+    """Return what a case asks: its input, its conversation or its vars."""
+    if case.user is not None:
+        return f"{case.user.persona}\nwants: {case.user.goal}"
+    if case.turns:
+        return "\n".join(f"user: {turn.user}" for turn in case.turns)
+    if isinstance(case.input, Message):
+        return case.input.text
+    if case.input is not None:
+        return _json(case.input)
+    if case.messages:
+        return _messages_text(case.messages)
+    return "\n".join(f"{name}: {_json(value)}" for name, value in case.vars.items())
+
+
+def asked_text(case: Case, result: Result | None) -> str:
+    """Return what a run asked, as it was sent; what the case asks, where that is not known."""
+    sent = _messages_text(result.messages) if result else ""
+    if case.is_conversation and sent:
+        return f"{sent}\n{input_text(case)}"
+    return sent or input_text(case)
+
+
+def question_text(case: Case, result: Result | None) -> str:
+    """Return what the user said last before a run answered; what the case asks, where that is not
+    known.
+
+    A conversation has no question: its answer has both sides.
+    """
+    if case.is_conversation:
+        return ""
+    said = [each.text for each in result.messages if each.role == "user"] if result else []
+    return said[-1] if said else input_text(case)
+
+
+def _messages_text(messages: Sequence[Message]) -> str:
+    if len(messages) == 1 and messages[0].role == "user":
+        return messages[0].text
+    lines = (f"{each.role}: {_with_calls(each.text, each.tool_calls)}" for each in messages)
+    return "\n".join(lines)
