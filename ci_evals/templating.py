@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from functools import cache, wraps
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from jinja2 import (
     Environment,
+    FileSystemBytecodeCache,
     FileSystemLoader,
     StrictUndefined,
     TemplateRuntimeError,
@@ -21,12 +23,14 @@ from jinja2 import (
     nodes,
     pass_context,
 )
+from jinja2.bccache import Bucket, BytecodeCache
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment, SandboxedFormatter
 from jinja2.utils import _PassArg
 from jinja2.visitor import NodeTransformer
 
 from ci_evals.format import closest, one_line
+from ci_evals.release import __version__
 
 PACKAGE = Path(__file__).parent
 MAX_CHARACTERS = 10_000_000
@@ -431,6 +435,7 @@ def environment(finalize: Callable[[Any], Any], *, autoescape: bool = False) -> 
     """
     return Environment(
         loader=FileSystemLoader(folder()),
+        bytecode_cache=_bytecode_cache(),
         undefined=StrictUndefined,
         finalize=finalize,
         autoescape=autoescape,  # noqa: S701  without it `finalize` escapes
@@ -438,6 +443,26 @@ def environment(finalize: Callable[[Any], Any], *, autoescape: bool = False) -> 
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+class _BytecodeCache(FileSystemBytecodeCache):
+    """Jinja2's cache of compiled templates, which a full disk does not stop."""
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):
+            super().dump_bytecode(bucket)
+
+
+def _bytecode_cache() -> BytecodeCache | None:
+    """Return a cache in the user's own temporary folder, or None where there is no safe one.
+
+    Compiled templates depend on the options of their environment, which only this version of the
+    package is known to share.
+    """
+    try:
+        return _BytecodeCache(pattern=f"ci-evals-{__version__}-%s.cache")
+    except (OSError, RuntimeError):
+        return None
 
 
 def folder(package: Path = PACKAGE) -> Path:
