@@ -229,7 +229,7 @@ def _part_of(report: SuiteReport, cells: Sequence[CellReport]) -> SuiteReport:
             for new, index in enumerate(indices)
             if index in report.records
         },
-        read=lambda chosen: report.results(indices[index] for index in chosen),
+        lines=lambda chosen: report.lines(indices[index] for index in chosen),
         started_at=report.started_at,
         duration_s=report.duration_s,
         interrupted=report.interrupted,

@@ -21,7 +21,6 @@ from ci_evals.engine.journal import (
     JOURNAL,
     Header,
     Journal,
-    decode,
     first_header,
     headers,
     read_lines,
@@ -549,8 +548,8 @@ class _Session:
             self.redactor.clean(invocation.describe()),
             replace(part.plan, cases=self._shown_cases),
             records,
-            read=lambda slots: map(
-                decode, read_lines(invocation.journal, (records[slot].offset for slot in slots))
+            lines=lambda slots: read_lines(
+                invocation.journal, (records[slot].offset for slot in slots)
             ),
             started_at=self._started_at,
             duration_s=duration_s,

@@ -15,7 +15,6 @@ from markupsafe import escape
 
 from ci_evals.engine.journal import (
     Header,
-    decode,
     first_header,
     headers,
     is_being_written,
@@ -111,9 +110,7 @@ class GrowingJournal:
             header.suite,
             plan,
             records,
-            read=lambda slots: map(
-                decode, read_lines(self.path, (records[slot].offset for slot in slots))
-            ),
+            lines=lambda slots: read_lines(self.path, (records[slot].offset for slot in slots)),
             started_at=header.started_at,
             duration_s=max(0.0, self._ended_at - header.started_at),
             fingerprints=[""] * len(rows),

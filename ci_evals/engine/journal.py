@@ -23,7 +23,7 @@ from ci_evals.format import abridge
 from ci_evals.model.fields import first_problem
 from ci_evals.model.report import SuiteInfo
 from ci_evals.model.response import Message, Response
-from ci_evals.model.result import Result
+from ci_evals.model.result import Result, decode_result, encode_result
 from ci_evals.redaction import Redactor
 
 JOURNAL = "results.jsonl"
@@ -53,7 +53,6 @@ class Header:
     planned: int | None = None
 
 
-_RESULT = TypeAdapter(Result)
 _HEADER = TypeAdapter(Header)
 
 
@@ -75,7 +74,7 @@ def read_results(path: Path, start: int = 0) -> Iterator[tuple[int, Result]]:
             _decode_header(line, path, number)
             continue
         try:
-            result = decode(line)
+            result = decode_result(line)
         except ValidationError as error:
             text = f"{path}:{number}: the line is damaged ({first_problem(error)}): remove it, or start without it"
             raise StorageError(text) from error
@@ -138,11 +137,6 @@ def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:
             yield file.readline().rstrip(b"\n")
 
 
-def decode(line: bytes) -> Result:
-    """Return the result in a line. Raises `pydantic.ValidationError` if the line is damaged."""
-    return _RESULT.validate_json(line)
-
-
 def restore_output(response: Response, folder: Path) -> Response:
     """Return a response with its whole output again; `folder` has the journal.
 
@@ -163,13 +157,6 @@ def restore_output(response: Response, folder: Path) -> Response:
             f"{folder / response.whole}: the rest of a long answer cannot be read: {error}"
         ) from error
     return replace(response, output=output, whole=None, turns=turns)
-
-
-def encode(result: Result) -> bytes:
-    """Return the line of a result. Raises `PydanticSerializationError` if it holds what JSON cannot
-    say.
-    """
-    return _RESULT.dump_json(result, exclude_defaults=True, fallback=repr)
 
 
 def is_being_written(path: Path) -> bool:
@@ -311,7 +298,7 @@ class Journal:
         with suppress(ValidationError):
             if line.startswith(_OPENING):
                 return _encode_header(self._redactor.clean(_HEADER.validate_json(line))) + b"\n"
-            return encode(self._redactor.clean(decode(line))) + b"\n"
+            return encode_result(self._redactor.clean(decode_result(line))) + b"\n"
         return self._redactor.clean_text(line.decode(errors="surrogateescape")).encode(
             errors="surrogateescape"
         )
@@ -330,13 +317,13 @@ class Journal:
         if any(len(message.text) > MAX_ASKED_CHARACTERS for message in result.messages):
             result = replace(result, messages=tuple(map(self._abridge, result.messages)))
         try:
-            line = encode(result)
+            line = encode_result(result)
         except PydanticSerializationError:
             result = _encodable(result)
-            line = encode(result)
+            line = encode_result(result)
         if self._redactor.suspects(line):
             result = self._redactor.clean(result)
-            line = encode(result)
+            line = encode_result(result)
         return result, self._append(line)
 
     def _abridge(self, message: Message) -> Message:

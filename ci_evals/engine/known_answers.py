@@ -24,7 +24,6 @@ from typing_extensions import TypedDict
 from ci_evals.engine.journal import (
     JOURNAL,
     Journal,
-    decode,
     headers,
     is_torn,
     read_results,
@@ -38,7 +37,7 @@ from ci_evals.model.fields import first_problem
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import Resumption, RunRecord
 from ci_evals.model.response import Response
-from ci_evals.model.result import Result, RunError, Status
+from ci_evals.model.result import Result, RunError, Status, decode_result
 from ci_evals.providers.answer import as_response
 from ci_evals.redaction import Redactor
 
@@ -54,7 +53,7 @@ class _Place(NamedTuple):
 
     def read(self) -> Result:
         self.file.seek(self.offset)
-        return decode(self.file.readline())
+        return decode_result(self.file.readline())
 
     def read_answer(self) -> Result:
         """Read a result whose answer is to be judged again.

@@ -18,7 +18,7 @@ from ci_evals.format import exact_mean
 from ci_evals.model.case import Case, Classified, Variant
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.response import MAX_TOKENS
-from ci_evals.model.result import Judging, Result, Status, every_grade
+from ci_evals.model.result import Judging, Result, Status, decode_result, every_grade
 
 _OWN_RUN_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -297,7 +297,7 @@ class SuiteReport:
         suite: which suite ran, at which revision, by which version of ci-evals.
         plan: what was planned.
         records: what became of it, by index; a run without a record never took place.
-        read: reads the results of the given indices from the journal, in their order.
+        lines: reads the lines of the given indices from the journal, in their order.
         started_at: seconds since the epoch.
         duration_s: wall time of the run phase.
         interrupted: the signal or reason that ended it early, or None.
@@ -315,7 +315,7 @@ class SuiteReport:
     plan: RunPlan
     records: Mapping[int, RunRecord]
     _: KW_ONLY
-    read: Callable[[Iterable[int]], Iterator[Result]]
+    lines: Callable[[Iterable[int]], Iterator[bytes]]
     started_at: float
     duration_s: float
     interrupted: str | None = None
@@ -370,11 +370,12 @@ class SuiteReport:
         return range(self.plan.variants.index(variant), len(self.plan), len(self.plan.variants))
 
     def results(self, indices: Iterable[int] | None = None) -> Iterator[Result]:
-        """The results of some indices, or of all runs in plan order, read from the journal, as far
-        as they ran.
+        """Read the results of some runs, or of all in plan order, from the journal.
+
+        Runs without a record are left out.
         """
         chosen = range(self.plan.total) if indices is None else indices
-        return self.read(index for index in chosen if index in self.records)
+        return map(decode_result, self.lines(index for index in chosen if index in self.records))
 
     @property
     def runs(self) -> list[Result]:

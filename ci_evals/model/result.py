@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
+
+from pydantic import TypeAdapter
 
 from ci_evals.errors import ErrorKind
 from ci_evals.model.case import USUAL_WEIGHT, Classified, Statement
@@ -120,6 +123,29 @@ class Result:
     reused: bool = False
     judging: Judging | None = None
     messages: tuple[Message, ...] = ()
+
+
+@cache
+def _result_adapter() -> TypeAdapter[Result]:
+    return TypeAdapter(Result)
+
+
+def encode_result(result: Result) -> bytes:
+    """Return a result as one line of JSON, as the journal and report.json have it.
+
+    Raises:
+        PydanticSerializationError: it holds what JSON cannot express.
+    """
+    return _result_adapter().dump_json(result, exclude_defaults=True, fallback=repr)
+
+
+def decode_result(line: bytes) -> Result:
+    """Return the result in a line of JSON.
+
+    Raises:
+        pydantic.ValidationError: the line is damaged.
+    """
+    return _result_adapter().validate_json(line)
 
 
 Side = Literal["a", "b", "tie"]

@@ -36,7 +36,7 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.fields import first_problem
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Counts, RunRecord, SuiteInfo, SuiteReport, Tally
-from ci_evals.model.result import Result, every_grade
+from ci_evals.model.result import Result, encode_result, every_grade
 from ci_evals.model.rules import ConfirmRuns, Gate
 from ci_evals.redaction import Redactor
 from ci_evals.reports.cells import answer_text, bar_of
@@ -618,7 +618,7 @@ def _report(document: ReportDocument) -> SuiteReport:
             document.suite,
             plan,
             {index: RunRecord.of(result, offset=index) for index, result in by_index.items()},
-            read=lambda indices: (by_index[index] for index in indices),
+            lines=lambda indices: (encode_result(by_index[index]) for index in indices),
             started_at=document.started_at,
             duration_s=document.duration_s,
             fingerprints=fingerprints,

@@ -5,12 +5,12 @@ written and read.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from itertools import chain
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from ci_evals.engine import journal
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import (
     TREND_POINTS,
@@ -371,22 +371,20 @@ def render(summary: Summary) -> Iterator[bytes]:
     """
     report = summary.report
     document = document_of(summary)
-    lines = {
-        field.name: getattr(document, field.name)
-        for field in fields(document)
-        if field.name != "results"
-    }
-    for name, value in lines.items():
+    for field in fields(document):
+        name, value = field.name, getattr(document, field.name)
+        if name == "results":
+            continue
         yield b"{" if name == "schema_version" else b",\n"
         yield encode(name) + b": "
         yield from (
             _one_to_the_line(map(encode, value)) if isinstance(value, tuple) else [encode(value)]
         )
     yield b',\n"results": '
-    results = (
-        result for part in (report, report.confirmation) if part for result in part.results()
-    )
-    yield from _one_to_the_line(map(journal.encode, results))
+    lines = report.lines(sorted(report.records))
+    if (confirmation := report.confirmation) is not None:
+        lines = chain(lines, confirmation.lines(sorted(confirmation.records)))
+    yield from _one_to_the_line(lines)
     yield b"}\n"
 
 

@@ -59,7 +59,7 @@ def evaluated(blank: SuiteReport, rates: Sequence[float], rng: random.Random) ->
         blank.suite,
         blank.plan,
         records,
-        read=lambda _: iter(()),
+        lines=lambda _: iter(()),
         fingerprints=(),
         started_at=0,
         duration_s=0,

@@ -6,7 +6,6 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter
 
-from ci_evals.engine.journal import decode, encode
 from ci_evals.gate.baseline import (
     BaseCell,
     Baseline,
@@ -21,7 +20,7 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import RunPlan, plan_further_runs, plan_runs
 from ci_evals.model.report import Looks, RunRecord, SuiteInfo, SuiteReport
 from ci_evals.model.response import Message, Response, Usage
-from ci_evals.model.result import Grade, Result, RunError, Status
+from ci_evals.model.result import Grade, Result, RunError, Status, encode_result
 from ci_evals.model.rules import Gate
 
 T = TypeVar("T")
@@ -168,7 +167,7 @@ def report_of(
             info,
             plan,
             records,
-            read=lambda indices: (decode(journal[index]) for index in indices),
+            lines=lambda indices: (journal[index] for index in indices),
             started_at=started_at,
             duration_s=duration_s,
             fingerprints=[f"{question!a}.graders" for question in questions],
@@ -244,7 +243,7 @@ def _run(
                 prompt=variant.prompt,
                 run=run,
             )
-            journal[index] = encode(edited := edit(result))
+            journal[index] = encode_result(edited := edit(result))
             records[index] = RunRecord.of(edited, offset=index)
     return records, journal
 

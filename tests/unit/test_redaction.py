@@ -15,9 +15,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from ci_evals.engine.journal import decode, encode
 from ci_evals.model.response import Response, ToolCall, Usage
-from ci_evals.model.result import Grade, Result, RunError
+from ci_evals.model.result import Grade, Result, RunError, decode_result, encode_result
 from ci_evals.redaction import Redactor, mask_commands, secret_values
 
 KEY = "sk-proj-4fT9xQ2LmZ7vB1nK8wRc"
@@ -284,7 +283,7 @@ def test_structs_keep_their_types_and_their_fixed_words() -> None:
 
     cleaned = Redactor([KEY, "passed", "timeout", "87654321"]).clean(about(KEY))
     assert cleaned == about("***")
-    assert decode(encode(cleaned)) == cleaned
+    assert decode_result(encode_result(cleaned)) == cleaned
 
 
 def test_numbers_are_never_touched() -> None:

@@ -16,7 +16,6 @@ from ci_evals.engine.journal import (
     MAX_ASKED_CHARACTERS,
     Header,
     Journal,
-    decode,
     is_torn,
     read_lines,
     read_results,
@@ -24,7 +23,7 @@ from ci_evals.engine.journal import (
 from ci_evals.errors import StorageError
 from ci_evals.model.report import SuiteInfo
 from ci_evals.model.response import Message, Response, ToolCall
-from ci_evals.model.result import Result
+from ci_evals.model.result import Result, decode_result
 from ci_evals.redaction import Redactor
 
 HEADER = Header(
@@ -49,7 +48,7 @@ def test_results_come_back_by_their_offsets_in_any_order(tmp_path: Path) -> None
     path = tmp_path / "results.jsonl"
     results = [result_of(f"case {n}", "failed" if n % 2 else "passed") for n in range(5)]
     offsets = journal_of(path, *results)
-    assert list(map(decode, read_lines(path, reversed(offsets)))) == results[::-1]
+    assert list(map(decode_result, read_lines(path, reversed(offsets)))) == results[::-1]
 
 
 def test_every_line_is_json_and_the_first_says_what_it_is(tmp_path: Path) -> None:

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from pydantic_core import to_json
 from suites import ECHO, write_suite
 
-from ci_evals.engine.journal import JOURNAL, decode, encode, read_results
+from ci_evals.engine.journal import JOURNAL, read_results
 from ci_evals.engine.known_answers import KnownAnswers, load_results
 from ci_evals.engine.pairwise import read_answers
 from ci_evals.engine.queues import Cells
 from ci_evals.errors import StorageError
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import Resumption, SuiteReport
-from ci_evals.model.result import Result, RunError
+from ci_evals.model.result import Result, RunError, decode_result, encode_result
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.summary import summarize
 from ci_evals.session import Invocation, Watcher, execute
@@ -67,7 +67,8 @@ def rewrite(path: Path, edit: Edit) -> None:
     """Edit the results of a journal."""
     lines = path.read_bytes().splitlines()
     edited = (
-        line if line.startswith(b'{"journal"') else encode(edit(decode(line))) for line in lines
+        line if line.startswith(b'{"journal"') else encode_result(edit(decode_result(line)))
+        for line in lines
     )
     path.write_bytes(b"\n".join([*edited, b""]))
 
@@ -146,8 +147,8 @@ async def test_of_duplicate_lines_the_first_graded_one_counts(tmp_path: Path) ->
     await run(tmp_path, cases_of("a"))
     path = tmp_path / "out" / JOURNAL
     header, line = path.read_bytes().splitlines(keepends=True)
-    refused = encode(errored(decode(line))) + b"\n"
-    other = encode(replace(decode(line), attempts=9)) + b"\n"
+    refused = encode_result(errored(decode_result(line))) + b"\n"
+    other = encode_result(replace(decode_result(line), attempts=9)) + b"\n"
     path.write_bytes(header + refused + line + other + refused + header + other)
     report = await run(tmp_path, cases_of("a"), resume=True)
     (result,) = report.runs
@@ -162,7 +163,7 @@ async def test_when_merging_a_graded_run_wins_over_the_errored_ones_before_it(
     path = tmp_path / "out" / JOURNAL
     header, first, second = path.read_bytes().splitlines(keepends=True)
     shard = tmp_path / "shard.jsonl"
-    refused = [encode(errored(decode(line))) + b"\n" for line in (first, second)]
+    refused = [encode_result(errored(decode_result(line))) + b"\n" for line in (first, second)]
     shard.write_bytes(b"".join([header, *refused, header, second]))
     report = await run(
         tmp_path, cases_of("a", "b"), sources=(shard,), merge=True, run_missing=False
@@ -227,7 +228,7 @@ async def test_whatever_was_lost_every_run_is_graded_once_in_the_end(data: st.Da
         header, *lines = path.read_bytes().splitlines(keepends=True)
         written = [header]
         for line, fate in zip(lines, fates, strict=True):
-            refused = encode(errored(decode(line))) + b"\n"
+            refused = encode_result(errored(decode_result(line))) + b"\n"
             written += {"kept": [line], "lost": [], "errored": [refused], "twice": [line, line]}[
                 fate
             ]
@@ -236,7 +237,7 @@ async def test_whatever_was_lost_every_run_is_graded_once_in_the_end(data: st.Da
         asked: list[str] = []
         report = await run(folder, cases_of(*names), settings={"runs": 2}, resume=True, asked=asked)
         missing = [
-            decode(line).case
+            decode_result(line).case
             for line, fate in zip(lines, fates, strict=True)
             if fate in ("lost", "errored")
         ]
@@ -322,11 +323,11 @@ async def test_a_renamed_prompt_that_asks_the_same_is_recorded(tmp_path: Path) -
 async def test_of_several_recordings_of_a_run_the_last_answers(tmp_path: Path) -> None:
     await run(tmp_path, [CASE], out="first")
     journal = tmp_path / "first" / JOURNAL
-    result = decode(journal.read_bytes().splitlines()[1])
+    result = decode_result(journal.read_bytes().splitlines()[1])
     assert result.response is not None
     later = replace(result, response=replace(result.response, output="later"))
     with journal.open("ab") as file:
-        file.write(encode(later) + b"\n" + b'{"torn')
+        file.write(encode_result(later) + b"\n" + b'{"torn')
     report = await replayed(tmp_path, [{**CASE, "expect": [{"equals": "later"}]}])
     assert report.passed == 1
 

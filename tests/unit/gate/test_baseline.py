@@ -227,7 +227,7 @@ def test_cells_that_a_report_does_not_run_are_left_out_unless_asked_for() -> Non
         whole.suite,
         plan,
         {0: whole.records[0]},
-        read=lambda _: iter(()),
+        lines=lambda _: iter(()),
         fingerprints=whole.fingerprints,
         started_at=0,
         duration_s=0,

@@ -8,10 +8,9 @@ from typing import Any
 import jsonschema
 from factories import report_of
 
-from ci_evals.engine import journal
 from ci_evals.gate.preference import preference
 from ci_evals.gate.verdict import decide
-from ci_evals.model.result import Pair
+from ci_evals.model.result import Pair, encode_result
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.read import decode_report
 from ci_evals.reports.report_json import VerdictEntry, encode, render_brief, stdout_json
@@ -68,7 +67,7 @@ def test_results_are_the_journals_lines_in_plan_order_one_to_the_line(flights: S
     lines = b"".join(json_report.render(flights)).split(b"\n")
     first = lines.index(b'"results": [') + 1
     assert [line.removesuffix(b",") for line in lines[first:-2]] == [
-        journal.encode(result) for result in flights.report.results()
+        encode_result(result) for result in flights.report.results()
     ]
 
 
