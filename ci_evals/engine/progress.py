@@ -118,7 +118,7 @@ class Watch:
         """Yield a line for each of the last cells that failed; a reason that is that of the line
         above is not repeated.
 
-        `✗ refund on gpt: contains: does not contain 'refund': got 'We issue store credit'`, `✗
+        `✗ refund on gpt: contains: does not contain 'refund', got 'We issue store credit'`, `✗
         cancel on gpt: the same`
         """
         several = len(self._run.plan.variants) > 1
@@ -126,7 +126,7 @@ class Watch:
         for result in self._run.last_failures:
             on = f" on {name_of(Variant(result.provider, result.prompt))}" if several else ""
             wrong = next(
-                (f"{each.grader}: {each.reason}" for each in result.grades if not each.passed), ""
+                (f"{each.grader}: {each.sentence}" for each in result.grades if not each.passed), ""
             )
             why = one_line(
                 result.error.message or result.error.kind if result.error else wrong,

@@ -135,14 +135,21 @@ class ModelGrader(GraderOptions):
         raise NotImplementedError
 
 
-def passed(reason: str, score: float = 1.0) -> Finding:
+def passed(reason: str, score: float = 1.0, *, got: str | None = None) -> Finding:
     """Return the finding of an expectation that is met."""
-    return Finding(passed=True, score=score, reason=reason)
+    return Finding(passed=True, score=score, reason=reason, got=got)
 
 
-def failed(reason: str, score: float = 0.0) -> Finding:
-    """Return the finding of an expectation that is not met."""
-    return Finding(passed=False, score=score, reason=reason)
+def failed(reason: str, score: float = 0.0, *, got: str | None = None) -> Finding:
+    """Return the finding of an expectation that is not met.
+
+    Args:
+        reason: what is missing, without anything of the answer, so that equal failures compare
+            equal.
+        score: from 0 to 1.
+        got: what the answer has instead, quoted.
+    """
+    return Finding(passed=False, score=score, reason=reason, got=got)
 
 
 def reaches(score: float, threshold: float) -> bool:

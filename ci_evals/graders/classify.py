@@ -3,14 +3,14 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import StringConstraints
 from pydantic_core import from_json
 
 from ci_evals.format import quote
-from ci_evals.graders.base import GraderOptions
+from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.json import find_all, path_problems, strip_fence
 from ci_evals.graders.text import pattern_problems, search
 from ci_evals.model.case import Answer, Classified, Finding
@@ -61,18 +61,13 @@ class Classify(GraderOptions):
         data = _data(output) if self.path or self.scores else None
         named = self._find_label(output, data)
         predicted = NONE if named is None else self._normalize(named)
-        passed = predicted == self.label
-        got = "no label" if named is None else quote(predicted, _LONGEST_LABEL)
-        reason = f"labelled {got}" + (
-            "" if passed else f", expected {quote(self.label)}: got {quote(output)}"
-        )
+        label = "no label" if named is None else quote(predicted, _LONGEST_LABEL)
         scores = dict(self._scores(data, predicted)) if self.scores else None
-        return Finding(
-            passed,
-            float(passed),
-            reason,
-            Classified(self.task, self.label, predicted, scores or None),
-        )
+        classified = Classified(self.task, self.label, predicted, scores or None)
+        if predicted == self.label:
+            return replace(passed(f"labelled {label}"), classified=classified)
+        reason = f"labelled {label}, expected {quote(self.label)}"
+        return replace(failed(reason, got=quote(output)), classified=classified)
 
     def _find_label(self, output: str, data: Any) -> str | None:
         """Find the label as the answer has it."""

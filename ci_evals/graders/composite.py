@@ -84,15 +84,12 @@ class AnyOf(Composite):
             return Finding(met, score, text if met else f"{text}: {_reasons(weighty)}")
         right = next((grade for grade in weighty if grade.passed), None)
         if right is not None:
-            return passed(f"{right.grader}: {right.reason}", score)
+            return passed(f"{right.grader}: {right.reason}", score, got=right.got)
         return failed(f"none of {len(weighty)} passed: {_reasons(weighty)}", score)
 
 
 def _reasons(grades: Sequence[Grade]) -> str:
-    """Return the reasons without the part of the answer that each quotes: the grades themselves
-    have it.
-    """
-    return "; ".join(f"{grade.grader}: {grade.reason.partition(': got ')[0]}" for grade in grades)
+    return "; ".join(f"{grade.grader}: {grade.reason}" for grade in grades)
 
 
 def score_of(grades: Sequence[Grade]) -> float:

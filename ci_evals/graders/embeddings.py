@@ -42,7 +42,7 @@ class EmbeddingSimilar(ModelGrader):
         close = reaches(similarity, self.threshold)
         relation = "at least" if close else "less than"
         reason = f"cosine similarity {similarity:.3f}, {relation} {self.threshold:g}, to {quote(self.value)}"
-        return passed(reason, score) if close else failed(f"{reason}: got {quote(output)}", score)
+        return passed(reason, score) if close else failed(reason, score, got=quote(output))
 
 
 def _cosine(reply: str) -> float:

@@ -15,7 +15,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from ci_evals.format import one_line, quote
-from ci_evals.model.case import Answer
+from ci_evals.graders.base import failed
+from ci_evals.model.case import Answer, Finding
 
 _PARAMETERS = ("output", "answer", "vars", "input", "context")
 _FILE = "<python>"
@@ -116,8 +117,8 @@ def _call(judge: Callable[..., Any], output: Any, answer: Answer) -> Any:
 
 def _fail_or_raise(
     error: json.JSONDecodeError | AssertionError, output: Any, source: str
-) -> dict[str, Any]:
-    """Return the judgement on an answer that is no JSON or not as asserted; raise any other error
+) -> Finding:
+    """Return the finding on an answer that is no JSON or not as asserted; raise any other error
     again.
     """
     if isinstance(error, AssertionError):
@@ -125,14 +126,10 @@ def _fail_or_raise(
         if last.filename != _FILE or last.lineno is None:
             raise error
         asserted = str(error) or textwrap.dedent(source).splitlines()[last.lineno - 1].strip()
-        return {
-            "passed": False,
-            "score": 0.0,
-            "reason": f"{one_line(asserted)}: got {quote(output)}",
-        }
+        return failed(one_line(asserted), got=quote(output))
     if not isinstance(output, str) or error.doc.strip() != output.strip():
         raise error
-    return {"passed": False, "score": 0.0, "reason": f"is not JSON: {error}: got {quote(output)}"}
+    return failed(f"is not JSON: {error}", got=quote(output))
 
 
 def _names_of(table: symtable.SymbolTable) -> Iterator[str]:

@@ -106,7 +106,7 @@ class JavaScriptGrader(GraderOptions):
         except JavaScriptError as error:
             first = one_line(str(error).partition("\n")[0], _REASON_CHARACTERS)
             if error.parse:  # of the answer, as code itself is parsed beforehand
-                return failed(f"cannot be parsed: {first}: got {quote(answer.output)}")
+                return failed(f"cannot be parsed: {first}", got=quote(answer.output))
             raise GradingError(f"it threw {first}", "grader", detail=str(error)) from error
         except NodeEndedError as error:
             raise GradingError(str(error), "grader") from error

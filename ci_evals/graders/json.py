@@ -98,21 +98,25 @@ class ContainsJson(AlwaysTrue):
         output = answer.response.output
         values = list(islice(json_values(output), _MAX_VALUES))
         if not values:
-            return failed(f"has no JSON object or list in it: got {quote(output)}")
-        mistakes = [self._mistake(value) for value in values]
-        if None in mistakes:
-            return passed(f"has JSON in it: {quote(values[mistakes.index(None)])}")
-        more = f" (and {len(values) - 1} more are not, either)" if len(values) > 1 else ""
-        return failed(f"the JSON in it {mistakes[0]}{more}: got {quote(values[0])}")
+            return failed("has no JSON object or list in it", got=quote(output))
+        findings = [self._judge(value) for value in values]
+        for finding in findings:
+            if finding.passed:
+                return finding
+        first = findings[0]
+        if len(findings) == 1:
+            return first
+        return failed(f"{first.reason}; nor do the {len(findings) - 1} others fit", got=first.got)
 
-    def _mistake(self, value: Any) -> str | None:
+    def _judge(self, value: Any) -> Finding:
         if self.schema is not None and (mistake := schema_mistake(self.schema, value)):
-            return f"does not fit the schema {mistake}"
-        if self.subset is not UNSET and (
-            difference := first_difference(self.subset, value, subset=True)
-        ):
-            return f"is not as expected at {difference}"
-        return None
+            return failed(f"the JSON in it does not fit the schema {mistake}", got=quote(value))
+        if self.subset is not UNSET:
+            difference = first_difference(self.subset, value, subset=True)
+            if difference is not None:
+                reason = f"the JSON in it is not as expected at {difference.reason}"
+                return failed(reason, got=difference.got)
+        return passed("has JSON in it", got=quote(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,17 +175,17 @@ class JsonPath(GraderOptions):
         found = find_all(self.path, data)
         where = one_line(self.path)
         if not found:
-            return failed(f"nothing at {where}: got {quote(data)}")
+            return failed(f"nothing at {where}", got=quote(data))
         if self.value is UNSET:
-            return passed(f"there is a value at {where}: {quote(found[0])}")
-        differences = [first_difference(self.value, value, where) for value in found]
-        if None in differences:
-            return passed(f"{where} is {quote(self.value)}")
-        if len(found) == 1:
-            return failed(str(differences[0]))
-        return failed(
-            f"none of {len(found)} values at {where} is {quote(self.value)}: got {quote(found)}"
-        )
+            return passed(f"has a value at {where}", got=quote(found[0]))
+        for value in found:
+            difference = first_difference(self.value, value, where)
+            if difference is None:
+                return passed(f"{where} is {quote(self.value)}")
+            if len(found) == 1:
+                return failed(difference.reason, got=difference.got)
+        reason = f"none of {len(found)} values at {where} is {quote(self.value)}"
+        return failed(reason, got=quote(found))
 
 
 def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
@@ -190,13 +194,12 @@ def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
     try:
         data = from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        return failed(f"is not JSON: {one_line(str(error))}: got {quote(body)}")
+        return failed(f"is not JSON: {one_line(str(error))}", got=quote(body))
     try:
         return judge(data)
     except OverflowError:
-        return failed(
-            f"is not JSON that can be judged: it holds a number that is too large: got {quote(body)}"
-        )
+        reason = "is not JSON that can be judged: it holds a number that is too large"
+        return failed(reason, got=quote(body))
 
 
 def json_values(text: str, starts: str = "{[") -> Iterator[Any]:
@@ -288,12 +291,18 @@ class Mismatch:
     expected: Any
     actual: Any
 
-    def __str__(self) -> str:
+    @property
+    def reason(self) -> str:
         if self.actual is ABSENT:
             return f"{self.path} is missing, expected {quote(self.expected)}"
         if self.expected is ABSENT:
-            return f"{self.path} was not expected, got {quote(self.actual)}"
-        return f"{self.path}: expected {quote(self.expected)}, got {quote(self.actual)}"
+            return f"{self.path} was not expected"
+        return f"{self.path}: expected {quote(self.expected)}"
+
+    @property
+    def got(self) -> str | None:
+        """What is there, quoted; None if nothing is."""
+        return None if self.actual is ABSENT else quote(self.actual)
 
 
 def first_difference(

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from ci_evals.format import one_line
-from ci_evals.graders.base import GraderOptions, ModelGrader
+from ci_evals.graders.base import GraderOptions, ModelGrader, failed
 from ci_evals.graders.composite import Composite
 from ci_evals.graders.transform import NothingThereError, transform_answer
 from ci_evals.model.case import Answer, Expectation, Finding, Grader, Models
@@ -60,8 +60,8 @@ async def grade(
         return replace(known, grader=expectation.shown_name, metric=expectation.metric)
     parts: tuple[Grade, ...] = ()
     seen = await _look(expectation, answer)
-    if isinstance(seen, str):
-        finding = Finding(passed=False, score=0.0, reason=seen)
+    if isinstance(seen, Finding):
+        finding = seen
     elif isinstance(expectation.grader, Composite):
         of = expectation.grader.of
         earlier = (
@@ -78,16 +78,17 @@ async def grade(
         finding = await expectation.grader.grade_with(seen, models)
     else:
         finding = await judge_by(expectation.grader, seen)
-    passed, score = finding.passed, finding.score
-    if expectation.negated and not isinstance(seen, str):
+    passed, score, reason = finding.passed, finding.score, finding.reason
+    if expectation.negated and seen is not finding:
         passed, score = not passed, 1 - score
+    if expectation.turn is not None:
+        reason = f"turn {expectation.turn}: {reason}"
     return Grade(
         expectation.shown_name,
         passed,
         score,
-        finding.reason
-        if expectation.turn is None
-        else f"turn {expectation.turn}: {finding.reason}",
+        reason,
+        finding.got,
         expectation.weight,
         finding.classified,
         finding.orders_judge,
@@ -98,13 +99,13 @@ async def grade(
     )
 
 
-async def _look(expectation: Expectation, answer: Answer) -> Answer | str:
-    """Return what a grader sees of an answer: that to a turn, transformed; or why there is nothing
-    to see.
+async def _look(expectation: Expectation, answer: Answer) -> Answer | Finding:
+    """Return what a grader sees of an answer: that to a turn, transformed. If there is nothing to
+    see, return the finding that says so.
     """
     if (number := expectation.turn) is not None:
         if len(answer.response.turns) < number:
-            return "it never took place"
+            return failed("it never took place")
         turn = answer.response.turns[number - 1]
         request = replace(answer.request, input=turn.user)
         answer = Answer(request, turn.response, turn.latency_s, turn.cost_usd)
@@ -113,7 +114,8 @@ async def _look(expectation: Expectation, answer: Answer) -> Answer | str:
     try:
         return await transform_answer(expectation.transform, answer)
     except NothingThereError as error:
-        return f"transform {one_line(expectation.transform, 80)}: {error}"
+        transform = one_line(expectation.transform, 80)
+        return failed(f"transform {transform}: {error}", got=error.got)
 
 
 def leaves(expectations: Iterable[Expectation]) -> Iterator[Expectation]:

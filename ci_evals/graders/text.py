@@ -20,6 +20,7 @@ from ci_evals.model.fields import Bool, Count, NonEmpty, OneOrMore, Share
 
 LONGEST_SEARCH_S = 5.0
 _MOST_LISTED = 5
+_LONGEST_ENDING = 200
 _CONTEXT = (
     40  # characters before the first difference that are shown of texts with a long common start
 )
@@ -40,7 +41,7 @@ class Contains(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
         if _find_absent([self.value], output, ignore_case=self.ignore_case):
-            return failed(f"does not contain {quote(self.value)}: got {quote(output)}")
+            return failed(f"does not contain {quote(self.value)}", got=quote(output))
         return passed(f"contains {quote(self.value)}")
 
 
@@ -72,7 +73,7 @@ class ContainsAll(GraderOptions):
         if not absent:
             return passed(f"contains all of {_join(self.value)}")
         score = 1 - len(absent) / len(self.value)
-        return failed(f"does not contain {_join(absent)}: got {quote(output)}", score)
+        return failed(f"does not contain {_join(absent)}", score, got=quote(output))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class ContainsAny(GraderOptions):
         output = answer.response.output
         absent = _find_absent(self.value, output, ignore_case=self.ignore_case)
         if len(absent) == len(self.value):
-            return failed(f"contains none of {_join(absent)}: got {quote(output)}")
+            return failed(f"contains none of {_join(absent)}", got=quote(output))
         found = next(text for text in self.value if text not in absent)
         return passed(f"contains {quote(found)}")
 
@@ -138,9 +139,8 @@ class StartsWith(Affix):
         output, value = self._texts(answer)
         if output.startswith(value):
             return passed(f"starts with {quote(self.value)}")
-        return failed(
-            f"does not start with {quote(self.value)}: got {quote(answer.response.output)}"
-        )
+        got = quote(answer.response.output)
+        return failed(f"does not start with {quote(self.value)}", got=got)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,13 @@ class EndsWith(Affix):
         output, value = self._texts(answer)
         if output.endswith(value):
             return passed(f"ends with {quote(self.value)}")
-        ending = quote(answer.response.output[-200:])
-        return failed(f"does not end with {quote(self.value)}: the answer ends with {ending}")
+        output = answer.response.output
+        got = (
+            quote(output)
+            if len(output) <= _LONGEST_ENDING
+            else f"…{quote(output[-_LONGEST_ENDING:])}"
+        )
+        return failed(f"does not end with {quote(self.value)}", got=got)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,30 +183,37 @@ class Equals(GraderOptions):
             return judge_json(output, self._compare_data)
         if output == self.value or self._normal(output) == self._normal(self.value):
             return passed(f"equals {quote(self.value)}")
-        return failed(_explain_difference(self.value, output))
+        return _text_difference(self.value, output)
 
     def _compare_data(self, data: Any) -> Finding:
         difference = first_difference(self.value, data)
-        return (
-            passed(f"equals {quote(self.value)}") if difference is None else failed(str(difference))
-        )
+        if difference is None:
+            return passed(f"equals {quote(self.value)}")
+        return failed(difference.reason, got=difference.got)
 
     def _normal(self, text: str) -> str:
         text = text.strip() if self.trim else text
         return text.casefold() if self.ignore_case else text
 
 
-def _explain_difference(expected: str, actual: str) -> str:
+def _text_difference(expected: str, actual: str) -> Finding:
+    reason = f"expected {quote(expected)}"
     if expected.strip() == actual.strip():
-        return f"expected {quote(expected)}, got {quote(actual)}: only white space differs, which `trim: true` accepts"
-    if expected.casefold() == actual.casefold():
-        return f"expected {quote(expected)}, got {quote(actual)}: only case differs, which `ignore_case: true` accepts"
-    if expected[: 2 * _CONTEXT] != actual[: 2 * _CONTEXT]:
-        return f"expected {quote(expected)}, got {quote(actual)}"
+        reason = f"only white space differs, which `trim: true` accepts: {reason}"
+    elif expected.casefold() == actual.casefold():
+        reason = f"only case differs, which `ignore_case: true` accepts: {reason}"
+    elif expected[: 2 * _CONTEXT] == actual[: 2 * _CONTEXT]:
+        return _late_difference(expected, actual)
+    return failed(reason, got=quote(actual))
+
+
+def _late_difference(expected: str, actual: str) -> Finding:
+    """Show two texts with a long common start from just before their first difference."""
     pairs = enumerate(zip(expected, actual, strict=False))
     at = next((at for at, (want, got) in pairs if want != got), min(len(expected), len(actual)))
     start = at - _CONTEXT
-    return f"differs from character {at + 1} on: expected …{quote(expected[start:])}, got …{quote(actual[start:])}"
+    reason = f"differs from character {at + 1} on: expected …{quote(expected[start:])}"
+    return failed(reason, got=f"…{quote(actual[start:])}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +238,8 @@ class Regex(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
         if match := search(self.pattern, output, self.flags):
-            return passed(f"{quote(match[0])} matches {quote(self.pattern)}")
-        return failed(f"nothing matches {quote(self.pattern)}: got {quote(output)}")
+            return passed(f"has a match of {quote(self.pattern)}", got=quote(match[0]))
+        return failed(f"nothing matches {quote(self.pattern)}", got=quote(output))
 
 
 def pattern_problems(pattern: str, flags: str = "") -> list[str]:
@@ -287,7 +299,7 @@ class Similar(GraderOptions):
         reason = f"similarity {score:.3f} to {quote(self.value)}"
         if reaches(score, self.threshold):
             return passed(f"{reason}, at least {self.threshold:g}", score)
-        return failed(f"{reason}, less than {self.threshold:g}: got {quote(output)}", score)
+        return failed(f"{reason}, less than {self.threshold:g}", score, got=quote(output))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,9 +312,8 @@ class MaxLength(GraderOptions):
         output = answer.response.output
         if len(output) <= self.value:
             return passed(f"has {len(output):,} characters, at most {self.value:,} allowed")
-        return failed(
-            f"is longer than {self.value:,} characters: got {len(output):,}, {quote(output)}"
-        )
+        got = f"{len(output):,}: {quote(output)}"
+        return failed(f"is longer than {self.value:,} characters", got=got)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,9 +337,9 @@ class WordCount(GraderOptions):
         words = len(output.split())
         has = f"has {number_of(words, 'word')}"
         if self.max is not None and words > self.max:
-            return failed(f"{has}, more than the {self.max:,} allowed: got {quote(output)}")
+            return failed(f"{has}, more than the {self.max:,} allowed", got=quote(output))
         if self.min is not None and words < self.min:
-            return failed(f"{has}, fewer than the {self.min:,} wanted: got {quote(output)}")
+            return failed(f"{has}, fewer than the {self.min:,} wanted", got=quote(output))
         wanted = [
             f"at most {self.max:,}" if self.max is not None else "",
             f"at least {self.min:,}" if self.min else "",
@@ -350,4 +361,4 @@ class NotEmpty(AlwaysTrue):
             return passed("is not empty")
         if response.tool_calls:
             return passed("calls a tool")
-        return failed(f"is empty: got {quote(response.output)} and no tool calls")
+        return failed("is empty", got=f"{quote(response.output)} and no tool calls")

@@ -14,7 +14,13 @@ from ci_evals.graders.calls import (
     pair_in_any_order,
     pair_in_order,
 )
-from ci_evals.graders.json import ABSENT, first_difference, schema_mistake, schema_problems
+from ci_evals.graders.json import (
+    ABSENT,
+    Mismatch,
+    first_difference,
+    schema_mistake,
+    schema_problems,
+)
 from ci_evals.graders.text import pattern_problems, search
 from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import UNSET, Bool, Float, Many, NonNegative, OneOrMore, Options
@@ -83,17 +89,14 @@ class ToolCallMatch(GraderOptions):
         used = frozenset(pairs.values())
         extra = [call for index, call in enumerate(actual) if index not in used]
         if missing and self.match_order and len(pair_in_any_order(fitting)) == len(expected):
-            return failed(
-                f"called in another order: expected {names_of(expected)}, got {names_of(actual)}",
-                share,
-            )
+            reason = f"called in another order: expected {names_of(expected)}"
+            return failed(reason, share, got=names_of(actual))
         if missing:
-            return failed(
-                self._explain_missing(missing[0], actual, extra, answer.response.output), share
-            )
+            reason, got = self._explain_missing(missing[0], actual, extra, answer.response.output)
+            return failed(reason, share, got=got)
         if extra and not self.ignore_extra_calls:
             if not expected:
-                return failed(f"called {describe_call(extra[0])}, but no tool was to be called")
+                return failed("expected no tool call", got=describe_call(extra[0]))
             hint = "`ignore_extra_calls: true` would accept it"
             return failed(
                 f"also called {describe_call(extra[0])}, which was not expected; {hint}", share
@@ -106,21 +109,22 @@ class ToolCallMatch(GraderOptions):
         actual: Sequence[ToolCall],
         extra: Sequence[ToolCall],
         output: str,
-    ) -> str:
+    ) -> tuple[str, str | None]:
+        """Return the reason, and what there is instead."""
         if not actual:
-            return (
-                f"did not call {describe_call(expected)}: no tool was called, got {quote(output)}"
-            )
+            return f"did not call {describe_call(expected)}: no tool was called", quote(output)
         namesakes = [call for call in extra if call.name == expected.name]
         if not namesakes:
-            return f"did not call {describe_call(expected)}: got {names_of(actual)}"
-        differences = (
-            list(expected.differences(call, ignore_extra_args=self.ignore_extra_args))
-            for call in namesakes
-        )
-        closest = "; ".join(map(str, min(differences, key=len)[:_MAX_SHOWN]))
+            return f"did not call {describe_call(expected)}", names_of(actual)
+        differences: list[Mismatch] = []
+        for call in namesakes:
+            found = list(expected.differences(call, ignore_extra_args=self.ignore_extra_args))
+            if not differences or len(found) < len(differences):
+                closest, differences = call, found
         among = f" (the closest of {len(namesakes)} such calls)" if len(namesakes) > 1 else ""
-        return f"called {one_line(expected.name)} with other arguments{among}: {closest}"
+        reasons = "; ".join(each.reason for each in differences[:_MAX_SHOWN])
+        got = differences[0].got if len(differences) == 1 else quote(closest.arguments)
+        return f"called {one_line(expected.name)} with other arguments{among}: {reasons}", got
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,25 +160,25 @@ class Matcher(Options):
         return pattern_problems(self.regex or "")
 
     def mistake(self, value: Any) -> str | None:
-        """Say why a value is not like this, `is 5, less than 10`; None if it is."""
+        """Say why a value is not like this, `is less than 10`; None if it is."""
         return next(self._mistakes(value), None)
 
     def _mistakes(self, value: Any) -> Iterator[str]:
-        got, text = quote(value), value if isinstance(value, str) else None
+        text = value if isinstance(value, str) else None
         if self.equals is not UNSET and first_difference(self.equals, value):
-            yield f"is {got}, expected {quote(self.equals)}"
+            yield f"is not {quote(self.equals)}"
         if self.one_of is not None and all(first_difference(each, value) for each in self.one_of):
-            yield f"is {got}, expected one of {quote(list(self.one_of))}"
+            yield f"is none of {quote(list(self.one_of))}"
         if self.contains is not UNSET and not self._is_contained(value):
-            yield f"does not contain {quote(self.contains)}: got {got}"
+            yield f"does not contain {quote(self.contains)}"
         if self.icontains is not None and (
             text is None or self.icontains.casefold() not in text.casefold()
         ):
-            yield f"does not contain {quote(self.icontains)} in upper or lower case: got {got}"
+            yield f"does not contain {quote(self.icontains)} in upper or lower case"
         if self.regex is not None and (text is None or not search(self.regex, text)):
-            yield f"does not match {quote(self.regex)}: got {got}"
+            yield f"does not match {quote(self.regex)}"
         if self.approx is not None or self.min is not None or self.max is not None:
-            yield from self._numeric_mistakes(value, got)
+            yield from self._numeric_mistakes(value)
 
     def _is_contained(self, value: Any) -> bool:
         if isinstance(value, str):
@@ -183,19 +187,19 @@ class Matcher(Options):
             first_difference(self.contains, item) is None for item in value
         )
 
-    def _numeric_mistakes(self, value: Any, got: str) -> Iterator[str]:
+    def _numeric_mistakes(self, value: Any) -> Iterator[str]:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            yield f"is not a number: got {got}"
+            yield "is not a number"
             return
         if (
             self.approx is not None
             and not self.approx - self.tolerance <= value <= self.approx + self.tolerance
         ):
-            yield f"is {got}, not within {self.tolerance:g} of {self.approx:g}"
+            yield f"is not within {self.tolerance:g} of {self.approx:g}"
         if self.min is not None and not value >= self.min:
-            yield f"is {got}, less than {self.min:g}"
+            yield f"is less than {self.min:g}"
         if self.max is not None and not value <= self.max:
-            yield f"is {got}, more than {self.max:g}"
+            yield f"is more than {self.max:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,31 +241,33 @@ class ToolArguments(GraderOptions):
         found = [(at, call) for at, call in enumerate(made, 1) if call.name == self.tool]
         name = one_line(self.tool)
         if not found:
-            return failed(f"{name} was not called: got {names_of(made) or 'no tool'}")
+            return failed(f"{name} was not called", got=names_of(made) or "no tool call")
         chosen = {"first": found[:1], "last": found[-1:]}.get(self.calls, found)
         mistakes = [
             (at, mistake) for at, call in chosen if (mistake := next(self._mistakes(call), None))
         ]
         if not mistakes or (self.calls == "any" and len(mistakes) < len(chosen)):
             return passed(f"{name} was called with the right arguments")
-        at, mistake = mistakes[0]
+        at, (reason, got) = mistakes[0]
         more = (
             f" (and {len(mistakes) - 1} more of {len(chosen)} calls)" if len(mistakes) > 1 else ""
         )
         score = 0.0 if self.calls == "any" else 1 - len(mistakes) / len(chosen)
-        return failed(f"call {at}, {name}: {mistake}{more}", score)
+        return failed(f"call {at}, {name}: {reason}{more}", score, got=got)
 
-    def _mistakes(self, call: ToolCall) -> Iterator[str]:
+    def _mistakes(self, call: ToolCall) -> Iterator[tuple[str, str | None]]:
+        """Find what is wrong with a call: what was expected, and what there is instead."""
         expected = ExpectedCall(self.tool, self.arguments)
-        yield from map(str, expected.differences(call, ignore_extra_args=self.match == "subset"))
+        for each in expected.differences(call, ignore_extra_args=self.match == "subset"):
+            yield each.reason, each.got
         if self.schema is not None and (mistake := schema_mistake(self.schema, call.arguments)):
-            yield f"the arguments do not fit the schema {mistake}"
+            yield f"the arguments do not fit the schema {mistake}", quote(call.arguments)
         for name, matcher in self.where.items():
             value = _argument(call, name)
             if value is ABSENT:
-                yield f"argument {one_line(name, 60)} is missing"
+                yield f"argument {one_line(name, 60)} is missing", None
             elif mistake := matcher.mistake(value):
-                yield f"argument {one_line(name, 60)} {mistake}"
+                yield f"argument {one_line(name, 60)} {mistake}", quote(value)
 
 
 def _argument(call: ToolCall, name: str) -> Any:

@@ -59,16 +59,19 @@ class Trajectory(GraderOptions):
         aligned = _Alignment(expected, actual, pairs, self.ignore_extra_args)
         share = len(pairs) / max(1, len(expected))
         if self.match == "subset":
-            reason, share = aligned.unexpected(), len(pairs) / max(1, len(actual))
+            finding, share = aligned.unexpected(), len(pairs) / max(1, len(actual))
         elif self.match in ("in_order", "superset"):
-            reason = aligned.missing(in_order=self.match == "in_order")
+            finding = aligned.missing(in_order=self.match == "in_order")
         else:
             share = len(pairs) / max(1, len(expected), len(actual))
-            any_order = self.match == "any_order"
-            reason = (
-                aligned.missing() or aligned.unexpected() if any_order else aligned.divergence()
-            )
-        return failed(reason, share) if reason else passed(f"called {_path(actual)}")
+            if self.match == "any_order":
+                finding = aligned.missing() or aligned.unexpected()
+            else:
+                finding = aligned.divergence()
+        if finding is None:
+            return passed(f"called {_path(actual)}")
+        reason, got = finding
+        return failed(reason, share, got=got)
 
     def _pair(
         self, expected: Sequence[ExpectedCall], actual: Sequence[ToolCall]
@@ -85,6 +88,10 @@ class Trajectory(GraderOptions):
         return pair_in_order(fitting) if self.match == "in_order" else pair_in_any_order(fitting)
 
 
+_Divergence = tuple[str, str | None]
+"""What was expected, and what was called instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Alignment:
     """Both trajectories, and which expected call is which actual one."""
@@ -94,33 +101,34 @@ class _Alignment:
     pairs: Mapping[int, int]
     ignore_extra_args: bool
 
-    def __str__(self) -> str:
-        return f"expected {_path(self.expected)}, got {_path(self.actual)}"
-
     @property
     def _extra(self) -> list[int]:
         used = set(self.pairs.values())
         return [at for at in range(len(self.actual)) if at not in used]
 
-    def divergence(self) -> str | None:
+    def _in_full(self, reason: str) -> _Divergence:
+        return f"{reason}; expected {_path(self.expected)}", _path(self.actual)
+
+    def divergence(self) -> _Divergence | None:
         """Describe the first place where one trajectory is not the other."""
         expected, actual = self.expected, self.actual
         for at, (want, call) in enumerate(zip(expected, actual, strict=False)):
             if at not in self.pairs:
                 if want.name == call.name:
-                    return f"parts at call {at + 1}: {self._difference(want, call)}"
-                return f"parts at call {at + 1}: expected {describe_call(want)}, got {describe_call(call)}; {self}"
+                    return self._difference(at, want, call)
+                called = f"call {at + 1} is {describe_call(call)} instead of {describe_call(want)}"
+                return self._in_full(called)
         if len(actual) < len(expected):
             last = f"call {len(actual)}" if actual else "no call"
-            return (
-                f"stops after {last}: expected {describe_call(expected[len(actual)])} next; {self}"
-            )
+            missing = describe_call(expected[len(actual)])
+            return self._in_full(f"stops after {last}, before {missing}")
         if len(actual) > len(expected):
             last = f"call {len(expected)}" if expected else "no call"
-            return f"goes on after {last} with {describe_call(actual[len(expected)])}; {self}"
+            further = describe_call(actual[len(expected)])
+            return self._in_full(f"goes on after {last} with {further}")
         return None
 
-    def missing(self, *, in_order: bool = False) -> str | None:
+    def missing(self, *, in_order: bool = False) -> _Divergence | None:
         """Describe the first expected call that was not made."""
         index = next((at for at in range(len(self.expected)) if at not in self.pairs), None)
         if index is None:
@@ -135,28 +143,26 @@ class _Alignment:
         if in_order:
             for at in namesakes:
                 if want.fits(self.actual[at], ignore_extra_args=self.ignore_extra_args):
-                    return (
-                        f"{describe_call(want)} was call {at + 1}, but is expected{after}; {self}"
-                    )
+                    reason = f"{describe_call(want)} was call {at + 1}, but is expected{after}"
+                    return self._in_full(reason)
         if namesakes:
-            return f"parts at call {namesakes[0] + 1}: {self._difference(want, self.actual[namesakes[0]])}"
-        return f"{describe_call(want)} is missing{after}; {self}"
+            return self._difference(namesakes[0], want, self.actual[namesakes[0]])
+        return self._in_full(f"{describe_call(want)} is missing{after}")
 
-    def unexpected(self) -> str | None:
+    def unexpected(self) -> _Divergence | None:
         """Describe the first call that was not expected."""
         if not (extra := self._extra):
             return None
-        return (
-            f"call {extra[0] + 1}, {describe_call(self.actual[extra[0]])}, was not expected; {self}"
-        )
+        call = describe_call(self.actual[extra[0]])
+        return self._in_full(f"call {extra[0] + 1}, {call}, was not expected")
 
-    def _difference(self, want: ExpectedCall, call: ToolCall) -> str:
-        difference = next(want.differences(call, ignore_extra_args=self.ignore_extra_args), None)
-        return (
-            f"{one_line(want.name, 80)} with other arguments: {difference}"
-            if difference
-            else "called once more"
-        )
+    def _difference(self, at: int, want: ExpectedCall, call: ToolCall) -> _Divergence:
+        """Describe how a call differs from the expected one of the same tool."""
+        name = one_line(want.name, 80)
+        for difference in want.differences(call, ignore_extra_args=self.ignore_extra_args):
+            reason = f"call {at + 1} is {name} with other arguments: {difference.reason}"
+            return reason, difference.got
+        return self._in_full(f"call {at + 1} calls {name} once more")
 
 
 def _path(calls: Sequence[ToolCall | ExpectedCall]) -> str:

@@ -33,7 +33,11 @@ _NAMES = ("output", "input", "vars", "metadata")
 
 
 class NothingThereError(Exception):
-    """The answer has nothing of the kind that a transform looks for."""
+    """The answer has nothing of the kind that a transform looks for; `got` is what it has."""
+
+    def __init__(self, reason: str, looked_at: Any) -> None:
+        super().__init__(reason)
+        self.got = quote(looked_at)
 
 
 def transform_problem(source: str, folder: Path) -> str | None:
@@ -92,12 +96,11 @@ def _find(path: str, output: Any) -> Any:
     try:
         data = _read(output)
     except ValueError as error:
-        raise NothingThereError(
-            f"the answer is not JSON: {one_line(str(error))}: got {quote(output)}"
-        ) from error
+        reason = f"the answer is not JSON: {one_line(str(error))}"
+        raise NothingThereError(reason, output) from error
     found = find_all(path, data)
     if not found:
-        raise NothingThereError(f"nothing is there: got {quote(data)}")
+        raise NothingThereError("nothing is there", data)
     return found[0] if is_singular(path) else found
 
 
@@ -121,7 +124,7 @@ async def _call(target: str, answer: Answer) -> Any:
             raise
         raise GradingError(f"the transform {target} took more than {timeout_s:g} s") from None
     if value is None:
-        raise NothingThereError(f"it returned nothing: got {quote(answer.output)}")
+        raise NothingThereError("it returned nothing", answer.output)
     return value
 
 
@@ -143,9 +146,9 @@ def _evaluate(expression: str, answer: Answer) -> Any:
     except (
         Exception
     ) as error:  # a user's expression can raise anything about an answer that it does not expect
-        raise NothingThereError(f"{one_line(str(error))}: got {quote(answer.output)}") from error
+        raise NothingThereError(one_line(str(error)), answer.output) from error
     if value is None:
-        raise NothingThereError(f"it is none: got {quote(answer.output)}")
+        raise NothingThereError("it is none", answer.output)
     return value
 
 

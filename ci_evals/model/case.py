@@ -290,6 +290,13 @@ class Answer:
         return self.response.output if self.value is UNSET else self.value
 
 
+def join_got(reason: str, got: str | None) -> str:
+    """Return a reason with what the answer has: `does not contain 'Paris', got 'Lyon'`."""
+    if got is None:
+        return reason
+    return f"{reason}, got {got}"
+
+
 @dataclass(frozen=True, slots=True)
 class Classified:
     """The label of an answer beside the true one; `scores` are those that the answer itself gives
@@ -317,14 +324,23 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A grader's bare judgement, before its name, negation and weight are put to it."""
+    """What a grader finds, before its name, negation and weight are added.
+
+    `reason` says what was expected or missed, and `got` what the answer has instead, quoted.
+    """
 
     passed: bool
     score: float
     reason: str
+    got: str | None = None
     classified: Classified | None = None
     orders_judge: bool = False
     statements: tuple[Statement, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The reason with what the answer has."""
+        return join_got(self.reason, self.got)
 
 
 class Grader(Protocol):

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from ci_evals.errors import ErrorKind
-from ci_evals.model.case import USUAL_WEIGHT, Classified, Statement
+from ci_evals.model.case import USUAL_WEIGHT, Classified, Statement, join_got
 from ci_evals.model.response import Message, Response
 
 Status = Literal["passed", "failed", "errored"]
@@ -16,11 +16,11 @@ Status = Literal["passed", "failed", "errored"]
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """The finding of one grader. `score` is in [0, 1]; `reason` says what was expected and what was
-    there.
+    """The finding of one grader. `score` is in [0, 1].
 
-    `grader` is the name of the grader, its own or that of its type, and `metric` the metric that
-    the score is part of. `orders_judge` is whether the answer seems to give orders to the model
+    `reason` says what was expected or missed, and `got` what the answer has instead, quoted; grades
+    with the same `reason` are alike. `grader` is the name of the grader, its own or that of its
+    type, and `metric` the metric that the score is part of. `orders_judge` is whether the answer seems to give orders to the model
     that judged it. `parts` are the grades of which `any_of` and `all_of` are made; `statements`
     what a judge found statement by statement; `transform` is what made of the answer what the
     grader saw.
@@ -30,6 +30,7 @@ class Grade:
     passed: bool
     score: float
     reason: str
+    got: str | None = None
     weight: float = USUAL_WEIGHT
     classified: Classified | None = None
     orders_judge: bool = False
@@ -37,6 +38,11 @@ class Grade:
     parts: tuple["Grade", ...] = ()
     statements: tuple[Statement, ...] = ()
     transform: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The reason with what the answer has."""
+        return join_got(self.reason, self.got)
 
 
 def every_grade(grades: Iterable[Grade]) -> Iterator[Grade]:

@@ -360,14 +360,20 @@ def common_error(report: SuiteReport, cell: JudgedCell) -> RunError | None:
     return errors[0] if len(reasons) == 1 else None
 
 
-def reasons_of(result: Result) -> tuple[str, ...]:
-    """Say why a run did not pass: its error, or each failed grade as `contains: expected 'Paris',
-    got 'Lyon'`.
+def reasons_of(result: Result, *, with_answer: bool = True) -> tuple[str, ...]:
+    """Say why a run did not pass: its error, or each failed grade.
+
+    Args:
+        result: the run.
+        with_answer: say also what the answer has instead, `equals: expected 'Paris', got 'Lyon'`.
+            Without that, runs that failed alike have the same reasons.
     """
     if result.error is not None:
         return (one_line(result.error.message or result.error.kind, _REASON_CHARACTERS),)
     failed = tuple(
-        one_line(f"{grade.grader}: {grade.reason}", _REASON_CHARACTERS)
+        one_line(
+            f"{grade.grader}: {grade.sentence if with_answer else grade.reason}", _REASON_CHARACTERS
+        )
         for grade in result.grades
         if not grade.passed and grade.weight
     )
@@ -390,32 +396,23 @@ def score_sentence(result: Result) -> str | None:
     return f"score {score(result.score)}, {relation} the threshold of {result.threshold:g}"
 
 
-def without_answer(reason: str) -> str:
-    """Return what a grader missed without the part of the answer that it quotes: `contains: does
-    not contain 'Paris'`.
-
-    Every grader of ours writes `…: got …`, so that many answers with the same fault have the same
-    text here.
-    """
-    return reason.partition(": got ")[0]
-
-
-def count_reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
+def count_reasons(results: Iterable[Result], *, with_answer: bool = True) -> list[tuple[str, int]]:
     """Return every distinct reason with the number of runs that it stopped, the most frequent
     first.
     """
-    return Counter(
-        reason for result in results for reason in dict.fromkeys(reasons_of(result))
-    ).most_common()
+    counts = Counter[str]()
+    for result in results:
+        counts.update(dict.fromkeys(reasons_of(result, with_answer=with_answer), 1))
+    return counts.most_common()
 
 
-def reason_lines(results: Sequence[Result], limit: int) -> list[str]:
+def reason_lines(results: Sequence[Result], limit: int, *, with_answer: bool = True) -> list[str]:
     """Return the reasons of failed runs as lines, `2 of 3 failed runs: contains: …` where they
     differ.
 
     There are at most `limit`, and one more that counts those left out.
     """
-    counted = count_reasons(results)
+    counted = count_reasons(results, with_answer=with_answer)
     same = len(results) == 1 or all(count == len(results) for _, count in counted)
     lines = [
         reason if same else f"{count:,} of {len(results):,} failed runs: {reason}"
@@ -647,11 +644,14 @@ def common_grades(of_each: Iterable[Sequence[Grade]]) -> list[Grade]:
 
     def common(same: Sequence[Grade]) -> Grade:
         parts = tuple(common_grades(grade.parts for grade in same))
-        alike = len({grade.reason for grade in same}) == 1
-        statements = same[0].statements if len({grade.statements for grade in same}) == 1 else ()
-        return replace(
-            same[0], parts=parts, reason=same[0].reason if alike else "", statements=statements
-        )
+        shown = replace(same[0], parts=parts)
+        if len({grade.reason for grade in same}) > 1:
+            shown = replace(shown, reason="", got=None)
+        if len({grade.got for grade in same}) > 1:
+            shown = replace(shown, got=None)
+        if len({grade.statements for grade in same}) > 1:
+            shown = replace(shown, statements=())
+        return shown
 
     return [common(same) for same in zip(*of_each, strict=True)]
 

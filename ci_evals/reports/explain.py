@@ -453,7 +453,7 @@ def _grade_lines(grades: Iterable[Grade], indent: str = "") -> Iterator[str]:
     for grade in grades:
         mark, facts = _MARKS["passed" if grade.passed else "failed"], grade_facts(grade)
         shown = f"{grade.grader}{f' ({facts})' if facts else ''}"
-        yield f"{indent}{mark} {shown}{f': {grade.reason}' if grade.reason else ''}"
+        yield f"{indent}{mark} {shown}{f': {grade.sentence}' if grade.reason else ''}"
         yield from (
             f"{indent}↳ {_MARKS['passed' if holds else 'failed']} {text}"
             for holds, text in statement_lines(grade)

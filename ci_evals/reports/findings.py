@@ -46,7 +46,6 @@ from ci_evals.reports.cells import (
     place_of,
     reason_lines,
     reasons_of,
-    without_answer,
 )
 from ci_evals.reports.notes import basis, bounds_fact, comparison_notes, facts, notes, outcome
 from ci_evals.reports.summary import Note, Summary
@@ -141,6 +140,7 @@ class Entry:
         finding: what is to be said of it; may be empty.
         critical: whether it alone makes the gate red.
         reasons: why its runs failed, the most frequent reason first.
+        missed: the same without what the answers have instead, for where they are shown.
         cells: the cells that it is about, if it is about any; several only where all failed for the
             same reason.
         failed: the first failed run of the first cell, if an answer is worth showing.
@@ -150,6 +150,7 @@ class Entry:
     finding: Sentence = ()
     critical: bool = False
     reasons: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
     cells: tuple[JudgedCell, ...] = ()
     failed: Result | None = None
 
@@ -572,7 +573,7 @@ def _common_cause(report: SuiteReport, cell: JudgedCell) -> Hashable:
     if any(result.error for result in failed):
         error = common_error(report, cell)
         return same_reason(error) if error else None
-    causes = {tuple(map(without_answer, reasons_of(result))) for result in failed}
+    causes = {reasons_of(result, with_answer=False) for result in failed}
     return causes.pop() if len(causes) == 1 else None
 
 
@@ -581,8 +582,8 @@ def _alike_entry(summary: Summary, cells: Sequence[JudgedCell]) -> Entry:
     subject = (number_of(len(cells), "case"), *_on(summary, cells[0].variant))
     failed = failed_runs(summary.report, cells[0].cell)[0]
     if failed.error is None:
-        reason = ", ".join(map(without_answer, reasons_of(failed)))
-        return Entry(subject, (ForeignText(reason),), cells[0].critical, (), tuple(cells), failed)
+        finding = (ForeignText(", ".join(reasons_of(failed, with_answer=False))),)
+        return Entry(subject, finding, cells[0].critical, cells=tuple(cells), failed=failed)
     errors = [
         each.error
         for cell in cells
@@ -591,7 +592,8 @@ def _alike_entry(summary: Summary, cells: Sequence[JudgedCell]) -> Entry:
     ]
     error = min(errors, key=lambda error: error.kind == "given_up")  # that one repeats the others
     message = ForeignText(one_line(error.message or error.kind, _REASON_CHARACTERS))
-    return Entry(subject, (message,), cells[0].critical, tuple(frames_of(error)), tuple(cells))
+    frames = tuple(frames_of(error))
+    return Entry(subject, (message,), cells[0].critical, frames, frames, tuple(cells))
 
 
 def _cell_entry(summary: Summary, cell: JudgedCell) -> Entry:
@@ -603,6 +605,7 @@ def _cell_entry(summary: Summary, cell: JudgedCell) -> Entry:
         (finding_of(cell, summary.comparison),),
         critical=cell.critical,
         reasons=tuple(reason_lines(failed, _MAX_REASONS)),
+        missed=tuple(reason_lines(failed, _MAX_REASONS, with_answer=False)),
         cells=(cell,),
         failed=failed[0] if failed else None,
     )
@@ -647,9 +650,8 @@ def _error_entry(summary: Summary, group: ErrorGroup) -> Entry:
     if group.kind == "outage":
         sentence, cause = split_outage_message(message)
         message = cause if cause and sentence in summary.verdict.reason else message
-    return Entry(
-        subject, (ForeignText(message), ", in ", *_case_list(group.cases)), reasons=group.frames
-    )
+    finding = (ForeignText(message), ", in ", *_case_list(group.cases))
+    return Entry(subject, finding, reasons=group.frames, missed=group.frames)
 
 
 def _case_list(cases: Sequence[Case]) -> Iterator[str]:

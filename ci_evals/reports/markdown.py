@@ -47,7 +47,6 @@ from ci_evals.reports.cells import (
     failed_runs,
     place_of,
     whole_answers,
-    without_answer,
 )
 from ci_evals.reports.findings import (
     CellRow,
@@ -501,9 +500,9 @@ def _block(
 ) -> Block:
     subject = join_sentence(entry.subject, code, _own)
     several = len(entry.cells) > 1
-    whole = "⏎".join(entry.reasons[0].split("\n")) if entry.reasons else ""
-    if group.kind in _IN_TABLE:  # the answer stands below
-        whole = without_answer(whole)
+    # In the table of cells, the answer is shown below.
+    reasons = entry.missed if group.kind in _IN_TABLE else entry.reasons
+    whole = "⏎".join(reasons[0].split("\n")) if reasons else ""
     reason = one_line(whole, _BRIEF_CHARACTERS)
     untold = entry.reasons if len(entry.reasons) > 1 or reason != whole else ()
     if several:

@@ -30,7 +30,7 @@ from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
-from ci_evals.reports.cells import answer_text, frames_of, place_of, question_text, without_answer
+from ci_evals.reports.cells import answer_text, frames_of, place_of, question_text
 from ci_evals.reports.findings import (
     Entry,
     Findings,
@@ -469,11 +469,9 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
         asked = one_line(question_text(entry.cell.case, entry.failed), QUESTION_CHARACTERS)
         shown = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
         yield Padding(_dim(f"{asked} → {shown}" if asked else f"→ {shown}"), _INDENT)
-    for reason in entry.reasons[:MAX_REASONS]:
-        yield Padding(
-            without_answer(reason) if entry.failed and not entry.failed.error else reason, _INDENT
-        )
-    if (left_out := len(entry.reasons) - MAX_REASONS) > 0:
+    for reason in entry.missed[:MAX_REASONS]:
+        yield Padding(reason, _INDENT)
+    if (left_out := len(entry.missed) - MAX_REASONS) > 0:
         yield Padding(f"… and {number_of(left_out, 'other reason')}", _INDENT)
     for frame in frames_of(entry.failed.error) if entry.failed is not None else ():
         yield Padding(_dim(frame), _INDENT)

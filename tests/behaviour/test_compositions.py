@@ -194,7 +194,7 @@ async def test_score_threshold_and_weights_are_shown(tmp_path: Path) -> None:
     explained = (await ci_evals(tmp_path, "explain", "ab", "--report", "out")).out
     assert "run 1 failed, score 0.75 (threshold 0.8)" in explained
     assert "✓ contains (weight 3): contains 'a'" in explained
-    assert "↳ ✗ contains: does not contain 'c': got 'ab'" in explained
+    assert "↳ ✗ contains: does not contain 'c', got 'ab'" in explained
     assert "✗ contains (weight 0: for information): does not contain 'zz'" in explained
     page = (tmp_path / "out/report.html").read_text("utf-8")
     assert "score 0.75 (threshold 0.8)" in page

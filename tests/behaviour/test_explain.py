@@ -228,7 +228,8 @@ def test_a_renamed_case_is_shown_with_its_base_under_the_old_name(tmp_path: Path
 def test_json_has_all_of_it(head: Path, bases: list[Path]) -> None:
     (cell,) = json.loads(render_json(explain_cells(head, "refund", base=bases)))["cells"]
     assert cell["kind"] == "regressed"
-    assert cell["runs"][1]["grades"][0]["reason"] == "does not contain 'Paris': got 'Lyon'"
+    failed = cell["runs"][1]["grades"][0]
+    assert (failed["reason"], failed["got"]) == ("does not contain 'Paris'", "'Lyon'")
     assert [entry["pooled"] for entry in cell["base_reports"]] == [True, True, True, True]
     assert "Fisher's exact test for a drop, 2 of 10 against 9 of 12" in cell["test"]
 

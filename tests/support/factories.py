@@ -84,13 +84,11 @@ def checked(options: Mapping[str, Any], cls: type[T]) -> T:
 
 def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
     """What `contains: Paris` found."""
-    reason = "contains 'Paris'" if passed else "does not contain 'Paris': got 'Lyon'"
-    defaults: dict[str, Any] = {
-        "grader": "contains",
-        "passed": passed,
-        "score": float(passed),
-        "reason": reason,
-    }
+    defaults: dict[str, Any] = {"grader": "contains", "passed": passed, "score": float(passed)}
+    if passed:
+        defaults |= {"reason": "contains 'Paris'"}
+    elif "reason" not in changes:
+        defaults |= {"reason": "does not contain 'Paris'", "got": "'Lyon'"}
     return Grade(**(defaults | changes))
 
 
@@ -102,7 +100,7 @@ def with_own_reason(result: Result) -> Result:
         return result
     return replace(
         result,
-        grades=(grade_of(passed=False, reason=f"does not contain {result.case!r}: got 'Lyon'"),),
+        grades=(grade_of(passed=False, reason=f"does not contain {result.case!r}", got="'Lyon'"),),
     )
 
 

@@ -124,7 +124,8 @@ def _answered(result: Result) -> Result:
     )
     contains = grade_of(
         passed=not failed,
-        reason=f"does not contain 'refund': got {bad!r}" if failed else "contains 'refund'",
+        reason="does not contain 'refund'" if failed else "contains 'refund'",
+        got=repr(bad) if failed else None,
     )
     return replace(
         result,
@@ -241,7 +242,7 @@ def many_failures() -> Summary:
             return result
         number = int(result.case.split()[1])
         reason = "mentions a competitor" if number % 100 == 0 else reasons[number % 3]
-        wrong = grade_of(passed=False, reason=f"{reason}: got {f'Answer {number}'!r}")
+        wrong = grade_of(passed=False, reason=reason, got=f"'Answer {number}'")
         return replace(result, grades=(wrong,), response=Response(f"Answer {number}. {USUAL}"))
 
     names = many((497, "FFF"), (103, "PPP"), prefix="ticket")

@@ -134,7 +134,7 @@ async def test_the_first_failures_are_told_once_with_their_reasons() -> None:
     )
     async with show_progress(run, Log(), line_every_s=0.001):
         seen = [await lines.get() for _ in range(4)]
-    assert seen[0] == "✗ river: contains: does not contain 'Paris': got 'Lyon'"
+    assert seen[0] == "✗ river: contains: does not contain 'Paris', got 'Lyon'"
     assert seen[1] == "! odd # [error]: boom"
     assert all(line.startswith("1/3 runs") for line in seen[2:])
 
@@ -158,7 +158,7 @@ def test_a_reason_is_not_repeated_in_the_next_line() -> None:
     run = watched(total=9)
     run.fail(result_of("river", "failed"), result_of("capital", "failed"))
     assert list(progress.Watch(run).failures()) == [
-        "✗ river: contains: does not contain 'Paris': got 'Lyon'",
+        "✗ river: contains: does not contain 'Paris', got 'Lyon'",
         "✗ capital: the same",
     ]
 
@@ -181,7 +181,7 @@ async def test_below_the_bar_stand_the_last_failures_and_what_is_being_judged() 
     first, *below = ESCAPE.sub("", seen.decode()).lstrip("\r").splitlines()
     assert "1/2 runs" in first
     told = [line.strip() for line in below if line.strip()]
-    assert told[0] == "✗ case 2: contains: does not contain 'Paris': got 'Lyon'"
+    assert told[0] == "✗ case 2: contains: does not contain 'Paris', got 'Lyon'"
     assert told[1:] == [*(f"✗ case {number}: the same" for number in range(3, 7)), "judging river"]
 
 

@@ -41,12 +41,12 @@ def test_json_may_stand_bare_or_in_a_fence(output: str, answer_of: AnswerOf) -> 
 def test_other_text_is_not_json_and_says_so(output: str, answer_of: AnswerOf) -> None:
     finding = IsJson().grade(answer_of(output))
     assert not finding.passed
-    assert finding.reason.startswith("is not JSON")
-    assert finding.reason.isprintable()
+    assert finding.sentence.startswith("is not JSON")
+    assert finding.sentence.isprintable()
 
 
 def test_a_syntax_error_is_located(answer_of: AnswerOf) -> None:
-    reason = IsJson().grade(answer_of('{"a": 1,\n "b" 2}')).reason
+    reason = IsJson().grade(answer_of('{"a": 1,\n "b" 2}')).sentence
     assert "expected `:` at line 2 column 6" in reason
 
 
@@ -57,7 +57,7 @@ def test_a_fence_inside_the_text_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "passed", "reason"),
     [
-        ({"path": "$.flights[0].to"}, True, "there is a value at $.flights[0].to: 'Paris'"),
+        ({"path": "$.flights[0].to"}, True, "has a value at $.flights[0].to, got 'Paris'"),
         ({"path": "$.flights[0].to", "value": "Paris"}, True, "$.flights[0].to is 'Paris'"),
         (
             {"path": "$.flights[0].to", "value": "Oslo"},
@@ -69,17 +69,17 @@ def test_a_fence_inside_the_text_is_left_alone() -> None:
         (
             {"path": "$.flights[*].to", "value": "Oslo"},
             False,
-            'none of 2 values at $.flights[*].to is \'Oslo\': got ["Paris", "Rome"]',
+            'none of 2 values at $.flights[*].to is \'Oslo\', got ["Paris", "Rome"]',
         ),
-        ({"path": "$.hotels"}, False, f"nothing at $.hotels: got {FLIGHT}"),
-        ({"path": "$.hotels", "value": None}, False, f"nothing at $.hotels: got {FLIGHT}"),
+        ({"path": "$.hotels"}, False, f"nothing at $.hotels, got {FLIGHT}"),
+        ({"path": "$.hotels", "value": None}, False, f"nothing at $.hotels, got {FLIGHT}"),
     ],
 )
 def test_json_path_looks_up_a_value(
     options: dict[str, Any], passed: bool, reason: str, answer_of: AnswerOf
 ) -> None:
     finding = JsonPath(**options).grade(answer_of(FLIGHT))
-    assert (finding.passed, finding.reason) == (passed, reason)
+    assert (finding.passed, finding.sentence) == (passed, reason)
 
 
 def test_json_path_finds_a_null(answer_of: AnswerOf) -> None:
@@ -94,7 +94,7 @@ def test_json_path_does_not_look_into_json_inside_a_text(answer_of: AnswerOf) ->
 
 def test_json_path_on_a_deep_answer_is_a_finding(answer_of: AnswerOf) -> None:
     finding = JsonPath(path="$..a").grade(answer_of("[" * 2000 + "]" * 2000))
-    assert "recursion limit" in finding.reason
+    assert "recursion limit" in finding.sentence
 
 
 def test_a_bad_json_path_is_located() -> None:
@@ -116,14 +116,14 @@ def test_json_schema_says_where_the_answer_does_not_fit(answer_of: AnswerOf) -> 
     )
     assert grader.problems() == []
     assert grader.grade(answer_of('{"age": 5}')).passed
-    assert grader.grade(answer_of('{"age": "5"}')).reason == (
+    assert grader.grade(answer_of('{"age": "5"}')).sentence == (
         "does not fit the schema at $.age: '5' is not of type 'integer'"
     )
     assert (
-        grader.grade(answer_of("{}")).reason
+        grader.grade(answer_of("{}")).sentence
         == "does not fit the schema at $: 'age' is a required property"
     )
-    assert grader.grade(answer_of("five")).reason.startswith("is not JSON")
+    assert grader.grade(answer_of("five")).sentence.startswith("is not JSON")
 
 
 def test_json_schema_keeps_reasons_short_on_a_huge_answer(answer_of: AnswerOf) -> None:
@@ -132,14 +132,14 @@ def test_json_schema_keeps_reasons_short_on_a_huge_answer(answer_of: AnswerOf) -
     )
     assert not finding.passed
     assert (
-        len(JsonSchema(schema={"type": "string"}).grade(answer_of(f'["{"x" * 100_000}"]')).reason)
+        len(JsonSchema(schema={"type": "string"}).grade(answer_of(f'["{"x" * 100_000}"]')).sentence)
         < 300
     )
 
 
 def test_json_schema_on_a_number_beyond_floats_is_a_finding(answer_of: AnswerOf) -> None:
     finding = JsonSchema(schema={"multipleOf": 0.1}).grade(answer_of("9" * 400))
-    assert "too large" in finding.reason
+    assert "too large" in finding.sentence
 
 
 @pytest.mark.parametrize(
@@ -198,21 +198,21 @@ def test_json_may_be_held_to_a_schema(
 ) -> None:
     finding = IsJson(schema={"properties": {"a": {"type": "integer"}}}).grade(answer_of(output))
     assert finding.passed is (mistake is None)
-    assert finding.reason.startswith(mistake or "is JSON")
+    assert finding.sentence.startswith(mistake or "is JSON")
 
 
 @pytest.mark.parametrize(
     ("options", "output", "reason"),
     [
-        ({}, 'Sure: {"a": [1]}. Anything else?', "has JSON in it: {"),
-        ({}, "Here is a list [1, 2]", "has JSON in it: [1, 2]"),
-        ({}, "no { JSON } here, 5, and NaN [NaN]", "has no JSON object or list in it: got "),
-        ({"subset": {"a": 1}}, 'As in [1]: {"a": 1, "b": 2}', "has JSON in it: {"),
-        ({"subset": {"a": {"b": 1}}}, '{"a": {"b": 1, "c": 2}}', "has JSON in it: {"),
+        ({}, 'Sure: {"a": [1]}. Anything else?', "has JSON in it, got {"),
+        ({}, "Here is a list [1, 2]", "has JSON in it, got [1, 2]"),
+        ({}, "no { JSON } here, 5, and NaN [NaN]", "has no JSON object or list in it, got "),
+        ({"subset": {"a": 1}}, 'As in [1]: {"a": 1, "b": 2}', "has JSON in it, got {"),
+        ({"subset": {"a": {"b": 1}}}, '{"a": {"b": 1, "c": 2}}', "has JSON in it, got {"),
         (
             {"subset": {"a": 1}},
             '{"a": 2}',
-            "the JSON in it is not as expected at $.a: expected 1, got 2: got {",
+            "the JSON in it is not as expected at $.a: expected 1, got 2",
         ),
         (
             {"subset": {"a": [1]}},
@@ -224,7 +224,7 @@ def test_json_may_be_held_to_a_schema(
             '{"b": 1} {"c": 2}',
             "the JSON in it does not fit the schema at $: 'a' is a",
         ),
-        ({"schema": {"required": ["a"]}}, '{"b": 1} {"a": 2}', 'has JSON in it: {"a": 2}'),
+        ({"schema": {"required": ["a"]}}, '{"b": 1} {"a": 2}', 'has JSON in it, got {"a": 2}'),
         ({}, "[" * 100_000, "has no JSON object or list in it"),
         ({}, '{"a":' * 50_000, "has no JSON object or list in it"),
         ({}, ("[" + "1," * 20_000) * 900, "has no JSON object or list in it"),
@@ -234,5 +234,5 @@ def test_json_may_stand_anywhere_in_a_text(
     options: dict[str, Any], output: str, reason: str, answer_of: AnswerOf
 ) -> None:
     finding = checked(options, ContainsJson).grade(answer_of(output))
-    assert finding.reason.startswith(reason), finding.reason
+    assert finding.sentence.startswith(reason), finding.sentence
     assert finding.passed is reason.startswith("has JSON")

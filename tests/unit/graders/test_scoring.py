@@ -116,7 +116,7 @@ any_calls = st.lists(
 
 
 def graded(score: float, *, weight: float = 1.0) -> Grade:
-    return Grade("contains", score == 1, score, "", weight)
+    return Grade("contains", score == 1, score, "", weight=weight)
 
 
 async def test_a_negated_expectation_turns_verdict_and_score_around_and_keeps_the_reason(

@@ -96,32 +96,32 @@ def test_what_passes_and_what_does_not(
         ("equals", {"value": {}}, '{"a": null}', "$.a was not expected, got null"),
         ("equals", {"value": [1]}, "[1, 2]", "$ (of 1 items): expected [1], got [1, 2]"),
         ("contains", {"value": "Paris"}, "It is Paris", "contains 'Paris'"),
-        ("contains", {"value": "Paris"}, "London", "does not contain 'Paris': got 'London'"),
-        ("contains_all", {"value": ["Rome", "x"]}, "x", "does not contain 'Rome': got 'x'"),
-        ("contains_any", {"value": ["a", "b"]}, "c", "contains none of 'a', 'b': got 'c'"),
-        ("starts_with", {"value": "a"}, "b", "does not start with 'a': got 'b'"),
-        ("ends_with", {"value": "a"}, "b", "does not end with 'a': the answer ends with 'b'"),
-        ("regex", {"pattern": "a+"}, "caat", "'aa' matches 'a+'"),
-        ("regex", {"pattern": "a+"}, "b", "nothing matches 'a+': got 'b'"),
-        ("max_length", {"value": 2}, "abc", "is longer than 2 characters: got 3, 'abc'"),
-        ("similar", {"value": "ab"}, "cd", "similarity 0.000 to 'ab', less than 0.8: got 'cd'"),
+        ("contains", {"value": "Paris"}, "London", "does not contain 'Paris', got 'London'"),
+        ("contains_all", {"value": ["Rome", "x"]}, "x", "does not contain 'Rome', got 'x'"),
+        ("contains_any", {"value": ["a", "b"]}, "c", "contains none of 'a', 'b', got 'c'"),
+        ("starts_with", {"value": "a"}, "b", "does not start with 'a', got 'b'"),
+        ("ends_with", {"value": "a"}, "b", "does not end with 'a', got 'b'"),
+        ("regex", {"pattern": "a+"}, "caat", "has a match of 'a+', got 'aa'"),
+        ("regex", {"pattern": "a+"}, "b", "nothing matches 'a+', got 'b'"),
+        ("max_length", {"value": 2}, "abc", "is longer than 2 characters, got 3: 'abc'"),
+        ("similar", {"value": "ab"}, "cd", "similarity 0.000 to 'ab', less than 0.8, got 'cd'"),
     ],
 )
 def test_the_reason_says_what_was_expected_and_what_was_there(
     name: str, options: dict[str, Any], output: str, reason: str, answer_of: AnswerOf
 ) -> None:
-    assert found(name, options, answer_of(output)).reason == reason
+    assert found(name, options, answer_of(output)).sentence == reason
 
 
 def test_a_difference_in_white_space_or_case_names_the_option_that_accepts_it(
     answer_of: AnswerOf,
 ) -> None:
-    assert "`trim: true`" in found("equals", {"value": "Paris"}, answer_of("Paris\n")).reason
-    assert "`ignore_case: true`" in found("equals", {"value": "Paris"}, answer_of("paris")).reason
+    assert "`trim: true`" in found("equals", {"value": "Paris"}, answer_of("Paris\n")).sentence
+    assert "`ignore_case: true`" in found("equals", {"value": "Paris"}, answer_of("paris")).sentence
 
 
 def test_long_texts_are_shown_where_they_differ(answer_of: AnswerOf) -> None:
-    reason = found("equals", {"value": "x" * 500 + "yes"}, answer_of("x" * 500 + "no")).reason
+    reason = found("equals", {"value": "x" * 500 + "yes"}, answer_of("x" * 500 + "no")).sentence
     assert "from character 501" in reason
     assert "yes" in reason
     assert "no'" in reason
@@ -147,7 +147,7 @@ def test_an_answer_of_only_tool_calls_is_not_empty(answer_of: AnswerOf) -> None:
 def test_a_huge_hostile_answer_is_quoted_short_and_printable(answer_of: AnswerOf) -> None:
     reason = found(
         "contains", {"value": "Paris"}, answer_of("\x1b[2J\ud800\n" + "x" * 1_000_000)
-    ).reason
+    ).sentence
     assert len(reason) < 400
     assert reason.isprintable()
     assert "(1,000,006 characters)" in reason
@@ -200,8 +200,8 @@ def test_a_pattern_that_backtracks_for_ever_is_given_up() -> None:
     ("options", "output", "reason"),
     [
         ({"max": 3}, "one two  three\n", "has 3 words, at most 3"),
-        ({"max": 2}, "one two three", "has 3 words, more than the 2 allowed: got 'one two three'"),
-        ({"min": 2}, "one", "has 1 word, fewer than the 2 wanted: got 'one'"),
+        ({"max": 2}, "one two three", "has 3 words, more than the 2 allowed, got 'one two three'"),
+        ({"min": 2}, "one", "has 1 word, fewer than the 2 wanted, got 'one'"),
         ({"min": 1, "max": 2}, "one", "has 1 word, at most 2 and at least 1"),
         ({"max": 0}, "", "has 0 words, at most 0"),
         ({"min": 0}, "", "has 0 words, any number of which will do"),
@@ -211,4 +211,4 @@ def test_words_are_counted(
     options: dict[str, int], output: str, reason: str, answer_of: AnswerOf
 ) -> None:
     finding = found("word_count", options, answer_of(output))
-    assert (finding.reason, finding.passed) == (reason, "than" not in reason)
+    assert (finding.sentence, finding.passed) == (reason, "than" not in reason)

@@ -71,19 +71,19 @@ def test_what_matches_and_what_does_not(
             "exact",
             ["search", "pay"],
             [SEARCH, PARIS],
-            'parts at call 2: expected pay, got book({"to": "Paris"}); expected search → pay, got search → book',
+            'call 2 is book({"to": "Paris"}) instead of pay; expected search → pay, got search → book',
         ),
         (
             "exact",
             [{"name": "book", "arguments": {"to": "Paris"}}],
             [LONDON],
-            "parts at call 1: book with other arguments: argument to: expected 'Paris', got 'London'",
+            "call 1 is book with other arguments: argument to: expected 'Paris', got 'London'",
         ),
         (
             "exact",
             ["search", "pay"],
             [SEARCH],
-            "stops after call 1: expected pay next; expected search → pay, got search",
+            "stops after call 1, before pay; expected search → pay, got search",
         ),
         (
             "exact",
@@ -108,7 +108,7 @@ def test_what_matches_and_what_does_not(
             "superset",
             [{"name": "book", "arguments": {"to": "Rome"}}],
             [SEARCH, PARIS],
-            "parts at call 2: book with other arguments: argument to: expected 'Rome', got 'Paris'",
+            "call 2 is book with other arguments: argument to: expected 'Rome', got 'Paris'",
         ),
         (
             "subset",
@@ -128,7 +128,9 @@ def test_a_reason_says_where_the_trajectories_part(
     match: str, calls: list[Any], steps: list[Step], reason: str, answer_of: AnswerOf
 ) -> None:
     assert (
-        found("trajectory", {"calls": calls, "match": match}, answer_of(steps=tuple(steps))).reason
+        found(
+            "trajectory", {"calls": calls, "match": match}, answer_of(steps=tuple(steps))
+        ).sentence
         == reason
     )
 
@@ -164,7 +166,7 @@ async def test_negation_and_weight_are_those_of_every_grader(answer_of: AnswerOf
 
 def test_thousands_of_calls_end_in_a_sentence(answer_of: AnswerOf) -> None:
     answer = answer_of(steps=(SEARCH,) * 5000)
-    assert "5,000 tool calls" in found("trajectory", {"calls": ["search"] * 100}, answer).reason
+    assert "5,000 tool calls" in found("trajectory", {"calls": ["search"] * 100}, answer).sentence
 
 
 def test_a_trajectory_that_always_passes_is_refused() -> None:
@@ -186,7 +188,7 @@ def test_a_failed_tool_call_is_named_with_its_step(answer_of: AnswerOf) -> None:
     )
     finding = found("no_tool_errors", {}, answer_of(steps=steps))
     assert (finding.passed, finding.score) == (False, 0.5)
-    assert finding.reason == "book failed at step 3: 'no seats', and 1 more"
+    assert finding.sentence == "book failed at step 3: 'no seats', and 1 more"
     assert found("no_tool_errors", {}, answer_of(steps=(SEARCH, PAY))).passed
 
 
@@ -229,7 +231,7 @@ def test_steps_are_counted(
     asked, said = Step("model_request", "m"), Step("message", "assistant", result="hm")
     finding = found(name, options, answer_of(steps=(said, asked, SEARCH, PARIS, asked, PAY)))
     assert finding.passed is passed
-    assert finding.reason.startswith(reason)
+    assert finding.sentence.startswith(reason)
 
 
 @pytest.mark.parametrize("name", ["no_tool_errors", "max_steps", "max_model_requests"])

@@ -17,7 +17,7 @@ def test_a_failed_run_says_each_grade_that_failed() -> None:
         grade_of(passed=False, grader="latency", reason="6 s"),
     )
     assert reasons_of(result_of(status="failed", grades=grades)) == (
-        "contains: does not contain 'Paris': got 'Lyon'",
+        "contains: does not contain 'Paris', got 'Lyon'",
         "latency: 6 s",
     )
 
@@ -40,7 +40,7 @@ def test_reasons_are_counted_where_runs_differ() -> None:
         result_of(status="failed"),
         result_of(status="failed", grades=(grade_of(passed=False, reason="empty"),)),
     )
-    assert reason_lines([one, one], 3) == ["contains: does not contain 'Paris': got 'Lyon'"]
+    assert reason_lines([one, one], 3) == ["contains: does not contain 'Paris', got 'Lyon'"]
     assert reason_lines([one, other, other], 1) == [
         "2 of 3 failed runs: contains: empty",
         "… and 1 other reason",

@@ -224,7 +224,7 @@ def test_a_case_that_may_be_worse_has_a_reason_even_within_its_bar(
     shown = unescape(text(summary))
     finding, reason = (
         cell_finding(summary.comparison, cell),
-        "contains: does not contain 'Paris': got 'Lyon'",
+        "contains: does not contain 'Paris', got 'Lyon'",
     )
     after = " ".join(shown.split()).partition(finding)[2]
     assert 0 <= after.find(reason) < 60, "beside what was found, not only where it unfolds"
@@ -436,12 +436,9 @@ def test_cases_that_failed_for_the_same_reason_are_told_in_one_entry() -> None:
     def answer(result: Result) -> Result:
         if result.status == "passed":
             return result
-        reason = (
-            "not polite"
-            if result.case == "rude"
-            else f"does not contain 'refund': got {result.case!r}"
-        )
-        return replace(result, grades=(grade_of(passed=False, reason=reason),))
+        reason = "not polite" if result.case == "rude" else "does not contain 'refund'"
+        wrong = grade_of(passed=False, reason=reason, got=repr(result.case))
+        return replace(result, grades=(wrong,))
 
     cases = {**{f"case {number}": "F" for number in range(20)}, "rude": "F"}
     (group,) = findings(summarize(report_of(cases, edit=answer), None)).groups

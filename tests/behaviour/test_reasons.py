@@ -1,0 +1,80 @@
+"""Why runs failed: what was missed, what the answers have instead, and which failures are alike."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leftovers import report_in
+from processes import ci_evals
+from suites import write_suite
+
+
+def answering(answers: dict[str, str], expect: dict[str, Any]) -> list[dict[str, Any]]:
+    """Cases that the echo answers with these texts, by their ids."""
+    return [{"id": id_, "input": text, "expect": [expect]} for id_, text in answers.items()]
+
+
+async def test_an_expected_text_is_shown_whole_whatever_it_says(tmp_path: Path) -> None:
+    write_suite(tmp_path, answering({"sum": "4"}, {"contains": "error: got 5"}))
+    ran = await ci_evals(
+        tmp_path,
+        "run",
+        "--out",
+        "out",
+    )
+    assert "    contains: does not contain 'error: got 5'\n" in ran.stdout.decode()
+    assert "does not contain &#39;error: got 5&#39;" in (tmp_path / "out/summary.md").read_text(
+        "utf-8"
+    )
+    (grade,) = report_in(tmp_path / "out")["results"][0]["grades"]
+    assert (grade["reason"], grade["got"]) == ("does not contain 'error: got 5'", "'4'")
+
+
+@pytest.mark.parametrize(
+    ("expect", "missed"),
+    [
+        ({"equals": "Paris"}, "equals: expected 'Paris'"),
+        ({"ends_with": "Paris"}, "ends_with: does not end with 'Paris'"),
+        ({"starts_with": "Paris"}, "starts_with: does not start with 'Paris'"),
+        ({"contains": "Paris"}, "contains: does not contain 'Paris'"),
+        ({"not_regex": "[LRO]"}, "not_regex: has a match of '[LRO]'"),
+    ],
+)
+async def test_cases_that_fail_alike_are_one_entry(
+    tmp_path: Path, expect: dict[str, Any], missed: str
+) -> None:
+    cities = {"a": "Lyon", "b": "Rome", "c": "Oslo"}
+    write_suite(tmp_path, answering(cities, expect))
+    ran = await ci_evals(tmp_path, "run", "--out", "out")
+    assert (
+        f"3 cases: {missed}, in a (evals.yaml:1), b (evals.yaml:1), c (evals.yaml:1)"
+        in " ".join(ran.stdout.decode().split())
+    )
+
+
+async def test_runs_that_fail_alike_have_one_reason(tmp_path: Path) -> None:
+    write_suite(
+        tmp_path,
+        [{"id": "capital", "input": "?", "expect": [{"equals": "Paris"}]}],
+        providers=[{"type": "python", "target": "cities:guess"}],
+        runs=3,
+    )
+    (tmp_path / "cities.py").write_text(
+        "def guess(_, request):\n    return ['Lyon', 'Rome', 'Oslo'][request.run - 1]\n", "utf-8"
+    )
+    ran = await ci_evals(tmp_path, "run", "--out", "out")
+    assert "    equals: expected 'Paris'\n" in ran.stdout.decode()
+
+
+async def test_a_journal_with_all_of_it_in_the_reason_still_reads(tmp_path: Path) -> None:
+    write_suite(tmp_path, answering({"a": "Lyon"}, {"equals": "Paris"}))
+    await ci_evals(tmp_path, "run", "--out", "old")
+    journal = tmp_path / "old/results.jsonl"
+    header, line = journal.read_text("utf-8").splitlines()
+    result = json.loads(line)
+    (grade,) = result["grades"]
+    grade["reason"] += f", got {grade.pop('got')}"
+    journal.write_text(f"{header}\n{json.dumps(result)}\n", "utf-8")
+    ran = await ci_evals(tmp_path, "run", "--out", "new", "--resume-from", "old")
+    assert "equals: expected 'Paris', got 'Lyon'\n" in ran.stdout.decode()
