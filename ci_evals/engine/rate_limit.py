@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ci_evals.model.response import Message, Usage
-from ci_evals.providers.http_client import date_in, number_in
+from ci_evals.providers.http_messages import date_in, number_in
 
 WEIGHT = 1 / 16  # of the newest outcome in the share of refusals
 PACED_ABOVE = 0.3  # share of refusals among recent outcomes

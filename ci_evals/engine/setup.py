@@ -6,11 +6,9 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
-
-import aiohttp
+from typing import Any, NamedTuple, TypeVar
 
 from ci_evals.engine.calls import Calls
 from ci_evals.engine.conversation import SimulatedUsers, user_key
@@ -26,14 +24,9 @@ from ci_evals.javascript import node_process
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Response
-from ci_evals.providers.base import Provider, ProviderOptions
-from ci_evals.providers.http import Http
-from ci_evals.providers.http_client import open_session
-from ci_evals.providers.model_api import ModelOptions
+from ci_evals.providers.base import PARTS, Provider, ProviderOptions, Resources, Service
 from ci_evals.providers.pricing import pricer
 from ci_evals.providers.python import Python
-from ci_evals.providers.serve import Services, StartedService
-from ci_evals.providers.tokens import Token, Tokens
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.user_code import importable
@@ -41,6 +34,7 @@ from ci_evals.user_code import importable
 _MOMENT_S = 0.1  # in which the end of a service shows after its connections have broken
 
 Observe = Callable[[Mapping[str, str]], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +45,14 @@ class EngineResources:
     max_concurrency: int
     stack: AsyncExitStack
     observe: Observe
-    session: aiohttp.ClientSession
-    tokens: Tokens
-    services: Services
     files: Path | None = None
     executor: Executor = LOCAL
+    _shared: dict[Callable[[Resources], Any], Any] = field(default_factory=dict)
+
+    def shared(self, make: Callable[[Resources], T]) -> T:
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        return self._shared[make]  # type: ignore[no-any-return]  # `make` made it
 
     def reporting_to(self, limiter: RateLimiter) -> "EngineResources":
         """Return the same resources with the headers of answers reported to `limiter`."""
@@ -71,11 +68,7 @@ async def open_resources(
     """
     with importable(folder), node_process(folder):
         async with AsyncExitStack() as stack:
-            session = await stack.enter_async_context(open_session(max_concurrency))
-            tokens, services = Tokens(folder), Services(folder)
-            yield EngineResources(
-                folder, max_concurrency, stack, lambda _: None, session, tokens, services, files
-            )
+            yield EngineResources(folder, max_concurrency, stack, lambda _: None, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +166,16 @@ async def prepare(
         ConfigError: something is missing; it tells of all that is.
     """
     problems: list[Problem] = []
-    tokens: dict[Token, str] = {}
-    services: dict[StartedService, str] = {}
+    tokens: dict[Any, str] = {}
+    services: dict[Service, str] = {}
     for options in called:
-        if isinstance(options, ModelOptions | Http) and options.token:
-            tokens.setdefault(resources.tokens.of(options.token), str(options.name))
-        if options.serve:
-            services.setdefault(resources.services.of(options.serve), str(options.name))
+        command = getattr(options, "token", None)
+        if command is not None:
+            token = PARTS["token"](command, resources)
+            tokens.setdefault(token, str(options.name))
+        if options.serve is not None:
+            service = PARTS["service"](options.serve, resources)
+            services.setdefault(service, str(options.name))
     for token, name in tokens.items():
         try:
             await token.get()
@@ -187,7 +183,7 @@ async def prepare(
             problems.append(Problem(*places[name], f"token: {error.message}"))
     for service, name in services.items() if not problems else ():
         try:
-            await service.start(resources.session, resources.stack)
+            await service.start(resources)
         except ProviderError as error:
             problems.append(Problem(*places[name], f"serve: {error.message}"))
     if problems:
@@ -260,7 +256,7 @@ def open_provider(
 
 def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
     if options.serve is not None:  # its service runs here, so that it does, too
-        return _ServedProvider(options.open(resources), resources.services.of(options.serve))
+        return _ServedProvider(options.open(resources), PARTS["service"](options.serve, resources))
     return resources.executor.open(options, resources)
 
 
@@ -269,7 +265,7 @@ class _ServedProvider:
     no answer came.
     """
 
-    def __init__(self, provider: Provider, service: StartedService) -> None:
+    def __init__(self, provider: Provider, service: Service) -> None:
         self._provider = provider
         self._service = service
 

@@ -21,7 +21,8 @@ from yarl import URL
 from ci_evals.errors import GitHubError, GitHubErrorKind
 from ci_evals.github.context import Context, Repository
 from ci_evals.model.fields import Secret, first_problem
-from ci_evals.providers.http_client import date_in, number_in, readable, retry_after_s, why_lost
+from ci_evals.providers.http_client import why_lost
+from ci_evals.providers.http_messages import date_in, number_in, readable, retry_after_s
 
 T = TypeVar("T")
 

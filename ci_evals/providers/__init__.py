@@ -1,7 +1,7 @@
 """The providers, by their `type` in the YAML."""
 
 from ci_evals.providers.anthropic import Anthropic
-from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.base import ProviderOptions, Serve, TokenCommand
 from ci_evals.providers.command import Command
 from ci_evals.providers.gemini import Gemini
 from ci_evals.providers.http import Http, Stream
@@ -9,9 +9,7 @@ from ci_evals.providers.javascript import JavaScript
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.openai import Embeddings, OpenAI
 from ci_evals.providers.python import Python, provider
-from ci_evals.providers.serve import Serve
 from ci_evals.providers.tasks import TaskAgent
-from ci_evals.providers.tokens import TokenCommand
 
 __all__ = [
     "PROVIDERS",

@@ -1,7 +1,8 @@
 """Anthropic's messages API: `POST {base_url}/v1/messages`."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,12 +12,12 @@ from ci_evals.model.case import Request
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.answer import read_arguments
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.http_client import Event
+from ci_evals.providers.http_messages import Event
 from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
 from ci_evals.providers.parts import attach
 
 _VERSION = "2023-06-01"
-_MAX_TOKENS = 1024  # the API wants a number
+_MAX_TOKENS = 1024  # the API requires a number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +32,12 @@ class Anthropic(ModelOptions):
     base_url: str = "https://api.anthropic.com"
 
     def open(self, resources: Resources) -> Provider:
-        streaming = {"stream": True} if self.stream else {}
-        fields = {"model": self.model, "max_tokens": _MAX_TOKENS, **streaming, **self.params}
-        return Messages(
-            self.endpoint(resources, "v1/messages", fields, {"anthropic-version": _VERSION})
-        )
+        fields: dict[str, Any] = {"model": self.model, "max_tokens": _MAX_TOKENS}
+        if self.stream:
+            fields["stream"] = True
+        fields |= self.params
+        headers = {"anthropic-version": _VERSION}
+        return Messages(self.endpoint(resources, "v1/messages", fields, headers))
 
 
 class Messages:
@@ -45,29 +47,32 @@ class Messages:
         self._endpoint = endpoint
 
     async def answer(self, request: Request) -> Response:
-        body: dict[str, Any] = {
-            "messages": [
-                _turn(turn, self._endpoint.resources.folder) for turn in turns_of(request.messages)
-            ]
-        }
-        if system := "\n\n".join(
-            message.text for message in request.messages if message.role == "system"
-        ):
-            body["system"] = system
-        reply = await self._endpoint.post(body, request.timeout_s)
+        folder = self._endpoint.folder
+        turns = [_turn(turn, folder) for turn in turns_of(request.messages)]
+        fields: dict[str, Any] = {"messages": turns}
+        system = [message.text for message in request.messages if message.role == "system"]
+        if any(system):
+            fields["system"] = "\n\n".join(system)
+        reply = await self._endpoint.post(fields, request.timeout_s)
         first_token_s = None
         if reply.events is None:
-            message = self._endpoint.read(_message, reply)
+            message = self._endpoint.read(_message(), reply)
         else:
             message, first_token_s = self._assemble(reply.events)
+        text = ""
+        tool_calls = []
+        for block in message.content:
+            if block.type == "text":
+                text += block.text
+            elif block.type == "tool_use":
+                tool_calls.append(ToolCall(block.name, block.input or {}, block.id))
+        usage = None
+        if message.usage is not None:
+            usage = message.usage.tokens
         return Response(
-            output="".join(block.text for block in message.content if block.type == "text"),
-            tool_calls=tuple(
-                ToolCall(block.name, block.input or {}, block.id)
-                for block in message.content
-                if block.type == "tool_use"
-            ),
-            usage=message.usage.tokens if message.usage else None,
+            output=text,
+            tool_calls=tuple(tool_calls),
+            usage=usage,
             model=message.model,
             finish_reason=message.stop_reason,
             cost_usd=reply.cost_usd,
@@ -80,40 +85,40 @@ class Messages:
         Raises:
             ProviderError: it was broken off, or an event has another shape.
         """
-        start = _Message([])
+        model = stop_reason = first_token_s = None
         blocks: dict[int, _Block] = {}
-        parts: dict[int, list[str]] = {}  # of texts and of arguments
-        stop_reason = first_token_s = None
-        usage: dict[str, int] = {}
-        for event, after_s in self._endpoint.read_events(_event, events):
+        counts: dict[str, int] = {}
+        for event, after_s in self._endpoint.read_events(_event(), events):
             if event.type == "error":
-                raise self._endpoint.broken_off(event.error.message if event.error else "")
+                raise self._endpoint.broken_off(event.error.message)
             if event.message is not None:
-                start = event.message
+                model = event.message.model
+                counts |= _nonzero_counts(event.message.usage)
+            counts |= _nonzero_counts(event.usage)
             if event.content_block is not None:
                 blocks[event.index] = event.content_block
-            for counted in (event.message and event.message.usage, event.usage):
-                usage |= (
-                    {name: count for name, count in asdict(counted).items() if count}
-                    if counted
-                    else {}
-                )
-            if (delta := event.delta) is not None:
-                stop_reason = delta.stop_reason or stop_reason
-                parts.setdefault(event.index, []).append(delta.text or delta.partial_json)
-                if first_token_s is None and (delta.text or delta.partial_json):
+            delta = event.delta
+            stop_reason = delta.stop_reason or stop_reason
+            if delta.text or delta.partial_json:
+                if first_token_s is None:
                     first_token_s = after_s
+                block = blocks.setdefault(event.index, _Block("text"))
+                block.text += delta.text
+                block.written += delta.partial_json
         if stop_reason is None:
             raise self._endpoint.broken_off()
-        content = [_whole(blocks[index], "".join(parts.get(index, ()))) for index in sorted(blocks)]
-        return _Message(content, start.model, stop_reason, _Usage(**usage)), first_token_s
+        content = [blocks[index] for index in sorted(blocks)]
+        for block in content:
+            if block.written:
+                block.input = read_arguments(block.written)
+        return _Message(content, model, stop_reason, _Usage(**counts)), first_token_s
 
 
-def _whole(block: "_Block", told: str) -> "_Block":
-    """Return a block with what its deltas told: its text, or the JSON of a tool's arguments."""
-    if block.type != "tool_use":
-        return replace(block, text=block.text + told)
-    return replace(block, input=read_arguments(told)) if told else block
+def _nonzero_counts(usage: "_Usage | None") -> dict[str, int]:
+    """Return the counts that an event tells; others of the same stream have the rest."""
+    if usage is None:
+        return {}
+    return {name: count for name, count in asdict(usage).items() if count}
 
 
 def _turn(messages: Sequence[Message], folder: Path) -> dict[str, Any]:
@@ -127,43 +132,47 @@ def _turn(messages: Sequence[Message], folder: Path) -> dict[str, Any]:
     if not message.tool_calls and isinstance(message.content, str):
         return {"role": message.role, "content": message.content}
     blocks = [_block(part, folder) for part in message.parts]
-    return {"role": message.role, "content": [*blocks, *map(_tool_use, message.tool_calls)]}
+    calls = [_tool_use(call) for call in message.tool_calls]
+    return {"role": message.role, "content": blocks + calls}
 
 
 def _block(part: Part, folder: Path) -> dict[str, Any]:
     if part.source is None:
         return {"type": "text", "text": part.text}
     sent = attach(part, folder)
-    source = {"type": "base64", "media_type": sent.media_type, "data": sent.base64}
     if sent.url is not None:
         source = {"type": "url", "url": sent.url}
     elif sent.media_type == "text/plain":
         source = {"type": "text", "media_type": sent.media_type, "data": sent.text}
-    return (
-        {"type": "image", "source": source}
-        if sent.is_image
-        else {"type": "document", "source": source, "title": sent.name}
-    )
+    else:
+        source = {"type": "base64", "media_type": str(sent.media_type), "data": sent.base64}
+    if sent.is_image:
+        return {"type": "image", "source": source}
+    return {"type": "document", "source": source, "title": sent.name}
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:
-    arguments = {"arguments": call.arguments} if isinstance(call.arguments, str) else call.arguments
+    arguments = call.arguments
+    if isinstance(arguments, str):  # the API takes nothing but an object
+        arguments = {"arguments": arguments}
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
 
-# The answer, as far as it is needed.
+# The fields of an answer that are read.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Block:
     type: str
     text: str = ""
     id: str | None = None
     name: str = ""
     input: Any = None
+    written: str = ""
+    """The pieces of a streamed `input` so far, which is JSON."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Usage:
     input_tokens: int = 0
     output_tokens: int = 0
@@ -172,15 +181,13 @@ class _Usage:
 
     @property
     def tokens(self) -> Usage:
-        """All tokens: `input_tokens` leaves out those that were written to the cache or read from
-        it.
-        """
+        """All tokens: `input_tokens` leaves out what was written to the cache or read from it."""
         cached = self.cache_read_input_tokens or 0
         written = self.cache_creation_input_tokens or 0
         return Usage(self.input_tokens + written + cached, self.output_tokens, cached)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Message:
     content: list[_Block]
     model: str | None = None
@@ -200,16 +207,22 @@ class _Error:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Event:
     type: str
     index: int = -1
     message: "_Message | None" = None
     content_block: _Block | None = None
-    delta: _Delta | None = None
+    delta: _Delta = _Delta()
     usage: _Usage | None = None
-    error: _Error | None = None
+    error: _Error = _Error()
 
 
-_message = TypeAdapter(_Message)
-_event = TypeAdapter(_Event)
+@cache
+def _message() -> TypeAdapter[_Message]:
+    return TypeAdapter(_Message)
+
+
+@cache
+def _event() -> TypeAdapter[_Event]:
+    return TypeAdapter(_Event)

@@ -1,15 +1,12 @@
 """The seam of providers: options, as written in the YAML, open into something that answers."""
 
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
-import aiohttp
-
-from ci_evals.model.case import Case, Request
+from ci_evals.model.case import Request
 from ci_evals.model.fields import (
     Above0,
     Bool,
@@ -20,55 +17,27 @@ from ci_evals.model.fields import (
     Options,
     Retries,
     Seconds,
+    is_complete_url,
 )
-from ci_evals.model.response import Detail, Message, Response
-from ci_evals.providers.serve import Serve
-from ci_evals.providers.tokens import Tokens
+from ci_evals.model.response import Detail, Response
+from ci_evals.providers.command_line import command_problems, missing_program
+from ci_evals.registry import Entry, Registry
 
+T = TypeVar("T")
 
-def overrides_of(case: Case) -> dict[str, Any]:
-    """Return a case's own settings of the provider, as the team's code gets them."""
-    return {"model": case.overrides.model, "params": case.overrides.params}
-
-
-def content_fields(message: Message) -> str | list[dict[str, str]]:
-    """Return what a message says as the team's code gets it: text, or its parts with paths from the
-    suite's folder.
-    """
-    if isinstance(message.content, str):
-        return message.content
-    return [
-        {
-            key: data_url(value, part.media_type) if isinstance(value, bytes) else value
-            for key in ("text", "image", "file", "media_type")
-            if (value := getattr(part, key)) is not None
-        }
-        for part in message.content
-    ]
-
-
-def data_url(data: bytes, media_type: str | None) -> str:
-    """Return bytes as a URL (RFC 2397)."""
-    return f"data:{media_type or ''};base64,{b64encode(data).decode()}"
-
-
-def message_fields(message: Message) -> dict[str, Any]:
-    """Return a message as the team's code gets it: `role`, `content`, and of the rest what it
-    has.
-    """
-    fields: dict[str, Any] = {"role": message.role, "content": content_fields(message)}
-    if message.tool_calls:
-        fields["tool_calls"] = [
-            {
-                "name": call.name,
-                "arguments": call.arguments,
-                **({"id": call.id} if call.id is not None else {}),
-            }
-            for call in message.tool_calls
-        ]
-    if message.tool_call_id is not None:
-        fields["tool_call_id"] = message.tool_call_id
-    return fields
+PARTS: Registry[Any] = Registry(
+    "ci_evals.provider_parts",
+    "part of a provider",
+    {
+        "http_client": Entry("ci_evals.providers.http_client:HttpClient"),
+        "service": Entry("ci_evals.providers.serve:shared_service"),
+        "token": Entry("ci_evals.providers.tokens:shared_token"),
+        "list_price": Entry("ci_evals.providers.price_list:list_price_usd"),
+        "listed_models": Entry("ci_evals.providers.price_list:listed_models"),
+        "telemetry": Entry("ci_evals.providers.telemetry:SpanRecorder"),
+    },
+)
+"""What providers do with a library of its own, which a suite that is only checked does without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +49,85 @@ class Price(Options):
     cached_per_mtok: NonNegative | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TokenCommand(Options):
+    """The source of a bearer token.
+
+    Args:
+        command: prints the token, as `gcloud auth print-access-token` does: a list, or one line
+            that is split as a POSIX shell would.
+    """
+
+    example: ClassVar[str] = "{command: gcloud auth print-access-token}"
+
+    command: str | Many[str]
+
+    def problems(self, folder: Path) -> list[str]:
+        """Return what is wrong with the command, without running it."""
+        if found := command_problems(self.command):
+            return found
+        missing = missing_program(self.command, folder)
+        return [missing] if missing else []
+
+
+@dataclass(frozen=True, slots=True)
+class Serve(Options):
+    """The service that a provider talks to: started before the run, and ended after it with all
+    that it started.
+
+    Args:
+        command: starts the service and stays in the foreground: a list, or one line that is split
+            as a POSIX shell would.
+        url: answers once the service is ready, with any status below 500; nothing may answer there
+            before.
+        timeout_s: seconds that it may take until then.
+        cwd: the folder it runs in, relative to the config's folder, which is the default.
+        env: added to the environment.
+    """
+
+    example: ClassVar[str] = "{command: [python, service.py], url: http://127.0.0.1:8000/health}"
+
+    command: str | Many[str]
+    url: str
+    timeout_s: Seconds = 60.0
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def problems(self, folder: Path) -> list[str]:
+        """Return what is wrong, without starting anything."""
+        found = []
+        if not is_complete_url(self.url):
+            found.append("url: is not a complete address; write it as http://host:port/path")
+        if wrong := command_problems(self.command):
+            return [*found, *wrong]
+        cwd = folder / (self.cwd or "")
+        if not cwd.is_dir():
+            found.append(f"cwd: there is no folder {cwd}")
+        elif missing := missing_program(self.command, cwd, self.env.get("PATH")):
+            found.append(missing)
+        return found
+
+
+class Service(Protocol):
+    """A service that is started once, for all providers that have the same `serve`."""
+
+    async def start(self, resources: "Resources") -> None:
+        """Start it and wait until it answers; `resources.stack` ends it.
+
+        Raises:
+            ProviderError: it does not answer, or something else does already.
+        """
+        ...
+
+    async def check(self, within_s: float = 0.0) -> None:
+        """Raise a ProviderError if it has ended, or ends within some seconds."""
+        ...
+
+
 class Provider(Protocol):
-    """Answers requests. Raises `ProviderError` when it can't; anything else that it raises is a
-    crash.
+    """Answers requests.
+
+    Raises `ProviderError` when it can't; any other exception is a crash.
     """
 
     async def answer(self, request: Request) -> Response: ...
@@ -113,19 +158,11 @@ class Resources(Protocol):
 
     @property
     def files(self) -> Path | None:
-        """The folder for files that a run leaves behind, beside the reports; None if nothing is to
-        be kept.
-        """
+        """The folder, beside the reports, for files that a run leaves behind; None to keep none."""
         ...
 
-    @property
-    def tokens(self) -> Tokens:
-        """The bearer tokens that commands print."""
-        ...
-
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """One HTTP session for everything; it sets no time-outs."""
+    def shared(self, make: Callable[["Resources"], T]) -> T:
+        """Return what `make` makes of the resources, once for all providers of the run."""
         ...
 
 
@@ -164,9 +201,7 @@ class ProviderOptions(Options):
     works_on_tasks: ClassVar[bool] = False
     """True if it works on task folders, and on nothing else."""
     portable: ClassVar[bool] = False
-    """True if it needs nothing but the suite's folder, so that an executor may run it on another
-    machine.
-    """
+    """True if it needs only the suite's folder, so that an executor may run it elsewhere."""
 
     name: str | None = None
     max_concurrency: Concurrency | None = None
@@ -199,21 +234,18 @@ class ProviderOptions(Options):
 
     @property
     def key_variable(self) -> str | None:
-        """The environment variable to take the key from; None when the config names one or none is
-        needed.
+        """The environment variable to take the key from.
+
+        None when the config names one or none is needed.
         """
         return None
 
     def problems(self, folder: Path) -> list[str]:
-        """Return what is wrong as far as it shows before any call: a missing file, a module that
-        does not exist.
-        """
+        """Return what is wrong before any call: a missing file, a module that does not exist."""
         return []
 
     def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
-        """Yield requests that cannot be sent, as far as that shows before any call, each with the
-        reason.
-        """
+        """Yield requests that cannot be sent, each with the reason, without sending any."""
         return iter(())
 
     def open(self, resources: Resources) -> Provider:

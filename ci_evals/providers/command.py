@@ -8,26 +8,23 @@ from pathlib import Path
 from typing import ClassVar
 
 from ci_evals.errors import ProviderError
-from ci_evals.model.case import NO_OVERRIDES, Request
+from ci_evals.model.case import Request
 from ci_evals.model.fields import Many
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, encode_json
-from ci_evals.providers.base import (
-    Provider,
-    ProviderOptions,
-    Resources,
-    message_fields,
-    overrides_of,
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.command_line import (
+    command_problems,
+    missing_program,
+    resolve_command,
+    split_command,
 )
+from ci_evals.providers.request_fields import request_fields
 from ci_evals.providers.subprocess import (
     MAX_OUTPUT_BYTES,
     ProgramEnd,
-    command_problems,
     describe_status,
-    find_program,
-    program_problem,
     run_program,
-    split_command,
 )
 
 
@@ -90,19 +87,19 @@ class Command(ProgramOptions):
     def problems(self, folder: Path) -> list[str]:
         if found := ProgramOptions.problems(self, folder):
             return found
-        where = folder / (self.cwd or "")
-        if not where.is_dir():
-            return [f"cwd: there is no folder {where}"]
-        return [] if self._program(where) else [program_problem(self.argv[0], where)]
+        cwd = folder / (self.cwd or "")
+        if not cwd.is_dir():
+            return [f"cwd: there is no folder {cwd}"]
+        missing = missing_program(self.command, cwd, self.env.get("PATH"))
+        return [missing] if missing else []
 
     def open(self, resources: Resources) -> Provider:
-        where = (resources.folder / (self.cwd or "")).absolute()
-        program = self._program(where) or self.argv[0]
-        env = {**os.environ, **self.env} if self.env else None
-        return _Program((program, *self.argv[1:]), where, env)
-
-    def _program(self, where: Path) -> str | None:
-        return find_program(self.argv[0], where, self.env.get("PATH"))
+        cwd = (resources.folder / (self.cwd or "")).absolute()
+        argv = resolve_command(self.command, cwd, self.env.get("PATH"))
+        env = None
+        if self.env:
+            env = {**os.environ, **self.env}
+        return _Program(argv, cwd, env)
 
 
 class _Program:
@@ -112,18 +109,11 @@ class _Program:
         self._env = env
 
     async def answer(self, request: Request) -> Response:
-        case = request.case
         stdin = {
-            "id": case.id,
+            **request_fields(request),
             "input": request.input,
-            "messages": [message_fields(message) for message in request.messages],
-            "vars": case.vars,
-            "metadata": case.metadata,
-            "run": request.run,
-            "timeout_s": request.timeout_s,
+            "metadata": request.case.metadata,
         }
-        if case.overrides != NO_OVERRIDES:
-            stdin["overrides"] = overrides_of(case)
         try:
             ended = await run_program(
                 self._argv,

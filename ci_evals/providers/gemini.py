@@ -1,7 +1,8 @@
 """Google's Gemini API: `POST {base_url}/v1beta/models/{model}:generateContent`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from ci_evals.errors import ProviderError
 from ci_evals.model.case import Request
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.http_client import Event, readable
+from ci_evals.providers.http_messages import Event, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
 from ci_evals.providers.parts import attach
 
@@ -20,16 +21,25 @@ from ci_evals.providers.parts import attach
 # conversation that a person wrote has none; Google documents this value for it.
 _NO_SIGNATURE = {"thoughtSignature": "skip_thought_signature_validator"}
 
-_IN_GENERATION_CONFIG = frozenset({
-    "candidateCount", "maxOutputTokens", "responseMimeType", "responseSchema", "seed", "stopSequences", "temperature",
-    "thinkingConfig", "topK", "topP",
-})  # fmt: skip
-_OF_OTHERS = {
+_IN_GENERATION_CONFIG = (
+    "candidateCount",
+    "maxOutputTokens",
+    "responseMimeType",
+    "responseSchema",
+    "seed",
+    "stopSequences",
+    "temperature",
+    "thinkingConfig",
+    "topK",
+    "topP",
+)
+_NAMES = {  # of Gemini's settings, as they are written and as other vendors call them
+    **{name: name for name in _IN_GENERATION_CONFIG},
     "max_tokens": "maxOutputTokens",
     "stop": "stopSequences",
     "top_k": "topK",
     "top_p": "topP",
-}  # vendors
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,77 +52,96 @@ class Gemini(ModelOptions):
     key_header: ClassVar[str] = "x-goog-api-key"
     reserved: ClassVar[tuple[str, ...]] = ("model", "contents", "stream")
     settings: ClassVar[Mapping[str, str]] = {
-        written: f"params.generationConfig.{name}"
-        for written, name in {
-            **{name: name for name in _IN_GENERATION_CONFIG},
-            **_OF_OTHERS,
-        }.items()
+        written: f"params.generationConfig.{name}" for written, name in _NAMES.items()
     }
 
     base_url: str = "https://generativelanguage.googleapis.com"
 
     def problems(self, folder: Path) -> list[str]:
-        return [
-            *ModelOptions.problems(self, folder),
-            *(
-                f"params.{name}: belongs into `generationConfig`: params: {{generationConfig: {{{name}: …}}}}"
-                for name in self.params
-                if name in _IN_GENERATION_CONFIG
-            ),
-        ]
+        found = ModelOptions.problems(self, folder)
+        for name in self.params:
+            if name in _IN_GENERATION_CONFIG:
+                example = f"params: {{generationConfig: {{{name}: …}}}}"
+                found.append(f"params.{name}: belongs into `generationConfig`: {example}")
+        return found
 
     def open(self, resources: Resources) -> Provider:
-        model = self.model if "/" in self.model else f"models/{self.model}"
-        endpoint = self.endpoint(resources, f"v1beta/{model}:generateContent", self.params)
+        model = self.model
+        if "/" not in model:
+            model = f"models/{model}"
+        path, query = f"v1beta/{model}:generateContent", {}
         if self.stream:
-            url = self.endpoint(
-                resources, f"v1beta/{model}:streamGenerateContent", {}
-            ).url.update_query(alt="sse")
-            endpoint = replace(endpoint, url=url)
-        signed = not model.startswith(("models/gemini-1", "models/gemini-2"))
-        return GenerateContent(endpoint, _NO_SIGNATURE if signed else {})
+            path, query = f"v1beta/{model}:streamGenerateContent", {"alt": "sse"}
+        endpoint = self.endpoint(resources, path, self.params, query=query)
+        wants_signature = not model.startswith(("models/gemini-1", "models/gemini-2"))
+        return GenerateContent(endpoint, wants_signature=wants_signature)
 
 
 class GenerateContent:
     """The live endpoint."""
 
-    def __init__(self, endpoint: Endpoint, signature: Mapping[str, str]) -> None:
+    def __init__(self, endpoint: Endpoint, *, wants_signature: bool) -> None:
         self._endpoint = endpoint
-        self._signature = signature
+        self._wants_signature = wants_signature
 
     async def answer(self, request: Request) -> Response:
-        body: dict[str, Any] = {
-            "contents": list(
-                _contents(request.messages, self._signature, self._endpoint.resources.folder)
-            )
-        }
-        if system := [
+        fields: dict[str, Any] = {"contents": self._contents(request.messages)}
+        system = [
             {"text": message.text} for message in request.messages if message.role == "system"
-        ]:
-            body["systemInstruction"] = {"parts": system}
-        reply = await self._endpoint.post(body, request.timeout_s)
+        ]
+        if system:
+            fields["systemInstruction"] = {"parts": system}
+        reply = await self._endpoint.post(fields, request.timeout_s)
         first_token_s = None
         if reply.events is None:
-            answer = self._endpoint.read(_answer, reply)
+            answer = self._endpoint.read(_answer(), reply)
         else:
             answer, first_token_s = self._assemble(reply.events)
         if not answer.candidates:
-            raise _no_candidate(answer.prompt_feedback, self._endpoint.url.host)
+            raise self._no_candidate(answer.prompt_feedback)
         candidate = answer.candidates[0]
-        parts = (candidate.content.parts if candidate.content is not None else None) or ()
+        text = ""
+        tool_calls = []
+        for part in candidate.parts:
+            if part.is_output:
+                text += part.text or ""
+            if part.function_call is not None:
+                call = part.function_call
+                tool_calls.append(ToolCall(call.name, call.args or {}, call.id))
+        usage = None
+        if answer.usage_metadata is not None:
+            usage = answer.usage_metadata.tokens
         return Response(
-            output="".join(part.text for part in parts if part.text and not part.thought),
-            tool_calls=tuple(
-                ToolCall(call.name, call.args or {}, call.id)
-                for part in parts
-                if (call := part.function_call) is not None
-            ),
-            usage=answer.usage_metadata.tokens if answer.usage_metadata else None,
+            output=text,
+            tool_calls=tuple(tool_calls),
+            usage=usage,
             model=answer.model_version,
             finish_reason=candidate.finish_reason,
             cost_usd=reply.cost_usd,
             first_token_s=first_token_s,
         )
+
+    def _contents(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
+        contents = []
+        names: dict[str | None, str] = {}  # of the tools that were called, by the id of the call
+        for turn in turns_of(messages):
+            message = turn[0]
+            if message.role == "tool":
+                parts = [_result(each, names.get(each.tool_call_id)) for each in turn]
+                contents.append({"role": "user", "parts": parts})
+                continue
+            parts = [_sent(part, self._endpoint.folder) for part in message.parts]
+            for call in message.tool_calls:
+                names[call.id] = call.name
+                part: dict[str, Any] = {"functionCall": _function_call(call)}
+                if self._wants_signature:
+                    part |= _NO_SIGNATURE
+                parts.append(part)
+            role = "user"
+            if message.role == "assistant":
+                role = "model"
+            contents.append({"role": role, "parts": parts or [{"text": ""}]})
+        return contents
 
     def _assemble(self, events: Sequence[Event]) -> "tuple[_Answer, float | None]":
         """Return a streamed answer as if it had come at once, and when its first token came.
@@ -122,41 +151,37 @@ class GenerateContent:
         """
         parts: list[_Part] = []
         feedback = usage = version = finish_reason = first_token_s = None
-        for chunk, after_s in self._endpoint.read_events(_answer, events):
+        for chunk, after_s in self._endpoint.read_events(_answer(), events):
             if chunk.error is not None:
                 raise self._endpoint.broken_off(chunk.error.message)
-            feedback, usage = chunk.prompt_feedback or feedback, chunk.usage_metadata or usage
+            feedback = chunk.prompt_feedback or feedback
+            usage = chunk.usage_metadata or usage
             version = chunk.model_version or version
-            for candidate in (chunk.candidates or ())[:1]:
-                new = (candidate.content and candidate.content.parts) or []
-                finish_reason = candidate.finish_reason or finish_reason
-                if first_token_s is None and any(
-                    part.function_call or (part.text and not part.thought) for part in new
-                ):
-                    first_token_s = after_s
-                parts += new
+            if not chunk.candidates:
+                continue
+            candidate = chunk.candidates[0]
+            finish_reason = candidate.finish_reason or finish_reason
+            has_content = any(part.is_output or part.function_call for part in candidate.parts)
+            if has_content and first_token_s is None:
+                first_token_s = after_s
+            parts += candidate.parts
         if finish_reason is None and feedback is None:
             raise self._endpoint.broken_off()
-        candidates = [_Candidate(_Content(parts), finish_reason)] if finish_reason else []
+        candidates = []
+        if finish_reason is not None:
+            candidates.append(_Candidate(_Content(parts), finish_reason))
         return _Answer(candidates, feedback, usage, version), first_token_s
 
-
-def _contents(
-    messages: Iterable[Message], signature: Mapping[str, str], folder: Path
-) -> Iterator[dict[str, Any]]:
-    names: dict[str | None, str] = {}
-    for turn in turns_of(messages):
-        message = turn[0]
-        if message.role == "tool":
-            parts = [_result(each, names.get(each.tool_call_id)) for each in turn]
-            yield {"role": "user", "parts": parts}
-            continue
-        names.update((call.id, call.name) for call in message.tool_calls)
-        said = [_sent(part, folder) for part in message.parts] or (
-            [] if message.tool_calls else [{"text": ""}]
-        )
-        calls = [{"functionCall": _function_call(call), **signature} for call in message.tool_calls]
-        yield {"role": "model" if message.role == "assistant" else "user", "parts": [*said, *calls]}
+    def _no_candidate(self, feedback: "_Feedback | None") -> ProviderError:
+        host = self._endpoint.host
+        if feedback is None or feedback.block_reason is None:
+            text = f"{host} answered without a candidate and without a reason"
+            return ProviderError("bad_answer", text)
+        why = feedback.block_reason
+        if feedback.block_reason_message:
+            why = f"{why}: {feedback.block_reason_message}"
+        advice = "change the prompt or safetySettings"
+        return ProviderError("rejected", f"{host} blocked the prompt ({readable(why)}); {advice}")
 
 
 def _sent(part: Part, folder: Path) -> dict[str, Any]:
@@ -169,65 +194,78 @@ def _sent(part: Part, folder: Path) -> dict[str, Any]:
 
 
 def _function_call(call: ToolCall) -> dict[str, Any]:
-    arguments = {"arguments": call.arguments} if isinstance(call.arguments, str) else call.arguments
-    return {"name": call.name, "args": arguments, **({"id": call.id} if call.id else {})}
+    arguments = call.arguments
+    if isinstance(arguments, str):  # the API takes nothing but an object
+        arguments = {"arguments": arguments}
+    fields = {"name": call.name, "args": arguments}
+    if call.id:
+        fields["id"] = call.id
+    return fields
 
 
 def _result(message: Message, name: str | None) -> dict[str, Any]:
     """Return a tool's result; Gemini knows it by the function's name and wants an object."""
-    identity = {"id": message.tool_call_id} if message.tool_call_id else {}
-    response = {"output": message.text}
-    return {
-        "functionResponse": {
-            **identity,
-            "name": name or message.tool_call_id or "tool",
-            "response": response,
-        }
+    fields = {
+        "name": name or message.tool_call_id or "tool",
+        "response": {"output": message.text},
     }
+    if message.tool_call_id:
+        fields["id"] = message.tool_call_id
+    return {"functionResponse": fields}
 
 
-# The answer, as far as it is needed.
+# The fields of an answer that are read.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Wire:
     """A JSON object whose keys are in camelCase."""
 
     __pydantic_config__ = ConfigDict(alias_generator=to_camel)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call(_Wire):
     name: str
     args: dict[str, Any] | None = None
     id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Part(_Wire):
     text: str | None = None
     thought: bool = False
     function_call: _Call | None = None
 
+    @property
+    def is_output(self) -> bool:
+        return bool(self.text) and not self.thought
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class _Content(_Wire):
     parts: list[_Part] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Candidate(_Wire):
     content: _Content | None = None
     finish_reason: str | None = None
 
+    @property
+    def parts(self) -> list[_Part]:
+        if self.content is None or self.content.parts is None:
+            return []
+        return self.content.parts
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class _Feedback(_Wire):
     block_reason: str | None = None
     block_reason_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Usage(_Wire):
     prompt_token_count: int = 0
     candidates_token_count: int = 0
@@ -245,12 +283,12 @@ class _Usage(_Wire):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Error(_Wire):
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Answer(_Wire):
     candidates: list[_Candidate] | None = None
     prompt_feedback: _Feedback | None = None
@@ -259,16 +297,6 @@ class _Answer(_Wire):
     error: _Error | None = None
 
 
-_answer = TypeAdapter(_Answer)
-
-
-def _no_candidate(feedback: _Feedback | None, host: str | None) -> ProviderError:
-    if feedback is None or feedback.block_reason is None:
-        return ProviderError(
-            "bad_answer", f"{host} answered without a candidate and without a reason"
-        )
-    why = ": ".join(filter(None, (feedback.block_reason, feedback.block_reason_message)))
-    return ProviderError(
-        "rejected",
-        f"{host} blocked the prompt ({readable(why)}); change the prompt or safetySettings",
-    )
+@cache
+def _answer() -> TypeAdapter[_Answer]:
+    return TypeAdapter(_Answer)

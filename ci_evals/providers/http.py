@@ -31,27 +31,21 @@ from ci_evals.providers.answer import (
     plain_json,
     read_arguments,
 )
-from ci_evals.providers.base import (
-    Provider,
-    ProviderOptions,
-    Resources,
-    message_fields,
-    overrides_of,
-)
-from ci_evals.providers.http_client import (
+from ci_evals.providers.base import Provider, ProviderOptions, Resources, TokenCommand
+from ci_evals.providers.http_messages import (
     END_OF_STREAM,
     Call,
     Event,
     Reply,
     decode,
     header_problems,
+    open_http_client,
     place_of,
     readable,
-    send,
     token_problems,
     url_problems,
 )
-from ci_evals.providers.tokens import TokenCommand
+from ci_evals.providers.request_fields import message_fields, override_fields
 from ci_evals.templating import (
     TooSlowError,
     is_template,
@@ -210,15 +204,14 @@ class Service:
     """The live service."""
 
     def __init__(self, options: Http, resources: Resources) -> None:
-        self._resources = resources
         self._options = options
+        self._http = open_http_client(resources, options.token)
         self._template = _RequestTemplate(options)
-        self._token = resources.tokens.of(options.token) if options.token else None
         self._reads_json = any(True for _ in _paths(options))
 
     async def answer(self, request: Request) -> Response:
         call = self._template.render(request)
-        reply = await send(self._resources, call, timeout_s=request.timeout_s, token=self._token)
+        reply = await self._http.send(call, request.timeout_s)
         if self._options.stream is not None:
             return self._response(
                 *_read_stream(self._options, self._options.stream, reply, place_of(call.url)),
@@ -373,12 +366,12 @@ class _RequestTemplate:
 def _variables(request: Request) -> dict[str, Any]:
     """Return the names that templates may use."""
     case = request.case
-    messages = [message_fields(message) for message in request.messages]
+    messages = message_fields(request)
     about = {
         "id": case.id,
         "tags": list(case.tags),
         "metadata": case.metadata,
-        "overrides": overrides_of(case),
+        "overrides": override_fields(case),
     }
     return dict(zip(_NAMES, (request.input, messages, case.vars, about, request.run), strict=True))
 

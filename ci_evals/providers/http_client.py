@@ -1,310 +1,157 @@
-"""Calls over HTTP: makes them, reads headers and bodies, and names what went wrong."""
+"""Calls over HTTP: makes them with aiohttp, reads what comes back, and names what went wrong."""
 
 import json
-import math
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from io import BytesIO
-from typing import TypeVar
 
 import aiohttp
-from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
 from ci_evals.errors import ErrorKind, ProviderError
-from ci_evals.format import one_line
-from ci_evals.model.fields import first_problem, is_complete_url
-from ci_evals.providers.answer import plain_json
-from ci_evals.providers.base import Resources
-from ci_evals.providers.tokens import Token, TokenCommand
+from ci_evals.providers.base import Resources, TokenCommand
+from ci_evals.providers.http_messages import (
+    Call,
+    Event,
+    Reply,
+    authority,
+    date_in,
+    kind_of,
+    number_in,
+    place_of,
+    readable,
+    retry_after_s,
+)
+from ci_evals.providers.tokens import shared_token
 from ci_evals.redaction import MASK, SHORTEST
 
 MAX_BYTES = 50 * 1024 * 1024
-END_OF_STREAM = "[DONE]"
-"""The data of the last event of OpenAI's streams, and of many after them."""
-
-_PLACE_CHARACTERS = 200
 _REFUSAL_BYTES = 64 * 1024
 _LARGE_BYTES = 1024 * 1024  # from here on aiohttp wants a file
 
-_KINDS: Mapping[int, ErrorKind] = {
-    401: "auth",
-    403: "auth",
-    408: "server",
-    409: "server",
-    429: "rate_limit",
-}
-_CREDENTIAL = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
-_FIELD_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
-_RETRY_DELAY = re.compile(
-    rb'"retryDelay":\s*"([\d.]+)s"'
-)  # Google's RetryInfo, which stands in the body
-_TAGS = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^<>]*>", re.IGNORECASE | re.DOTALL)
-
-T = TypeVar("T")
+_CREDENTIAL = "auth|key|token|secret|cookie|password"
 
 
-def open_session(max_connections: int) -> aiohttp.ClientSession:
-    """Return the session of all providers; a proxy is taken from the environment. Each call sets
-    its own time-out.
+def open_session(resources: Resources) -> aiohttp.ClientSession:
+    """Return the session of all providers; a proxy is taken from the environment.
+
+    It sets no time-outs: each call has its own.
     """
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=max_connections),
+    variables = {name.lower() for name in os.environ}
+    has_proxy = not variables.isdisjoint({"http_proxy", "https_proxy", "all_proxy"})
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=resources.max_concurrency),
         cookie_jar=aiohttp.DummyCookieJar(),
-        # Not always: where it trusts the environment, aiohttp also sends the passwords of ~/.netrc.
-        trust_env=any(
-            name.lower() in ("http_proxy", "https_proxy", "all_proxy") for name in os.environ
-        ),
+        # Only with a proxy: with this setting, aiohttp also sends the passwords of ~/.netrc.
+        trust_env=has_proxy,
     )
+    resources.stack.push_async_callback(session.close)
+    return session
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One HTTP request."""
-
-    method: str
-    url: URL
-    headers: Mapping[str, str]
-    data: bytes | None = None
-
-    def bearing(self, value: str) -> "Call":
-        """Return the call with a bearer token."""
-        return replace(self, headers={**self.headers, "Authorization": f"Bearer {value}"})
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A server-sent event, which came `after_s` seconds after the request."""
-
-    data: str
-    name: str
-    after_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The answer to an HTTP request, of a status in 2xx; `events` are those of a stream, None of
-    any other answer.
-    """
-
-    body: bytes
-    headers: Mapping[str, str]
-    events: Sequence[Event] | None = None
-
-    @property
-    def cost_usd(self) -> float | None:
-        """The cost that a gateway such as LiteLLM tells in a header; None if there is none."""
-        return number_in(self.headers.get("x-litellm-response-cost"))
-
-
-async def send(
-    resources: Resources,
-    call: Call,
-    *,
-    timeout_s: float,
-    max_bytes: int = MAX_BYTES,
-    token: Token | None = None,
-) -> Reply:
-    """Make a call and return its answer. No redirect is followed, so that a key stays where it
-    belongs.
+class HttpClient:
+    """Makes the calls of one provider. See `http_messages.HttpClient`.
 
     Args:
         resources: the engine's.
-        call: the request.
-        timeout_s: seconds that the answer may take.
+        token: the command that prints the bearer token to send.
         max_bytes: the longest body that is read.
-        token: is sent with it; one that is refused is fetched anew, once.
-
-    Raises:
-        ProviderError: there was no answer, one outside of 2xx, or a longer one than `max_bytes`; or
-            no token.
     """
-    if token is None:
-        return await _send(resources, call, timeout_s, max_bytes)
-    value = await token.get()
-    try:
-        return await _send(resources, call.bearing(value), timeout_s, max_bytes)
-    except ProviderError as error:
-        if error.status != 401:
-            raise
-    value = await token.get(refused=value)
-    return await _send(resources, call.bearing(value), timeout_s, max_bytes)
 
+    def __init__(
+        self, resources: Resources, token: TokenCommand | None = None, max_bytes: int = MAX_BYTES
+    ) -> None:
+        self._session = resources.shared(open_session)
+        self._observe = resources.observe
+        self._max_bytes = max_bytes
+        self._token = None
+        if token is not None:
+            self._token = shared_token(token, resources)
 
-async def _send(resources: Resources, call: Call, timeout_s: float, max_bytes: int) -> Reply:
-    url, data, start = call.url, call.data, time.perf_counter()
-    try:
-        async with resources.session.request(
-            call.method,
-            url,
-            headers=call.headers,
-            data=data if data is None or len(data) < _LARGE_BYTES else BytesIO(data),
-            allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=timeout_s),
-        ) as response:
-            resources.observe(response.headers)
-            if not 200 <= response.status < 300:
-                raise await _refusal(response, call.headers)
-            if response.content_type == "text/event-stream":
-                events = _EventReader(start)
-                body = await _read(response, max_bytes, events.feed)
-                reply = Reply(body, response.headers, events.read)
-            else:
-                reply = Reply(await _read(response, max_bytes), response.headers)
-    except TimeoutError as error:
-        raise ProviderError(
-            "timeout", f"{place_of(url)} did not answer within {timeout_s:g} s"
-        ) from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise ProviderError(
-            "network", f"no answer from {_address(url, error)}: {why_lost(error)}"
-        ) from error
-    if len(reply.body) > max_bytes:
-        raise ProviderError(
-            "bad_answer", f"{place_of(url)} answered with more than {max_bytes:,} bytes"
-        )
-    return reply
+    async def send(self, call: Call, timeout_s: float) -> Reply:
+        if self._token is None:
+            return await self._send(call, call.headers, timeout_s)
+        token = await self._token.get()
+        try:
+            return await self._send(call, _with_token(call.headers, token), timeout_s)
+        except ProviderError as error:
+            if error.status != 401:
+                raise
+        token = await self._token.get(refused=token)
+        return await self._send(call, _with_token(call.headers, token), timeout_s)
 
-
-def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
-    """Read a JSON answer, replacing stray bytes and lone surrogates in it.
-
-    Raises:
-        ProviderError: it is not valid JSON, or of another shape.
-    """
-    with suppress(ValidationError):
-        return adapter.validate_json(body)
-    try:
-        value = json.loads(body.decode("utf-8-sig", "replace"), strict=False)
-        return adapter.validate_python(plain_json(value))
-    except (ValueError, RecursionError) as error:
-        problem = first_problem(error) if isinstance(error, ValidationError) else error
-        what = (
-            "HTML, not JSON" if body.lstrip()[:1] == b"<" else f"something unexpected ({problem})"
-        )
-        start = readable(body[:4000].decode("utf-8", "replace")) or "an empty body"
-        raise ProviderError("bad_answer", f"{host} answered with {what}: {start}") from error
-
-
-# Settings and headers.
-
-
-def url_problems(key: str, url: str) -> list[str]:
-    """Return what is wrong with an address that must be complete, or a variable that was not filled
-    in.
-    """
-    return (
-        []
-        if is_complete_url(url) or url.startswith("${")
-        else [f"{key}: is not a complete address; write it as https://host/path"]
-    )
-
-
-def header_problems(headers: Mapping[str, str]) -> list[str]:
-    """Return which header names and values HTTP cannot carry; the values are not shown, they may be
-    secret.
-    """
-    return [
-        f"headers.{name}: a name takes letters, digits and '-', a value no line breaks or other control characters"
-        for name, value in headers.items()
-        if not (_FIELD_NAME.fullmatch(name) and value.isprintable())
-    ]
-
-
-def token_problems(token: TokenCommand | None, headers: Mapping[str, str]) -> list[str]:
-    """Return what stands in the way of a token."""
-    taken = [name for name in headers if token is not None and name.lower() == "authorization"]
-    return [f"headers.{name}: the `token` is sent there: leave one of them out" for name in taken]
-
-
-def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return how long the server asks to be left alone, in seconds: `retry-after-ms`, or
-    `Retry-After` of RFC 9110.
-    """
-    if (milliseconds := number_in(headers.get("retry-after-ms"))) is not None:
-        return milliseconds / 1000
-    if (seconds := number_in(headers.get("Retry-After"))) is not None:
-        return seconds
-    until = date_in(headers.get("Retry-After"))
-    return max(0.0, (until - now).total_seconds()) if until else None
-
-
-def number_in(text: str | None) -> float | None:
-    """Return a header's number if it can measure a time or a count: finite, not negative."""
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= 0 else None
-
-
-def date_in(text: str | None) -> datetime | None:
-    """Return a header's HTTP date (RFC 9110), taken as UTC where it names no zone."""
-    try:
-        date = parsedate_to_datetime(text or "")
-    except (ValueError, OverflowError):
-        return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)
-
-
-# Answers.
-
-
-def kind_of(status: int) -> ErrorKind:
-    """Return the sort of failure that a status outside 2xx stands for."""
-    return _KINDS.get(status, "server" if status >= 500 else "rejected")
-
-
-def readable(text: str, limit: int = 300) -> str:
-    """Return a server's text as `one_line` does, and without tags if it is HTML."""
-    return one_line(_TAGS.sub(" ", text[:4000]) if text.lstrip().startswith("<") else text, limit)
-
-
-def authority(host: str | None, port: int | None) -> str:
-    """Return `localhost:8000`, `[::1]:8000`."""
-    return f"[{host}]:{port}" if host and ":" in host else f"{host}:{port}"
-
-
-def place_of(url: URL) -> str:
-    """Return `localhost:8000/chat`: a usual port is left out, and so is all that may be secret in
-    an address.
-    """
-    host = f"[{url.host}]" if url.host and ":" in url.host else url.host
-    at = host if url.is_default_port() else authority(url.host, url.port)
-    return one_line(f"{at}{url.path.rstrip('/')}", _PLACE_CHARACTERS)
+    async def _send(self, call: Call, headers: Mapping[str, str], timeout_s: float) -> Reply:
+        start = time.perf_counter()
+        data: bytes | BytesIO | None = call.data
+        if isinstance(data, bytes) and len(data) >= _LARGE_BYTES:
+            data = BytesIO(data)
+        try:
+            async with self._session.request(
+                call.method,
+                call.url,
+                headers=headers,
+                data=data,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+            ) as response:
+                self._observe(response.headers)
+                if not 200 <= response.status < 300:
+                    raise await _refusal(response, headers)
+                events = None
+                if response.content_type == "text/event-stream":
+                    reader = _EventReader(start)
+                    events = reader.events
+                    body = await _read(response, self._max_bytes, reader.feed)
+                else:
+                    body = await _read(response, self._max_bytes)
+        except TimeoutError as error:
+            text = f"{place_of(call.url)} did not answer within {timeout_s:g} s"
+            raise ProviderError("timeout", text) from error
+        except (aiohttp.ClientError, OSError) as error:
+            text = f"no answer from {_address(call.url, error)}: {why_lost(error)}"
+            raise ProviderError("network", text) from error
+        if len(body) > self._max_bytes:
+            text = f"{place_of(call.url)} answered with more than {self._max_bytes:,} bytes"
+            raise ProviderError("bad_answer", text)
+        return Reply(body, response.headers, events)
 
 
 def why_lost(error: Exception) -> str:
-    """Return what prevented or broke a connection, without aiohttp's URLs, which may hold
-    credentials.
+    """Return what prevented or broke a connection.
+
+    aiohttp's own text would show the URL, which may hold credentials.
     """
     cause = getattr(error, "os_error", error)
     if isinstance(cause, ConnectionRefusedError):
         return "the connection was refused; is a server running there?"
     reason = getattr(cause, "strerror", None) or str(cause).partition("url=")[0]
-    if (
-        isinstance(cause, OSError) and cause.errno and reason.startswith("Connect call failed")
-    ):  # asyncio's own words
-        reason = os.strerror(cause.errno)
+    if isinstance(cause, OSError) and cause.errno and reason.startswith("Connect call failed"):
+        reason = os.strerror(cause.errno)  # instead of asyncio's own words
     return readable(reason) or type(error).__name__
 
 
+def _with_token(headers: Mapping[str, str], token: str) -> Mapping[str, str]:
+    return {**headers, "Authorization": f"Bearer {token}"}
+
+
 async def _read(
-    response: aiohttp.ClientResponse, enough: int, feed: Callable[[bytes], None] = lambda _: None
+    response: aiohttp.ClientResponse, enough: int, feed: Callable[[bytes], None] | None = None
 ) -> bytes:
-    """Read the body until it is complete or longer than `enough` bytes; `feed` gets each chunk as
-    it comes.
+    """Read the body until it is complete or longer than `enough` bytes.
+
+    Args:
+        response: the answer.
+        enough: bytes.
+        feed: gets each chunk as it comes.
     """
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
-        feed(chunk)
+        if feed is not None:
+            feed(chunk)
         if len(body) > enough:
             break
     return bytes(body)
@@ -318,7 +165,7 @@ class _EventReader:
     """
 
     def __init__(self, start: float) -> None:
-        self.read: list[Event] = []
+        self.events: list[Event] = []
         self._start = start
         self._line: list[bytes] = []
         self._data: list[str] = []
@@ -332,18 +179,18 @@ class _EventReader:
         self._after_cr = chunk.endswith(b"\r")
         *ended, rest = re.split(rb"\r\n|\n|\r", chunk)
         for line in ended:
-            self._read_line(
-                b"".join((*self._line, line)).decode("utf-8", "replace").removeprefix("\ufeff")
-            )
+            whole = b"".join([*self._line, line])
             self._line = []
+            self._read_line(whole.decode("utf-8", "replace").removeprefix("\ufeff"))
         self._line.append(rest)
 
     def _read_line(self, line: str) -> None:
         if not line:
             if self._data:
                 after_s = round(time.perf_counter() - self._start, 6)
-                self.read.append(Event("\n".join(self._data), self._name or "message", after_s))
-            self._data, self._name = [], ""
+                self.events.append(Event("\n".join(self._data), self._name or "message", after_s))
+            self._data = []
+            self._name = ""
             return
         name, _, value = line.partition(":")
         if name == "data":
@@ -353,45 +200,59 @@ class _EventReader:
 
 
 async def _refusal(response: aiohttp.ClientResponse, sent: Mapping[str, str]) -> ProviderError:
-    """Return the error that a status outside 2xx stands for, in the server's own words."""
+    """Return the error that a status outside 2xx means, in the server's own words.
+
+    Args:
+        response: the answer.
+        sent: the headers of the request, whose credentials the server may repeat.
+    """
     status, place = response.status, place_of(response.url)
     if 300 <= status < 400:
-        text = f"{place} answered {status}, a redirect, which is not followed: check the provider's `base_url` or `url`"
-        return ProviderError(
-            "rejected", text, status=status
-        )  # where to is said by nobody that has to be believed
+        # Its target is not shown: following it by hand could hand the key to somebody else.
+        advice = "check the provider's `base_url` or `url`"
+        text = f"{place} answered {status}, a redirect, which is not followed: {advice}"
+        return ProviderError("rejected", text, status=status)
     try:
         body = await _read(response, _REFUSAL_BYTES)
     except (aiohttp.ClientError, OSError):
         body = b""  # the status says enough
-    kind = (
-        "rejected" if status == 429 and b"insufficient_quota" in body else kind_of(status)
-    )  # no credit: final
+    kind: ErrorKind = kind_of(status)
+    if status == 429 and b"insufficient_quota" in body:
+        kind = "rejected"  # there is no credit left, so a retry is useless
     message = _message(body) or body.decode("utf-8", "replace") or response.reason or "no message"
-    for name, value in sent.items():  # the server may repeat a credential
-        if _CREDENTIAL.search(name) and (words := value.split()) and len(words[-1]) >= SHORTEST:
-            message = message.replace(words[-1], MASK)
-    wait_s = retry_after_s(
-        response.headers, date_in(response.headers.get("Date")) or datetime.now(UTC)
-    )
-    if wait_s is None and (delay := _RETRY_DELAY.search(body)):
-        wait_s = number_in(delay[1].decode())
+    for name, value in sent.items():
+        if re.search(_CREDENTIAL, name, re.IGNORECASE):
+            credential = value.strip().rpartition(" ")[2]
+            if len(credential) >= SHORTEST:
+                message = message.replace(credential, MASK)
     return ProviderError(
-        kind, f"{place} answered {status}: {readable(message)}", status=status, retry_after_s=wait_s
+        kind,
+        f"{place} answered {status}: {readable(message)}",
+        status=status,
+        retry_after_s=_retry_after_s(response.headers, body),
     )
+
+
+def _retry_after_s(headers: Mapping[str, str], body: bytes) -> float | None:
+    """Return the seconds to wait before a retry, by the server's own clock."""
+    now = date_in(headers.get("Date")) or datetime.now(UTC)
+    wait_s = retry_after_s(headers, now)
+    if wait_s is None:
+        google = re.search(rb'"retryDelay":\s*"([\d.]+)s"', body)  # RetryInfo is in the body
+        if google:
+            wait_s = number_in(google[1].decode())
+    return wait_s
 
 
 def _message(body: bytes) -> str | None:
-    """Return the message of an error in any of the usual shapes: `error.message`, `error`,
-    `message` or `detail`.
-    """
+    """Return the message of an error: `error.message`, `error`, `message` or `detail`."""
     try:
         answer = json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
-    match (
-        answer[0] if isinstance(answer, list) and answer else answer
-    ):  # Google wraps some errors in a list
+    if isinstance(answer, list) and answer:  # as Google wraps some errors
+        answer = answer[0]
+    match answer:
         case (
             {"error": {"message": str(text)}}
             | {"error": str(text)}
@@ -404,8 +265,9 @@ def _message(body: bytes) -> str | None:
 
 
 def _address(url: URL, error: Exception) -> str:
-    """Return `localhost:8000/chat`, and the proxy, if it was that which could not be reached."""
-    asked = (url.raw_host, url.port)
-    reached = (getattr(error, "host", url.raw_host), getattr(error, "port", url.port))
-    through = "" if reached == asked else f" through the proxy {authority(*reached)}"
-    return place_of(url) + through
+    """Return `localhost:8000/chat`, with the proxy if that could not be reached."""
+    host = getattr(error, "host", url.raw_host)
+    port = getattr(error, "port", url.port)
+    if (host, port) == (url.raw_host, url.port):
+        return place_of(url)
+    return f"{place_of(url)} through the proxy {authority(host, port)}"

@@ -16,17 +16,12 @@ from ci_evals.javascript import (
     file_problem,
     split_file,
 )
-from ci_evals.model.case import NO_OVERRIDES, Request
+from ci_evals.model.case import Request
 from ci_evals.model.fields import NonEmpty
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response
-from ci_evals.providers.base import (
-    Provider,
-    ProviderOptions,
-    Resources,
-    message_fields,
-    overrides_of,
-)
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.request_fields import request_fields
 
 _FIELDS = frozenset(each.name for each in fields(Response))
 
@@ -118,22 +113,15 @@ class _JavaScriptProvider:
 
 def _context(request: Request, prompt: str) -> dict[str, Any]:
     case = request.case
-    context = {
-        "vars": case.vars,
+    return {
+        **request_fields(request),
         "prompt": {"raw": prompt, "label": prompt},
         "test": {
             "description": case.description or case.id,
             "vars": case.vars,
             "metadata": case.metadata,
         },
-        "id": case.id,
-        "messages": [message_fields(message) for message in request.messages],
-        "run": request.run,
-        "timeout_s": request.timeout_s,
     }
-    return (
-        context if case.overrides == NO_OVERRIDES else {**context, "overrides": overrides_of(case)}
-    )
 
 
 def _as_fields(value: Mapping[str, Any]) -> Mapping[str, Any]:

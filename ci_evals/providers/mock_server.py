@@ -20,7 +20,7 @@ from ci_evals.errors import ErrorKind, ProviderError, UsageError
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fields import first_problem
 from ci_evals.model.response import Message, Response, Role, ToolCall
-from ci_evals.providers.http_client import END_OF_STREAM, authority
+from ci_evals.providers.http_messages import END_OF_STREAM, authority
 from ci_evals.providers.mock import MODEL, Mock, MockProvider
 
 Log = Callable[[str], None]

@@ -1,6 +1,4 @@
-"""The base of the model APIs: their settings, their address and key, and the shape of a
-conversation.
-"""
+"""The base of the model APIs: their settings, their address and key, and streams of theirs."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,27 +15,39 @@ from ci_evals.errors import ProviderError
 from ci_evals.model.fields import Bool, Secret
 from ci_evals.model.response import Detail, Message
 from ci_evals.providers.answer import encode_json
-from ci_evals.providers.base import ProviderOptions, Resources
-from ci_evals.providers.http_client import (
+from ci_evals.providers.base import ProviderOptions, Resources, TokenCommand
+from ci_evals.providers.http_messages import (
     END_OF_STREAM,
     Call,
     Event,
     Reply,
     decode,
     header_problems,
+    open_http_client,
     readable,
-    send,
     token_problems,
     url_problems,
 )
-from ci_evals.providers.tokens import Token, TokenCommand
 
-_ON_THIS_MACHINE = re.compile(r"https?://(localhost|127\.|\[::1\])", re.IGNORECASE)
 _PARAMS = (  # that are taken for keys of the provider
-    "frequency_penalty", "logprobs", "max_completion_tokens", "max_tokens", "presence_penalty", "reasoning_effort",
-    "response_format", "seed", "stop", "stop_sequences", "temperature", "thinking", "tool_choice", "tools", "top_k",
-    "top_logprobs", "top_p",
-)  # fmt: skip
+    "frequency_penalty",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "presence_penalty",
+    "reasoning_effort",
+    "response_format",
+    "seed",
+    "stop",
+    "stop_sequences",
+    "temperature",
+    "thinking",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+)
 
 T = TypeVar("T")
 
@@ -79,41 +89,42 @@ class ModelOptions(ProviderOptions):
 
     @property
     def tells(self) -> Sequence[Detail]:
-        return ("cost", "first_token") if self.stream else ("cost",)
+        if self.stream:
+            return ("cost", "first_token")
+        return ("cost",)
 
     @property
     def api_url(self) -> str | None:
-        return None if _ON_THIS_MACHINE.match(self.base_url) else self.base_url
+        on_this_machine = r"https?://(localhost|127\.|\[::1\])"
+        if re.match(on_this_machine, self.base_url, re.IGNORECASE):
+            return None
+        return self.base_url
 
     @property
     def key_variable(self) -> str | None:
-        at_vendor = re.match(
-            rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])", self.base_url
-        )
-        return (
-            self.default_key_variable
-            if at_vendor and self.api_key is None and self.token is None
-            else None
-        )
+        if self.api_key is not None or self.token is not None:
+            return None
+        at_vendor = rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])"
+        if re.match(at_vendor, self.base_url):
+            return self.default_key_variable
+        return None
 
     def problems(self, folder: Path) -> list[str]:
-        reserved = [name for name in self.reserved if name in self.params]
-        advice = {"stream": "write `stream: true` beside `model`"}
-        return [
-            *(["model: is empty"] if not self.model.strip() else []),
-            *url_problems("base_url", self.base_url),
-            *(
-                f"params.{name}: is set by ci-evals itself; {advice.get(name, 'leave it out')}"
-                for name in reserved
-            ),
-            *header_problems(self.headers),
-            *token_problems(self.token, self.headers),
-            *(
-                ["token: there is an `api_key`, too: leave one of them out"]
-                if self.token and self.api_key
-                else []
-            ),
-        ]
+        found = []
+        if not self.model.strip():
+            found.append("model: is empty")
+        found += url_problems("base_url", self.base_url)
+        for name in self.reserved:
+            if name in self.params:
+                advice = "leave it out"
+                if name == "stream":
+                    advice = "write `stream: true` beside `model`"
+                found.append(f"params.{name}: is set by ci-evals itself; {advice}")
+        found += header_problems(self.headers)
+        found += token_problems(self.token, self.headers)
+        if self.token and self.api_key:
+            found.append("token: there is an `api_key`, too: leave one of them out")
+        return found
 
     def endpoint(
         self,
@@ -121,6 +132,7 @@ class ModelOptions(ProviderOptions):
         path: str,
         fields: Mapping[str, Any],
         headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
     ) -> "Endpoint":
         """Return the API at a path below the base URL, whose own query is kept.
 
@@ -129,79 +141,80 @@ class ModelOptions(ProviderOptions):
             path: below the base URL.
             fields: sent in the body of every call.
             headers: sent with every call, as is the key; those of the config win.
+            query: added to the query of the base URL.
         """
         base = URL(self.base_url)
+        url = base.joinpath(*path.split("/")).with_query(base.query)
+        if query:
+            url = url.update_query(query)
         merged = CIMultiDict({"Content-Type": "application/json", **(headers or {})})
         if self.api_key:
             merged[self.key_header] = f"{self.key_prefix}{self.api_key.reveal().strip()}"
         merged.update(self.headers)
-        token = resources.tokens.of(self.token) if self.token else None
-        return Endpoint(
-            resources, base.joinpath(*path.split("/")).with_query(base.query), merged, fields, token
-        )
+        return Endpoint(resources, url, merged, fields, self.token)
 
 
-@dataclass(frozen=True, slots=True)
 class Endpoint:
     """A model API at one address, with the headers and body fields of every call."""
 
-    resources: Resources
-    url: URL
-    headers: Mapping[str, str]
-    fields: Mapping[str, Any]
-    token: Token | None = None
-
-    async def ask(
-        self, fields: Mapping[str, Any], adapter: TypeAdapter[T], timeout_s: float
-    ) -> tuple[T, float | None]:
-        """Post `fields` beside those of every call; return the decoded answer, and its cost if a
-        gateway tells it.
-
-        Raises:
-            ProviderError: there was none, or it has another shape.
-        """
-        reply = await self.post(fields, timeout_s)
-        return self.read(adapter, reply), reply.cost_usd
+    def __init__(
+        self,
+        resources: Resources,
+        url: URL,
+        headers: Mapping[str, str],
+        fields: Mapping[str, Any],
+        token: TokenCommand | None,
+    ) -> None:
+        self.folder = resources.folder
+        self.host = url.host
+        self.fields = fields
+        self._url = url
+        self._headers = headers
+        self._http = open_http_client(resources, token)
 
     async def post(self, fields: Mapping[str, Any], timeout_s: float) -> Reply:
-        """Post `fields` beside those of every call.
+        """Post `fields` with those of every call.
 
         Raises:
             ProviderError: there was no answer.
         """
-        call = Call("POST", self.url, self.headers, encode_json({**self.fields, **fields}))
-        return await send(self.resources, call, timeout_s=timeout_s, token=self.token)
+        body = encode_json({**self.fields, **fields})
+        return await self._http.send(Call("POST", self._url, self._headers, body), timeout_s)
 
     def read(self, adapter: TypeAdapter[T], reply: Reply) -> T:
         """Decode an answer; raises ProviderError if it has another shape."""
-        return decode(adapter, reply.body, self.url.host)
+        return decode(adapter, reply.body, self.host)
 
     def read_events(
         self, adapter: TypeAdapter[T], events: Iterable[Event]
     ) -> Iterator[tuple[T, float]]:
-        """Decode the events of a stream, each with when it came; raises ProviderError if one has
-        another shape.
+        """Decode the events of a stream, each with when it came, in seconds after the request.
+
+        Raises:
+            ProviderError: one has another shape.
         """
         for event in events:
-            if event.data.strip() not in (
-                "",
-                END_OF_STREAM,
-            ):  # some keep a connection alive by events without data
-                yield decode(adapter, event.data.encode(), self.url.host), event.after_s
+            if event.data.strip() in ("", END_OF_STREAM):  # some only keep a connection alive
+                continue
+            yield decode(adapter, event.data.encode(), self.host), event.after_s
 
     def broken_off(self, error: str = "") -> ProviderError:
         """Return the error that a stream ended before the answer did; the server may say why."""
-        why = f": {readable(error)}" if error else " before the answer was complete"
-        return ProviderError("network", f"{self.url.host} broke off its stream{why}")
+        why = " before the answer was complete"
+        if error:
+            why = f": {readable(error)}"
+        return ProviderError("network", f"{self.host} broke off its stream{why}")
 
 
 def turns_of(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """Yield a conversation turn by turn, without system messages; the results of one round of tools
-    are one turn.
+    """Yield a conversation turn by turn, without system messages.
+
+    The results of one round of tools are one turn.
     """
     spoken = (message for message in messages if message.role != "system")
     for is_tool, group in groupby(spoken, key=lambda message: message.role == "tool"):
         if is_tool:
             yield list(group)
         else:
-            yield from ([message] for message in group)
+            for message in group:
+                yield [message]

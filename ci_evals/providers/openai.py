@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from ci_evals.model.case import Request
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.answer import encode_json, read_arguments
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.http_client import END_OF_STREAM, Event, Reply, kind_of, readable
+from ci_evals.providers.http_messages import END_OF_STREAM, Event, Reply, kind_of, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions
 from ci_evals.providers.parts import attach
 
@@ -31,10 +32,10 @@ class OpenAI(ModelOptions):
     base_url: str = "https://api.openai.com/v1"
 
     def open(self, resources: Resources) -> Provider:
-        streaming = (
-            {"stream": True, "stream_options": {"include_usage": True}} if self.stream else {}
-        )
-        fields = {"model": self.model, **streaming, **self.params}
+        fields: dict[str, Any] = {"model": self.model}
+        if self.stream:
+            fields |= {"stream": True, "stream_options": {"include_usage": True}}
+        fields |= self.params
         return ChatCompletions(self.endpoint(resources, "chat/completions", fields))
 
 
@@ -50,14 +51,13 @@ class Embeddings(OpenAI):
 
     def problems(self, folder: Path) -> list[str]:
         found = ModelOptions.problems(self, folder)
-        return (
-            [*found, "stream: embeddings are not streamed; leave it out"] if self.stream else found
-        )
+        if self.stream:
+            found.append("stream: embeddings are not streamed; leave it out")
+        return found
 
     def open(self, resources: Resources) -> Provider:
-        return EmbeddingsEndpoint(
-            self.endpoint(resources, "embeddings", {"model": self.model, **self.params})
-        )
+        fields = {"model": self.model, **self.params}
+        return EmbeddingsEndpoint(self.endpoint(resources, "embeddings", fields))
 
 
 class ChatCompletions:
@@ -65,55 +65,55 @@ class ChatCompletions:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._takes_schema = True
+        self._takes_schema = "response_format" not in endpoint.fields
 
     async def answer(self, request: Request) -> Response:
-        fields = {
-            "messages": [
-                _turn(message, self._endpoint.resources.folder) for message in request.messages
-            ]
-        }
-        if request.schema is None:
-            reply = await self._endpoint.post(fields, request.timeout_s)
-        else:
+        folder = self._endpoint.folder
+        fields = {"messages": [_turn(message, folder) for message in request.messages]}
+        if request.schema is not None and self._takes_schema:
             reply = await self._post_with_schema(fields, request.schema, request.timeout_s)
+        else:
+            reply = await self._endpoint.post(fields, request.timeout_s)
         first_token_s = None
         if reply.events is None:
-            completion = self._endpoint.read(_completion, reply)
+            completion = self._endpoint.read(_completion(), reply)
         else:
             completion, first_token_s = self._assemble(reply.events)
         if not completion.choices:
-            raise _no_choice(completion.error, self._endpoint.url.host)
+            raise self._no_choice(completion.error)
         choice = completion.choices[0]
-        message = choice.message
+        usage, cost_usd = None, reply.cost_usd
+        if completion.usage is not None:
+            usage = completion.usage.tokens
+            if cost_usd is None:
+                cost_usd = completion.usage.cost_usd
+        tool_calls: tuple[ToolCall, ...] = ()
+        if choice.message.tool_calls:
+            tool_calls = tuple(map(_tool_call, choice.message.tool_calls))
         return Response(
-            output=_text(message.content) or message.refusal or "",
-            tool_calls=tuple(map(_tool_call, message.tool_calls)) if message.tool_calls else (),
-            usage=completion.usage.tokens if completion.usage else None,
+            output=_text(choice.message.content) or choice.message.refusal or "",
+            tool_calls=tool_calls,
+            usage=usage,
             model=completion.model,
             finish_reason=choice.finish_reason,
-            cost_usd=completion.usage.cost_usd
-            if reply.cost_usd is None and completion.usage
-            else reply.cost_usd,
+            cost_usd=cost_usd,
             first_token_s=first_token_s,
         )
 
     async def _post_with_schema(
         self, fields: Mapping[str, Any], schema: Mapping[str, Any], timeout_s: float
     ) -> Reply:
-        """Constrain the answer to a schema, unless the endpoint turns out not to know how."""
-        if self._takes_schema and "response_format" not in self._endpoint.fields:
-            named = {"name": "answer", "schema": schema, "strict": True}
-            constrained = {
-                **fields,
-                "response_format": {"type": "json_schema", "json_schema": named},
-            }
-            try:
-                return await self._endpoint.post(constrained, timeout_s)
-            except ProviderError as error:
-                if error.status not in (400, 422):
-                    raise
-                self._takes_schema = False
+        """Constrain the answer to a schema, unless the endpoint turns out not to support that."""
+        json_schema = {"name": "answer", "schema": schema, "strict": True}
+        response_format = {"type": "json_schema", "json_schema": json_schema}
+        try:
+            return await self._endpoint.post(
+                {**fields, "response_format": response_format}, timeout_s
+            )
+        except ProviderError as error:
+            if error.status not in (400, 422):
+                raise
+        self._takes_schema = False
         return await self._endpoint.post(fields, timeout_s)
 
     def _assemble(self, events: Sequence[Event]) -> "tuple[_Completion, float | None]":
@@ -122,37 +122,58 @@ class ChatCompletions:
         Raises:
             ProviderError: it was broken off, or an event has another shape.
         """
-        text: list[str] = []
-        refusal: list[str] = []
-        calls: list[_CallInProgress] = []
+        text = refusal = ""
+        calls: list[_Call] = []
         model = usage = finish_reason = first_token_s = None
-        for chunk, after_s in self._endpoint.read_events(_chunk, events):
-            match chunk.error:
-                case None:
-                    pass
-                case {"message": str(), "code": int()}:
-                    raise _no_choice(chunk.error, self._endpoint.url.host)
-                case {"message": str(why)} | str(why):
-                    raise self._endpoint.broken_off(why)
-                case _:
-                    raise self._endpoint.broken_off()
-            model, usage = chunk.model or model, chunk.usage or usage
+        for chunk, after_s in self._endpoint.read_events(_chunk(), events):
+            if chunk.error is not None:
+                raise self._stream_error(chunk.error)
+            model = chunk.model or model
+            usage = chunk.usage or usage
             for choice in chunk.choices or ():
-                if choice.index:
+                if choice.index != 0:
                     continue
                 finish_reason = choice.finish_reason or finish_reason
-                delta = choice.delta or _Delta()
-                if first_token_s is None and (delta.content or delta.refusal or delta.tool_calls):
+                delta = choice.delta
+                if delta is None:
+                    continue
+                has_content = delta.content or delta.refusal or delta.tool_calls
+                if has_content and first_token_s is None:
                     first_token_s = after_s
-                text.append(_text(delta.content))
-                refusal.append(delta.refusal or "")
-                for part in delta.tool_calls or ():
-                    _add(calls, part)
-        if finish_reason is None and all(event.data != END_OF_STREAM for event in events):
+                text += _text(delta.content)
+                refusal += delta.refusal or ""
+                for piece in delta.tool_calls or ():
+                    _add_piece(calls, piece)
+        has_end = any(event.data == END_OF_STREAM for event in events)
+        if finish_reason is None and not has_end:
             raise self._endpoint.broken_off()
-        said = [_Call(each.id, _Function(each.name, "".join(each.arguments))) for each in calls]
-        message = _Message("".join(text), "".join(refusal), said)
+        message = _Message(text, refusal, calls)
         return _Completion([_Choice(message, finish_reason)], model, usage), first_token_s
+
+    def _stream_error(self, error: object) -> ProviderError:
+        match error:
+            case {"message": str(), "code": int()}:
+                return self._no_choice(error)
+            case {"message": str(message)} | str(message):
+                return self._endpoint.broken_off(message)
+            case _:
+                return self._endpoint.broken_off()
+
+    def _no_choice(self, error: object) -> ProviderError:
+        """Return the error in an answer of status 200, as gateways give it.
+
+        The real status is in the body, if anywhere.
+        """
+        host = self._endpoint.host
+        match error:
+            case {"message": str(message), "code": int(code)} if 400 <= code < 600:
+                text = f"{host} answered {code}: {readable(message)}"
+                return ProviderError(kind_of(code), text, status=code)
+            case {"message": str(message)} | str(message):
+                why = f": {readable(message)}"
+            case _:
+                why = ": is this a chat completions endpoint?"
+        return ProviderError("bad_answer", f"{host} answered without a choice{why}")
 
 
 class EmbeddingsEndpoint:
@@ -162,28 +183,31 @@ class EmbeddingsEndpoint:
         self._endpoint = endpoint
 
     async def answer(self, request: Request) -> Response:
-        given: Any = request.input
-        texts = [str(text) for text in given] if isinstance(given, list | tuple) else [str(given)]
-        answer, cost_usd = await self._endpoint.ask({"input": texts}, _vectors, request.timeout_s)
+        texts = [str(request.input)]
+        if isinstance(request.input, list | tuple):
+            texts = [str(text) for text in request.input]
+        reply = await self._endpoint.post({"input": texts}, request.timeout_s)
+        answer = self._endpoint.read(_vectors(), reply)
         vectors = sorted(answer.data or (), key=lambda vector: vector.index)
         if len(vectors) != len(texts):
-            text = f"{self._endpoint.url.host} answered with {len(vectors)} embeddings of {len(texts)} texts"
-            raise ProviderError("bad_answer", f"{text}: is this an embeddings endpoint?")
+            found = f"{len(vectors)} embeddings of {len(texts)} texts"
+            text = f"{self._endpoint.host} answered with {found}: is this an embeddings endpoint?"
+            raise ProviderError("bad_answer", text)
+        usage = None
+        if answer.usage is not None:
+            usage = answer.usage.tokens
         return Response(
             encode_json([vector.embedding for vector in vectors]).decode(),
-            usage=answer.usage.tokens if answer.usage else None,
+            usage=usage,
             model=answer.model,
-            cost_usd=cost_usd,
+            cost_usd=reply.cost_usd,
         )
 
 
 def _turn(message: Message, folder: Path) -> dict[str, Any]:
-    said = (
-        message.content
-        if isinstance(message.content, str)
-        else [_part(part, folder) for part in message.content]
-    )
-    turn: dict[str, Any] = {"role": message.role, "content": said}
+    turn: dict[str, Any] = {"role": message.role, "content": message.content}
+    if not isinstance(message.content, str):
+        turn["content"] = [_part(part, folder) for part in message.content]
     if message.tool_calls:
         turn["tool_calls"] = [_call_fields(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
@@ -198,69 +222,70 @@ def _part(part: Part, folder: Path) -> dict[str, Any]:
     if sent.is_image:
         return {"type": "image_url", "image_url": {"url": sent.data_url}}
     if sent.url is not None:
-        text = f"chat completions take no address of a file ({sent.url}): put it beside the suite and name its path"
+        advice = "put it beside the suite and name its path"
+        text = f"chat completions take no address of a file ({sent.url}): {advice}"
         raise ProviderError("rejected", readable(text))
     return {"type": "file", "file": {"filename": sent.name, "file_data": sent.data_url}}
 
 
 def _call_fields(call: ToolCall) -> dict[str, Any]:
-    arguments = (
-        call.arguments if isinstance(call.arguments, str) else encode_json(call.arguments).decode()
-    )
-    return {
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": arguments},
-    }
+    arguments = call.arguments
+    if not isinstance(arguments, str):
+        arguments = encode_json(arguments).decode()
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
-# The answers, as far as they are needed.
+# The fields of an answer that are read.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Function:
-    name: str
+    name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Custom:
     name: str
     input: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
+    """A tool call, or a piece of one; `index` tells the calls of a stream apart."""
+
     id: str | None = None
     function: _Function | None = None
     custom: _Custom | None = None
+    index: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Part:
     text: str | None = None
     refusal: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Message:
     content: str | list[_Part] | None = None
     refusal: str | None = None
     tool_calls: list[_Call] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Choice:
     message: _Message
     finish_reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _InputDetails:
     cached_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Usage:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -270,23 +295,19 @@ class _Usage:
     @property
     def cost_usd(self) -> float | None:
         """The cost of the answer, as OpenRouter tells it."""
-        return (
-            float(self.cost)
-            if isinstance(self.cost, int | float) and 0 <= self.cost < math.inf
-            else None
-        )
+        if isinstance(self.cost, int | float) and 0 <= self.cost < math.inf:
+            return float(self.cost)
+        return None
 
     @property
     def tokens(self) -> Usage:
-        details = self.prompt_tokens_details
-        return Usage(
-            self.prompt_tokens or 0,
-            self.completion_tokens or 0,
-            (details and details.cached_tokens) or 0,
-        )
+        cached_tokens = None
+        if self.prompt_tokens_details is not None:
+            cached_tokens = self.prompt_tokens_details.cached_tokens
+        return Usage(self.prompt_tokens or 0, self.completion_tokens or 0, cached_tokens or 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Completion:
     choices: list[_Choice] | None = None
     model: str | None = None
@@ -294,47 +315,14 @@ class _Completion:
     error: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Vector:
-    embedding: list[float]
-    index: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Vectors:
-    data: list[_Vector] | None = None
-    model: str | None = None
-    usage: _Usage | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _CallDelta:
-    index: int | None = None
-    id: str | None = None
-    function: "_FunctionDelta | None" = None
-
-
-@dataclass(frozen=True, slots=True)
-class _FunctionDelta:
-    name: str | None = None
-    arguments: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Delta:
-    content: str | list[_Part] | None = None
-    refusal: str | None = None
-    tool_calls: list[_CallDelta] | None = None
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _ChoiceDelta:
-    delta: _Delta | None = None
+    delta: _Message | None = None
     index: int = 0
     finish_reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Chunk:
     choices: list[_ChoiceDelta] | None = None
     model: str | None = None
@@ -343,18 +331,31 @@ class _Chunk:
 
 
 @dataclass(slots=True)
-class _CallInProgress:
-    """A tool call whose parts are still coming."""
-
-    index: int | None
-    id: str | None
-    name: str = ""
-    arguments: list[str] = field(default_factory=list)
+class _Vector:
+    embedding: list[float]
+    index: int = 0
 
 
-_completion = TypeAdapter(_Completion)
-_chunk = TypeAdapter(_Chunk)
-_vectors = TypeAdapter(_Vectors)
+@dataclass(slots=True)
+class _Vectors:
+    data: list[_Vector] | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+
+
+@cache
+def _completion() -> TypeAdapter[_Completion]:
+    return TypeAdapter(_Completion)
+
+
+@cache
+def _chunk() -> TypeAdapter[_Chunk]:
+    return TypeAdapter(_Chunk)
+
+
+@cache
+def _vectors() -> TypeAdapter[_Vectors]:
+    return TypeAdapter(_Vectors)
 
 
 def _text(content: str | list[_Part] | None) -> str:
@@ -365,46 +366,40 @@ def _text(content: str | list[_Part] | None) -> str:
 
 def _tool_call(call: _Call) -> ToolCall:
     if call.function is not None:
-        arguments = call.function.arguments or ""
-        decoded = read_arguments(arguments) if isinstance(arguments, str) else arguments
-        return ToolCall(call.function.name, decoded, call.id)
+        arguments: Mapping[str, Any] | str = call.function.arguments or ""
+        if isinstance(arguments, str):
+            arguments = read_arguments(arguments)
+        return ToolCall(call.function.name or "", arguments, call.id)
     if call.custom is not None:
         return ToolCall(call.custom.name, call.custom.input, call.id)
     return ToolCall("", {}, call.id)
 
 
-def _add(calls: list[_CallInProgress], part: _CallDelta) -> None:
-    """Add a part of a tool call to the call that it belongs to, or as a new one.
+def _add_piece(calls: list[_Call], piece: _Call) -> None:
+    """Add a piece of a streamed tool call to the call that it belongs to, or as a new one.
 
     Some endpoints send whole calls, without an index or all with index 0: an id of its own makes
     another call, too.
     """
-    known = next(
-        (call for call in reversed(calls) if part.index is None or call.index == part.index), None
-    )
-    if known is None or (part.id and known.id and part.id != known.id):
-        calls.append(known := _CallInProgress(part.index, part.id))
-    known.id = known.id or part.id
-    if part.function is not None:
-        known.name = known.name or part.function.name or ""
-        known.arguments.append(part.function.arguments or "")
+    function = piece.function or _Function()
+    for call in reversed(calls):
+        same_index = piece.index is None or call.index == piece.index
+        if not same_index:
+            continue
+        if piece.id and call.id and piece.id != call.id:
+            break
+        assert call.function is not None
+        call.id = call.id or piece.id
+        call.function.name = call.function.name or function.name
+        call.function.arguments = _join(call.function.arguments, function.arguments)
+        return
+    new = _Function(function.name, function.arguments)
+    calls.append(_Call(piece.id, new, index=piece.index))
 
 
-def _no_choice(error: object, host: str | None) -> ProviderError:
-    """Return the error in an answer of status 200, as gateways give it: the real status is in the
-    body, if anywhere.
-    """
-    match error:
-        case {"message": str(message), "code": int(code)} if 400 <= code < 600:
-            return ProviderError(
-                kind_of(code), f"{host} answered {code}: {readable(message)}", status=code
-            )
-        case {"message": str(message)} | str(message):
-            return ProviderError(
-                "bad_answer", f"{host} answered without a choice: {readable(message)}"
-            )
-        case _:
-            return ProviderError(
-                "bad_answer",
-                f"{host} answered without a choice: is this a chat completions endpoint?",
-            )
+def _join(
+    arguments: str | dict[str, Any] | None, more: str | dict[str, Any] | None
+) -> str | dict[str, Any] | None:
+    if isinstance(arguments, str) and isinstance(more, str):
+        return arguments + more
+    return more or arguments

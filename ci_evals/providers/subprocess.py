@@ -2,9 +2,6 @@
 
 import asyncio
 import os
-import re
-import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -37,68 +34,6 @@ _running: set[int] = set()  # the programs not yet cleaned up, each the leader o
 _elsewhere: dict[
     str, tuple[str, ...]
 ] = {}  # names of containers and the like, with the command that ends them
-
-
-# Command lines.
-
-_STARTS_FOR_SHELL = re.compile(r"cd|export|source|\.|[A-Za-z_]\w*=.*", re.DOTALL)
-_SHELL_WORDS = frozenset(
-    {"&&", "||", "|", ";", "&", "<", ">", ">>", "2>", "2>&1", "2>/dev/null", ">/dev/null"}
-)
-
-
-def split_command(command: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a command, as a POSIX shell would split it.
-
-    Raises:
-        ValueError: a quotation mark is not closed.
-    """
-    return tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
-
-
-def command_problems(command: str | Sequence[str]) -> list[str]:
-    """Return what is wrong with the words of a command."""
-    try:
-        argv = split_command(command)
-    except ValueError as error:
-        return [
-            f"command cannot be split into words: {error}; write it as a list: [program, argument, ...]"
-        ]
-    if not argv or not argv[0]:
-        return ["command is empty: name a program, as in [python, agent.py]"]
-    starts = argv[:1] if _STARTS_FOR_SHELL.fullmatch(argv[0]) else ()
-    for word in (*starts, *(each for each in argv if each in _SHELL_WORDS))[:1]:
-        return [
-            f"command: {word!r} is for a shell, and none is involved: use `cwd` and `env`, or [sh, -c, …]"
-        ]
-    return []
-
-
-def find_program(program: str, folder: Path, path: str | None = None) -> str | None:
-    """Return the file of a program; one with a folder in its name is sought from `folder`, others
-    on the PATH.
-    """
-    if os.path.dirname(program):  # noqa: PTH120  Path drops the leading ./ that makes this a path
-        return shutil.which(folder / program)
-    return shutil.which(program, path=path)
-
-
-def program_problem(program: str, folder: Path) -> str:
-    """Return why a program was not found, and what to try."""
-    has_folder = bool(os.path.dirname(program))  # noqa: PTH120  as above
-    if (folder / program).is_file():
-        advice = f"chmod +x {program}, or start it with its interpreter, as in [sh, {program}]"
-        if has_folder:
-            return f"command: {folder / program} is not executable: {advice}"
-        return (
-            f"command: {program!r} is not on the PATH; for the file in {folder} write ./{program}"
-        )
-    if has_folder:
-        return f"command: there is no program {folder / program}"
-    return f"command: there is no program {program!r} on the PATH: install it, or give the path of its file"
-
-
-# Processes.
 
 
 @dataclass(frozen=True, slots=True)

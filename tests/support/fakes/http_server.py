@@ -5,16 +5,17 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from aiohttp import ClientSession, web
+from aiohttp import web
 
 from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message
-from ci_evals.providers.tokens import Tokens
+from ci_evals.providers.base import Resources
 
+T = TypeVar("T")
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -105,20 +106,24 @@ async def never(request: web.Request) -> web.StreamResponse:
 class Lent:
     """What a provider is lent while it runs."""
 
-    session: ClientSession
     folder: Path
     max_concurrency: int
     stack: AsyncExitStack
-    tokens: Tokens
     observe: Callable[[Mapping[str, str]], None] = lambda _: None
     files: Path | None = None
+    made: dict[Any, Any] = field(default_factory=dict)
+
+    def shared(self, make: Callable[[Resources], T]) -> T:
+        if make not in self.made:
+            self.made[make] = make(self)
+        return self.made[make]  # type: ignore[no-any-return]  # `make` made it
 
 
 @asynccontextmanager
 async def lending() -> AsyncIterator[Lent]:
-    """Resources with a real session."""
-    async with ClientSession() as session, AsyncExitStack() as stack:
-        yield Lent(session, Path.cwd(), 8, stack, Tokens(Path.cwd()))
+    """Resources as the engine's."""
+    async with AsyncExitStack() as stack:
+        yield Lent(Path.cwd(), 8, stack)
 
 
 def request_of(*messages: Message, case: Case | None = None, **changes: Any) -> Request:

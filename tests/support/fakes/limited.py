@@ -13,7 +13,7 @@ from ci_evals.engine.rate_limit import RateLimiter
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message, Response, Usage
-from ci_evals.providers.http_client import kind_of
+from ci_evals.providers.http_messages import kind_of
 from ci_evals.providers.mock import Mock
 from fakes.virtual_time import VirtualLoop
 

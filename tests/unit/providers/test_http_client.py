@@ -16,15 +16,8 @@ from pydantic import TypeAdapter
 from yarl import URL
 
 from ci_evals.errors import ProviderError
-from ci_evals.providers.http_client import (
-    Call,
-    decode,
-    place_of,
-    readable,
-    retry_after_s,
-    send,
-    why_lost,
-)
+from ci_evals.providers.http_client import HttpClient, open_session, why_lost
+from ci_evals.providers.http_messages import Call, decode, place_of, readable, retry_after_s
 
 NOW = datetime(2025, 6, 15, 12, 0, 0, tzinfo=UTC)
 
@@ -34,7 +27,7 @@ async def call(
 ) -> bytes:
     async with lending() as lent:
         sent = Call("POST", URL(server.url), CIMultiDict(headers), options.pop("data", b"{}"))
-        return (await send(lent, sent, timeout_s=timeout_s, **options)).body
+        return (await HttpClient(lent, **options).send(sent, timeout_s)).body
 
 
 def place(server: FakeServer) -> str:
@@ -258,11 +251,10 @@ async def test_a_proxy_that_cannot_be_reached_is_named_without_its_password() ->
     async with serving() as gone:
         proxy = URL(gone.url).with_user("team").with_password("sk-12345")
     async with ClientSession(proxy=proxy) as session, lending() as lent:
-        lent.session = session
+        lent.made[open_session] = session
+        call = Call("POST", URL("http://model.example/v1?key=sk-12345"), {})
         with pytest.raises(ProviderError) as caught:
-            await send(
-                lent, Call("POST", URL("http://model.example/v1?key=sk-12345"), {}), timeout_s=5
-            )
+            await HttpClient(lent).send(call, 5)
     reached = f"model.example/v1 through the proxy {URL(gone.url).authority}"
     assert (
         caught.value.message
@@ -276,7 +268,7 @@ async def test_a_host_is_named_as_it_was_written_and_no_proxy_is_made_up(host: s
         port = URL(gone.url).port
     async with lending() as lent:
         with pytest.raises(ProviderError) as caught:
-            await send(lent, Call("POST", URL(f"http://{host}:{port}/v1"), {}), timeout_s=5)
+            await HttpClient(lent).send(Call("POST", URL(f"http://{host}:{port}/v1"), {}), 5)
     assert caught.value.message.startswith(f"no answer from {host}:{port}/v1: ")
 
 
@@ -294,7 +286,7 @@ async def test_something_that_is_no_http_is_a_network_error_without_the_url() ->
     async with ssh, lending() as lent:
         url = URL(f"http://127.0.0.1:{ssh.sockets[0].getsockname()[1]}/?key=sk-12345")
         with pytest.raises(ProviderError) as caught:
-            await send(lent, Call("POST", url, {}), timeout_s=5)
+            await HttpClient(lent).send(Call("POST", url, {}), 5)
     assert caught.value.kind == "network"
     assert "sk-12345" not in caught.value.message
 

@@ -18,7 +18,8 @@ from ci_evals.providers.anthropic import Anthropic
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.gemini import Gemini
 from ci_evals.providers.http import Http, Stream
-from ci_evals.providers.http_client import Call, send
+from ci_evals.providers.http_client import HttpClient
+from ci_evals.providers.http_messages import Call
 from ci_evals.providers.openai import Embeddings, OpenAI
 
 DONE = b"data: [DONE]\n\n"
@@ -214,7 +215,7 @@ async def test_the_time_limit_holds_for_the_whole_stream(server: FakeServer, len
 async def test_a_stream_is_read_up_to_the_limit(server: FakeServer, lent: Lent) -> None:
     server.answers(streaming([event("a" * 600)] * 100))
     with pytest.raises(ProviderError, match="answered with more than 5,000 bytes"):
-        await send(lent, Call("GET", URL(server.url), {}), timeout_s=5, max_bytes=5_000)
+        await HttpClient(lent, max_bytes=5_000).send(Call("GET", URL(server.url), {}), 5)
 
 
 def test_embeddings_are_not_streamed() -> None:

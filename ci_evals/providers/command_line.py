@@ -1,0 +1,94 @@
+"""Command lines of a suite: split into words, checked, and their programs found."""
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+_ONLY_IN_A_SHELL = r"cd|export|source|\.|[A-Za-z_]\w*=.*"
+_SHELL_WORDS = frozenset(
+    {"&&", "||", "|", ";", "&", "<", ">", ">>", "2>", "2>&1", "2>/dev/null", ">/dev/null"}
+)
+
+
+def split_command(command: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a command, as a POSIX shell would split it.
+
+    Raises:
+        ValueError: a quotation mark is not closed.
+    """
+    if isinstance(command, str):
+        return tuple(shlex.split(command))
+    return tuple(command)
+
+
+def command_problems(command: str | Sequence[str]) -> list[str]:
+    """Return what is wrong with the words of a command."""
+    try:
+        argv = split_command(command)
+    except ValueError as error:
+        advice = "write it as a list: [program, argument, ...]"
+        return [f"command cannot be split into words: {error}; {advice}"]
+    if not argv or not argv[0]:
+        return ["command is empty: name a program, as in [python, agent.py]"]
+    for_shell = [word for word in argv if word in _SHELL_WORDS]
+    if re.fullmatch(_ONLY_IN_A_SHELL, argv[0], re.DOTALL):
+        for_shell.insert(0, argv[0])
+    if for_shell:
+        advice = "use `cwd` and `env`, or [sh, -c, …]"
+        return [f"command: {for_shell[0]!r} is for a shell, and none is involved: {advice}"]
+    return []
+
+
+def missing_program(
+    command: str | Sequence[str], folder: Path, path: str | None = None
+) -> str | None:
+    """Return why the program of a command is not found, and what to try; None if it is there.
+
+    Args:
+        command: has no `command_problems`.
+        folder: where a program with a folder in its name is sought.
+        path: where others are sought; the PATH of this process when None.
+    """
+    program = split_command(command)[0]
+    if _find_program(program, folder, path) is not None:
+        return None
+    file = folder / program
+    has_folder = _has_folder(program)
+    if file.is_file() and has_folder:
+        advice = f"chmod +x {program}, or start it with its interpreter, as in [sh, {program}]"
+        return f"command: {file} is not executable: {advice}"
+    if file.is_file():
+        return (
+            f"command: {program!r} is not on the PATH; for the file in {folder} write ./{program}"
+        )
+    if has_folder:
+        return f"command: there is no program {file}"
+    advice = "install it, or give the path of its file"
+    return f"command: there is no program {program!r} on the PATH: {advice}"
+
+
+def resolve_command(
+    command: str | Sequence[str], folder: Path, path: str | None = None
+) -> tuple[str, ...]:
+    """Return the words of a command with its program's file, if there is one, as the first.
+
+    Args:
+        command: has no `command_problems`.
+        folder: where a program with a folder in its name is sought.
+        path: where others are sought; the PATH of this process when None.
+    """
+    program, *arguments = split_command(command)
+    return (_find_program(program, folder, path) or program, *arguments)
+
+
+def _find_program(program: str, folder: Path, path: str | None) -> str | None:
+    if _has_folder(program):
+        return shutil.which(folder / program)
+    return shutil.which(program, path=path)
+
+
+def _has_folder(program: str) -> bool:
+    return bool(os.path.dirname(program))  # noqa: PTH120  Path drops a leading ./

@@ -1,0 +1,227 @@
+"""Requests and answers over HTTP: their types, what is wrong with them, and what headers say."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Protocol, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from yarl import URL
+
+from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.format import one_line
+from ci_evals.model.fields import first_problem, is_complete_url
+from ci_evals.providers.answer import plain_json
+from ci_evals.providers.base import PARTS, Resources, TokenCommand
+
+END_OF_STREAM = "[DONE]"
+"""The data of the last event of OpenAI's streams, and of many after them."""
+
+_PLACE_CHARACTERS = 200
+
+_KINDS: Mapping[int, ErrorKind] = {
+    401: "auth",
+    403: "auth",
+    408: "server",
+    409: "server",
+    429: "rate_limit",
+}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP request."""
+
+    method: str
+    url: URL
+    headers: Mapping[str, str]
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A server-sent event, which came `after_s` seconds after the request."""
+
+    data: str
+    name: str
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to an HTTP request, of a status in 2xx; `events` is None unless it is a stream."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    events: Sequence[Event] | None = None
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The cost in the header of a gateway such as LiteLLM; None if there is none."""
+        return number_in(self.headers.get("x-litellm-response-cost"))
+
+
+class HttpClient(Protocol):
+    """Makes the calls of one provider."""
+
+    async def send(self, call: Call, timeout_s: float) -> Reply:
+        """Make a call and return its answer. Redirects are not followed, so that a key stays where
+        it belongs.
+
+        Args:
+            call: the request.
+            timeout_s: seconds that the answer may take.
+
+        Raises:
+            ProviderError: there was no answer, its status is outside 2xx, or it is too long; or
+                there is no token.
+        """
+        ...
+
+
+def open_http_client(resources: Resources, token: TokenCommand | None = None) -> HttpClient:
+    """Return a client for one provider; `token` is the command of the bearer token to send."""
+    client: HttpClient = PARTS["http_client"](resources, token)
+    return client
+
+
+def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
+    """Read a JSON answer, replacing stray bytes and lone surrogates in it.
+
+    Raises:
+        ProviderError: it is not valid JSON, or of another shape.
+    """
+    with suppress(ValidationError):
+        return adapter.validate_json(body)
+    try:
+        value = json.loads(body.decode("utf-8-sig", "replace"), strict=False)
+        return adapter.validate_python(plain_json(value))
+    except (ValueError, RecursionError) as error:
+        start = readable(body[:4000].decode("utf-8", "replace")) or "an empty body"
+        if body.lstrip().startswith(b"<"):
+            what = "HTML, not JSON"
+        elif isinstance(error, ValidationError):
+            what = f"something unexpected ({first_problem(error)})"
+        else:
+            what = f"something unexpected ({error})"
+        raise ProviderError("bad_answer", f"{host} answered with {what}: {start}") from error
+
+
+# Settings.
+
+
+def url_problems(key: str, url: str) -> list[str]:
+    """Return what is wrong with an address; one with a variable that is not filled in is fine."""
+    if is_complete_url(url) or url.startswith("${"):
+        return []
+    return [f"{key}: is not a complete address; write it as https://host/path"]
+
+
+def header_problems(headers: Mapping[str, str]) -> list[str]:
+    """Return which header names and values HTTP cannot carry.
+
+    The values are not shown: they may be secret.
+    """
+    problems = []
+    for name, value in headers.items():
+        if not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.ASCII) or not value.isprintable():
+            rule = "a name takes letters, digits and '-', a value no line breaks or other control"
+            problems.append(f"headers.{name}: {rule} characters")
+    return problems
+
+
+def token_problems(token: TokenCommand | None, headers: Mapping[str, str]) -> list[str]:
+    """Return which headers stand in the way of a token."""
+    if token is None:
+        return []
+    return [
+        f"headers.{name}: the `token` is sent there: leave one of them out"
+        for name in headers
+        if name.lower() == "authorization"
+    ]
+
+
+# Headers.
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the seconds to wait before a retry: `retry-after-ms`, or `Retry-After` (RFC 9110)."""
+    milliseconds = number_in(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    retry_after = headers.get("Retry-After")
+    seconds = number_in(retry_after)
+    if seconds is not None:
+        return seconds
+    until = date_in(retry_after)
+    if until is None:
+        return None
+    return max(0.0, (until - now).total_seconds())
+
+
+def number_in(text: str | None) -> float | None:
+    """Return a header's number if it can measure a time or a count: finite, not negative."""
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    if math.isfinite(value) and value >= 0:
+        return value
+    return None
+
+
+def date_in(text: str | None) -> datetime | None:
+    """Return a header's HTTP date (RFC 9110), taken as UTC where it names no zone."""
+    if not text:
+        return None
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    if date.tzinfo is None:
+        return date.replace(tzinfo=UTC)
+    return date
+
+
+# Answers and addresses in messages.
+
+
+def kind_of(status: int) -> ErrorKind:
+    """Return the kind of failure that a status outside 2xx means."""
+    if status in _KINDS:
+        return _KINDS[status]
+    if status >= 500:
+        return "server"
+    return "rejected"
+
+
+def readable(text: str, limit: int = 300) -> str:
+    """Return a server's text as `one_line` does, and without tags if it is HTML."""
+    if text.lstrip().startswith("<"):
+        tags = r"<(script|style)\b.*?</\1\s*>|<[^<>]*>"
+        text = re.sub(tags, " ", text[:4000], flags=re.IGNORECASE | re.DOTALL)
+    return one_line(text, limit)
+
+
+def authority(host: str | None, port: int | None) -> str:
+    """Return `localhost:8000`, `[::1]:8000`."""
+    if host and ":" in host:
+        host = f"[{host}]"
+    return f"{host}:{port}"
+
+
+def place_of(url: URL) -> str:
+    """Return `localhost:8000/chat`: without a default port, and without what may be secret."""
+    place = authority(url.host, url.port)
+    if url.is_default_port():
+        place = place.rpartition(":")[0]
+    return one_line(f"{place}{url.path.rstrip('/')}", _PLACE_CHARACTERS)
