@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, fsum, lgamma, log, log1p, sqrt
+from math import exp, fsum, inf, lgamma, log, log1p, sqrt
 from statistics import NormalDist
 
 _STANDARD_NORMAL = NormalDist()
@@ -20,10 +20,13 @@ def beta_cdf(x: float, a: float, b: float) -> float:
         return 0.0
     if x >= 1:
         return 1.0
+    # x^a (1 - x)^b / B(a, b)
     front = exp(a * log(x) + b * log1p(-x) - _log_beta(a, b))
-    if x <= (a + 1) / (a + b + 2):
-        return front / _fraction(x, a, b)
-    return 1 - front / _fraction(1 - x, b, a)
+    near_zero = (a + 1) / (a + b + 2)
+    if x <= near_zero:
+        return front / _continued_fraction(x, a, b)
+    # I_x(a, b) = 1 - I_(1-x)(b, a), whose fraction converges faster here.
+    return 1 - front / _continued_fraction(1 - x, b, a)
 
 
 def beta_quantile(q: float, a: float, b: float) -> float:
@@ -41,32 +44,35 @@ def beta_quantile(q: float, a: float, b: float) -> float:
         else:
             low = x
         density = exp((a - 1) * log(x) + (b - 1) * log1p(-x) - log_beta)
-        guess = x - _halley_step(excess, density, (a - 1) / x - (b - 1) / (1 - x))
-        if guess != x and not low < guess < high:
-            guess = (low + high) / 2
-        if abs(guess - x) <= _TOLERANCE:
-            return guess
-        x = guess
+        log_slope = (a - 1) / x - (b - 1) / (1 - x)
+        following = x - _halley_step(excess, density, log_slope)
+        if following != x and not low < following < high:
+            following = (low + high) / 2
+        if abs(following - x) <= _TOLERANCE:
+            return following
+        x = following
 
 
 def _log_beta(a: float, b: float) -> float:
     return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
-def _fraction(x: float, a: float, b: float) -> float:
-    """x^a (1-x)^b / (B(a, b) I_x(a, b)) as a continued fraction, evaluated by Lentz's method.
+def _continued_fraction(x: float, a: float, b: float) -> float:
+    """x^a (1-x)^b / (B(a, b) I_x(a, b)), evaluated by Lentz's method.
 
     Converges fast for x at or below (a + 1) / (a + b + 2), in about sqrt(max(a, b)) steps.
     """
-    value = c = a * (a + 1 - (a + b) * x) / (a + 1)
+    lead = a + 1 - (a + b) * x
+    value = c = a * lead / (a + 1)
     d = 0.0
     m = 0
     change = 0.0
     while abs(change - 1) > _EPSILON:
         m += 1
-        shared = m * (b - m) * x / (a + 2 * m - 1)
-        numerator = (a + m - 1) * (a + b + m - 1) * x * shared / (a + 2 * m - 1)
-        denominator = m + shared + (a + m) * (a + 1 - (a + b) * x + m * (2 - x)) / (a + 2 * m + 1)
+        odd = a + 2 * m - 1
+        shared = m * (b - m) * x / odd
+        numerator = (a + m - 1) * (a + b + m - 1) * x * shared / odd
+        denominator = m + shared + (a + m) * (lead + m * (2 - x)) / (odd + 2)
         d = 1 / (denominator + numerator * d)
         c = denominator + numerator / c
         change = c * d
@@ -75,8 +81,9 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 def _first_guess(q: float, a: float, b: float) -> float:
-    """A normal approximation: Abramowitz and Stegun 26.5.22, or the mean where that does not
-    apply.
+    """A normal approximation, or the mean where that does not apply.
+
+    Source: Abramowitz and Stegun 26.5.22.
     """
     if a < 1 or b < 1:
         return a / (a + b)
@@ -84,20 +91,20 @@ def _first_guess(q: float, a: float, b: float) -> float:
     inverse_a, inverse_b = 1 / (2 * a - 1), 1 / (2 * b - 1)
     k = (z * z - 3) / 6
     h = 2 / (inverse_a + inverse_b)
-    w = (
-        z * sqrt(h + k) / h - (inverse_b - inverse_a) * (k + 5 / 6 - 2 / (3 * h))
-        if h + k > 0
-        else 0.0
-    )
+    w = 0.0
+    if h + k > 0:
+        spread = z * sqrt(h + k) / h
+        skewness = (inverse_b - inverse_a) * (k + 5 / 6 - 2 / (3 * h))
+        w = spread - skewness
     return a / (a + b * exp(2 * w))
 
 
-def _halley_step(excess: float, density: float, slope: float) -> float:
-    """Return the step to take; `slope` is the derivative of the density's logarithm."""
+def _halley_step(excess: float, density: float, log_slope: float) -> float:
+    """Return the step to take; `log_slope` is the derivative of the density's logarithm."""
     if density == 0:
-        return float("inf")
+        return inf
     newton = excess / density
-    return newton / (1 - 0.5 * min(1.0, newton * slope))
+    return newton / (1 - 0.5 * min(1.0, newton * log_slope))
 
 
 def t_quantile(q: float, degrees: float) -> float:
@@ -109,7 +116,7 @@ def t_quantile(q: float, degrees: float) -> float:
         return -t_quantile(1 - q, degrees)
     if q == 0.5:
         return 0.0
-    if degrees < 2:  # the share of T² is near one: ask for what is left of it
+    if degrees < 2:  # the share of T² is near one, so compute the rest of it
         rest = beta_quantile(2 * (1 - q), degrees / 2, 0.5)
         return sqrt(degrees * (1 - rest) / rest)
     share = beta_quantile(2 * q - 1, 0.5, degrees / 2)
@@ -118,8 +125,9 @@ def t_quantile(q: float, degrees: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Hypergeometric:
-    """The probabilities that the head has `least`, `least + 1`, … of the passes; those below 1e-308
-    are left out.
+    """The probabilities that the head has `least`, `least + 1`, … of the passes.
+
+    Those below 1e-308 are left out.
     """
 
     least: int
@@ -127,45 +135,58 @@ class Hypergeometric:
 
     def at_most(self, k: int) -> float:
         """The chance of k passes or fewer."""
-        return min(1.0, fsum(self.probabilities[: max(0, k - self.least + 1)]))
+        terms = max(0, k - self.least + 1)
+        return min(1.0, fsum(self.probabilities[:terms]))
 
     def at_least(self, k: int) -> float:
         """The chance of k passes or more."""
-        return min(1.0, fsum(self.probabilities[max(0, k - self.least) :]))
+        skipped = max(0, k - self.least)
+        return min(1.0, fsum(self.probabilities[skipped:]))
 
     def exactly(self, k: int) -> float:
         """The chance of k passes."""
-        return (
-            self.probabilities[k - self.least]
-            if 0 <= k - self.least < len(self.probabilities)
-            else 0.0
-        )
+        term = k - self.least
+        if not 0 <= term < len(self.probabilities):
+            return 0.0
+        return self.probabilities[term]
 
 
 @lru_cache(maxsize=4096)
 def hypergeometric(n_head: int, n_base: int, passed: int) -> Hypergeometric:
-    """The passes among the head's `n_head` runs, when `passed` of all `n_head + n_base` runs
-    passed.
+    """The passes among the head's runs, given how many of all runs passed.
 
-    Source: the ratio of neighbouring terms, Johnson, Kemp and Kotz, Univariate Discrete
-    Distributions, section 6.2.1. It is followed outwards from the mode, so that nothing overflows
-    and the error stays at one rounding per term.
+    P(k) = C(n_head, k) C(n_base, passed - k) / C(n_head + n_base, passed). Neighbouring terms are
+    computed from their ratio, outwards from the mode, so that nothing overflows and the error stays
+    at one rounding per term.
+    Source: Johnson, Kemp and Kotz, Univariate Discrete Distributions, section 6.2.1.
+
+    Args:
+        n_head: the runs of the head.
+        n_base: the runs of the base.
+        passed: how many of these `n_head + n_base` runs passed.
     """
     least, most = max(0, passed - n_base), min(n_head, passed)
-    mode = min(most, max(least, (n_head + 1) * (passed + 1) // (n_head + n_base + 2)))
-    below, above = [], []
+    mode = (n_head + 1) * (passed + 1) // (n_head + n_base + 2)
+    mode = min(most, max(least, mode))
+
+    below = []
     weight = 1.0
     for k in range(mode, least, -1):
-        weight *= k * (n_base - passed + k) / ((n_head - k + 1) * (passed - k + 1))
-        if not weight:
+        base_failed = n_base - passed + k
+        weight *= k * base_failed / ((n_head - k + 1) * (passed - k + 1))
+        if weight == 0:
             break
         below.append(weight)
+
+    above = []
     weight = 1.0
     for k in range(mode, most):
-        weight *= (n_head - k) * (passed - k) / ((k + 1) * (n_base - passed + k + 1))
-        if not weight:
+        base_failed = n_base - passed + k
+        weight *= (n_head - k) * (passed - k) / ((k + 1) * (base_failed + 1))
+        if weight == 0:
             break
         above.append(weight)
+
     weights = [*reversed(below), 1.0, *above]
     total = fsum(weights)
     return Hypergeometric(mode - len(below), tuple(weight / total for weight in weights))
