@@ -49,20 +49,23 @@ class Confusion:
 
 
 def confusion(pairs: Iterable[tuple[str, str]], labels: Iterable[str] = ()) -> Confusion:
-    """Count (truth, predicted) pairs. `labels` come first, in their order; others that occur follow
-    sorted.
+    """Count (truth, predicted) pairs.
+
+    `labels` come first, in their order; others that occur follow sorted.
     """
     cells = Counter(pairs)
-    listed = tuple(dict.fromkeys(labels))
-    names = listed + tuple(sorted({label for pair in cells for label in pair} - set(listed)))
-    return Confusion(
-        names, tuple(tuple(cells[true, predicted] for predicted in names) for true in names)
-    )
+    names = list(dict.fromkeys(labels))
+    others = {label for pair in cells for label in pair}.difference(names)
+    names += sorted(others)
+    rows = [tuple(cells[truth, predicted] for predicted in names) for truth in names]
+    return Confusion(tuple(names), tuple(rows))
 
 
 def cohen_kappa(table: Confusion, confidence: float = 0.95) -> Estimate | None:
-    """Agreement beyond chance, with a two-sided interval. None where chance alone would always
-    agree, or of nothing.
+    """Agreement beyond chance, with a two-sided interval.
+
+    κ = (p - e) / (1 - e), of the share p that agrees and the share e that would by chance. None
+    where chance alone would always agree, or of nothing.
 
     Full agreement, or none at all, leaves the large-sample error without meaning (zero after any
     number of labels): there the share that agrees has its Clopper-Pearson bound instead, and kappa
@@ -84,90 +87,96 @@ def cohen_kappa(table: Confusion, confidence: float = 0.95) -> Estimate | None:
     if size in rows or size in columns:
         return Estimate(kappa, None)
     if table.agreed == size:
-        return Estimate(
-            kappa, Interval((beta_quantile(tail, size, 1) - chance) / (1 - chance), 1.0)
-        )
-    if not table.agreed:
-        return Estimate(
-            kappa, Interval(kappa, (beta_quantile(1 - tail, 1, size) - chance) / (1 - chance))
-        )
+        least_share = beta_quantile(tail, size, 1)
+        return Estimate(kappa, Interval((least_share - chance) / (1 - chance), 1.0))
+    if table.agreed == 0:
+        most_share = beta_quantile(1 - tail, 1, size)
+        return Estimate(kappa, Interval(kappa, (most_share - chance) / (1 - chance)))
     half = -NormalDist().inv_cdf(tail) * _kappa_error(table, kappa, chance)
     return Estimate(kappa, Interval(max(-1.0, kappa - half), min(1.0, kappa + half)))
 
 
 def _kappa_error(table: Confusion, kappa: float, chance: float) -> float:
+    """Return the standard error of kappa: Fleiss, Cohen and Everitt, equation 13."""
     size = table.size
     rows = [count / size for count in table.true_counts]
     columns = [count / size for count in table.predicted_counts]
     alike = unlike = 0.0
     for i, row in enumerate(table.counts):
         for j, count in enumerate(row):
+            share = count / size
             if i == j:
-                alike += count / size * (1 - (rows[i] + columns[i]) * (1 - kappa)) ** 2
+                alike += share * (1 - (rows[i] + columns[i]) * (1 - kappa)) ** 2
             else:
-                unlike += count / size * (columns[i] + rows[j]) ** 2
+                unlike += share * (columns[i] + rows[j]) ** 2
     spread = alike + (1 - kappa) ** 2 * unlike - (kappa - chance * (1 - kappa)) ** 2
     return sqrt(max(0.0, spread) / size) / (1 - chance)
 
 
 def accuracy(table: Confusion) -> float | None:
     """The share that is right. None of nothing."""
-    return table.agreed / table.size if table.size else None
+    return _share(table.agreed, table.size)
 
 
 def precision(table: Confusion, label: str) -> float | None:
     """Of those predicted to be `label`, the share that is. None where it was never predicted."""
     i = table.labels.index(label)
-    predicted = table.predicted_counts[i]
-    return table.counts[i][i] / predicted if predicted else None
+    return _share(table.counts[i][i], table.predicted_counts[i])
 
 
 def recall(table: Confusion, label: str) -> float | None:
     """Of those that are `label`, the share predicted so. None where it was never true."""
     i = table.labels.index(label)
-    true = table.true_counts[i]
-    return table.counts[i][i] / true if true else None
+    return _share(table.counts[i][i], table.true_counts[i])
 
 
 def f1(table: Confusion, label: str) -> float | None:
-    """The harmonic mean of precision and recall. None where the label was neither true nor
-    predicted.
+    """The harmonic mean of precision and recall.
+
+    None where the label was neither true nor predicted.
     """
     i = table.labels.index(label)
     mentions = table.true_counts[i] + table.predicted_counts[i]
-    return 2 * table.counts[i][i] / mentions if mentions else None
+    return _share(2 * table.counts[i][i], mentions)
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
 
 
 def macro_f1(table: Confusion) -> float | None:
     """The mean of F1 over the labels that occur. None of nothing."""
-    scores = [score for label in table.labels if (score := f1(table, label)) is not None]
-    return sum(scores) / len(scores) if scores else None
+    scores = [f1(table, label) for label in table.labels]
+    known = [score for score in scores if score is not None]
+    return sum(known) / len(known) if known else None
 
 
 def roc_auc(scored: Iterable[tuple[float, bool]]) -> float | None:
-    """The area under the ROC curve, from (score, is positive): the chance that a positive outscores
-    a negative.
+    """The area under the ROC curve, from (score, is positive).
 
-    Equal scores count half. None where there are no positives, or no negatives.
+    It is the chance that a positive outscores a negative; equal scores count half. None where there
+    are no positives, or no negatives.
     Source: the Mann-Whitney statistic; J. A. Hanley and B. J. McNeil, Radiology 143 (1982).
     """
     wins = 0.0
     positives = negatives = 0
     for _, tied in groupby(sorted(scored), key=lambda pair: pair[0]):
-        group = [positive for _, positive in tied]
-        here = sum(group)
-        wins += here * (negatives + (len(group) - here) / 2)
-        positives += here
-        negatives += len(group) - here
-    return wins / (positives * negatives) if positives and negatives else None
+        group = [is_positive for _, is_positive in tied]
+        tied_positives = sum(group)
+        tied_negatives = len(group) - tied_positives
+        wins += tied_positives * (negatives + tied_negatives / 2)
+        positives += tied_positives
+        negatives += tied_negatives
+    if not positives or not negatives:
+        return None
+    return wins / (positives * negatives)
 
 
 FEWEST_PARTS = 5
 
 
 def jackknife_bounds(value: float, without: Sequence[float], confidence: float) -> Interval | None:
-    """Bounds of a statistic in [0, 1], each at `confidence`; None with fewer than `FEWEST_PARTS`
-    parts.
+    """Bounds of a statistic in [0, 1]; None with fewer than `FEWEST_PARTS` parts.
 
     Source: B. Efron, R. Tibshirani, An Introduction to the Bootstrap (1993), chapter 11, with
     Student's t.
@@ -181,6 +190,7 @@ def jackknife_bounds(value: float, without: Sequence[float], confidence: float) 
     if parts < FEWEST_PARTS:
         return None
     mean = sum(without) / parts
-    error = sqrt((parts - 1) / parts * sum((each - mean) ** 2 for each in without))
-    reach = t_quantile(confidence, parts - 1) * error
-    return Interval(max(0.0, value - reach), min(1.0, value + reach))
+    squares = sum((each - mean) ** 2 for each in without)
+    error = sqrt((parts - 1) / parts * squares)
+    half = t_quantile(confidence, parts - 1) * error
+    return Interval(max(0.0, value - half), min(1.0, value + half))

@@ -5,15 +5,15 @@ The truth is above the lower bound at the confidence asked, and below the upper 
 
 from collections.abc import Iterable, Sequence
 from math import fsum, hypot, sqrt
-from statistics import fmean, harmonic_mean, stdev
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 from ci_evals.stats.distributions import t_quantile
 from ci_evals.stats.exact_tests import Table
-from ci_evals.stats.rates import Estimate, Interval, pass_rate
+from ci_evals.stats.rates import Estimate, Interval, mean_runs, pass_rate
 
 _ROUNDING = 1e-12
-"""A spread this small beside the scores themselves is what adding floats leaves."""
+"""A spread below this share of the squared scores is what adding floats leaves."""
 
 
 class ScoreSums(NamedTuple):
@@ -29,20 +29,26 @@ class ScoreSums(NamedTuple):
         if not self.runs:
             return 0.0
         deviations = self.squares - self.total * self.total / self.runs
-        return deviations if deviations > _ROUNDING * self.squares else 0.0
+        if deviations <= _ROUNDING * self.squares:
+            return 0.0
+        return deviations
 
 
 def ratio_of_totals(
     head: Sequence[float], base: Sequence[float], confidence: float = 0.95
 ) -> Estimate | None:
-    """The head's total over the base's, from the amounts of the same cells: cost, tokens, median
-    latency.
+    """The head's total over the base's, from the amounts of the same cells.
 
     The noise is that between cells, linearised: amounts go up and down together, and what counts is
     how far a cell's head is from ratio times base. No interval with one cell; None where the base's
     total is not above 0.
     Source: W. G. Cochran, Sampling Techniques (1977), section 6.4, with Student's t for a sample of
     C cells.
+
+    Args:
+        head: the cost, tokens or median latency of each cell.
+        base: the same of the base, in the same order.
+        confidence: of each bound, in (0.5, 1).
     """
     size, base_total = len(base), fsum(base)
     if base_total <= 0:
@@ -50,11 +56,9 @@ def ratio_of_totals(
     ratio = fsum(head) / base_total
     if size < 2:
         return Estimate(ratio, None)
-    squares = [
-        (residual := mine - ratio * theirs) * residual
-        for mine, theirs in zip(head, base, strict=True)
-    ]
-    error = sqrt(sum(squares) * size / (size - 1)) / base_total
+    residuals = [mine - ratio * theirs for mine, theirs in zip(head, base, strict=True)]
+    squares = sum([residual * residual for residual in residuals])
+    error = sqrt(squares * size / (size - 1)) / base_total
     half = t_quantile(confidence, size - 1) * error
     return Estimate(ratio, Interval(max(0.0, ratio - half), ratio + half))
 
@@ -67,25 +71,26 @@ def rate_difference(cells: Iterable[Table], confidence: float = 0.95) -> Estimat
     Source: G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures",
     Stat. Med. 27 (2008), equation 2.
     """
-    matched = [counts for counts in cells if counts[1] and counts[3]]
-    head, base = (
-        pass_rate((k, n) for k, n, _, _ in matched),
-        pass_rate((k, n) for _, _, k, n in matched),
-    )
+    matched = [table for table in cells if table[1] and table[3]]
+    head = pass_rate([(passed, runs) for passed, runs, _, _ in matched])
+    base = pass_rate([(passed, runs) for _, _, passed, runs in matched])
     if head is None or base is None:
         return None
-    h, b = head.bounds(confidence), base.bounds(confidence)
-    h_rate, b_rate, difference = float(head.rate), float(base.rate), float(head.rate - base.rate)
-    lower = difference - hypot(h_rate - h.lower, b.upper - b_rate)
-    upper = difference + hypot(h.upper - h_rate, b_rate - b.lower)
-    return Estimate(difference, Interval(max(-1.0, lower), min(1.0, upper)))
+    head_rate, base_rate = float(head.rate), float(base.rate)
+    head_bounds, base_bounds = head.bounds(confidence), base.bounds(confidence)
+    difference = float(head.rate - base.rate)
+    below = hypot(head_rate - head_bounds.lower, base_bounds.upper - base_rate)
+    above = hypot(head_bounds.upper - head_rate, base_rate - base_bounds.lower)
+    interval = Interval(max(-1.0, difference - below), min(1.0, difference + above))
+    return Estimate(difference, interval)
 
 
 def score_difference(
     cells: Iterable[tuple[ScoreSums, ScoreSums]], confidence: float = 0.95
 ) -> Estimate | None:
-    """The head's mean score minus the base's, from (head, base) of each cell with runs on both
-    sides. None without any.
+    """The head's mean score minus the base's, from (head, base) of each cell.
+
+    Cells without runs on both sides are left out; None if that leaves none.
 
     The noise is that between runs of the same cell on the same side, where each cell has three runs
     or more on the two sides to show it; as with pass rates, one run that goes wholly the other way
@@ -100,18 +105,16 @@ def score_difference(
     size = len(matched)
     differences = [head.total / head.runs - base.total / base.runs for head, base in matched]
     difference = fmean(differences)
-    if all(head.runs + base.runs > 2 for head, base in matched):
-        degrees = sum(head.runs + base.runs - 2 for head, base in matched)
-        added = (
-            1 / harmonic_mean([side.runs for side in sides]) ** 2
-            for sides in zip(*matched, strict=True)
-        )
-        error = sqrt(fsum(_variance(head, base) for head, base in matched) + fsum(added)) / size
+    degrees = [head.runs + base.runs - 2 for head, base in matched]
+    if all(degrees):
+        within = fsum([_variance(head, base) for head, base in matched])
+        for runs in ([head.runs for head, _ in matched], [base.runs for _, base in matched]):
+            within += 1 / mean_runs(runs) ** 2
+        half = t_quantile(confidence, sum(degrees)) * sqrt(within) / size
     elif size > 1:
-        degrees, error = size - 1, stdev(differences) / sqrt(size)
+        half = t_quantile(confidence, size - 1) * stdev(differences) / sqrt(size)
     else:
         return Estimate(difference, None)
-    half = t_quantile(confidence, degrees) * error
     return Estimate(difference, Interval(max(-1.0, difference - half), min(1.0, difference + half)))
 
 

@@ -20,7 +20,7 @@ def beta_cdf(x: float, a: float, b: float) -> float:
         return 0.0
     if x >= 1:
         return 1.0
-    # x^a (1 - x)^b / B(a, b)
+    # The factor in front of the fraction, by logarithms so that nothing underflows.
     front = exp(a * log(x) + b * log1p(-x) - _log_beta(a, b))
     near_zero = (a + 1) / (a + b + 2)
     if x <= near_zero:

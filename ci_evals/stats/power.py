@@ -2,21 +2,23 @@
 
 from collections.abc import Iterable
 from math import sqrt
-from statistics import NormalDist, fmean, harmonic_mean
+from statistics import NormalDist, fmean
 from typing import NamedTuple
 
 from ci_evals.stats.exact_tests import Table
-from ci_evals.stats.rates import ADDED_NOISE, run_variance
+from ci_evals.stats.rates import ADDED_NOISE, mean_runs
 
 _NORMAL = NormalDist()
 _DISCRETENESS = 1.1
-"""The exact test needs this much more of a drop than the normal distribution says, for passes are
-whole numbers.
+"""The exact test needs a drop larger by this factor than the normal distribution says.
+
+Passes are whole numbers.
 """
 NEWEST_ALONE = 2
-"""Against a pooled history, the newest report alone has to show the drop at this multiple of the
-level.
-"""
+"""Against a pooled history, the newest report alone must show the drop at this many times alpha."""
+
+MOST_RUNS = 100
+"""No plan with more runs of a case is suggested."""
 
 
 class Plan(NamedTuple):
@@ -47,9 +49,12 @@ class Plan(NamedTuple):
         Then cases that never failed vary, too: more noise than in a suite that always had the lower
         rate.
         """
-        left = max(0.0, 1 - drop / self.rate) if self.rate else 0.0
+        if self.rate == 0:
+            return 0.0
+        left = max(0.0, 1 - drop / self.rate)
+        fallen = self.rate * left
         between = self.rate * (1 - self.rate) * self.correlation
-        return self.rate * left * (1 - self.rate * left) - between * left * left
+        return fallen * (1 - fallen) - between * left * left
 
     @property
     def total(self) -> int:
@@ -58,25 +63,13 @@ class Plan(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """The variance of the pass rate, as `run_variance` will measure it: of single runs as if
-        independent.
+        """The variance of the pass rate as the gate will measure it.
+
+        Single runs count as independent.
         """
         if self.runs == 1:
             return self.rate * (1 - self.rate) / self.total + 1 / self.total**2
         return self.noise / self.total + ADDED_NOISE / self.total**2
-
-
-def detectable_gate_drop(
-    cells: Iterable[tuple[int, int]], confidence: float = 0.95, power: float = 0.8
-) -> float | None:
-    """Return the distance below its bar at which the gate fails a true rate with chance `power`.
-
-    From (passed, graded) of each cell, as a fraction of 1; None if nothing was graded. With equal
-    runs it is (z_confidence + z_power)·√(Σ k(n-k)/(n-1) + 3)/N: the normal sample-size formula, A.
-    Agresti, Categorical Data Analysis (2002), section 6.5.1.
-    """
-    variance = run_variance(cells)
-    return None if variance is None else _reach(confidence, power) * sqrt(variance)
 
 
 def detectable_drop(
@@ -88,30 +81,43 @@ def detectable_drop(
     to nothing would not be seen. What the base shows is taken to be true, and all cases to get
     worse in proportion: `comparison_power`.
     """
-    matched = [counts for counts in cells if counts[1] and counts[3]]
+    matched = [table for table in cells if table[1] and table[3]]
     if not matched:
         return None
-    rate = fmean(passed / runs for _, _, passed, runs in matched)
-    head, base = (round(harmonic_mean([counts[side] for counts in matched])) for side in (1, 3))
-    noise = [
-        passed * (runs - passed) / (runs * (runs - 1)) for _, _, passed, runs in matched if runs > 1
-    ]
+    head_runs = round(mean_runs([runs for _, runs, _, _ in matched]))
+    base_runs = round(mean_runs([runs for _, _, _, runs in matched]))
+    rate = fmean([passed / runs for _, _, passed, runs in matched])
     uniform = rate * (1 - rate)
-    within = fmean(noise) if noise else uniform
-    correlation = min(1.0, max(0.0, 1 - within / uniform)) if uniform else 0.0
-    return planned_drop(Plan(len(matched), head, rate, correlation), base, confidence, power)
+    correlation = 0.0
+    if uniform:
+        noise = [
+            passed * (runs - passed) / (runs * (runs - 1))
+            for _, _, passed, runs in matched
+            if runs > 1
+        ]
+        within = fmean(noise) if noise else uniform
+        correlation = min(1.0, max(0.0, 1 - within / uniform))
+    plan = Plan(len(matched), head_runs, rate, correlation)
+    return planned_drop(plan, base_runs, confidence, power)
 
 
 def planned_gate_drop(plan: Plan, confidence: float = 0.95, power: float = 0.8) -> float:
-    """`detectable_gate_drop` of runs to come."""
-    return _reach(confidence, power) * sqrt(plan.variance)
+    """Return the distance below its bar at which the gate fails a true rate with chance `power`.
+
+    As a fraction of 1, (z_confidence + z_power) standard errors: the normal sample-size formula, A.
+    Agresti, Categorical Data Analysis (2002), section 6.5.1. With equal runs of cases that passed k
+    of n times, and the defaults, it is 2.486·√(Σ k(n-k)/(n-1) + 3)/N.
+    """
+    standard_errors = _NORMAL.inv_cdf(confidence) + _NORMAL.inv_cdf(power)
+    return standard_errors * sqrt(plan.variance)
 
 
 def planned_drop(
     plan: Plan, base_runs: int, confidence: float = 0.95, power: float = 0.8
 ) -> float | None:
-    """The drop that `comparison_power` sees with chance `power`. None where even a fall to nothing
-    is not seen.
+    """The drop that `comparison_power` sees with chance `power`, by bisection.
+
+    None where even a fall to nothing is not seen.
     """
     seen, unseen = plan.rate, 0.0
     if comparison_power(plan, seen, base_runs, confidence) < power:
@@ -126,55 +132,43 @@ def planned_drop(
 
 
 def comparison_power(plan: Plan, drop: float, base_runs: int, confidence: float = 0.95) -> float:
-    """The chance that the comparison is significant when all cases get worse, in proportion, by
-    `drop` on the mean.
+    """The chance that the comparison is significant when all cases get worse in proportion.
 
-    `base_runs` more than `plan.runs` are taken for a pooled history whose newest report has as many
-    as the plan. Where some cases break wholly instead, the chance is mostly higher: those that
-    still pass stay without noise.
+    Where some cases break wholly instead, the chance is mostly higher: those that still pass stay
+    without noise.
+
+    Args:
+        plan: the head's runs, and the base's behaviour.
+        drop: the fall of the mean rate, as a fraction of 1.
+        base_runs: the base's runs of each case. More than `plan.runs` are taken for a pooled
+            history whose newest report has as many as the plan.
+        confidence: of the comparison.
     """
-    fallen = plan.noise_after(drop) / plan.total + 1 / plan.total**2
-    pooled = _significance_probability(
-        drop, fallen + plan._replace(runs=base_runs).variance, confidence
-    )
+    head_variance = plan.noise_after(drop) / plan.total + 1 / plan.total**2
+    base_variance = plan._replace(runs=base_runs).variance
+    pooled = _significance_probability(drop, head_variance + base_variance, confidence)
     if base_runs <= plan.runs:
         return pooled
-    return min(
-        pooled,
-        _significance_probability(
-            drop, fallen + plan.variance, 1 - NEWEST_ALONE * (1 - confidence)
-        ),
-    )
+    newest_confidence = 1 - NEWEST_ALONE * (1 - confidence)
+    newest = _significance_probability(drop, head_variance + plan.variance, newest_confidence)
+    return min(pooled, newest)
 
 
 def _significance_probability(drop: float, variance: float, confidence: float) -> float:
     """Return the probability that a difference with this mean and variance is significant."""
-    return _NORMAL.cdf(drop / (_DISCRETENESS * sqrt(variance)) - _NORMAL.inv_cdf(confidence))
+    standard_errors = drop / (_DISCRETENESS * sqrt(variance))
+    return _NORMAL.cdf(standard_errors - _NORMAL.inv_cdf(confidence))
 
 
 def comparison_runs_needed(
-    plan: Plan,
-    drop: float,
-    base_runs: int | None,
-    power: float = 0.8,
-    confidence: float = 0.95,
-    most: int = 100,
+    plan: Plan, drop: float, base_runs: int, power: float = 0.8
 ) -> int | None:
-    """The fewest runs of each case with which `comparison_power` reaches `power`. None where `most`
-    do not.
+    """The fewest runs of each case with which `comparison_power` reaches `power`.
 
-    `base_runs` None: the base has as many as the head.
+    None where `MOST_RUNS` do not.
     """
-    for runs in range(
-        1, most + 1
-    ):  # one by one: as passes are whole numbers, power falls back a little now and then
-        if comparison_power(plan._replace(runs=runs), drop, base_runs or runs, confidence) >= power:
+    # One by one: as passes are whole numbers, power falls back a little now and then.
+    for runs in range(1, MOST_RUNS + 1):
+        if comparison_power(plan._replace(runs=runs), drop, base_runs) >= power:
             return runs
     return None
-
-
-def _reach(confidence: float, power: float) -> float:
-    """2.486 at the usual 0.95 and 0.8: how many standard errors apart two rates are that can be
-    told apart.
-    """
-    return _NORMAL.inv_cdf(confidence) + _NORMAL.inv_cdf(power)

@@ -1,20 +1,20 @@
-"""Pass rates and mean scores with their bounds, and other figures of how runs of the same cell
-vary.
-"""
+"""Pass rates and mean scores with their bounds, and how much runs of the same cell vary."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb, sqrt
-from statistics import NormalDist, fmean, harmonic_mean, variance
+from math import comb, fsum, sqrt
+from statistics import NormalDist, fmean
 from typing import NamedTuple
 
 from ci_evals.stats.distributions import beta_quantile
 
 
 class Interval(NamedTuple):
-    """A lower and an upper bound; who makes it says whether each holds at the confidence asked, or
-    both together.
+    """A lower and an upper bound.
+
+    Who makes it says whether each holds at the confidence asked, or both together.
     """
 
     lower: float
@@ -39,22 +39,23 @@ def wilson(passed: int, runs: int, confidence: float = 0.95) -> Estimate | None:
         return None
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     share = passed / runs
-    middle = (share + z * z / (2 * runs)) / (1 + z * z / runs)
-    half = z * sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs)) / (1 + z * z / runs)
-    return Estimate(
-        share,
-        Interval(
-            max(0.0, middle - half) if passed else 0.0,
-            min(1.0, middle + half) if passed < runs else 1.0,
-        ),
-    )
+    shrinkage = 1 + z * z / runs
+    middle = (share + z * z / (2 * runs)) / shrinkage
+    variance = share * (1 - share) / runs + z * z / (4 * runs * runs)
+    half = z * sqrt(variance) / shrinkage
+    lower, upper = max(0.0, middle - half), min(1.0, middle + half)
+    if passed == 0:
+        lower = 0.0
+    if passed == runs:
+        upper = 1.0
+    return Estimate(share, Interval(lower, upper))
 
 
 Cells = Iterable[tuple[int, int]]
 """(passed, graded) of each cell."""
 
 ADDED_NOISE = 3
-"""Flipped runs that the noise is measured with beside those that were seen.
+"""Flipped runs that are added to those seen when the noise is measured.
 
 By exact enumeration of 700 suites (5 to 100 cases, 2 to 10 runs, 1 to 4 flaky cases at any rate,
 the bar at the truth), `fail` is then wrong in 5.1 % at worst; with 1 it was 16.8 %, with 2 it was
@@ -66,8 +67,9 @@ FEWEST_CASES = 5
 
 
 class Bounds(NamedTuple):
-    """One-sided bounds on a rate in [0, 1]: the truth is above `lower`, and below `upper`, each at
-    the level asked.
+    """One-sided bounds on a rate in [0, 1].
+
+    The truth is above `lower`, and below `upper`, each at the confidence asked.
     """
 
     lower: float
@@ -86,9 +88,7 @@ class PassRate(NamedTuple):
     n_eff: float
 
     def bounds(self, confidence: float) -> Bounds:
-        """Clopper-Pearson bounds on `n_eff` runs, each of them one-sided at level `confidence` in
-        (0, 1).
-        """
+        """Clopper-Pearson bounds on `n_eff` runs, each at level `confidence` in (0, 1)."""
         return exact_bounds(float(self.rate), self.n_eff, confidence)
 
 
@@ -105,51 +105,44 @@ def pass_rate(cells: Cells) -> PassRate | None:
     graded = [(k, n) for k, n in cells if n]
     if not graded:
         return None
-    rate = sum((Fraction(k, n) for k, n in graded), Fraction()) / len(graded)
-    n_eff = len(graded) * harmonic_mean([n for _, n in graded])
-    if rate in (0, 1) or any(n == 1 for _, n in graded):
+    size = len(graded)
+    alike = Counter(graded)  # many cells have few distinct tallies
+    rate = sum((Fraction(count * k, n) for (k, n), count in alike.items()), Fraction()) / size
+    runs = mean_runs([n for _, n in graded])
+    n_eff = size * runs
+    if rate in (0, 1) or any(n == 1 for _, n in alike):
         return PassRate(rate, n_eff)
-    return PassRate(rate, max(n_eff, float(rate * (1 - rate)) / _variance(graded)))
+    within = fsum(count * k * (n - k) / (n * n * (n - 1)) for (k, n), count in alike.items())
+    noise = (within + ADDED_NOISE / runs**2) / size**2
+    return PassRate(rate, max(n_eff, float(rate * (1 - rate)) / noise))
 
 
-def run_variance(cells: Cells) -> float | None:
-    """Return the variance of the pass rate between runs of the same cells, from (passed, graded) of
-    each cell.
-
-    Measured as in `pass_rate`, also with its added noise where everything passed or failed, so it
-    is never zero. None if no cell has graded runs.
-    """
-    graded = [(k, n) for k, n in cells if n]
-    if not graded:
-        return None
-    if all(n > 1 for _, n in graded):
-        return _variance(graded)
-    rate, runs = (
-        fmean(k / n for k, n in graded),
-        len(graded) * harmonic_mean([n for _, n in graded]),
-    )
-    return rate * (1 - rate) / runs + 1 / runs**2
-
-
-def _variance(graded: Sequence[tuple[int, int]]) -> float:
-    """Return the variance of the mean between runs, with the added noise."""
-    within = sum(k * (n - k) / (n * n * (n - 1)) for k, n in graded)
-    return (within + ADDED_NOISE / harmonic_mean([n for _, n in graded]) ** 2) / len(graded) ** 2
+def mean_runs(runs: Iterable[int]) -> float:
+    """The harmonic mean of the numbers of runs of some cells, all above 0."""
+    alike = Counter(runs)
+    return float(alike.total() / sum(Fraction(count, n) for n, count in alike.items()))
 
 
 def population_rate(cases: Iterable[Cells]) -> PassRate | None:
-    """Estimate how new cases like these would fare, from (passed, graded) of each cell of each
-    case.
+    """Estimate how new cases like these would fare, from (passed, graded) of their cells.
 
     The noise is that between cases, whose means are taken as a sample: `n_eff` is p·(1-p) over the
     variance of their mean, at least one for each case, at most the graded runs. None with fewer
     than `FEWEST_CASES` graded cases.
     """
-    graded = [cells for case in cases if (cells := [(k, n) for k, n in case if n])]
-    if len(graded) < FEWEST_CASES:
+    means = []
+    runs = 0
+    for case in cases:
+        rates = []
+        for passed, graded in case:
+            if graded:
+                rates.append(Fraction(passed, graded))
+                runs += graded
+        if rates:
+            means.append(_mean(rates))
+    if len(means) < FEWEST_CASES:
         return None
-    means = [sum((Fraction(k, n) for k, n in cells), Fraction()) / len(cells) for cells in graded]
-    return sample_mean(means, sum(n for cells in graded for _, n in cells))
+    return sample_mean(means, most=runs)
 
 
 def sample_mean(means: Sequence[Fraction], most: int | None = None) -> PassRate:
@@ -160,61 +153,81 @@ def sample_mean(means: Sequence[Fraction], most: int | None = None) -> PassRate:
     is what it would be if only one of the sample varied that much.
     """
     size = len(means)
-    rate = sum(means, Fraction()) / size
+    rate = _mean(means)
     if rate in (0, 1) or size == 1:
         return PassRate(rate, size)
-    highest = size * size if most is None else most
-    between = variance(map(float, means))
-    n_eff = float(rate * (1 - rate)) * size / between if between else highest
-    return PassRate(rate, min(max(n_eff, size), highest))
+    if most is None:
+        most = size * size
+    middle = float(rate)
+    between = fsum([(float(mean) - middle) ** 2 for mean in means]) / (size - 1)
+    if between == 0:
+        return PassRate(rate, most)
+    n_eff = float(rate * (1 - rate)) * size / between
+    return PassRate(rate, min(max(n_eff, size), most))
+
+
+def _mean(values: Sequence[Fraction]) -> Fraction:
+    return sum(values, Fraction()) / len(values)
 
 
 def exact_bounds(rate: float, runs: float, confidence: float) -> Bounds:
-    """One-sided Clopper-Pearson bounds, each at level `confidence`, for any number of `runs` above
-    0, whole or not.
+    """One-sided Clopper-Pearson bounds, each at level `confidence`.
 
+    `runs` is above 0, whole or not.
     Source: E. L. Korn and B. I. Graubard, "Confidence intervals for proportions with small expected
     number of positive counts estimated from survey data", Surv. Methodol. 24 (1998).
     """
     passed, failed = rate * runs, (1 - rate) * runs
-    return Bounds(
-        beta_quantile(1 - confidence, passed, failed + 1) if passed else 0.0,
-        beta_quantile(confidence, passed + 1, failed) if failed else 1.0,
-    )
+    lower, upper = 0.0, 1.0
+    if passed:
+        lower = beta_quantile(1 - confidence, passed, failed + 1)
+    if failed:
+        upper = beta_quantile(confidence, passed + 1, failed)
+    return Bounds(lower, upper)
 
 
 def pass_at_k(passed: int, runs: int, k: int) -> float | None:
-    """The chance that of `k` runs drawn from these at least one passed. None for more than there
-    are.
+    """The chance that of `k` runs drawn from these at least one passed.
 
+    It is 1 - C(n-c, k) / C(n, k); None if `k` is more than there are.
     Source: M. Chen et al., "Evaluating large language models trained on code" (2021), equation 1.
     """
-    return None if k > runs else 1 - comb(runs - passed, k) / comb(runs, k)
+    if k > runs:
+        return None
+    return 1 - comb(runs - passed, k) / comb(runs, k)
 
 
 def pass_hat_k(passed: int, runs: int, k: int) -> float | None:
-    """pass^k: the chance that `k` runs drawn from these all passed. None for more than there are.
+    """pass^k: the chance that `k` runs drawn from these all passed.
 
+    It is C(c, k) / C(n, k); None if `k` is more than there are.
     Source: S. Yao et al., "τ-bench" (2024), section 5.1.
     """
-    return None if k > runs else comb(passed, k) / comb(runs, k)
+    if k > runs:
+        return None
+    return comb(passed, k) / comb(runs, k)
 
 
 def flip_rate(passed: int, runs: int) -> float | None:
-    """The chance that two runs of this cell disagree: the unbiased estimate of 2p(1-p). None with
-    fewer than two.
+    """The chance that two runs of this cell disagree: the unbiased estimate of 2p(1-p).
+
+    None with fewer than two runs.
     """
-    return None if runs < 2 else 2 * passed * (runs - passed) / (runs * (runs - 1))
+    if runs < 2:
+        return None
+    return 2 * passed * (runs - passed) / (runs * (runs - 1))
 
 
-def suite_flip_rate(cells: Iterable[tuple[int, int]]) -> float | None:
+def suite_flip_rate(cells: Cells) -> float | None:
     """The mean flip rate, from (passed, runs) of each cell. None where no cell has two runs."""
-    rates = [rate for passed, runs in cells if (rate := flip_rate(passed, runs)) is not None]
-    return fmean(rates) if rates else None
+    rates = [flip_rate(passed, runs) for passed, runs in cells]
+    known = [rate for rate in rates if rate is not None]
+    return fmean(known) if known else None
 
 
 def look_confidence(confidence: float, looks: int) -> float:
-    """The confidence to ask of each of `looks` looks, for `confidence` in all of them together:
-    Bonferroni's bound.
+    """The confidence to ask of each of `looks` looks, for `confidence` in all of them together.
+
+    By Bonferroni's inequality.
     """
     return 1 - (1 - confidence) / looks

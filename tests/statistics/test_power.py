@@ -3,6 +3,7 @@ suites.
 """
 
 import random
+from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,6 @@ from ci_evals.stats.power import (
     comparison_power,
     comparison_runs_needed,
     detectable_drop,
-    detectable_gate_drop,
     planned_drop,
     planned_gate_drop,
 )
@@ -31,14 +31,14 @@ plans = st.builds(
 
 
 def test_what_a_gate_can_see() -> None:
-    assert detectable_gate_drop(suite("S40")) == pytest.approx(known("mde_40x3"), rel=1e-12)
-    assert detectable_gate_drop([]) is None
-    assert detectable_gate_drop([(0, 0)]) is None
+    cells = suite("S40")
+    rate = fmean(k / n for k, n in cells)
+    noise = fmean(k * (n - k) / (n * (n - 1)) for k, n in cells)
+    plan = Plan(40, 3, rate, 1 - noise / (rate * (1 - rate)))
+    assert planned_gate_drop(plan) == pytest.approx(known("mde_40x3"), rel=1e-12)
 
 
-def test_what_a_comparison_can_see_takes_both_sides_noise_and_that_of_cases_which_begin_to_fail() -> (
-    None
-):
+def test_what_a_comparison_sees_allows_for_noise_of_both_sides_and_of_new_failures() -> None:
     twice = [(passed, runs, passed, runs) for passed, runs in suite("S40")]
     seen = detectable_drop(twice)
     assert seen is not None
@@ -48,14 +48,9 @@ def test_what_a_comparison_can_see_takes_both_sides_noise_and_that_of_cases_whic
 
 
 def test_single_runs_cannot_show_that_their_noise_is_small() -> None:
-    once, thrice = (
-        detectable_gate_drop([(1, 1)] * 34 + [(0, 1)] * 6),
-        detectable_gate_drop(suite("S40")),
-    )
+    once, twice = (planned_gate_drop(Plan(40, runs, 0.85, 0.9)) for runs in (1, 2))
     assert once == pytest.approx(2.4864749 * (0.85 * 0.15 / 40 + 1 / 1600) ** 0.5)
-    assert once is not None
-    assert thrice is not None
-    assert once > 2 * thrice
+    assert once > 2 * twice
 
 
 def draw(chance: random.Random, rate: float, runs: int) -> int:
@@ -124,16 +119,13 @@ def test_more_of_anything_sees_more(plan: Plan, drop: float, base_runs: int) -> 
 
 
 def test_the_fewest_runs_that_do() -> None:
-    again = comparison_runs_needed(Plan(40, 1, 0.9), 0.08, None)
-    assert again is not None
-    assert (
-        comparison_power(Plan(40, again, 0.9), 0.08, again)
-        >= 0.8
-        > comparison_power(Plan(40, again - 1, 0.9), 0.08, again - 1)
-    )
+    single = comparison_runs_needed(Plan(40, 1, 0.9), 0.08, 3)
     pooled = comparison_runs_needed(Plan(40, 1, 0.9), 0.08, 30)
+    assert single is not None
     assert pooled is not None
-    assert pooled < again
+    assert pooled < single
+    assert comparison_power(Plan(40, pooled, 0.9), 0.08, 30) >= 0.8
+    assert comparison_power(Plan(40, pooled - 1, 0.9), 0.08, 30) < 0.8
 
 
 def test_what_no_number_of_runs_shows() -> None:

@@ -294,9 +294,7 @@ def test_a_mean_score_is_hardly_ever_above_its_upper_bound(scores: list[float], 
     assert sum(is_wrong() for _ in range(repeats)) / repeats <= 0.07
 
 
-def test_one_case_says_little_and_cases_that_are_all_alike_say_more_than_as_many_that_pass_or_fail() -> (
-    None
-):
+def test_one_case_says_little_and_cases_that_are_all_alike_say_most() -> None:
     assert sample_mean([Fraction(3, 4)]) == (Fraction(3, 4), 1)
     assert sample_mean([Fraction(3, 4)] * 10) == (Fraction(3, 4), 100)
     assert sample_mean([Fraction(1)] * 10) == (Fraction(1), 10)
