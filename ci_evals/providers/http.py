@@ -47,7 +47,6 @@ from ci_evals.providers.http_messages import (
 )
 from ci_evals.providers.request_fields import message_fields, override_fields
 from ci_evals.templating import (
-    TooSlowError,
     is_template,
     json_renderer,
     template_sandbox,
@@ -176,8 +175,6 @@ class Http(ProviderOptions):
                 template.render(request)
             except ProviderError as error:
                 yield request, error.message
-                if isinstance(error.__cause__, TooSlowError):  # as it would be for the others
-                    return
 
     def open(self, resources: Resources) -> Provider:
         return Service(self, resources)

@@ -14,7 +14,7 @@ from ci_evals.model.case import Case, Prompt
 from ci_evals.model.response import Message, Part, Role
 from ci_evals.providers.parts import identify
 from ci_evals.providers.request_fields import content_fields
-from ci_evals.templating import Render, TooSlowError, json_renderer, template_sandbox
+from ci_evals.templating import Render, json_renderer, template_sandbox
 
 _ONLY_INPUT = re.compile(r"\{\{-?\s*input\s*-?\}\}")
 
@@ -37,7 +37,6 @@ class Templates:
         self._folder = folder
         self._compiled: dict[str, Template] = {}
         self._renderers: dict[str, Render] = {}
-        self._too_slow: dict[str, TooSlowError] = {}
 
     def render(self, prompt: Prompt | None, case: Case) -> Rendered:
         """Fill a prompt with a case's vars and `input`; without a prompt the case speaks for
@@ -75,14 +74,8 @@ class Templates:
         return identify(Message(role, parts), self._folder)
 
     def text(self, source: str, values: Mapping[str, Any]) -> str:
-        """Render one template text. One that was too slow once is not tried again."""
-        if source in self._too_slow:
-            raise self._too_slow[source]
-        try:
-            return self.compile(source).render(values)
-        except TooSlowError as error:
-            self._too_slow[source] = error
-            raise
+        """Render one template text."""
+        return self.compile(source).render(values)
 
     def value(self, source: str, values: Mapping[str, Any]) -> Any:
         """Render a template text; one that is nothing but a list or mapping in braces becomes
