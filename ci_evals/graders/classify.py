@@ -11,8 +11,9 @@ from pydantic_core import from_json
 
 from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions, failed, passed
-from ci_evals.graders.json import find_all, path_problems, strip_fence
+from ci_evals.graders.json import strip_fence
 from ci_evals.graders.text import pattern_problems, search
+from ci_evals.jsonpath import find_all, path_problems
 from ci_evals.model.case import Answer, Classified, Finding
 from ci_evals.model.fields import Many, Name
 

@@ -11,8 +11,6 @@ from itertools import islice
 from json import JSONDecoder
 from typing import Any, ClassVar, Final
 
-import jsonpath
-from jsonpath import CompoundJSONPath, JSONPath
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, best_match
 from jsonschema.protocols import Validator
@@ -25,6 +23,7 @@ from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY, SchemaResource
 
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
+from ci_evals.jsonpath import find_all, path_problems
 from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import UNSET, NonEmpty
 
@@ -336,36 +335,3 @@ def _first(places: Iterable[tuple[str, Any, Any]], *, subset: bool) -> Mismatch 
         first_difference(expected, actual, path, subset=subset) for path, expected, actual in places
     )
     return next((difference for difference in found if difference), None)
-
-
-def path_problems(path: str) -> list[str]:
-    """List what is wrong with a JSONPath."""
-    try:
-        _compile(path)
-    except Exception as error:  # noqa: BLE001  the library's parser also fails in ways that it does not declare
-        index = getattr(getattr(error, "token", None), "index", -1)  # -1 is the end of the path
-        where = f" at position {index}" if index >= 0 else ""
-        return [f"bad JSONPath {quote(path)}: {one_line(str(error).partition(chr(10))[0])}{where}"]
-    return []
-
-
-def find_all(path: str, data: Any) -> list[Any]:
-    """Return every value at a valid JSONPath."""
-    if isinstance(data, str):
-        # The library would parse a text as JSON once more; a number has no children either, so it
-        # can stand in.
-        return [data for _ in _compile(path).findall(0)]
-    return _compile(path).findall(data)
-
-
-def is_singular(path: str) -> bool:
-    """Return True if a valid JSONPath leads to one value at most: it has no wildcard, filter or
-    slice.
-    """
-    compiled = _compile(path)
-    return isinstance(compiled, JSONPath) and compiled.singular_query()
-
-
-@lru_cache(maxsize=1024)
-def _compile(path: str) -> JSONPath | CompoundJSONPath:
-    return jsonpath.compile(path)

@@ -16,7 +16,8 @@ from pydantic_core import from_json
 
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
-from ci_evals.graders.json import find_all, is_singular, path_problems, strip_fence
+from ci_evals.graders.json import strip_fence
+from ci_evals.jsonpath import find_all, is_singular, path_problems
 from ci_evals.model.case import Answer
 from ci_evals.templating import describe_error, is_template, template_sandbox
 from ci_evals.user_code import (

@@ -16,7 +16,7 @@ from yarl import URL
 
 from ci_evals.errors import ProviderError
 from ci_evals.format import number_of
-from ci_evals.graders.json import find_all, is_singular, path_problems
+from ci_evals.jsonpath import find_all, is_singular, path_problems
 from ci_evals.model.case import Request
 from ci_evals.model.fields import Options, first_problem
 from ci_evals.model.response import Detail, Passage, Response, Step, ToolCall, Usage
