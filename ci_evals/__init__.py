@@ -1,70 +1,85 @@
 """The merge gate for the behaviour of LLM apps and agents."""
 
-from ci_evals.api import (
-    EvalCompleted,
-    EvalStarted,
-    RunFinished,
-    check_suite,
-    evaluate,
-    evaluate_events,
-    evaluate_sync,
-    load_suite,
-)
-from ci_evals.errors import CiEvalsError, ConfigError, ProviderError
-from ci_evals.graders.code import Not, grader
-from ci_evals.library import Report
-from ci_evals.model.case import (
-    Answer,
-    Case,
-    CaseOverrides,
-    Finding,
-    Request,
-    SimulatedUser,
-    UserTurn,
-)
-from ci_evals.model.response import Content, Message, Part, Passage, Response, ToolCall, Usage
-from ci_evals.model.result import Result
-from ci_evals.model.rules import Budget, Gate
-from ci_evals.providers.python import provider
-from ci_evals.release import __version__
-from ci_evals.suite.tasks import discover_tasks
-from ci_evals.suite.types import CheckedSuite, Suite
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Answer",
-    "Budget",
-    "Case",
-    "CaseOverrides",
-    "CheckedSuite",
-    "CiEvalsError",
-    "ConfigError",
-    "Content",
-    "EvalCompleted",
-    "EvalStarted",
-    "Finding",
-    "Gate",
-    "Message",
-    "Not",
-    "Part",
-    "Passage",
-    "ProviderError",
-    "Report",
-    "Request",
-    "Response",
-    "Result",
-    "RunFinished",
-    "SimulatedUser",
-    "Suite",
-    "ToolCall",
-    "Usage",
-    "UserTurn",
-    "__version__",
-    "check_suite",
-    "discover_tasks",
-    "evaluate",
-    "evaluate_events",
-    "evaluate_sync",
-    "grader",
-    "load_suite",
-    "provider",
-]
+from ci_evals.registry import lazy_attributes
+
+if TYPE_CHECKING:  # for editors and type checkers; at run time, names load when they are used
+    from ci_evals.api import EvalCompleted as EvalCompleted
+    from ci_evals.api import EvalStarted as EvalStarted
+    from ci_evals.api import RunFinished as RunFinished
+    from ci_evals.api import check_suite as check_suite
+    from ci_evals.api import evaluate as evaluate
+    from ci_evals.api import evaluate_events as evaluate_events
+    from ci_evals.api import evaluate_sync as evaluate_sync
+    from ci_evals.api import load_suite as load_suite
+    from ci_evals.errors import CiEvalsError as CiEvalsError
+    from ci_evals.errors import ConfigError as ConfigError
+    from ci_evals.errors import ProviderError as ProviderError
+    from ci_evals.graders.code import Not as Not
+    from ci_evals.graders.code import grader as grader
+    from ci_evals.library import Report as Report
+    from ci_evals.model.case import Answer as Answer
+    from ci_evals.model.case import Case as Case
+    from ci_evals.model.case import CaseOverrides as CaseOverrides
+    from ci_evals.model.case import Finding as Finding
+    from ci_evals.model.case import Request as Request
+    from ci_evals.model.case import SimulatedUser as SimulatedUser
+    from ci_evals.model.case import UserTurn as UserTurn
+    from ci_evals.model.response import Content as Content
+    from ci_evals.model.response import Message as Message
+    from ci_evals.model.response import Part as Part
+    from ci_evals.model.response import Passage as Passage
+    from ci_evals.model.response import Response as Response
+    from ci_evals.model.response import ToolCall as ToolCall
+    from ci_evals.model.response import Usage as Usage
+    from ci_evals.model.result import Result as Result
+    from ci_evals.model.rules import Budget as Budget
+    from ci_evals.model.rules import Gate as Gate
+    from ci_evals.providers.python import provider as provider
+    from ci_evals.release import __version__ as __version__
+    from ci_evals.suite.tasks import discover_tasks as discover_tasks
+    from ci_evals.suite.types import CheckedSuite as CheckedSuite
+    from ci_evals.suite.types import Suite as Suite
+
+_MODULES = {
+    "__version__": "ci_evals.release",
+    "Answer": "ci_evals.model.case",
+    "Budget": "ci_evals.model.rules",
+    "Case": "ci_evals.model.case",
+    "CaseOverrides": "ci_evals.model.case",
+    "CheckedSuite": "ci_evals.suite.types",
+    "CiEvalsError": "ci_evals.errors",
+    "ConfigError": "ci_evals.errors",
+    "Content": "ci_evals.model.response",
+    "EvalCompleted": "ci_evals.api",
+    "EvalStarted": "ci_evals.api",
+    "Finding": "ci_evals.model.case",
+    "Gate": "ci_evals.model.rules",
+    "Message": "ci_evals.model.response",
+    "Not": "ci_evals.graders.code",
+    "Part": "ci_evals.model.response",
+    "Passage": "ci_evals.model.response",
+    "ProviderError": "ci_evals.errors",
+    "Report": "ci_evals.library",
+    "Request": "ci_evals.model.case",
+    "Response": "ci_evals.model.response",
+    "Result": "ci_evals.model.result",
+    "RunFinished": "ci_evals.api",
+    "SimulatedUser": "ci_evals.model.case",
+    "Suite": "ci_evals.suite.types",
+    "ToolCall": "ci_evals.model.response",
+    "Usage": "ci_evals.model.response",
+    "UserTurn": "ci_evals.model.case",
+    "check_suite": "ci_evals.api",
+    "discover_tasks": "ci_evals.suite.tasks",
+    "evaluate": "ci_evals.api",
+    "evaluate_events": "ci_evals.api",
+    "evaluate_sync": "ci_evals.api",
+    "grader": "ci_evals.graders.code",
+    "load_suite": "ci_evals.api",
+    "provider": "ci_evals.providers.python",
+}
+
+__all__ = [*_MODULES]  # noqa: PLE0604  they are names
+__getattr__ = lazy_attributes(__name__, _MODULES)

@@ -1,22 +1,34 @@
-"""Things by name, imported when they are used: ours, and those of other packages' entry points."""
+"""The one list of everything that has a name: commands, graders, providers, formats and the like.
+
+Each name leads to the `module:attribute` that defines it, which is imported when it is first used.
+Other packages add names by entry points: see docs/plugins.md.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ci_evals.errors import PluginError, describe_exception
+
+if TYPE_CHECKING:  # they are imported by name, when they are used
+    import click
+
+    from ci_evals.graders.base import GraderOptions
+    from ci_evals.providers.base import ProviderOptions
+    from ci_evals.reports.files import Format
 
 T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """Where a thing is defined, as `module:attribute`, and one line of help."""
+    """Where a thing is defined, as `module:attribute`, one line of help, and where that is listed."""
 
     target: str
-    help: str = ""
+    help: str
+    section: str = ""
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -28,24 +40,16 @@ class Registry(Mapping[str, T], Generic[T]):
     Args:
         group: the group of entry points that other packages add to, such as `ci_evals.graders`.
         noun: what one thing is called in errors, such as `grader`.
+        base: the class, as `module:attribute`, that the things of other packages must be instances
+            of, or subclasses of where they are classes themselves.
         own: our own entries.
-        accepts: returns False for a loaded object that is not of this kind.
-        expected: what `accepts` asks for, for the error: `a subclass of GraderOptions`.
     """
 
-    def __init__(
-        self,
-        group: str,
-        noun: str,
-        own: Mapping[str, Entry],
-        accepts: Callable[[Any], bool] = lambda _: True,
-        expected: str = "",
-    ) -> None:
+    def __init__(self, group: str, noun: str, base: str, own: Mapping[str, Entry]) -> None:
         self.group = group
         self.noun = noun
-        self._own = own
-        self._accepts = accepts
-        self._expected = expected
+        self.own = own
+        self._base = base
         self._loaded: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
@@ -56,36 +60,48 @@ class Registry(Mapping[str, T], Generic[T]):
             PluginError: another package provides it and cannot be used.
         """
         if name not in self._loaded:
-            if name in self._own:
-                self._loaded[name] = resolve_name(self._own[name].target)
+            if name in self.own:
+                self._loaded[name] = resolve_name(self.own[name].target)
             else:
                 self._loaded[name] = self._load_plugin(name)
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._own
+        yield from self.own
         for name in self._plugins:
-            if name not in self._own:
+            if name not in self.own:
                 yield name
 
     def __len__(self) -> int:
-        return len(self._own.keys() | self._plugins.keys())
+        return len(self.own.keys() | self._plugins.keys())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in self._plugins
-
-    @property
-    def own(self) -> Mapping[str, Entry]:
-        """Our own entries, which are known without looking for installed packages."""
-        return self._own
+        return name in self.own or name in self._plugins
 
     def help(self, name: str) -> str:
         """Return the line of help of a thing, without importing it."""
-        if name in self._own:
-            return self._own[name].help
+        if name in self.own:
+            return self.own[name].help
         points = self._plugins[name]
         packages = ", ".join(_package_of(point) for point in points)
-        return f"Provided by {packages}."
+        return f"From {packages}."
+
+    def section(self, name: str) -> str:
+        """Return the title under which a thing is listed; empty for those of other packages."""
+        if name in self.own:
+            return self.own[name].section
+        return ""
+
+    def name_of(self, thing: object) -> str | None:
+        """Return the name of a class that is registered; None for any other."""
+        target = f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', '')}"
+        for name, entry in self.own.items():
+            if entry.target == target:
+                return name
+        for name, points in self._plugins.items():
+            if points[0].value == target:
+                return name
+        return None
 
     @cached_property
     def _plugins(self) -> Mapping[str, tuple[EntryPoint, ...]]:
@@ -110,11 +126,13 @@ class Registry(Mapping[str, T], Generic[T]):
                 f"{self.noun} {name!r} of {package} cannot be loaded from {point.value}:"
                 f" {describe_exception(error)}"
             ) from error
-        if not self._accepts(loaded):
+        base = resolve_name(self._base)
+        is_fit = issubclass(loaded, base) if isinstance(loaded, type) else isinstance(loaded, base)
+        if not is_fit:
             raise PluginError(
-                f"{self.noun} {name!r} of {package}: {point.value} is not {self._expected}"
+                f"{self.noun} {name!r} of {package}: {point.value} is not a {base.__name__}"
             )
-        return loaded  # type: ignore[no-any-return]  # `accepts` has looked
+        return loaded  # type: ignore[no-any-return]  # it has just been checked
 
 
 def _package_of(point: EntryPoint) -> str:
@@ -138,3 +156,229 @@ def lazy_attributes(module: str, modules: Mapping[str, str]) -> Callable[[str], 
         return getattr(import_module(modules[name]), name)
 
     return get
+
+
+COMMANDS: "Registry[click.Command]" = Registry(
+    "ci_evals.commands",
+    "command",
+    "click:Command",
+    {
+        "init": Entry(
+            "ci_evals.cli.init:init", "Write a suite and a workflow that fit the project.", "Suites"
+        ),
+        "import": Entry(
+            "ci_evals.cli.importing:import_command",
+            "Turn the config or dataset of another tool into a suite.",
+            "Suites",
+        ),
+        "validate": Entry(
+            "ci_evals.cli.tools:validate", "Check suites without calling anything.", "Suites"
+        ),
+        "power": Entry(
+            "ci_evals.cli.tools:power",
+            "Say what a suite can detect, and what more runs would buy.",
+            "Suites",
+        ),
+        "schema": Entry(
+            "ci_evals.cli.schema:schema", "Print the JSON Schema of evals.yaml.", "Suites"
+        ),
+        "mock-server": Entry(
+            "ci_evals.cli.tools:mock_server",
+            "Serve an OpenAI-compatible endpoint on loopback.",
+            "Suites",
+        ),
+        "run": Entry(
+            "ci_evals.cli.run:run_command",
+            "Run suites, judge them, and exit with the worst verdict.",
+            "Verdicts",
+        ),
+        "merge": Entry(
+            "ci_evals.cli.run:merge_command",
+            "Merge the results of shards, and judge them.",
+            "Verdicts",
+        ),
+        "grade": Entry(
+            "ci_evals.cli.tools:grade",
+            "Grade recorded traces without running anything.",
+            "Verdicts",
+        ),
+        "compare": Entry(
+            "ci_evals.cli.reports:compare_command",
+            "Compare a report with those of its base, offline.",
+            "Verdicts",
+        ),
+        "view": Entry(
+            "ci_evals.cli.reports:view",
+            "Make report.html from a saved report, and open it.",
+            "Reports",
+        ),
+        "explain": Entry(
+            "ci_evals.cli.reports:explain", "Show everything about one CASE.", "Reports"
+        ),
+        "comment": Entry(
+            "ci_evals.cli.reports:comment",
+            "Post the comment on a pull request from a report.json.",
+            "Reports",
+        ),
+        "judge": Entry("ci_evals.cli.tools:judge", "Measure how well a model judges.", "Judges"),
+        "pairwise": Entry(
+            "ci_evals.cli.tools:pairwise_command",
+            "Ask which of two variants is preferred, case by case.",
+            "Judges",
+        ),
+    },
+)
+
+GRADERS: "Registry[type[GraderOptions]]" = Registry(
+    "ci_evals.graders",
+    "grader",
+    "ci_evals.graders.base:GraderOptions",
+    {
+        "equals": Entry("ci_evals.graders.text:Equals", "The answer is exactly `value`."),
+        "contains": Entry(
+            "ci_evals.graders.text:Contains", "The answer has `value` somewhere in it."
+        ),
+        "icontains": Entry(
+            "ci_evals.graders.text:IContains",
+            "The answer has `value` in it, in upper or lower case.",
+        ),
+        "contains_all": Entry(
+            "ci_evals.graders.text:ContainsAll", "The answer has each of the texts in it."
+        ),
+        "contains_any": Entry(
+            "ci_evals.graders.text:ContainsAny", "The answer has at least one of the texts in it."
+        ),
+        "starts_with": Entry("ci_evals.graders.text:StartsWith", "The answer begins with `value`."),
+        "ends_with": Entry("ci_evals.graders.text:EndsWith", "The answer ends with `value`."),
+        "regex": Entry(
+            "ci_evals.graders.text:Regex", "A regular expression is found anywhere in the answer."
+        ),
+        "is_json": Entry("ci_evals.graders.json:IsJson", "The whole answer is JSON."),
+        "contains_json": Entry(
+            "ci_evals.graders.json:ContainsJson",
+            "The answer has a JSON object or list somewhere in it.",
+        ),
+        "json_schema": Entry(
+            "ci_evals.graders.json:JsonSchema", "The answer is JSON that fits a JSON Schema."
+        ),
+        "json_path": Entry(
+            "ci_evals.graders.json:JsonPath", "The answer is JSON with a value at `path`."
+        ),
+        "similar": Entry(
+            "ci_evals.graders.text:Similar",
+            "The answer and `value` share enough characters in the same order.",
+        ),
+        "max_length": Entry(
+            "ci_evals.graders.text:MaxLength", "The answer has at most `value` characters."
+        ),
+        "word_count": Entry(
+            "ci_evals.graders.text:WordCount",
+            "The answer has at most `max` words, and at least `min`.",
+        ),
+        "not_empty": Entry(
+            "ci_evals.graders.text:NotEmpty",
+            "The answer has more than white space in it, or calls a tool.",
+        ),
+        "latency": Entry(
+            "ci_evals.graders.limits:Latency", "The answer came within `value` seconds."
+        ),
+        "cost": Entry(
+            "ci_evals.graders.limits:Cost", "The answer cost at most `value` US dollars."
+        ),
+        "finish_reason": Entry(
+            "ci_evals.graders.limits:FinishReason", "The model ended for this reason."
+        ),
+        "tool_call": Entry(
+            "ci_evals.graders.tools:ToolCallMatch", "The answer calls a tool, or several."
+        ),
+        "tool_arguments": Entry(
+            "ci_evals.graders.tools:ToolArguments", "A tool was called with the right arguments."
+        ),
+        "trajectory": Entry(
+            "ci_evals.graders.trajectory:Trajectory", "The agent called these tools."
+        ),
+        "no_tool_errors": Entry("ci_evals.graders.trajectory:NoToolErrors", "No tool call failed."),
+        "max_tool_calls": Entry(
+            "ci_evals.graders.trajectory:MaxToolCalls", "At most `value` tool calls were made."
+        ),
+        "max_steps": Entry(
+            "ci_evals.graders.trajectory:MaxSteps", "At most `value` steps were taken."
+        ),
+        "max_model_requests": Entry(
+            "ci_evals.graders.trajectory:MaxModelRequests",
+            "A model was asked at most `value` times.",
+        ),
+        "classify": Entry(
+            "ci_evals.graders.classify:Classify",
+            "The answer is, or names, the label that is expected.",
+        ),
+        "judge": Entry("ci_evals.graders.judge:LlmJudge", "A model judges the answer."),
+        "embedding_similar": Entry(
+            "ci_evals.graders.embeddings:EmbeddingSimilar",
+            "The embeddings of the answer and of `value` are close.",
+        ),
+        "python": Entry(
+            "ci_evals.graders.code:PythonGrader",
+            "A Python function or expression judges the answer.",
+        ),
+        "javascript": Entry(
+            "ci_evals.graders.javascript:JavaScriptGrader", "JavaScript judges the answer."
+        ),
+        "any_of": Entry(
+            "ci_evals.graders.composite:AnyOf", "At least one of these graders passes."
+        ),
+        "all_of": Entry("ci_evals.graders.composite:AllOf", "All of these graders pass."),
+        "reward": Entry(
+            "ci_evals.graders.limits:Reward", "The task's verifier gave at least `value`."
+        ),
+        "goal_reached": Entry(
+            "ci_evals.graders.limits:GoalReached", "The simulated user reached its goal."
+        ),
+    },
+)
+
+PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
+    "ci_evals.providers",
+    "provider type",
+    "ci_evals.providers.base:ProviderOptions",
+    {
+        "openai": Entry(
+            "ci_evals.providers.openai:OpenAI",
+            "OpenAI's chat completions, or any endpoint that speaks like them.",
+        ),
+        "anthropic": Entry("ci_evals.providers.anthropic:Anthropic", "A Claude model."),
+        "gemini": Entry("ci_evals.providers.gemini:Gemini", "A Gemini model."),
+        "embeddings": Entry(
+            "ci_evals.providers.openai:Embeddings",
+            "OpenAI's embeddings, or any endpoint that speaks like them.",
+        ),
+        "http": Entry("ci_evals.providers.http:Http", "A service of any kind."),
+        "command": Entry("ci_evals.providers.command:Command", "A program, started once per run."),
+        "python": Entry("ci_evals.providers.python:Python", "A Python function."),
+        "javascript": Entry("ci_evals.providers.javascript:JavaScript", "A JavaScript function."),
+        "task": Entry(
+            "ci_evals.providers.tasks:TaskAgent",
+            "A command that works on a fresh copy of a task folder.",
+        ),
+        "mock": Entry("ci_evals.providers.mock:Mock", "A table of answers; needs no model."),
+    },
+)
+
+FORMATS: "Registry[Format]" = Registry(
+    "ci_evals.formats",
+    "report format",
+    "ci_evals.reports.files:Format",
+    {
+        "json": Entry(
+            "ci_evals.reports.report_json:JSON",
+            "report.json: everything, for programs and as a baseline.",
+        ),
+        "junit": Entry(
+            "ci_evals.reports.junit:JUNIT", "junit.xml: a test case for each case and variant."
+        ),
+        "markdown": Entry(
+            "ci_evals.reports.markdown:MARKDOWN", "summary.md: the verdict and what failed."
+        ),
+        "html": Entry("ci_evals.reports.html:HTML", "report.html: every case with its runs."),
+    },
+)

@@ -230,7 +230,7 @@ async def execute(
             )
             files.enter_context(closing(journal))
             if invocation.files:
-                remove_reports(invocation.files)
+                remove_reports(invocation.files, suite.formats)
             if resumed:
                 known.add_results(invocation.journal, is_own=True)
                 if (first := first_header(invocation.journal)) and first.suite.run_id:

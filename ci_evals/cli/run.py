@@ -32,8 +32,9 @@ from ci_evals.github.job import Job, Posting
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport
+from ci_evals.registry import FORMATS
 from ci_evals.reports import html
-from ci_evals.reports.files import FORMATS, remove_reports, write_reports
+from ci_evals.reports.files import remove_reports, write_reports
 from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import Summary, summarize

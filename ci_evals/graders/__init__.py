@@ -1,113 +1,57 @@
-"""The graders, by their names in the YAML."""
+"""The graders as Python classes, each imported when it is first used."""
 
-from ci_evals.graders.base import GraderOptions
-from ci_evals.graders.classify import Classify
-from ci_evals.graders.code import Not, PythonGrader, grader
-from ci_evals.graders.composite import AllOf, AnyOf
-from ci_evals.graders.embeddings import EmbeddingSimilar
-from ci_evals.graders.javascript import JavaScriptGrader
-from ci_evals.graders.json import ContainsJson, IsJson, JsonPath, JsonSchema
-from ci_evals.graders.judge import LlmJudge
-from ci_evals.graders.limits import Cost, FinishReason, GoalReached, Latency, Reward
-from ci_evals.graders.text import (
-    Contains,
-    ContainsAll,
-    ContainsAny,
-    EndsWith,
-    Equals,
-    IContains,
-    MaxLength,
-    NotEmpty,
-    Regex,
-    Similar,
-    StartsWith,
-    WordCount,
-)
-from ci_evals.graders.tools import ToolArguments, ToolCallMatch
-from ci_evals.graders.trajectory import (
-    MaxModelRequests,
-    MaxSteps,
-    MaxToolCalls,
-    NoToolErrors,
-    Trajectory,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "GRADERS",
-    "AllOf",
-    "AnyOf",
-    "Classify",
-    "Contains",
-    "ContainsAll",
-    "ContainsAny",
-    "ContainsJson",
-    "Cost",
-    "EmbeddingSimilar",
-    "EndsWith",
-    "Equals",
-    "FinishReason",
-    "GoalReached",
-    "GraderOptions",
-    "IContains",
-    "IsJson",
-    "JavaScriptGrader",
-    "JsonPath",
-    "JsonSchema",
-    "Latency",
-    "LlmJudge",
-    "MaxLength",
-    "MaxModelRequests",
-    "MaxSteps",
-    "MaxToolCalls",
-    "NoToolErrors",
-    "Not",
-    "NotEmpty",
-    "PythonGrader",
-    "Regex",
-    "Reward",
-    "Similar",
-    "StartsWith",
-    "ToolArguments",
-    "ToolCallMatch",
-    "Trajectory",
-    "WordCount",
-    "grader",
-]
+from ci_evals.registry import GRADERS, lazy_attributes
 
-GRADERS: dict[str, type[GraderOptions]] = {
-    "equals": Equals,
-    "contains": Contains,
-    "icontains": IContains,
-    "contains_all": ContainsAll,
-    "contains_any": ContainsAny,
-    "starts_with": StartsWith,
-    "ends_with": EndsWith,
-    "regex": Regex,
-    "is_json": IsJson,
-    "contains_json": ContainsJson,
-    "json_schema": JsonSchema,
-    "json_path": JsonPath,
-    "similar": Similar,
-    "max_length": MaxLength,
-    "word_count": WordCount,
-    "not_empty": NotEmpty,
-    "latency": Latency,
-    "cost": Cost,
-    "finish_reason": FinishReason,
-    "tool_call": ToolCallMatch,
-    "tool_arguments": ToolArguments,
-    "trajectory": Trajectory,
-    "no_tool_errors": NoToolErrors,
-    "max_tool_calls": MaxToolCalls,
-    "max_steps": MaxSteps,
-    "max_model_requests": MaxModelRequests,
-    "classify": Classify,
-    "judge": LlmJudge,
-    "embedding_similar": EmbeddingSimilar,
-    "python": PythonGrader,
-    "javascript": JavaScriptGrader,
-    "any_of": AnyOf,
-    "all_of": AllOf,
-    "reward": Reward,
-    "goal_reached": GoalReached,
+if TYPE_CHECKING:
+    from ci_evals.graders.base import GraderOptions as GraderOptions
+    from ci_evals.graders.classify import Classify as Classify
+    from ci_evals.graders.code import Not as Not
+    from ci_evals.graders.code import PythonGrader as PythonGrader
+    from ci_evals.graders.code import grader as grader
+    from ci_evals.graders.composite import AllOf as AllOf
+    from ci_evals.graders.composite import AnyOf as AnyOf
+    from ci_evals.graders.embeddings import EmbeddingSimilar as EmbeddingSimilar
+    from ci_evals.graders.javascript import JavaScriptGrader as JavaScriptGrader
+    from ci_evals.graders.json import ContainsJson as ContainsJson
+    from ci_evals.graders.json import IsJson as IsJson
+    from ci_evals.graders.json import JsonPath as JsonPath
+    from ci_evals.graders.json import JsonSchema as JsonSchema
+    from ci_evals.graders.judge import LlmJudge as LlmJudge
+    from ci_evals.graders.limits import Cost as Cost
+    from ci_evals.graders.limits import FinishReason as FinishReason
+    from ci_evals.graders.limits import GoalReached as GoalReached
+    from ci_evals.graders.limits import Latency as Latency
+    from ci_evals.graders.limits import Reward as Reward
+    from ci_evals.graders.text import Contains as Contains
+    from ci_evals.graders.text import ContainsAll as ContainsAll
+    from ci_evals.graders.text import ContainsAny as ContainsAny
+    from ci_evals.graders.text import EndsWith as EndsWith
+    from ci_evals.graders.text import Equals as Equals
+    from ci_evals.graders.text import IContains as IContains
+    from ci_evals.graders.text import MaxLength as MaxLength
+    from ci_evals.graders.text import NotEmpty as NotEmpty
+    from ci_evals.graders.text import Regex as Regex
+    from ci_evals.graders.text import Similar as Similar
+    from ci_evals.graders.text import StartsWith as StartsWith
+    from ci_evals.graders.text import WordCount as WordCount
+    from ci_evals.graders.tools import ToolArguments as ToolArguments
+    from ci_evals.graders.tools import ToolCallMatch as ToolCallMatch
+    from ci_evals.graders.trajectory import MaxModelRequests as MaxModelRequests
+    from ci_evals.graders.trajectory import MaxSteps as MaxSteps
+    from ci_evals.graders.trajectory import MaxToolCalls as MaxToolCalls
+    from ci_evals.graders.trajectory import NoToolErrors as NoToolErrors
+    from ci_evals.graders.trajectory import Trajectory as Trajectory
+
+_MODULES = {
+    "GraderOptions": "ci_evals.graders.base",
+    "Not": "ci_evals.graders.code",
+    "grader": "ci_evals.graders.code",
 }
+for _entry in GRADERS.own.values():
+    _module, _, _name = _entry.target.partition(":")
+    _MODULES[_name] = _module
+
+__all__ = ["GRADERS", *_MODULES]  # noqa: PLE0604  they are names
+__getattr__ = lazy_attributes(__name__, _MODULES)

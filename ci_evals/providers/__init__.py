@@ -1,44 +1,36 @@
-"""The providers, by their `type` in the YAML."""
+"""The providers as Python classes, each imported when it is first used."""
 
-from ci_evals.providers.anthropic import Anthropic
-from ci_evals.providers.base import ProviderOptions, Serve, TokenCommand
-from ci_evals.providers.command import Command
-from ci_evals.providers.gemini import Gemini
-from ci_evals.providers.http import Http, Stream
-from ci_evals.providers.javascript import JavaScript
-from ci_evals.providers.mock import Mock
-from ci_evals.providers.openai import Embeddings, OpenAI
-from ci_evals.providers.python import Python, provider
-from ci_evals.providers.tasks import TaskAgent
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "PROVIDERS",
-    "Anthropic",
-    "Command",
-    "Embeddings",
-    "Gemini",
-    "Http",
-    "JavaScript",
-    "Mock",
-    "OpenAI",
-    "ProviderOptions",
-    "Python",
-    "Serve",
-    "Stream",
-    "TaskAgent",
-    "TokenCommand",
-    "provider",
-]
+from ci_evals.registry import PROVIDERS, lazy_attributes
 
-PROVIDERS: dict[str, type[ProviderOptions]] = {
-    "openai": OpenAI,
-    "anthropic": Anthropic,
-    "gemini": Gemini,
-    "embeddings": Embeddings,
-    "http": Http,
-    "command": Command,
-    "python": Python,
-    "javascript": JavaScript,
-    "task": TaskAgent,
-    "mock": Mock,
+if TYPE_CHECKING:
+    from ci_evals.providers.anthropic import Anthropic as Anthropic
+    from ci_evals.providers.base import ProviderOptions as ProviderOptions
+    from ci_evals.providers.base import Serve as Serve
+    from ci_evals.providers.base import TokenCommand as TokenCommand
+    from ci_evals.providers.command import Command as Command
+    from ci_evals.providers.gemini import Gemini as Gemini
+    from ci_evals.providers.http import Http as Http
+    from ci_evals.providers.http import Stream as Stream
+    from ci_evals.providers.javascript import JavaScript as JavaScript
+    from ci_evals.providers.mock import Mock as Mock
+    from ci_evals.providers.openai import Embeddings as Embeddings
+    from ci_evals.providers.openai import OpenAI as OpenAI
+    from ci_evals.providers.python import Python as Python
+    from ci_evals.providers.python import provider as provider
+    from ci_evals.providers.tasks import TaskAgent as TaskAgent
+
+_MODULES = {
+    "ProviderOptions": "ci_evals.providers.base",
+    "Serve": "ci_evals.providers.base",
+    "Stream": "ci_evals.providers.http",
+    "TokenCommand": "ci_evals.providers.base",
+    "provider": "ci_evals.providers.python",
 }
+for _entry in PROVIDERS.own.values():
+    _module, _, _name = _entry.target.partition(":")
+    _MODULES[_name] = _module
+
+__all__ = ["PROVIDERS", *_MODULES]  # noqa: PLE0604  they are names
+__getattr__ = lazy_attributes(__name__, _MODULES)

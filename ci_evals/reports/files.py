@@ -1,75 +1,65 @@
-"""The files that a run leaves behind, by the names of their formats."""
+"""The files that a run leaves behind, one for each report format."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from ci_evals.errors import StorageError
 from ci_evals.files import partial_files, write_atomically
-from ci_evals.reports import html, junit, markdown, report_json
+from ci_evals.registry import FORMATS
 from ci_evals.reports.summary import Renderer, Summary
-
-
-class Format(NamedTuple):
-    """An output format: the name of its file, what makes its bytes, and what the file begins with.
-
-    Files of the same name from elsewhere do not begin like that.
-    """
-
-    file: str
-    render: Renderer
-    beginning: re.Pattern[bytes]
-
-
-FORMATS: Mapping[str, Format] = {
-    "json": Format("report.json", report_json.render, re.compile(rb'\{"schema_version": \d')),
-    "junit": Format(
-        "junit.xml",
-        junit.render,
-        re.compile(rb".{,100}<testsuites [^>]*>\s*<!-- ci-evals -->", re.DOTALL),
-    ),
-    "markdown": Format(
-        "summary.md",
-        markdown.render,
-        re.compile(b"## (?:%s) " % "|".join(markdown.VERDICT_MARKS.values()).encode()),
-    ),
-    "html": Format(
-        "report.html",
-        html.render,
-        re.compile(rb'.*?<meta name="generator" content="ci-evals ', re.DOTALL),
-    ),
-}
 
 _BEGINNING_BYTES = 4096
 
 
-def remove_reports(folder: Path) -> None:
-    """Remove the reports of an earlier run from a folder, where they would contradict those of the
-    next.
+class Format(NamedTuple):
+    """An output format.
 
-    Files of the same names that are not this package's stay. What a process that was killed has
-    left unfinished goes.
+    Args:
+        file: the name of its file.
+        render: makes its bytes.
+        beginning: a regular expression that the beginning of the file matches, and files of the
+            same name from elsewhere do not.
+    """
+
+    file: str
+    render: Renderer
+    beginning: bytes
+
+
+def remove_reports(folder: Path, formats: Iterable[str] = ()) -> None:
+    """Remove the reports of an earlier run, which would contradict those of the next.
+
+    Files of the same names that are not ours stay. Unfinished files of a killed process go.
+
+    Args:
+        folder: the results folder.
+        formats: formats of other packages that the suite writes; our own are always removed.
 
     Raises:
         StorageError: a report cannot be removed.
     """
-    for name, _, beginning in FORMATS.values():
-        path = folder / name
+    for name in dict.fromkeys((*FORMATS.own, *formats)):
+        format_ = FORMATS[name]
+        path = folder / format_.file
         try:
             if path.is_file():
                 with path.open("rb") as file:
-                    is_ours = beginning.match(file.read(_BEGINNING_BYTES))
-                if is_ours:
+                    beginning = file.read(_BEGINNING_BYTES)
+                if re.match(format_.beginning, beginning, re.DOTALL):
                     path.unlink()
             for partial in partial_files(path):
                 partial.unlink(missing_ok=True)
         except OSError as error:
-            text = f"{path}: the report of an earlier run cannot be removed: {error.strerror}: choose another --out"
-            raise StorageError(text) from error
+            raise StorageError(
+                f"{path}: the report of an earlier run cannot be removed: {error.strerror}:"
+                " choose another --out"
+            ) from error
 
 
 def write_reports(summary: Summary, out: Path, formats: Iterable[str]) -> None:
     """Write the chosen formats into `out`; each file appears whole or not at all."""
-    for name, render, _ in map(FORMATS.__getitem__, formats):
-        write_atomically(out / name, render(summary))
+    for name in formats:
+        format_ = FORMATS[name]
+        write_atomically(out / format_.file, format_.render(summary))

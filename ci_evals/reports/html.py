@@ -33,6 +33,7 @@ from ci_evals.model.result import Status
 from ci_evals.release import __version__
 from ci_evals.reports.cells import CellOutcome, address_of, statement_lines
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart
+from ci_evals.reports.files import Format
 from ci_evals.reports.findings import (
     Entry,
     Findings,
@@ -354,3 +355,6 @@ def _environment() -> Environment:
         "number_of": number_of,
     }
     return environment
+
+
+HTML = Format("report.html", render, rb'.*?<meta name="generator" content="ci-evals ')

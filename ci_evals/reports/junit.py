@@ -24,6 +24,7 @@ from ci_evals.reports.cells import (
     results_of,
     runs_text,
 )
+from ci_evals.reports.files import Format
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
@@ -183,3 +184,6 @@ def _body(results: tuple[Result, ...]) -> str:
 
 def _attribute(text: str) -> str:
     return one_line(text, NAME_CHARACTERS)
+
+
+JUNIT = Format("junit.xml", render, rb".{,100}<testsuites [^>]*>\s*<!-- ci-evals -->")

@@ -48,6 +48,7 @@ from ci_evals.reports.cells import (
     place_of,
     whole_answers,
 )
+from ci_evals.reports.files import Format
 from ci_evals.reports.findings import (
     CellRow,
     Entry,
@@ -651,3 +652,6 @@ def _environment() -> Environment:
 
 def _interval(lower: float | None, upper: float | None) -> str:
     return "" if lower is None or upper is None else interval(lower, upper)
+
+
+MARKDOWN = Format("summary.md", render, b"## (?:%s) " % "|".join(VERDICT_MARKS.values()).encode())

@@ -48,6 +48,7 @@ from ci_evals.reports.cells import (
     judged_cells,
     results_of,
 )
+from ci_evals.reports.files import Format
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
 
@@ -609,3 +610,6 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
 def _values(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass, to make an entry of them."""
     return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+JSON = Format("report.json", render, rb'\{"schema_version": \d')

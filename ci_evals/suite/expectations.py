@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ci_evals.errors import Place, Problem
+from ci_evals.errors import Place, PluginError, Problem
 from ci_evals.format import closest
-from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
 from ci_evals.graders.composite import Composite
 from ci_evals.graders.transform import transform_problem
 from ci_evals.model.case import Expectation
+from ci_evals.registry import GRADERS
 from ci_evals.suite.file_values import FileValues, file_url
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, check, is_object, try_check, unknown
@@ -71,7 +71,11 @@ def read_expectation(written: Written, problems: list[Problem], folder: Path) ->
         problems.append(written.problem(hint))
         return None
     (name,) = entry
-    cls = _find_grader(name)
+    try:
+        cls = _find_grader(name)
+    except PluginError as error:
+        problems.append(written.problem(str(error)))
+        return None
     if cls is None:
         known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
         problems.append(
@@ -258,8 +262,17 @@ def _brief(value: Any) -> str:
 
 
 def _find_grader(name: str) -> type[GraderOptions] | None:
-    """Return the grader of a name, negated or not."""
-    return GRADERS.get(name) or GRADERS.get(name.removeprefix(NEGATION))
+    """Return the grader of a name, negated or not.
+
+    Raises:
+        PluginError: an installed package provides it and cannot be used.
+    """
+    bare = name.removeprefix(NEGATION)
+    if bare in GRADERS.own and name not in GRADERS.own:
+        return GRADERS[bare]
+    if name in GRADERS:
+        return GRADERS[name]
+    return GRADERS.get(bare)
 
 
 def own_templates(name: Any) -> tuple[str, ...]:
@@ -331,6 +344,6 @@ def _read_grader(
     problems += _transform_problems(options, written["transform"], folder)
     if isinstance(options, Composite):
         options = _read_parts(options, written["of"], problems, folder)
-    name = next((name for name, cls in GRADERS.items() if cls is type(entry)), type(entry).__name__)
+    name = GRADERS.name_of(type(entry)) or type(entry).__name__
     place = Place(*written.place) if options.has_dependency else None
     return Expectation(name, options, place=place, **_common(options))

@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ci_evals.errors import Place, Problem
+from ci_evals.errors import Place, PluginError, Problem
 from ci_evals.model.fields import Secret
-from ci_evals.providers import PROVIDERS
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import price_problem
 from ci_evals.providers.python import Function, Python
+from ci_evals.registry import PROVIDERS
 from ci_evals.suite.environment import Interpolation
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, check, is_object, resolve_texts, unknown
@@ -128,7 +128,11 @@ class ProviderReader:
                 expected = f"{_EXPECTED}, got {written.value!r:.80}"
             self.problems.append(written.problem(expected))
             return None
-        cls = PROVIDERS.get(kind) if isinstance(kind, str) else None
+        try:
+            cls = PROVIDERS.get(kind) if isinstance(kind, str) else None
+        except PluginError as error:
+            self.problems.append(written["type"].problem(str(error)))
+            return None
         if cls is None:
             self.problems.append(
                 written["type"].problem(

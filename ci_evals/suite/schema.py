@@ -7,10 +7,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ci_evals.graders import GRADERS
 from ci_evals.model.case import Case
 from ci_evals.model.fields import UNSET
-from ci_evals.providers import PROVIDERS
+from ci_evals.registry import FORMATS, GRADERS, PROVIDERS
 from ci_evals.suite.expectations import NEGATION
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.types import CaseFiles, CaseFunction, PromptTemplate, Suite, TaskFolders
@@ -125,7 +124,10 @@ def _tidy(schema: dict[str, Any], name: str) -> dict[str, Any]:
         kept = {part: item for part, item in value.items() if part != "title"}
         if kept.get("default") in (UNSET.value, "") and kept.get("type") != "string":
             kept.pop("default")
-        if spelling := _SPELLINGS.get(f"{name}.{key}"):
+        spelling = _SPELLINGS.get(f"{name}.{key}")
+        if (name, key) == ("ReportOptions", "formats"):
+            spelling = {"type": "array", "minItems": 1, "items": {"enum": [*FORMATS]}}
+        if spelling:
             kept = spelling | {
                 part: kept[part] for part in ("description", "default") if part in kept
             }

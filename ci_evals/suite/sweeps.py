@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from ci_evals.errors import Problem
-from ci_evals.providers import PROVIDERS
+from ci_evals.registry import PROVIDERS
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, unknown
 from ci_evals.suite.types import Sweep

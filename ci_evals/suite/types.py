@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import MinLen
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ci_evals.errors import Place
-from ci_evals.format import number_of
+from ci_evals.format import closest, number_of
 from ci_evals.graders.scoring import model_graders
 from ci_evals.model.case import Case, Prompt, Variant, written_at
 from ci_evals.model.fields import (
@@ -34,6 +34,7 @@ from ci_evals.model.fields import (
 from ci_evals.model.response import Message
 from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.registry import FORMATS
 from ci_evals.suite.executor import LOCAL, ExecutorOptions, OrShortExecutor
 from ci_evals.suite.fingerprint import Fingerprints, identify
 
@@ -51,6 +52,19 @@ class PromptTemplate(Options):
     messages: Many[Message] = ()
 
 
+def _check_format(name: str) -> str:
+    """Return the name of a report format.
+
+    Raises:
+        ValueError: there is no such format.
+    """
+    if name in FORMATS:
+        return name
+    close = closest(name, FORMATS)
+    hint = f"did you mean {close!r}?" if close else f"known: {', '.join(FORMATS)}"
+    raise ValueError(f"unknown format {name!r}, {hint}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions(Options):
     """The files that are written, and their folder."""
@@ -58,12 +72,7 @@ class ReportOptions(Options):
     out: Annotated[str, Field(description="Folder for the results; --out wins.")] = (
         "ci-evals-results"
     )
-    formats: OneOrMore[Literal["json", "junit", "markdown", "html"]] = (
-        "json",
-        "junit",
-        "markdown",
-        "html",
-    )
+    formats: OneOrMore[Annotated[str, AfterValidator(_check_format)]] = tuple(FORMATS.own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
