@@ -10,9 +10,16 @@ ProviderError             a call got no answer: the run's error, not the program
 GradingError              an answer could not be judged: likewise
 """
 
+import signal
+import sys
 from collections.abc import Iterable
 from traceback import format_exception
 from typing import Literal, NamedTuple, cast, get_args
+
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+"""The exit code of a command that a signal has ended."""
+if sys.platform != "win32":
+    EXIT_CODES[signal.SIGHUP] = 129  # the terminal is gone
 
 ErrorKind = Literal[
     "rate_limit",  # 429

@@ -15,6 +15,7 @@ from urllib.parse import quote, quote_plus
 T = TypeVar("T")
 
 MASK: Final = "***"
+_SENSITIVE_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 SHORTEST: Final = 6  # characters; shorter values occur in ordinary text
 _FEWEST_DIGITS = 8
 _DEEPEST = 40  # levels of nesting; each takes three Python frames
@@ -83,6 +84,16 @@ def secret_values(
     shown = {text.strip() for text in visible if not _SHAPES.search(text)}
     values = {value.strip() for value in (*named.values(), *dotenv.values())} - shown
     return tuple(sorted(filter(_is_worth_hiding, values), key=lambda value: (-len(value), value)))
+
+
+def sensitive_values(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of variables whose names say that they are secret, the longest first."""
+    sensitive = {
+        name: value
+        for name, value in environ.items()
+        if any(word in name.upper() for word in _SENSITIVE_NAMES)
+    }
+    return secret_values(sensitive, {}, ())
 
 
 def learn(value: str) -> None:

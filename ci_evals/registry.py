@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # they are imported by name, when they are used
     import click
 
     from ci_evals.graders.base import GraderOptions
+    from ci_evals.hosts import Host
     from ci_evals.providers.base import ProviderOptions
     from ci_evals.reports.files import Format
 
@@ -27,7 +28,7 @@ class Entry(NamedTuple):
     """Where a thing is defined, as `module:attribute`, one line of help, and where that is listed."""
 
     target: str
-    help: str
+    help: str = ""
     section: str = ""
 
 
@@ -40,12 +41,12 @@ class Registry(Mapping[str, T], Generic[T]):
     Args:
         group: the group of entry points that other packages add to, such as `ci_evals.graders`.
         noun: what one thing is called in errors, such as `grader`.
-        base: the class, as `module:attribute`, that the things of other packages must be instances
-            of, or subclasses of where they are classes themselves.
         own: our own entries.
+        base: the class, as `module:attribute`, that the things of other packages must be instances
+            of, or subclasses of where they are classes themselves; empty for anything.
     """
 
-    def __init__(self, group: str, noun: str, base: str, own: Mapping[str, Entry]) -> None:
+    def __init__(self, group: str, noun: str, own: Mapping[str, Entry], base: str = "") -> None:
         self.group = group
         self.noun = noun
         self.own = own
@@ -126,6 +127,8 @@ class Registry(Mapping[str, T], Generic[T]):
                 f"{self.noun} {name!r} of {package} cannot be loaded from {point.value}:"
                 f" {describe_exception(error)}"
             ) from error
+        if not self._base:
+            return loaded  # type: ignore[no-any-return]  # anything will do
         base = resolve_name(self._base)
         is_fit = issubclass(loaded, base) if isinstance(loaded, type) else isinstance(loaded, base)
         if not is_fit:
@@ -161,7 +164,6 @@ def lazy_attributes(module: str, modules: Mapping[str, str]) -> Callable[[str], 
 COMMANDS: "Registry[click.Command]" = Registry(
     "ci_evals.commands",
     "command",
-    "click:Command",
     {
         "init": Entry(
             "ci_evals.cli.init:init", "Write a suite and a workflow that fit the project.", "Suites"
@@ -172,10 +174,10 @@ COMMANDS: "Registry[click.Command]" = Registry(
             "Suites",
         ),
         "validate": Entry(
-            "ci_evals.cli.tools:validate", "Check suites without calling anything.", "Suites"
+            "ci_evals.cli.validate:validate", "Check suites without calling anything.", "Suites"
         ),
         "power": Entry(
-            "ci_evals.cli.tools:power",
+            "ci_evals.cli.power:power",
             "Say what a suite can detect, and what more runs would buy.",
             "Suites",
         ),
@@ -183,7 +185,7 @@ COMMANDS: "Registry[click.Command]" = Registry(
             "ci_evals.cli.schema:schema", "Print the JSON Schema of evals.yaml.", "Suites"
         ),
         "mock-server": Entry(
-            "ci_evals.cli.tools:mock_server",
+            "ci_evals.cli.mock_server:mock_server",
             "Serve an OpenAI-compatible endpoint on loopback.",
             "Suites",
         ),
@@ -198,7 +200,7 @@ COMMANDS: "Registry[click.Command]" = Registry(
             "Verdicts",
         ),
         "grade": Entry(
-            "ci_evals.cli.tools:grade",
+            "ci_evals.cli.grade:grade",
             "Grade recorded traces without running anything.",
             "Verdicts",
         ),
@@ -216,23 +218,23 @@ COMMANDS: "Registry[click.Command]" = Registry(
             "ci_evals.cli.reports:explain", "Show everything about one CASE.", "Reports"
         ),
         "comment": Entry(
-            "ci_evals.cli.reports:comment",
+            "ci_evals.github.command:comment",
             "Post the comment on a pull request from a report.json.",
             "Reports",
         ),
-        "judge": Entry("ci_evals.cli.tools:judge", "Measure how well a model judges.", "Judges"),
+        "judge": Entry("ci_evals.cli.judges:judge", "Measure how well a model judges.", "Judges"),
         "pairwise": Entry(
-            "ci_evals.cli.tools:pairwise_command",
+            "ci_evals.cli.judges:pairwise_command",
             "Ask which of two variants is preferred, case by case.",
             "Judges",
         ),
     },
+    "click:Command",
 )
 
 GRADERS: "Registry[type[GraderOptions]]" = Registry(
     "ci_evals.graders",
     "grader",
-    "ci_evals.graders.base:GraderOptions",
     {
         "equals": Entry("ci_evals.graders.text:Equals", "The answer is exactly `value`."),
         "contains": Entry(
@@ -335,12 +337,12 @@ GRADERS: "Registry[type[GraderOptions]]" = Registry(
             "ci_evals.graders.limits:GoalReached", "The simulated user reached its goal."
         ),
     },
+    "ci_evals.graders.base:GraderOptions",
 )
 
 PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
     "ci_evals.providers",
     "provider type",
-    "ci_evals.providers.base:ProviderOptions",
     {
         "openai": Entry(
             "ci_evals.providers.openai:OpenAI",
@@ -362,12 +364,12 @@ PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
         ),
         "mock": Entry("ci_evals.providers.mock:Mock", "A table of answers; needs no model."),
     },
+    "ci_evals.providers.base:ProviderOptions",
 )
 
 FORMATS: "Registry[Format]" = Registry(
     "ci_evals.formats",
     "report format",
-    "ci_evals.reports.files:Format",
     {
         "json": Entry(
             "ci_evals.reports.report_json:JSON",
@@ -381,4 +383,29 @@ FORMATS: "Registry[Format]" = Registry(
         ),
         "html": Entry("ci_evals.reports.html:HTML", "report.html: every case with its runs."),
     },
+    "ci_evals.reports.files:Format",
 )
+
+HOSTS: "Registry[type[Host]]" = Registry(
+    "ci_evals.hosts",
+    "host",
+    {
+        "GITHUB_ACTIONS": Entry(
+            "ci_evals.github.host:GitHubActions", "GitHub Actions: log, summary, comment, baseline."
+        ),
+    },
+    "ci_evals.hosts:Host",
+)
+"""CI systems, by the variable that each sets to `true`."""
+
+
+def find_host(environ: Mapping[str, str]) -> "Host | None":
+    """Return the CI system that a process runs in; None on any other machine.
+
+    Packages that add a host are looked for only where `CI` says that there is one.
+    """
+    names = HOSTS if environ.get("CI") else HOSTS.own
+    for variable in names:
+        if environ.get(variable) == "true":
+            return HOSTS[variable](environ)
+    return None

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -12,75 +11,61 @@ from typing import TextIO
 import click
 
 from ci_evals.engine.progress import ERASE_VIEW
-from ci_evals.errors import CiEvalsError
-from ci_evals.format import without_commands
-from ci_evals.github.context import in_actions
-from ci_evals.redaction import Redactor, secret_values
+from ci_evals.hosts import Host
+from ci_evals.redaction import Redactor
+from ci_evals.registry import find_host
 from ci_evals.reports import report_json, terminal
 from ci_evals.reports.summary import Summary
 from ci_evals.streams import columns_of, say
-from ci_evals.suite.environment import read_dotenv
 
-_SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+_NARROWEST = 40
+_WIDTH_OF_LOG = 120
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment that the command was given; that of the process has lost what code may
-    not see.
+    """Return the environment that the command was given.
+
+    That of the process has lost the credentials that code under test must not see.
     """
     given: Mapping[str, str] | None = click.get_current_context().find_root().obj
     return os.environ if given is None else given
 
 
-def error_redactor(environ: Mapping[str, str]) -> Redactor:
-    """Return what takes secrets out of an error: it may quote variables and files that no suite has
-    named.
-
-    Secret is each variable of the environment whose name sounds so, and everything in a `.env` that
-    is beside a file, or in a folder, that the command line names.
-    """
-    words = (*sys.argv[1:], *environ.get("CI_EVALS_CONFIG", "").splitlines())
-    named = [Path(word.removeprefix("-c").rpartition("=")[2]) for word in words]
-    beside = [
-        folder for path in named for folder in (path.parent, path)
-    ]  # a folder may stand for its suites
-    dotenv: dict[str, str] = {}
-    for folder in dict.fromkeys([Path(), Path(".github"), *beside]):
-        with suppress(CiEvalsError, OSError, ValueError):
-            dotenv |= read_dotenv(folder)
-    sounding = {
-        name: value
-        for name, value in environ.items()
-        if any(word in name.upper() for word in _SECRET_NAMES)
-    }
-    return Redactor(secret_values(sounding, dotenv, ()))
+def current_host() -> Host:
+    """Return the CI system that the command runs on."""
+    environ = environment()
+    return find_host(environ) or Host(environ)
 
 
 def git(*arguments: str, folder: Path | None = None) -> str:
-    """Return what git says in a folder (default: here); nothing if it fails, or is not there."""
-    command = ["git", *(("-C", str(folder)) if folder else ()), *arguments]
+    """Return what git prints in a folder (default: here); nothing if it fails or is missing."""
+    command = ["git"]
+    if folder:
+        command += ["-C", str(folder)]
+    command += arguments
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  the user's own git
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  the user's own git
     except OSError:
         return ""
-    return found.stdout.strip() if found.returncode == 0 else ""
+    if ended.returncode:
+        return ""
+    return ended.stdout.strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """The environment and the streams of this process, and how a command prints.
+    """How a command prints.
 
     Args:
-        environ: the environment.
+        host: the CI system that it runs on.
         stdout: for the outcome and nothing else.
         stderr: for progress and remarks.
         output: the format of the outcome: `json`, or a text for people.
         quiet: print no progress.
-        redactor: takes secrets out of everything that is printed, those of the suites that were
-            loaded included.
+        redactor: takes secrets out of everything that is printed, those of loaded suites included.
     """
 
-    environ: Mapping[str, str]
+    host: Host
     stdout: TextIO
     stderr: TextIO
     output: str = "table"
@@ -89,55 +74,56 @@ class Console:
 
     @classmethod
     def of_process(cls, output: str = "table", *, quiet: bool = False) -> "Console":
-        """Return the console of this process as it is now."""
-        return cls(environment(), sys.stdout, sys.stderr, output, quiet)
+        """Return the console of this process."""
+        return cls(current_host(), sys.stdout, sys.stderr, output, quiet)
 
     @property
-    def in_actions(self) -> bool:
-        return in_actions(self.environ)
+    def environ(self) -> Mapping[str, str]:
+        return self.host.environ
 
     @property
     def log(self) -> TextIO:
-        """The stream that a log of GitHub Actions shows; with JSON, stdout is a file or another
-        program's input.
-        """
-        return self.stderr if self.output == "json" else self.stdout
+        """The stream for a CI system's log: with JSON, stdout is another program's input."""
+        if self.output == "json":
+            return self.stderr
+        return self.stdout
 
     @property
     def is_live(self) -> bool:
-        """Return True if a line on stderr can be drawn anew."""
+        """True if a line on stderr can be drawn again."""
         return self.stderr.isatty() and self.environ.get("TERM") != "dumb"
 
     @property
     def line_start(self) -> str:
-        """The beginning of a line on stderr, which takes the place of the view of a run."""
+        """The beginning of a line on stderr, which replaces the view of a run."""
         return ERASE_VIEW if self.is_live else ""
 
     @property
     def width(self) -> int:
-        """The width of the terminal, at least 40; 120 columns in a log and where it is unknown."""
-        if given := self.environ.get("COLUMNS", ""):
-            columns = int(given) if given.isdecimal() else 0
-        else:
+        """The width of the terminal in columns, at least 40; 120 in a log."""
+        given = self.environ.get("COLUMNS", "")
+        if not given:
             columns = columns_of(self.stdout)
-        return max(40, columns) if columns else 120
+        elif given.isdecimal():
+            columns = int(given)
+        else:
+            columns = 0
+        return max(_NARROWEST, columns or _WIDTH_OF_LOG)
 
     @property
     def color(self) -> bool:
         return self.stdout.isatty() and "NO_COLOR" not in self.environ
 
     def clean(self, text: str) -> str:
-        """Return a text without secrets, and in a job of GitHub Actions without workflow
-        commands.
-        """
-        text = self.redactor.clean_text(text)
-        return without_commands(text) if self.in_actions else text
+        """Return a text without secrets, and without commands for the host's log."""
+        return self.host.clean(self.redactor.clean_text(text))
 
     def print(self, text: str) -> None:
-        """Print the outcome on stdout. JSON is printed as it is: no log takes it for a workflow
-        command.
-        """
-        text = self.redactor.clean_text(text) if self.output == "json" else self.clean(text)
+        """Print the outcome on stdout. No log takes a line of JSON for a command."""
+        if self.output == "json":
+            text = self.redactor.clean_text(text)
+        else:
+            text = self.clean(text)
         say(self.stdout, text.rstrip("\n") + "\n")
 
     def show(self, summary: Summary) -> None:
@@ -148,9 +134,10 @@ class Console:
             self.print(terminal.render(summary, width=self.width, color=self.color))
 
     def remark(self, *lines: str) -> None:
-        """Print lines on stderr, unless nothing but the outcome is wanted."""
+        """Print lines on stderr, unless only the outcome is wanted."""
         if lines and not self.quiet:
-            say(self.stderr, self.line_start + self.clean("".join(f"{line}\n" for line in lines)))
+            text = "".join(f"{line}\n" for line in lines)
+            say(self.stderr, self.line_start + self.clean(text))
 
     def say(self, lines: Iterable[str]) -> None:
         """Print lines on stderr, even where only the outcome is wanted."""

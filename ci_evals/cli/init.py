@@ -21,13 +21,13 @@ from ci_evals import templating
 from ci_evals.cli.console import Console, environment, git
 from ci_evals.errors import ConfigError, StorageError
 from ci_evals.files import write_atomically
-from ci_evals.github.context import RESULTS
 from ci_evals.providers import PROVIDERS
 from ci_evals.providers.model_api import ModelOptions
 from ci_evals.release import ACTION
 from ci_evals.suite.configs import DEFAULT_NAMES, FOREIGN_NAMES
 from ci_evals.suite.importers import import_suite, suite_text
 from ci_evals.suite.load import load_suite
+from ci_evals.suite.types import RESULTS
 
 _WORKFLOW = Path(".github/workflows/evals.yml")
 _KEYS = {

@@ -1,6 +1,6 @@
 """The options that several commands share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
@@ -8,18 +8,19 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ci_evals.cli.console import Console, environment
-from ci_evals.github.baseline import BaselineChoice
-from ci_evals.github.context import RESULTS, in_actions
-from ci_evals.github.job import Posting
+from ci_evals.cli.console import Console, current_host, environment
+from ci_evals.cli.help import write_sections
+from ci_evals.errors import ConfigError
+from ci_evals.hosts import BaselineChoice, Posting
 from ci_evals.model.plan import Shard
-from ci_evals.redaction import learn
+from ci_evals.redaction import Redactor, learn, secret_values
 from ci_evals.reports.report_json import REPORT
 from ci_evals.suite.configs import find_config, is_suite_path
+from ci_evals.suite.environment import read_dotenv
 from ci_evals.suite.executor import ExecutorOptions, parse_executor
 from ci_evals.suite.load import UNLIMITED, load_suite
 from ci_evals.suite.overrides import Overrides
-from ci_evals.suite.types import CheckedSuite
+from ci_evals.suite.types import RESULTS, CheckedSuite
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -60,40 +61,16 @@ _SECTIONS = {
 """The options of `run` and `merge` by purpose."""
 
 
-def write_sections(
-    formatter: click.HelpFormatter,
-    sections: Mapping[str, Sequence[str]],
-    rows: Mapping[str, tuple[str, str]],
-) -> None:
-    """Write rows of a help by section, all in the same columns.
-
-    Args:
-        formatter: gets the text.
-        sections: the names of the rows of each, by its title. A section without rows is left out.
-        rows: by name; those of no section come last.
-    """
-    named = {name for names in sections.values() for name in names}
-    width = min(24, max(len(first) for first, _ in rows.values()))
-    for title, names in {
-        **sections,
-        "Others": [name for name in rows if name not in named],
-    }.items():
-        if found := [rows[name] for name in names if name in rows]:
-            with formatter.section(title):
-                formatter.write_dl(
-                    [(first.ljust(width), text) for first, text in found], col_max=width
-                )
-
-
 class SectionedCommand(click.Command):
     """A command with so many options that its help lists them by purpose."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections."""
-        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
-        rows = {
-            each.name or "": record for each in options if (record := each.get_help_record(ctx))
-        }
+        rows = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record and isinstance(parameter, click.Option):
+                rows[parameter.name or ""] = record
         write_sections(formatter, _SECTIONS, rows)
 
 
@@ -138,7 +115,7 @@ def to_baseline(
     """`auto`, `none`, or paths; where none is given, what is usual here."""
     value = tuple(filter(None, value))
     if not value:
-        return "auto" if in_actions(environment()) else "none"
+        return "auto" if current_host().name else "none"
     for word in ("auto", "none"):
         if word in value:
             if len(value) > 1:
@@ -297,7 +274,7 @@ out = setting(
 quiet = setting("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 
 
-def _collect(kind: Callable[..., Any], name: str, options: dict[str, Decorator]) -> Decorator:
+def collect(kind: Callable[..., Any], name: str, options: dict[str, Decorator]) -> Decorator:
     """Return a decorator that adds options to a command, which is given their values as one
     argument.
 
@@ -320,10 +297,10 @@ def _collect(kind: Callable[..., Any], name: str, options: dict[str, Decorator])
     return add
 
 
-console = _collect(Console.of_process, "console", {"output": output, "quiet": quiet})
+console = collect(Console.of_process, "console", {"output": output, "quiet": quiet})
 """Adds the options about what is printed; the command gets its `console`."""
 
-overriding = _collect(
+overriding = collect(
     Overrides,
     "overrides",
     {
@@ -399,7 +376,7 @@ overriding = _collect(
 )
 """Adds the options whose values replace the suite's; the command gets them as `overrides`."""
 
-posting = _collect(
+posting = collect(
     Posting,
     "posting",
     {
@@ -459,18 +436,29 @@ def load_named_suite(
     offline: bool = False,
     judging: bool = False,
 ) -> CheckedSuite:
-    """Load the suite of `--config`, or the one that is here, with `overrides` in place of its own
-    values.
+    """Load a suite, with `overrides` in place of its own values.
+
+    Args:
+        config: its file; None for the one in this folder.
+        overrides: what the command line sets.
+        offline: True if providers are not called, so that their keys may be missing.
+        judging: True if judges are called even so.
 
     Raises:
-        ConfigError: it cannot be used. Where `offline`, keys of providers may be missing; of judges
-            not, if `judging`.
+        ConfigError: it cannot be used.
     """
-    suite = load_suite(
-        config or find_config(Path()), environment(), overrides, offline=offline, judging=judging
-    )
+    path = config or find_config(Path())
+    try:
+        suite = load_suite(path, environment(), overrides, offline=offline, judging=judging)
+    except ConfigError as error:
+        dotenv = read_dotenv(path.parent)  # code that fails to import may quote any of it
+        redactor = Redactor(secret_values({}, dotenv, ()))
+        raise ConfigError(redactor.clean(error.problems)) from None
     learn_secrets(suite)
     if suite.imported:
-        text = f"{suite.file} is {suite.imported}'s, translated as it is read: `ci-evals import` makes a suite of it"
-        click.echo(text, err=True)
+        click.echo(
+            f"{suite.file} is {suite.imported}'s, translated as it is read:"
+            " `ci-evals import` makes a suite of it",
+            err=True,
+        )
     return suite

@@ -1,6 +1,4 @@
-"""The commands that read saved reports, and run nothing: `comment`, `compare`, `explain` and
-`view`.
-"""
+"""The commands that read saved reports, and run nothing: `compare`, `explain` and `view`."""
 
 import asyncio
 import webbrowser
@@ -19,9 +17,6 @@ from ci_evals.files import write_atomically
 from ci_evals.format import name_of
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import comparison_verdict, decide, exit_code
-from ci_evals.github.baseline import BaselineChoice
-from ci_evals.github.comment import ARTIFACTS, Mode, comment_from_run, post_comment
-from ci_evals.github.context import RESULTS, read_context
 from ci_evals.model.rules import Gate
 from ci_evals.reports import html, markdown, report_json, terminal
 from ci_evals.reports.explain import (
@@ -41,6 +36,7 @@ from ci_evals.reports.read import (
 )
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.problems import unknown
+from ci_evals.suite.types import RESULTS
 
 ReportFormat = Literal["text", "markdown", "json"]
 
@@ -302,88 +298,3 @@ def view(
     for page in pages:
         console.print(page.as_posix())
     show(pages[0].absolute().as_uri())
-
-
-@options.command()
-@click.argument("results", type=options.PATH, required=False, metavar="[RESULTS_DIR]")
-@options.setting(
-    "--from-run",
-    type=click.IntRange(min=1),
-    metavar="ID",
-    help="Comment on the pull request of this workflow run with the reports that it has uploaded.",
-)
-@options.setting(
-    "--artifact",
-    metavar="NAME",
-    help="What the job's artifact is called (default: ci-evals-results), which tells the jobs of a workflow apart."
-    " With --from-run, which artifacts to take; may have a * (default: ci-evals*).",
-)
-@options.setting(
-    "--mode",
-    type=click.Choice(["auto", "new"]),
-    default="auto",
-    show_default=True,
-    envvar="CI_EVALS_COMMENT_MODE",
-    help="One comment for the pull request, which is edited; or a new one for each workflow run.",
-)
-@options.setting(
-    "--baseline",
-    multiple=True,
-    callback=options.to_baseline,
-    type=click.Path(),
-    metavar="auto|none|PATH",
-    help="With --from-run: compare with this report.json, or a folder with one or more; may be repeated. `auto`, the"
-    " default in GitHub Actions: what the base branch has left there.",
-)
-@options.option("--dry-run", is_flag=True, help="Print what would be posted, and post nothing.")
-def comment(
-    results: Path | None,
-    from_run: int | None,
-    artifact: str | None,
-    mode: Mode,
-    baseline: BaselineChoice,
-    *,
-    dry_run: bool,
-) -> int:
-    """Post the comment on a pull request from a report.json.
-
-    For jobs of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a
-    run of this pull request, of one suite or of several. With --from-run, the reports are those
-    that another workflow run has uploaded: that is how pull requests from forks, whose own jobs may
-    not comment, get theirs. Such reports are not trusted: they are judged again by their results,
-    against a --baseline that is fetched anew.
-
-    \b
-    Examples:
-      ci-evals comment
-      ci-evals comment --dry-run
-      ci-evals comment --from-run ${{ github.event.workflow_run.id }}
-
-    \b
-    Exit codes: 0 posted, or rightly not (no pull request, a newer run) ·
-    1 not posted, the reason is printed · 2 the command line is wrong ·
-    3 the report cannot be read
-    """
-    if from_run is not None and results is not None:
-        raise click.UsageError("RESULTS_DIR and --from-run ID exclude each other")
-
-    console = Console.of_process()
-    context = read_context(console.environ)
-    if from_run is not None:
-        name = artifact or ARTIFACTS
-        outcomes = [
-            comment_from_run(context, from_run, name, mode, baseline=baseline, dry_run=dry_run)
-        ]
-    else:
-        folder = results or Path(RESULTS)
-        summaries = [read_summary(each) for each in report_folders(folder) or (folder,)]
-        outcomes = [
-            post_comment(each, context, artifact or RESULTS, mode, dry_run=dry_run)
-            for each in summaries
-        ]
-    for posted in outcomes:
-        if said := posted.preview or posted.note or (posted.url and f"posted: {posted.url}"):
-            console.print(said)
-        if posted.warning:
-            console.warn(posted.warning)
-    return int(any(posted.warning for posted in outcomes))

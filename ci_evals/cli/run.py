@@ -1,11 +1,10 @@
 """The commands that run a suite and decide, `run` and `merge`, and the story that they share."""
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,25 +12,23 @@ from uuid import uuid4
 
 import click
 
-from ci_evals import github
 from ci_evals.cli import options
-from ci_evals.cli.console import Console, environment, error_redactor, git
+from ci_evals.cli.console import Console, git
 from ci_evals.cli.suites import Selection, load_suite_of_job, load_suites_of_job, select
 from ci_evals.engine import progress
-from ci_evals.engine.interrupt import EXIT_CODES, StoppableRun
+from ci_evals.engine.interrupt import StoppableRun
 from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
-from ci_evals.errors import CiEvalsError, ConfigError, UsageError
+from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, UsageError
 from ci_evals.files import file_name, write_atomically
 from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import exit_code
-from ci_evals.github.baseline import ArtifactNames, BaselineChoice
-from ci_evals.github.context import RESULTS, in_actions, read_context
-from ci_evals.github.job import Job, Posting
+from ci_evals.hosts import ArtifactNames, BaselineChoice, Job, Posting, find_previous
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport
+from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import FORMATS
 from ci_evals.reports import html
 from ci_evals.reports.files import remove_reports, write_reports
@@ -48,14 +45,14 @@ from ci_evals.session import (
 )
 from ci_evals.streams import redirect_prints
 from ci_evals.suite.overrides import ALL_CASES, Overrides
-from ci_evals.suite.types import CheckedSuite
+from ci_evals.suite.types import RESULTS, CheckedSuite
 
 
 class Ended(NamedTuple):
-    """The end of a run: the exit code, and what was found.
+    """The end of a run.
 
-    That is None where a shard leaves the verdict to the merge, or where nothing was run, for the
-    reason `not_run`.
+    `summary` is None for a shard, whose verdict is left to the merge, and when nothing ran;
+    `not_run` says why nothing ran.
     """
 
     exit_code: int
@@ -78,103 +75,85 @@ def run_and_report(
         invocation: what to run.
         console: where people read.
         posting: what becomes of the verdict outside of the results folder.
-        artifacts: where GitHub has the results of earlier runs.
+        artifacts: where the host has the results of earlier runs.
         baseline: what to compare with.
-        needs_recording: nothing can be called: answer from `invocation.replay`, else from the base
-            branch's journal.
+        needs_recording: True if nothing can be called, so that answers come from
+            `invocation.replay`, else from the base branch's journal.
     """
-    suite, out = (
-        invocation.suite,
-        invocation.suite.out.absolute(),
-    )  # code under test may change the folder
-    job = github.job.start(suite, console.environ, posting, console.log)
-    commenting = (
-        replace(posting, comment="off") if invocation.shard else posting
-    )  # the merge comments
+    suite, host = invocation.suite, console.host
+    out = suite.out.absolute()  # code under test may change the folder
+    job = host.start(suite, posting, console, console.log)
     with (
-        _reporting_errors(commenting, suite),
+        _reporting_errors(console, posting_of(posting, invocation.shard), suite.name),
         tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch,
     ):
-        previous = github.baseline.find(
-            baseline, suite, job.context if job else None, artifacts, Path(scratch)
-        )
-        if job or baseline == "auto":
-            (job or console).say(previous.notes)
+        previous = find_previous(baseline, suite, host, artifacts, Path(scratch))
+        if host.name or baseline == "auto":
+            job.say(previous.notes)
         for warning in previous.warnings:
-            (job or console).warn(warning)
+            job.warn(warning)
         invocation = replace(
             invocation,
-            suite=job.locate_cases(suite) if job else suite,
+            suite=job.locate_cases(suite),
             baseline=previous.baseline,
             resume=invocation.resume or bool(previous.journals),
             sources=(*invocation.sources, *previous.journals),
-            reusable=(previous.recording,) if previous.recording else (),
         )
+        if previous.recording:
+            invocation = replace(invocation, reusable=(previous.recording,))
         if needs_recording:
-            recording = _recording(
-                invocation.replay, previous.recording, Path(scratch), job or console
-            )
+            recording = _recording(invocation.replay, previous.recording, Path(scratch), job)
             invocation = replace(invocation, replay=recording)
-        if job and not invocation.shard:
+        if not invocation.shard:
             job.announce()
 
         redirected = partial(
             redirect_prints, console.stderr, console.clean, start=console.line_start
         )
-        with job.guard_log() if job else nullcontext(), StoppableRun(redirected) as running:
-            with job.log.fold(f"Progress of {suite.name}") if job else nullcontext():
-                report = running.run(
-                    execute(invocation, watcher=_Progress(console), stop=running.stop)
-                )
+        with job.guard_log(), StoppableRun(redirected) as running:
+            with job.fold(f"Progress of {suite.name}"):
+                work = execute(invocation, watcher=_Progress(console), stop=running.stop)
+                report = running.run(work)
             console.remark(*_missing_parts(invocation, report))
             if invocation.shard:
-                name = f"shard {invocation.shard} of {suite.name}"
-                found = [f"{note.label.lower()}: {note.text}" for note in notes(report)]
-                console.remark(*found, f"{name}: {outcome(report)}; `ci-evals merge` decides")
-                return Ended(running.exit_code or (3 if report.interrupted else 0))
+                _describe_shard(invocation.shard, report, console)
+                no_verdict = 3 if report.interrupted else 0
+                return Ended(running.exit_code or no_verdict)
 
-            summary = with_answers(
-                summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs)
+            summary = summarize(
+                report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs
             )
-            if job:
-                summary = replace(summary, links=job.context.links)
+            summary = replace(with_answers(summary), links=job.links)
             write_reports(summary, out, suite.formats)
             console.show(summary)
-            files = (
-                *(suite.out / FORMATS[name].file for name in suite.formats),
-                invocation.journal,
-            )
-            page = [
-                f"open: {path.as_posix()}" for path in files if path.name == FORMATS["html"].file
-            ]
-            console.remark(f"written: {', '.join(path.as_posix() for path in files)}", *page)
-        if job:
-            job.finish(summary)
-        return Ended(
-            running.exit_code or exit_code(summary.verdict, suite.gate, posting.fail_on), summary
-        )
+            _list_files(suite, invocation.journal, console)
+        job.finish(summary)
+        decided = exit_code(summary.verdict, suite.gate, posting.fail_on)
+        return Ended(running.exit_code or decided, summary)
 
 
 def run_each(
     selection: Selection, run: Callable[[CheckedSuite], Ended], console: Console, out: Path
 ) -> int:
-    """Run several suites one after the other, so that they share one limit on calls; return the
-    worst exit code.
+    """Run several suites one after the other, and return the worst exit code.
 
-    An error of one does not keep the others from being run. A signal does. One page and a few lines
-    tell of all.
+    An error in one does not keep the others from running; a signal does. One page and a few lines
+    cover all of them.
 
     Args:
         selection: what to run.
-        run: runs one of them, and reports.
+        run: runs one suite, and reports.
         console: where people read.
         out: the folder with the results of all.
 
     Raises:
-        CiEvalsError: the first error, in the end.
+        CiEvalsError: the first error, once all have ended.
     """
-    here, codes, summaries, errors = Path.cwd(), [0], list[Summary](), list[CiEvalsError]()
-    not_run = dict.fromkeys((suite.name for suite in selection.suites), "the command ended before")
+    here = Path.cwd()
+    codes = [0]
+    summaries: list[Summary] = []
+    errors: list[CiEvalsError] = []
+    not_run = {suite.name: "the command ended before" for suite in selection.suites}
     not_run |= selection.left_out
     remove_reports(out)  # of an earlier run of one suite
     for suite in selection.suites:
@@ -197,23 +176,18 @@ def run_each(
         if ended.exit_code in EXIT_CODES.values():
             break
     os.chdir(here)
-    redactor = error_redactor(console.environ)
-    not_run = {
-        name: one_line(console.clean(redactor.clean_text(why)), 1000)
-        for name, why in not_run.items()
-    }
+    redactor = Redactor(sensitive_values(console.environ))
+    for name, why in not_run.items():
+        not_run[name] = one_line(console.clean(redactor.clean_text(why)), 1000)
     _show_all(selection.suites, summaries, not_run, console, out, broken=bool(errors))
-    if summaries and in_actions(console.environ):
-        github.job.report_all(summaries, not_run, out, read_context(console.environ), console.log)
-    problems = [
-        problem for error in errors if isinstance(error, ConfigError) for problem in error.problems
-    ]
+    if summaries:
+        console.host.report_all(summaries, not_run, out, console.log)
     if errors:
-        raise (
-            ConfigError(problems, others_ran=bool(summaries))
-            if isinstance(errors[0], ConfigError)
-            else errors[0]
-        )
+        if not isinstance(errors[0], ConfigError):
+            raise errors[0]
+        config_errors = [error for error in errors if isinstance(error, ConfigError)]
+        problems = [problem for error in config_errors for problem in error.problems]
+        raise ConfigError(problems, others_ran=bool(summaries))
     return max(codes)
 
 
@@ -228,55 +202,63 @@ def _show_all(
 ) -> None:
     """Print a line for each of several suites, and write the page that leads to those of all."""
     if console.output != "json":
-        lines = [f"{name_of(name)}: not run: {why}" for name, why in not_run.items()]
-        lines += [
-            f"{name_of(each.report.suite.name)}: {VERDICTS[each.verdict.status]}: {each.verdict.reason}"
-            for each in summaries
-        ]
-        named = number_of(len(summaries) + len(not_run), "suite")
-        console.print("\n".join((f"\n{len(summaries)} of {named} run", *lines)))
-    if with_page := {suite.name for suite in suites if "html" in suite.formats}:
-        page = out / FORMATS["html"].file
-        names = [each.report.suite.name for each in summaries]
-        pages = [f"{file_name(name)}/{page.name}" if name in with_page else None for name in names]
-        write_atomically(
-            page,
-            html.render_several(list(zip(summaries, pages, strict=True)), not_run, broken=broken),
-        )
-        console.remark(
-            f"open: {(page.relative_to(Path.cwd()) if page.is_relative_to(Path.cwd()) else page).as_posix()}"
-        )
+        total = number_of(len(summaries) + len(not_run), "suite")
+        lines = [f"\n{len(summaries)} of {total} run"]
+        for name, why in not_run.items():
+            lines.append(f"{name_of(name)}: not run: {why}")
+        for summary in summaries:
+            name, verdict = name_of(summary.report.suite.name), summary.verdict
+            lines.append(f"{name}: {VERDICTS[verdict.status]}: {verdict.reason}")
+        console.print("\n".join(lines))
+    with_page = {suite.name for suite in suites if "html" in suite.formats}
+    if not with_page:
+        return
+    page = out / FORMATS["html"].file
+    sections = []
+    for summary in summaries:
+        name = summary.report.suite.name
+        own_page = f"{file_name(name)}/{page.name}" if name in with_page else None
+        sections.append((summary, own_page))
+    write_atomically(page, html.render_several(sections, not_run, broken=broken))
+    if page.is_relative_to(Path.cwd()):
+        page = page.relative_to(Path.cwd())
+    console.remark(f"open: {page.as_posix()}")
 
 
-def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
-    """End green, and say why, where a pull request changes nothing that the suite depends on, if it
-    asks for that.
-    """
-    if not (suite.skip_unchanged and in_actions(console.environ)):
-        return None
-    context, workspace = (
-        read_context(console.environ),
-        Path(console.environ.get("GITHUB_WORKSPACE") or Path.cwd()),
-    )
-    if unchanged := github.job.find_unchanged(suite, context, workspace, console.log):
-        github.job.report_unchanged(unchanged, suite.name, context, posting, console.log)
+def _describe_shard(shard: Shard, report: SuiteReport, console: Console) -> None:
+    """Print what a shard has done, which leaves the verdict to the merge."""
+    for note in notes(report):
+        console.remark(f"{note.label.lower()}: {note.text}")
+    name = f"shard {shard} of {report.suite.name}"
+    console.remark(f"{name}: {outcome(report)}; `ci-evals merge` decides")
+
+
+def _list_files(suite: CheckedSuite, journal: Path, console: Console) -> None:
+    """Print where the results are."""
+    files = [suite.out / FORMATS[name].file for name in suite.formats]
+    names = [path.as_posix() for path in (*files, journal)]
+    console.remark(f"written: {', '.join(names)}")
+    if "html" in suite.formats:
+        page = suite.out / FORMATS["html"].file
+        console.remark(f"open: {page.as_posix()}")
+
+
+def _is_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
+    """Return why a suite with `skip_unchanged` need not run, and show that; None if it must run."""
+    unchanged = console.host.find_unchanged(suite, console.log)
+    if unchanged:
+        console.host.report_unchanged(unchanged, suite.name, posting, console.log)
     return unchanged
 
 
 @contextmanager
-def _reporting_errors(posting: Posting, suite: CheckedSuite | None = None) -> Iterator[None]:
-    """Say on the job's page and in the comment that there is no verdict, where an error ends the
-    block.
-    """
-    environ, folder = environment(), Path.cwd()
-    redactor = error_redactor(environ)
+def _reporting_errors(console: Console, posting: Posting, suite: str = "") -> Iterator[None]:
+    """Report an error in the block to the host, which shows it in its summary and the comment."""
+    folder = Path.cwd()
     try:
         yield
     except CiEvalsError as error:
-        if in_actions(environ):
-            problems = redactor.clean(github.job.problems_of(error, environ, folder))
-            name = suite.name if suite else ""
-            github.job.report_problems(problems, name, read_context(environ), posting, sys.stderr)
+        console.host.report_problems(error, folder, suite, posting, console.stderr)
         raise
 
 
@@ -295,19 +277,21 @@ class _Progress(Watcher):
         return progress.show_progress(run, self._console.stderr, live=self._console.is_live)
 
 
-def _recording(named: Path | None, of_base: Path | None, scratch: Path, log: Job | Console) -> Path:
-    """Return the journal to answer from where nothing can be called: the named, the base branch's,
-    or an empty one.
+def _recording(named: Path | None, of_base: Path | None, scratch: Path, job: Job) -> Path:
+    """Return the journal to answer from where nothing can be called.
+
+    That is the one that is named, else the base branch's, else an empty one.
     """
     if named and named.exists():
         return named
-    lack = f"no recording is at {named.as_posix()}, which --record names" if named else None
+    problem = "no recording: the base branch has left none that can be used"
+    if named:
+        problem = f"no recording is at {named.as_posix()}, which --record names"
     if of_base:
-        if lack:
-            log.warn(f"{lack}: the base branch's is taken")
+        if named:
+            job.warn(f"{problem}: the base branch's is taken")
         return of_base
-    lack = lack or "no recording: the base branch has left none that can be used"
-    log.warn(f"{lack}; nothing could be checked, for this job gets no secrets")
+    job.warn(f"{problem}; nothing could be checked, for this job gets no secrets")
     empty = scratch / "nothing.jsonl"
     empty.touch()
     return empty
@@ -324,86 +308,144 @@ def _missing_parts(invocation: Invocation, report: SuiteReport) -> list[str]:
     return []
 
 
-def revision(environ: Mapping[str, str]) -> str | None:
-    """Return the commit under test, as the CI system or git knows it.
+def revision(console: Console) -> str | None:
+    """Return the commit under test, as the host or git knows it.
 
-    Of a pull request that is its head, not the merge commit that GitHub makes for the job.
+    Of a pull request that is its head, not the merge commit that a host may make for the job.
     """
-    if "GITHUB_SHA" in environ and (sha := read_context(environ).sha):
-        return sha
-    return git("rev-parse", "HEAD") or None
+    return console.host.revision or git("rev-parse", "HEAD") or None
+
+
+def posting_of(posting: Posting, shard: Shard | None) -> Posting:
+    """Return how a run leaves the results folder: a shard leaves the comment to the merge."""
+    if shard:
+        return replace(posting, comment="off")
+    return posting
 
 
 def _journal(path: Path) -> Path:
     """Return a journal that is named itself or by its folder."""
-    return path / JOURNAL if path.is_dir() else path
+    if path.is_dir():
+        return path / JOURNAL
+    return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """The options of `run` about where answers come from, and what is compared and kept.
+
+    Their meaning is in the help of each.
+    """
+
+    resume: bool
+    resume_from: tuple[Path, ...]
+    shard: Shard | None
+    balance_by: Path | None
+    replay: Path | None
+    replay_only: bool
+    record: Path | None
+    run_id: str | None
+    baseline: BaselineChoice
+
+    def check(self) -> None:
+        """Check that the options go together.
+
+        Raises:
+            UsageError: they do not.
+        """
+        if self.replay_only and self.replay is None:
+            raise click.UsageError("--replay-only needs --replay PATH")
+
+    def check_for_several(self, number: int) -> None:
+        """Check that the options can be used with several suites.
+
+        Raises:
+            UsageError: one of them is for one suite.
+        """
+        of_one = {
+            "--shard": self.shard,
+            "--balance-by": self.balance_by,
+            "--replay": self.replay,
+            "--record": self.record,
+        }
+        for name, value in of_one.items():
+            if value:
+                raise UsageError(
+                    f"{name} is for one suite, and {number} are named: run them one by one"
+                )
+
+
+_request = options.collect(
+    RunRequest,
+    "request",
+    {
+        "resume": options.setting(
+            "--resume",
+            is_flag=True,
+            help="Continue the journal in the results folder: graded runs are kept, errored ones"
+            " tried again.",
+        ),
+        "resume_from": options.option(
+            "--resume-from",
+            multiple=True,
+            type=options.PATH,
+            metavar="PATH",
+            help="Take over the results of another journal, of the one in a folder, or of all in"
+            " its folders; may be repeated.",
+        ),
+        "shard": options.setting(
+            "--shard",
+            callback=options.to_shard,
+            metavar="K/N",
+            help="Run only the K-th of N shares of the cells; `ci-evals merge` puts them together"
+            " and decides.",
+        ),
+        "balance_by": options.setting(
+            "--balance-by",
+            type=options.PATH,
+            metavar="PATH",
+            help="Balance shards by the durations in this journal or report.json; every shard must"
+            " be given the same.",
+        ),
+        "replay": options.setting(
+            "--replay",
+            type=options.PATH,
+            metavar="PATH",
+            help="Answer from this journal what was asked before, and call providers for the rest.",
+        ),
+        "replay_only": options.setting(
+            "--replay-only",
+            is_flag=True,
+            help="With --replay: call no provider; runs that are not recorded are errored. Needs no"
+            " keys.",
+        ),
+        "record": options.setting(
+            "--record",
+            type=options.PATH,
+            metavar="PATH",
+            help="A journal to answer from where a pull request of a fork gets no secrets; default:"
+            " the base branch's.",
+        ),
+        "run_id": options.run_id,
+        "baseline": options.baseline,
+    },
+)
 
 
 @options.command("run", cls=options.SectionedCommand)
 @options.failed
 @options.suites
 @options.overriding
-@options.setting(
-    "--resume",
-    is_flag=True,
-    help="Go on with the journal in the results folder: graded runs are kept, errored ones tried again.",
-)
-@options.option(
-    "--resume-from",
-    multiple=True,
-    type=options.PATH,
-    metavar="PATH",
-    help="Take over the results of another journal, of the one in a folder, or of all in its folders; may be repeated.",
-)
-@options.setting(
-    "--shard",
-    callback=options.to_shard,
-    metavar="K/N",
-    help="Run only the K-th of N shares of the cells; `ci-evals merge` puts them together and decides.",
-)
-@options.setting(
-    "--balance-by",
-    type=options.PATH,
-    metavar="PATH",
-    help="Balance shards by the durations in this journal or report.json; every shard must be given the same.",
-)
-@options.setting(
-    "--replay",
-    type=options.PATH,
-    metavar="PATH",
-    help="Answer from this journal what was asked before, and call providers for the rest.",
-)
-@options.setting(
-    "--replay-only",
-    is_flag=True,
-    help="With --replay: call no provider; runs that are not recorded are errored. Needs no keys.",
-)
-@options.setting(
-    "--record",
-    type=options.PATH,
-    metavar="PATH",
-    help="A journal to answer from where a pull request of a fork gets no secrets; default: the base branch's.",
-)
-@options.run_id
-@options.baseline
+@_request
 @options.posting
 @options.console
 def run_command(
     named: tuple[Path, ...],
-    resume_from: tuple[Path, ...],
     failed: str | None,
-    shard: Shard | None,
-    balance_by: Path | None,
-    replay: Path | None,
-    record: Path | None,
-    run_id: str | None,
-    baseline: BaselineChoice,
     overrides: Overrides,
+    request: RunRequest,
     posting: Posting,
     console: Console,
-    *,
-    resume: bool,
-    replay_only: bool,
 ) -> int:
     """Run suites, judge them, and exit with the worst verdict.
 
@@ -426,67 +468,92 @@ def run_command(
       ci-evals run --resume                     after a crash or a cancelled job
       ci-evals run --shard 2/5 --out shard-2    then: ci-evals merge shard-*
     """
-    if replay_only and replay is None:
-        raise click.UsageError("--replay-only needs --replay PATH")
-    with _reporting_errors(replace(posting, comment="off") if shard else posting):
+    request.check()
+    with _reporting_errors(console, posting_of(posting, request.shard)):
         suites, without_secrets = load_suites_of_job(
-            named, replace(overrides, **ALL_CASES), offline=replay_only
+            named, replace(overrides, **ALL_CASES), console.host, offline=request.replay_only
         )
-        are_several = len(suites) > 1
-        of_one = {
-            "--shard": shard,
-            "--balance-by": balance_by,
-            "--replay": replay,
-            "--record": record,
-        }
-        if are_several and (given := [name for name, value in of_one.items() if value]):
-            raise UsageError(
-                f"{given[0]} is for one suite, and {len(suites)} are named: run them one by one"
-            )
+        if len(suites) > 1:
+            request.check_for_several(len(suites))
         selection = select(suites, overrides, failed)
         console.say(selection.remarks)
+    if not selection.suites:
+        for name, why in selection.left_out.items():
+            prefix = f"{name_of(name)}: " if len(suites) > 1 else ""
+            console.say([f"{prefix}nothing to run: {why}"])
+        return 0
+    if len(suites) == 1:
+        suite = selection.suites[0]
+        return _run_suite(
+            suite, request, posting, console, lacks_secrets=suite.name in without_secrets
+        ).exit_code
     out = overrides.out or Path(RESULTS)
-    if are_several:
-        posting = replace(posting, results=out.absolute())
-    sources = [journal for path in resume_from for journal in journals_at(path)]
-    # A shard's own artifact has no report: the base branch's is that of the merge, by its usual
-    # name.
-    artifacts = ArtifactNames(RESULTS if shard else posting.artifact, attempts=posting.artifact)
+    posting = replace(posting, results=out.absolute())
 
     def run(suite: CheckedSuite) -> Ended:
-        if unchanged := _skip_unchanged(
-            suite, console, replace(posting, comment="off") if shard else posting
-        ):
-            return Ended(0, not_run=unchanged)
-        lacks_secrets = suite.name in without_secrets
-        recording = record if lacks_secrets else replay
-        invocation = Invocation(
-            suite=suite,
-            journal=suite.out / JOURNAL,
-            resume=resume or bool(resume_from),
-            sources=journals_of(sources, suite.name) if are_several else tuple(sources),
-            shard=shard,
-            durations_s=known_durations(balance_by) if balance_by else {},
-            replay=_journal(recording) if recording else None,
-            replay_only=replay_only or lacks_secrets,
-            without_secrets=lacks_secrets,
-            revision=revision(console.environ),
-            run_id=run_id or uuid4().hex,
-            files=suite.out,
-        )
-        return run_and_report(
-            invocation, console, posting, artifacts, baseline, needs_recording=lacks_secrets
+        return _run_suite(
+            suite,
+            request,
+            posting,
+            console,
+            lacks_secrets=suite.name in without_secrets,
+            is_one_of_several=True,
         )
 
-    if not are_several and selection.suites:
-        return run(selection.suites[0]).exit_code
-    if not selection.suites:
-        console.say(
-            f"{f'{name_of(name)}: ' if are_several else ''}nothing to run: {why}"
-            for name, why in selection.left_out.items()
-        )
-        return 0
     return run_each(selection, run, console, out.absolute())
+
+
+def _run_suite(
+    suite: CheckedSuite,
+    request: RunRequest,
+    posting: Posting,
+    console: Console,
+    *,
+    lacks_secrets: bool,
+    is_one_of_several: bool = False,
+) -> Ended:
+    """Run one suite as the command line asks.
+
+    Args:
+        suite: what to run.
+        request: how.
+        posting: what becomes of the verdict.
+        console: where people read.
+        lacks_secrets: True if its keys are missing, so that answers must come from a recording.
+        is_one_of_several: True if `--resume-from` names journals of other suites, too.
+    """
+    unchanged = _is_unchanged(suite, console, posting_of(posting, request.shard))
+    if unchanged:
+        return Ended(0, not_run=unchanged)
+    sources = [journal for path in request.resume_from for journal in journals_at(path)]
+    if is_one_of_several:
+        sources = list(journals_of(sources, suite.name))
+    recording = request.record if lacks_secrets else request.replay
+    invocation = Invocation(
+        suite=suite,
+        journal=suite.out / JOURNAL,
+        resume=request.resume or bool(request.resume_from),
+        sources=tuple(sources),
+        shard=request.shard,
+        durations_s=known_durations(request.balance_by) if request.balance_by else {},
+        replay=_journal(recording) if recording else None,
+        replay_only=request.replay_only or lacks_secrets,
+        without_secrets=lacks_secrets,
+        revision=revision(console),
+        run_id=request.run_id or uuid4().hex,
+        files=suite.out,
+    )
+    # The artifact of a shard has no report: the base branch's is that of the merge, by its usual
+    # name.
+    base = RESULTS if request.shard else posting.artifact
+    return run_and_report(
+        invocation,
+        console,
+        posting,
+        ArtifactNames(base, attempts=posting.artifact),
+        request.baseline,
+        needs_recording=lacks_secrets,
+    )
 
 
 @options.command("merge", cls=options.SectionedCommand)
@@ -522,36 +589,39 @@ def merge_command(
     Example:
       ci-evals merge shard-1 shard-2 shard-3 --out ci-evals-results
     """
-    with _reporting_errors(posting):
-        suite, without_secrets = load_suite_of_job(config, overrides, offline=not run_missing)
-        if _skip_unchanged(suite, console, posting):
+    with _reporting_errors(console, posting):
+        suite, without_secrets = load_suite_of_job(
+            config, overrides, console.host, offline=not run_missing
+        )
+        if _is_unchanged(suite, console, posting):
             return 0
         if not folders:
             raise UsageError(
                 "there is nothing to merge: no shard has left a results folder, or none was named"
             )
     run_missing = run_missing and not without_secrets
-    sources = tuple(map(_journal, folders))
-    starts = [start for start in map(first_header, sources) if start]
+    sources = tuple(_journal(folder) for folder in folders)
+    headers = [header for header in map(first_header, sources) if header]
+    if run_id is None:  # the same when the merge is repeated
+        run_id = digest([(header.suite.run_id, header.started_at) for header in headers])
     invocation = Invocation(
         suite=suite,
         journal=suite.out / JOURNAL,
         sources=sources,
         merge=True,
         run_missing=run_missing,
-        without_secrets=without_secrets or any(each.suite.without_secrets for each in starts),
-        replayed=any(each.suite.replayed for each in starts),
-        revision=revision(console.environ),
-        run_id=run_id
-        or digest(
-            [(each.suite.run_id, each.started_at) for each in starts]
-        ),  # the same when repeated
+        without_secrets=without_secrets or any(each.suite.without_secrets for each in headers),
+        replayed=any(header.suite.replayed for header in headers),
+        revision=revision(console),
+        run_id=run_id,
         files=suite.out,
     )
-    with _reporting_errors(posting, suite):
+    with _reporting_errors(console, posting, suite.name):
         check_sources(invocation)
-    if run_missing and (missing := missing_shards(sources)):
-        console.say([f"missing: shard {', '.join(missing)}: its runs are run now"])
+    if run_missing:
+        missing = missing_shards(sources)
+        if missing:
+            console.say([f"missing: shard {', '.join(missing)}: its runs are run now"])
     return run_and_report(
         invocation, console, posting, ArtifactNames(posting.artifact), baseline
     ).exit_code

@@ -1,6 +1,4 @@
-"""The suites that `run` names: loaded, each with a folder of its own where they are several, and
-selected from.
-"""
+"""The suites that `run` names: loaded, with a folder each where they are several, and selected."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,80 +6,80 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ci_evals.cli import options
-from ci_evals.cli.console import environment
 from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.files import file_name
 from ci_evals.format import name_of, number_of
-from ci_evals.github.context import RESULTS, in_actions, read_context
+from ci_evals.hosts import Host
+from ci_evals.model.case import Case
 from ci_evals.reports.read import SavedReport, read_reports
 from ci_evals.suite.configs import find_configs
 from ci_evals.suite.overrides import Overrides, apply_overrides, check_selection, select_cases
-from ci_evals.suite.types import CheckedSuite
+from ci_evals.suite.types import RESULTS, CheckedSuite
+
+_MAX_NAMED = 5
 
 
 def load_suite_of_job(
-    config: Path | None, overrides: Overrides, *, offline: bool
+    config: Path | None, overrides: Overrides, host: Host, *, offline: bool
 ) -> tuple[CheckedSuite, bool]:
-    """Return the suite, and True if it can only be replayed: where GitHub gives no secrets, keys
-    may be missing.
-    """
+    """Return the suite, and True if its keys are missing because the host gives no secrets."""
     try:
         return options.load_named_suite(config, overrides, offline=offline), False
     except ConfigError:
-        if not (in_actions(environment()) and read_context(environment()).read_only):
+        if not host.lacks_secrets:
             raise
         return options.load_named_suite(config, overrides, offline=True), True
 
 
 def load_suites_of_job(
-    named: Sequence[Path], overrides: Overrides, *, offline: bool
+    named: Sequence[Path], overrides: Overrides, host: Host, *, offline: bool
 ) -> tuple[list[CheckedSuite], frozenset[str]]:
-    """Return the suites that are named, and the names of those that can only be replayed: see
-    `load_suite_of_job`.
+    """Return the suites that are named, and the names of those whose keys are missing.
 
-    Several have each a folder of its own for results, and keep each other's secrets.
+    Several suites have a results folder each, and keep each other's secrets.
 
     Raises:
         ConfigError: with the problems of all of them.
         UsageError: two of them have the same name, by which results and sections of a comment are
             found.
     """
-    loaded: list[tuple[CheckedSuite, bool]] = []
+    suites: list[CheckedSuite] = []
+    without_secrets: set[str] = set()
     problems: list[Problem] = []
     for path in find_configs(named):
         try:
-            loaded.append(load_suite_of_job(path, overrides, offline=offline))
+            suite, lacks_secrets = load_suite_of_job(path, overrides, host, offline=offline)
         except ConfigError as error:
             problems += error.problems
+            continue
+        suites.append(suite)
+        if lacks_secrets:
+            without_secrets.add(suite.name)
     if problems:
         raise ConfigError(problems)
-    suites = [suite for suite, _ in loaded]
-    without_secrets = frozenset(suite.name for suite, is_without in loaded if is_without)
     if len(suites) == 1:
-        return suites, without_secrets
+        return suites, frozenset(without_secrets)
     files: dict[str, str] = {}
     for suite in suites:
-        if (other := files.setdefault(suite.name, suite.file)) != suite.file:
+        other = files.setdefault(suite.name, suite.file)
+        if other != suite.file:
             raise UsageError(
                 f"{other} and {suite.file} are both called {suite.name!r}: give one another `name`"
             )
     secrets = tuple(dict.fromkeys(secret for suite in suites for secret in suite.secrets))
     out = overrides.out or Path(RESULTS)
-    folders = [
-        replace(suite.report, out=(out / file_name(suite.name)).as_posix()) for suite in suites
-    ]
-    suites = [
-        replace(suite, secrets=secrets, report=each)
-        for suite, each in zip(suites, folders, strict=True)
-    ]
-    return suites, without_secrets
+    with_folders = []
+    for suite in suites:
+        report = replace(suite.report, out=(out / file_name(suite.name)).as_posix())
+        with_folders.append(replace(suite, secrets=secrets, report=report))
+    return with_folders, frozenset(without_secrets)
 
 
 class Selection(NamedTuple):
     """The suites with the cases that are selected.
 
-    `left_out` has the others by name, with why; `remarks` are what else is to be said. There are no
-    suites if nothing of what `--failed` looked at had failed.
+    `left_out` says why other suites do not run, by name; `remarks` are for the user. There are no
+    suites if nothing has failed in the report that `--failed` names.
     """
 
     suites: Sequence[CheckedSuite]
@@ -94,9 +92,9 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
 
     Args:
         suites: these.
-        overrides: selects by tag, id and number.
-        failed: the report by which only cases run that did not pass, but for those in quarantine;
-            empty for that in the results folder.
+        overrides: selects cases by tag, id and number.
+        failed: the report whose failed cases are to run, but for those in quarantine; empty for
+            the one in the results folder, None to run all.
 
     Raises:
         StorageError: the report cannot be read.
@@ -104,59 +102,74 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
     """
     check_selection(suites, overrides)
     if failed is None:
-        reports, where = {}, Path()
-    else:
-        where = Path(failed or (suites[0].out if len(suites) == 1 else suites[0].out.parent))
-        reports = {report.suite.name: report for report in read_reports(where)}
-        if reports.keys().isdisjoint(suite.name for suite in suites):
-            name, report = next(iter(reports.items()))
-            raise UsageError(f"{report.name} is of another suite, {name!r}")
+        return _select_by_overrides(suites, overrides)
+    where = Path(failed)
+    if not failed:
+        where = suites[0].out
+        if len(suites) > 1:
+            where = where.parent
+    reports = {report.suite.name: report for report in read_reports(where)}
+    if reports.keys().isdisjoint(suite.name for suite in suites):
+        name, report = next(iter(reports.items()))
+        raise UsageError(f"{report.name} is of another suite, {name!r}")
     selected: list[CheckedSuite] = []
-    left_out, remarks = {}, list[str]()
+    left_out: dict[str, str] = {}
+    remarks: list[str] = []
     for suite in suites:
-        left, why = suite, "none of its cases is selected"
-        if failed is not None:
-            if suite.name not in reports:
-                left_out[suite.name] = f"it has no report in {where.as_posix()}"
-                continue
-            ids = reports[suite.name].failed_cases
-            left = replace(
-                suite,
-                cases=[case for case in suite.cases if case.id in ids and case.quarantine is None],
-            )
-            narrowed = overrides.tags is not None or overrides.cases is not None
-            why = _nothing_failed(
-                suite,
-                reports[suite.name],
-                where,
-                "none of the selected cases" if narrowed else "nothing",
-            )
-            if gone := sorted(ids - {case.id for case in suite.cases}):
-                names = ", ".join([*map(name_of, gone[:5]), *(["…"] if gone[5:] else [])])
-                remarks.append(
-                    f"not run, as {suite.file} has no such case now, although it failed: {names}"
-                )
-        cases = select_cases(left, overrides)
-        if len(cases) == len(suite.cases):
-            selected.append(suite)
-        elif cases:
-            selected.append(
-                apply_overrides(suite, Overrides(cases=tuple(case.id for case in cases)))
-            )
+        report_of_suite = reports.get(suite.name)
+        if report_of_suite is None:
+            left_out[suite.name] = f"it has no report in {where.as_posix()}"
+            continue
+        failed_ids = report_of_suite.failed_cases
+        to_run = [case for case in suite.cases if case.id in failed_ids and case.quarantine is None]
+        chosen = select_cases(replace(suite, cases=to_run), overrides)
+        if chosen:
+            selected.append(_restrict(suite, chosen))
         else:
-            left_out[suite.name] = why
+            narrowed = overrides.tags is not None or overrides.cases is not None
+            subject = "none of the selected cases" if narrowed else "nothing"
+            left_out[suite.name] = _nothing_failed(suite, report_of_suite, where, subject)
+        gone = sorted(failed_ids - {case.id for case in suite.cases})
+        if gone:
+            names = [name_of(case_id) for case_id in gone[:_MAX_NAMED]]
+            if len(gone) > _MAX_NAMED:
+                names.append("…")
+            remarks.append(
+                f"not run: {suite.file} no longer has cases that failed: {', '.join(names)}"
+            )
     return Selection(selected, left_out, remarks)
 
 
+def _select_by_overrides(suites: Sequence[CheckedSuite], overrides: Overrides) -> Selection:
+    selected: list[CheckedSuite] = []
+    left_out: dict[str, str] = {}
+    for suite in suites:
+        chosen = select_cases(suite, overrides)
+        if chosen:
+            selected.append(_restrict(suite, chosen))
+        else:
+            left_out[suite.name] = "none of its cases is selected"
+    return Selection(selected, left_out, ())
+
+
+def _restrict(suite: CheckedSuite, cases: Sequence[Case]) -> CheckedSuite:
+    """Return a suite with some of its cases, and with what says so in its reports."""
+    if len(cases) == len(suite.cases):
+        return suite
+    return apply_overrides(suite, Overrides(cases=tuple(case.id for case in cases)))
+
+
 def _nothing_failed(suite: CheckedSuite, report: SavedReport, where: Path, subject: str) -> str:
-    """`nothing failed in ci-evals-results, which has 2 of 40 cases, but for 1 case in
-    quarantine`.
+    """Return why `--failed` selects nothing of a suite.
+
+    `nothing failed in ci-evals-results, which has 2 of 40 cases, but for 1 case in quarantine`
     """
     text = f"{subject} failed in {where.as_posix()}"
     if report.suite.selection:
         text += f", which has {report.suite.selection}"
-    if quarantined := [
+    quarantined = [
         case for case in suite.cases if case.quarantine and case.id in report.failed_cases
-    ]:
+    ]
+    if quarantined:
         text += f", but for {number_of(len(quarantined), 'case')} in quarantine"
     return text

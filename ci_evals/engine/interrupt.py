@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import (
     AbstractContextManager,
@@ -14,13 +13,10 @@ from types import FrameType
 from typing import Any, NoReturn, Self, TypeVar
 
 from ci_evals.engine.runner import Run
+from ci_evals.errors import EXIT_CODES
 from ci_evals.providers.subprocess import kill_all
 
 T = TypeVar("T")
-
-EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-if sys.platform != "win32":
-    EXIT_CODES[signal.SIGHUP] = 129  # the terminal is gone
 
 
 class Stop:

@@ -1,31 +1,30 @@
-"""Results of earlier runs: the report to compare with, journals of earlier attempts, a recording
-for forks.
-"""
+"""The results of earlier runs among GitHub's artifacts: the base branch's, and earlier attempts'."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from ci_evals.engine.journal import JOURNAL, journals_of
 from ci_evals.errors import GitHubError, StorageError
 from ci_evals.format import name_of, number_of
-from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
-from ci_evals.gate.wording import lost_report_sentences, source_sentence
 from ci_evals.github.api import GitHub, WorkflowRun, connect
 from ci_evals.github.artifacts import MAX_LISTED, Artifact, ArtifactOrigin, artifacts_of_run, fetch
 from ci_evals.github.context import Context
+from ci_evals.hosts import (
+    ArtifactNames,
+    BaselineChoice,
+    Previous,
+    describe_baseline,
+    lost_reports,
+)
 from ci_evals.redaction import Redactor
-from ci_evals.reports.read import SavedReport, baseline_of, read_baseline, read_report
+from ci_evals.reports.read import SavedReport, baseline_of, read_report
 from ci_evals.reports.report_json import REPORT
 from ci_evals.suite.types import CheckedSuite
-
-BaselineChoice = Literal["auto", "none"] | tuple[Path, ...]
-"""The baseline: whatever can be found, nothing, or these reports."""
 
 MAX_COMMITS: Final = 50
 MAX_TRIED: Final = 5  # downloads
@@ -36,131 +35,62 @@ PATIENCE_S: Final = 60.0  # waited at most for GitHub's limits and failures befo
 _TRUSTED_EVENTS = frozenset(("push", "schedule", "workflow_dispatch"))
 
 
-@dataclass(frozen=True, slots=True)
-class Previous:
-    """The results of earlier runs that this one may use.
-
-    Attributes:
-        baseline: what to compare with, or why there is nothing; None if nobody asked.
-        notes: sentences for the log.
-        warnings: what went wrong on the way.
-        journals: what earlier attempts of this workflow run have finished.
-        recording: the journal of the base side.
-    """
-
-    baseline: Baseline | NoComparison | None = None
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    journals: tuple[Path, ...] = ()
-    recording: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ArtifactNames:
-    """The artifacts to look for: the base branch's results, and those of earlier attempts, or None
-    to start anew.
-    """
-
-    base: str
-    attempts: str | None = None
-
-
-def find(
+def find_earlier(
     choice: BaselineChoice,
     suite: CheckedSuite,
-    context: Context | None,
+    context: Context,
     artifacts: ArtifactNames,
     folder: Path,
 ) -> Previous:
-    """Look for the results of earlier runs. GitHub's refusals become sentences, not errors.
+    """Look for the base branch's report, and for what earlier attempts of this run have finished.
 
-    A report that is named is taken as it is. Else an artifact of the base branch is preferred to a
-    report that is committed beside the suite.
+    What GitHub refuses becomes a sentence, not an error.
 
     Args:
         choice: what to compare with.
         suite: what is run.
-        context: the job of GitHub Actions; None elsewhere.
-        artifacts: where to look on GitHub.
-        folder: where artifacts are unpacked; they must stay there until the reports are written.
-
-    Raises:
-        StorageError: a report that was named, or that is committed, cannot be read.
+        context: the job.
+        artifacts: where to look.
+        folder: where artifacts are unpacked.
     """
     found = Previous()
-    redactor = Redactor(suite.secrets)
-    if context and choice == "auto" and (search := search_for(context, artifacts.base)):
+    search = search_for(context, artifacts.base)
+    if choice == "auto" and search:
+        redactor = Redactor(suite.secrets)
         found = asyncio.run(_find_base(context, search, suite.name, folder / "base", redactor))
-    if context and context.attempt > 1 and artifacts.attempts:
+    if context.attempt > 1 and artifacts.attempts:
         try:
             journals = asyncio.run(
                 _find_journals(context, artifacts.attempts, suite.name, folder / "attempts")
             )
-            found = replace(found, journals=journals)
         except (GitHubError, StorageError) as error:
-            anew = f"attempt {context.attempt} starts anew: {error}"
-            found = replace(found, warnings=(*found.warnings, anew))
-    if choice == "none" or isinstance(found.baseline, Baseline):
-        return found
-
-    committed = Path(suite.file).with_suffix(".baseline.json")
-    if choice != "auto":
-        baseline = read_baseline(choice, suite.name, redactor=redactor)
-    elif committed.is_file():
-        baseline = read_baseline((committed,), suite.name, committed.name, redactor=redactor)
-    elif context is None:
-        reason = f"no baseline: there is no {committed.as_posix()}, and no artifacts outside of GitHub Actions"
-        baseline = NoComparison(reason)
-    else:
-        return found
-    found = replace(found, baseline=baseline)
-    if isinstance(baseline, NoComparison) and choice != "auto":
-        return replace(found, warnings=(baseline.reason, *found.warnings))
-    return replace(
-        found,
-        notes=(*found.notes, _announce(baseline)),
-        warnings=(*found.warnings, *_losses(baseline)),
-    )
-
-
-def _announce(baseline: Baseline | NoComparison, place: str = "") -> str:
-    """Say what is compared with, or why there is nothing."""
-    if isinstance(baseline, NoComparison):
-        return baseline.reason
-    runs = {cell.history.tally.graded for cell in baseline.cells.values()} - {0}
-    return str(source_sentence(baseline, datetime.now(UTC).timestamp(), runs, place))
-
-
-def _losses(baseline: Baseline | NoComparison) -> tuple[str, ...]:
-    """Return what does not count in the newest reports of the base branch, for they look like an
-    outage.
-    """
-    return tuple(lost_report_sentences(baseline)) if isinstance(baseline, Baseline) else ()
+            warning = f"attempt {context.attempt} starts from scratch: {error}"
+            return replace(found, warnings=(*found.warnings, warning))
+        found = replace(found, journals=journals)
+    return found
 
 
 async def _find_base(
     context: Context, search: "Search", suite: str, folder: Path, redactor: Redactor
 ) -> Previous:
-    """Find the base side's report and journal."""
+    """Find the report and the journal of the base branch."""
     try:
         async with connect(context, patience_s=PATIENCE_S) as github:
             found = await find_base_report(github, search, suite, folder)
     except (GitHubError, StorageError) as error:
-        denied = context.token and isinstance(error, GitHubError) and error.kind == "forbidden"
-        found = NotFound(
-            f"{error}{' (reading artifacts needs `actions: read`)' if denied else ''}", failed=True
-        )
+        reason = str(error)
+        if context.token and isinstance(error, GitHubError) and error.kind == "forbidden":
+            reason += " (reading artifacts needs `actions: read`)"
+        found = NotFound(reason, failed=True)
     if isinstance(found, NotFound):
         reason = f"no baseline: {found.reason}"
-        no_baseline = NoComparison(reason)
-        return (
-            Previous(no_baseline, warnings=(reason,))
-            if found.failed
-            else Previous(no_baseline, notes=(reason,))
-        )
+        if found.failed:
+            return Previous(NoComparison(reason), warnings=(reason,))
+        return Previous(NoComparison(reason), notes=(reason,))
     baseline = baseline_of([found.report], suite, search.base_ref, redactor=redactor)
+    note = describe_baseline(baseline, found.place)
     return Previous(
-        baseline, (_announce(baseline, found.place),), _losses(baseline), recording=found.recording
+        baseline, notes=(note,), warnings=lost_reports(baseline), recording=found.recording
     )
 
 

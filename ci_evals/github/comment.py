@@ -27,7 +27,7 @@ from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.github.api import GitHub, User, WorkflowRun, connect
 from ci_evals.github.artifacts import FORK_LIMITS, MAX_LISTED, Artifact, artifacts_of_run, fetch
-from ci_evals.github.baseline import BaselineChoice, NotFound, Search, find_base_report
+from ci_evals.github.baseline import NotFound, Search, find_base_report
 from ci_evals.github.comment_body import (
     MAX_BYTES,
     Body,
@@ -38,7 +38,8 @@ from ci_evals.github.comment_body import (
     parse,
     with_section,
 )
-from ci_evals.github.context import RESULTS, Context, PullRequest
+from ci_evals.github.context import Context, PullRequest
+from ci_evals.hosts import BaselineChoice
 from ci_evals.reports.markdown import Links, comment_document, problems_text, progress_text
 from ci_evals.reports.read import (
     SavedReport,
@@ -50,6 +51,7 @@ from ci_evals.reports.read import (
 )
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.summary import Note, Summary
+from ci_evals.suite.types import RESULTS
 
 Mode = Literal["auto", "new"]
 """`auto` keeps one comment for the pull request, `new` makes one for each workflow run."""

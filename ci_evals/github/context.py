@@ -14,9 +14,6 @@ from ci_evals.model.fields import Secret, first_problem
 
 EventKind = Literal["pull_request", "push", "merge_group", "schedule", "workflow_dispatch", "other"]
 
-RESULTS: Final = "ci-evals-results"
-"""The usual name of the artifact that a job uploads its results as."""
-
 _NO_COMMIT: Final = "0" * 40  # `before` of a push that created the branch
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from annotated_types import MinLen
 from pydantic import AfterValidator, Field
@@ -40,6 +40,9 @@ from ci_evals.suite.fingerprint import Fingerprints, identify
 
 _NO_BUDGET = Budget()
 
+RESULTS: Final = "ci-evals-results"
+"""The usual name of the results folder, and of the artifact that a CI job uploads it as."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptTemplate(Options):
@@ -69,9 +72,7 @@ def _check_format(name: str) -> str:
 class ReportOptions(Options):
     """The files that are written, and their folder."""
 
-    out: Annotated[str, Field(description="Folder for the results; --out wins.")] = (
-        "ci-evals-results"
-    )
+    out: Annotated[str, Field(description="Folder for the results; --out wins.")] = RESULTS
     formats: OneOrMore[Annotated[str, AfterValidator(_check_format)]] = tuple(FORMATS.own)
 
 

@@ -137,7 +137,7 @@ class _Builder:
         self.aliased = 0
         self.root: tuple[Any, Lines] = (None, Lines(1))
 
-    def build(self, events: Iterator[yaml.Event]) -> tuple[Any, Lines]:  # noqa: C901  one branch per kind of event
+    def build(self, events: Iterator[yaml.Event]) -> tuple[Any, Lines]:
         documents = 0
         for event in events:
             line = event.start_mark.line + 1 if event.start_mark else 0

@@ -15,6 +15,7 @@ from processes import COMMAND, Finished, ci_evals, environment, finished, python
 from suites import ONE_CASE, write_suite
 
 from ci_evals.cli.main import group
+from ci_evals.registry import COMMANDS as REGISTERED
 
 FAILING = {**ONE_CASE, "expect": [{"equals": "goodbye"}]}
 COMMANDS = [
@@ -108,13 +109,13 @@ def test_the_help_of_a_run_lists_options_by_purpose(command: str) -> None:
     assert found["Others"] == ["--help"]
 
 
-@pytest.mark.parametrize("command", group.commands)
+@pytest.mark.parametrize("command", REGISTERED)
 def test_the_help_of_each_command_fits_80_columns(command: str) -> None:
     shown = CliRunner().invoke(group, [command, "--help"], terminal_width=78).output
     assert [line for line in shown.splitlines() if len(line) > 80] == []
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", REGISTERED)
 async def test_every_command_has_help(command: str, tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, command, "--help")
     assert ended.code == 0

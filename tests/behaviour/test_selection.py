@@ -107,7 +107,7 @@ async def test_a_case_that_failed_and_is_gone_is_told(tmp_path: Path) -> None:
     await run(tmp_path)
     write_suite(tmp_path, [case for case in CASES if case["id"] != WRONG[0]])
     ended = await ci_evals(tmp_path, "run", "--failed")
-    assert "not run, as evals.yaml has no such case now, although it failed: refund 3" in ended.err
+    assert "not run: evals.yaml no longer has cases that failed: refund 3" in ended.err
     assert [cell["case"] for cell in report_in(tmp_path / "ci-evals-results")["cells"]] == [
         WRONG[1]
     ]

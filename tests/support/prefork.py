@@ -174,8 +174,13 @@ def _warm_up() -> None:
     import threading
     from contextlib import redirect_stderr, redirect_stdout
 
+    from ci_evals import api  # noqa: F401  the library, which no command imports
     from ci_evals.cli.main import group
+    from ci_evals.registry import COMMANDS, FORMATS, GRADERS, PROVIDERS
 
+    for registry in (COMMANDS, FORMATS, GRADERS, PROVIDERS):
+        for name in registry.own:
+            registry[name]
     for name in [name for name in os.environ if name.startswith(("CI_EVALS_", "GITHUB_"))]:
         del os.environ[name]
     with tempfile.TemporaryDirectory() as folder, Path(os.devnull).open("w") as nothing:

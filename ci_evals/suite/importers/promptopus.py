@@ -159,7 +159,7 @@ def _graders(written: Written, case: Mapping[str, Any], source: Source, draft: D
     return _entries(written, source, draft, convert_one)
 
 
-def _grader(given: Any, case: Mapping[str, Any]) -> dict[str, Any]:  # noqa: C901, PLR0911  one for each of theirs
+def _grader(given: Any, case: Mapping[str, Any]) -> dict[str, Any]:  # noqa: PLR0911  one for each of theirs
     kind, options = _kind_of(given)
     ignores = {"ignore_case": True} if options.get("caseInsensitive") else {}
     match kind:

@@ -33,7 +33,7 @@ from pulls import HEAD, open_pull
 from suites import write_suite
 
 from ci_evals import release
-from ci_evals.cli.main import group
+from ci_evals.registry import COMMANDS
 from ci_evals.reports import report_json
 
 ROOT = Path(__file__).parents[3]
@@ -65,7 +65,7 @@ def test_every_input_is_used_and_no_other() -> None:
 
 
 def test_every_variable_is_one_of_an_option_or_of_the_script() -> None:
-    options = (*group.commands["run"].params, *group.commands["merge"].params)
+    options = (*COMMANDS["run"].params, *COMMANDS["merge"].params)
     variables = {f"CI_EVALS_{each.name.upper()}" for each in options if each.name}
     for each in steps():
         for name in each.get("env", {}):

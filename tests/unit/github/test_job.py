@@ -10,19 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_evals.errors import StorageError
-from ci_evals.github.job import (
+from ci_evals.github.annotations import annotations
+from ci_evals.github.log import (
     MAX_MESSAGE,
     MAX_PER_LEVEL,
-    MAX_SUMMARY_BYTES,
     Annotation,
-    Log,
+    JobLog,
     annotation_commands,
-    annotations,
-    append_summary,
     command,
-    outputs,
-    write_outputs,
 )
+from ci_evals.github.step_files import MAX_SUMMARY_BYTES, append_summary, outputs, write_outputs
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result, RunError
 from ci_evals.reports.summary import summarize
@@ -32,7 +29,7 @@ from ci_evals.reports.summary import summarize
 
 def test_own_commands_go_between_what_is_stopped_and_every_word_is_used_once() -> None:
     stream = io.StringIO()
-    log = Log(stream)
+    log = JobLog(stream)
     with log.stop_commands():
         log.write_commands("::error::ours\n")
     first, resumed, ours, second, end = stream.getvalue().splitlines()
@@ -44,7 +41,7 @@ def test_own_commands_go_between_what_is_stopped_and_every_word_is_used_once() -
 
 def test_commands_are_resumed_after_a_crash() -> None:
     stream = io.StringIO()
-    log = Log(stream)
+    log = JobLog(stream)
     with pytest.raises(RuntimeError), log.stop_commands():
         raise RuntimeError
     start, end = stream.getvalue().splitlines()
@@ -53,14 +50,14 @@ def test_commands_are_resumed_after_a_crash() -> None:
 
 def test_the_title_of_a_group_is_one_line() -> None:
     stream = io.StringIO()
-    with Log(stream).fold("a\nb"):
+    with JobLog(stream).fold("a\nb"):
         pass
     assert stream.getvalue() == "::group::a b\n::endgroup::\n"
 
 
 def test_what_is_said_is_no_command() -> None:
     stream = io.StringIO()
-    Log(stream).say(["::error::quoted", "fine ##[error]old\r::debug::cr"])
+    JobLog(stream).say(["::error::quoted", "fine ##[error]old\r::debug::cr"])
     assert not any(
         line.startswith("::") or "##[" in line for line in stream.getvalue().splitlines()
     )

@@ -14,7 +14,7 @@ from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
 from ci_evals.gate.compare import Comparison
 from ci_evals.gate.wording import cell_finding
-from ci_evals.github.job import annotations
+from ci_evals.github.annotations import annotations
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate

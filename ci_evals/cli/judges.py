@@ -1,0 +1,148 @@
+"""`ci-evals judge` and `ci-evals pairwise`: how well a model judges, and which answers it prefers."""
+
+from pathlib import Path
+
+import click
+
+from ci_evals.cli import options
+from ci_evals.cli.console import Console, environment
+from ci_evals.engine.interrupt import run_until_signal
+from ci_evals.engine.judge_check import check_judge, find_judge, read_labelled_answers
+from ci_evals.engine.pairwise import (
+    DEFAULT_RUBRIC,
+    Answers,
+    PreferenceJudge,
+    ask_preferences,
+    choose_variant,
+    read_answers,
+)
+from ci_evals.gate.preference import preference
+from ci_evals.model.rules import Gate
+from ci_evals.reports.tools import (
+    PairwiseFormat,
+    PairwiseReport,
+    render_judge_check,
+    render_pairwise,
+)
+from ci_evals.suite.configs import find_config
+from ci_evals.suite.load import load_judge
+from ci_evals.suite.types import RESULTS
+
+
+@click.group()
+def judge() -> None:
+    """Measure how well a model judges."""
+
+
+@judge.command("check", context_settings=options.SETTINGS)
+@click.argument(
+    "labels", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="LABELS.jsonl"
+)
+@options.suite
+@options.option("--rubric", help="Which judge, by its rubric, if the suite has several.")
+@options.output
+def judge_check(labels: Path, config: Path | None, rubric: str | None, output: str) -> int:
+    """Say whether a judge is fit to gate.
+
+    Compares its verdicts with people's labels. LABELS.jsonl has one answer per line: `output`,
+    `label` (pass or fail), and perhaps `input`, `reference`, `context` and `case`. The judge is the
+    suite's. It is fit with at least 30 labels and a Cohen's kappa whose 95 % interval lies from 0.6
+    on.
+
+    \b
+    Exit codes: 0 fit to gate · 1 not fit · 3 too little to tell
+
+    \b
+    Example:
+      ci-evals judge check labels.jsonl --suite evals.yaml
+    """
+    suite = options.load_named_suite(config, offline=True, judging=True)
+    console = Console.of_process(output)
+    found = run_until_signal(
+        check_judge(suite, find_judge(suite, rubric), read_labelled_answers(labels))
+    )
+    for reason in dict.fromkeys(found.unanswered[:3]):
+        console.remark(f"no verdict: {reason}")
+    console.print(render_judge_check(found, "json" if output == "json" else "table"))
+    return {True: 0, False: 1, None: 3}[found.fit]
+
+
+@options.command("pairwise")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@options.config
+@options.option(
+    "--report",
+    type=options.PATH,
+    default=RESULTS,
+    show_default=True,
+    help="Where A and B are looked up when they are variants: a report, a journal, or the folder of either.",
+)
+@options.option(
+    "--judge", metavar="PROVIDER", help="The judge or provider of the suite that prefers."
+)
+@options.option(
+    "--rubric",
+    metavar="TEXT",
+    help="What the judge goes by; default: correct, helpful, to the point.",
+)
+@options.option(
+    "--function", metavar="MODULE:FUNCTION", help="A function that prefers, instead of a judge."
+)
+@options.table_format
+@options.option(
+    "--fail-if-worse",
+    is_flag=True,
+    help="Exit 1 if A is preferred beyond what luck explains, 3 if over 5 % of the pairs got no judgement.",
+)
+def pairwise_command(
+    *,
+    a: str,
+    b: str,
+    config: Path | None,
+    report: Path,
+    judge: str | None,
+    rubric: str | None,
+    function: str | None,
+    output: PairwiseFormat,
+    fail_if_worse: bool,
+) -> int:
+    """Ask which of two variants is preferred, case by case.
+
+    Each pair of answers is shown in both orders. A and B are variants of one report, or the paths
+    of two (PATH, or PATH::VARIANT where there are several). A preference counts if it is the same
+    in both orders; one that goes with the order is a flip, and a tie.
+
+    \b
+    Examples:
+      ci-evals pairwise gpt-4o-mini gpt-4o --judge claude
+      ci-evals pairwise main-results results --function taste:prefer
+    """
+    if (judge is None) == (function is None):
+        raise click.UsageError("name who prefers: --judge PROVIDER, or --function MODULE:FUNCTION")
+    if rubric and function:
+        raise click.UsageError("--rubric is for a --judge; a --function has its own")
+    if judge:
+        suite, model = load_judge(config or find_config(Path()), environment(), judge)
+        options.learn_secrets(suite)
+        prefers = PreferenceJudge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
+    else:
+        suite, prefers = options.load_named_suite(config, offline=True), PreferenceJudge(function)
+    (name_a, answers_a), (name_b, answers_b) = _side(a, report), _side(b, report)
+    pairs = run_until_signal(ask_preferences(suite, answers_a, answers_b, prefers))
+    found = preference(pairs, (suite.gate or Gate()).confidence)
+    labels = (name_a, name_b) if name_a != name_b else (a, b)
+    Console.of_process(output).print(render_pairwise(PairwiseReport(*labels, found), output))
+    if not fail_if_worse:
+        return 0
+    return int(found.side == "a") if found.has_verdict else 3
+
+
+def _side(side: str, report: Path) -> tuple[str, Answers]:
+    """Return the name and the answers of a side: the path of a report (`PATH`, `PATH::VARIANT`), or
+    a variant.
+    """
+    path, _, name = side.partition("::")
+    if Path(path).exists():
+        return choose_variant(read_answers(Path(path)), name or None, path)
+    return choose_variant(read_answers(report), side, report.as_posix())

@@ -1,0 +1,39 @@
+"""`ci-evals mock-server`: an OpenAI-compatible endpoint without a model."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from ci_evals.cli import options
+from ci_evals.cli.console import Console, environment
+from ci_evals.providers.mock import Mock
+from ci_evals.providers.mock_server import serve
+from ci_evals.suite.load import load_mock
+
+
+@options.command("mock-server")
+@options.setting(
+    "-c",
+    "--config",
+    type=options.PATH,
+    help="The suite whose `mock` provider answers; default: echo.",
+)
+@options.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@options.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    default=8080,
+    show_default=True,
+    help="0 takes a free one.",
+)
+def mock_server(config: Path | None, host: str, port: int) -> None:
+    """Serve an OpenAI-compatible endpoint on loopback.
+
+    Tries a suite without a key: point an `openai` provider at it with `base_url:
+    http://127.0.0.1:8080/v1`. Answers as the first `mock` provider of the config does; without a
+    config, it echoes the question.
+    """
+    mock = load_mock(config, environment()) if config else Mock()
+    asyncio.run(serve(mock, host, port, log=Console.of_process().print))

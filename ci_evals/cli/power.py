@@ -1,0 +1,60 @@
+"""`ci-evals power`: what a suite can detect, and what more runs or cases would buy."""
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from ci_evals.cli import options
+from ci_evals.cli.console import Console
+from ci_evals.errors import StorageError
+from ci_evals.gate.compare import NoComparison
+from ci_evals.gate.power import Size, power_of
+from ci_evals.reports.read import read_baseline
+from ci_evals.reports.tools import PowerFormat, render_power
+from ci_evals.suite.overrides import Overrides
+
+
+@options.command()
+@click.argument("file", required=False, type=options.PATH, metavar="[CONFIG]")
+@options.config
+@options.option(
+    "--history",
+    multiple=True,
+    type=options.PATH,
+    metavar="PATH",
+    help="A report.json of this suite, or a folder of them, that shows how its answers vary; may be repeated.",
+)
+@options.providers
+@options.runs
+@options.report_format
+def power(
+    file: Path | None,
+    config: Path | None,
+    history: tuple[Path, ...],
+    runs: int | None,
+    providers: tuple[str, ...] | None,
+    output: PowerFormat,
+) -> None:
+    """Say what a suite can detect, and what more runs would buy.
+
+    Also says what more cases would buy. Calls nothing and costs nothing. CONFIG is the same as
+    --config.
+
+    \b
+    Examples:
+      ci-evals power
+      ci-evals power evals/support.yaml --runs 5 --history main/report.json
+    """
+    suite = options.load_named_suite(
+        file or config, Overrides(runs=runs, providers=providers), offline=True
+    )
+    known = read_baseline(history, suite.name) if history else None
+    if isinstance(known, NoComparison):
+        raise StorageError(known.reason)
+    each = Counter(suite.runs if case.runs is None else case.runs for case in suite.cases)
+    size = Size(len(suite.cases), each.most_common(1)[0][0])
+    found = power_of(
+        suite.name, size, len(suite.columns), known, ", ".join(path.as_posix() for path in history)
+    )
+    Console.of_process(output).print(render_power(found, output))

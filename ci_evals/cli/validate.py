@@ -1,0 +1,49 @@
+"""`ci-evals validate`: every problem of suites, without calling anything."""
+
+from pathlib import Path
+
+from ci_evals.cli import options
+from ci_evals.cli.console import Console
+from ci_evals.errors import ConfigError, Problem
+from ci_evals.format import number_of
+from ci_evals.model.plan import plan_runs
+from ci_evals.suite.configs import find_configs
+from ci_evals.suite.overrides import Overrides
+
+
+@options.command()
+@options.suites
+@options.providers
+@options.tags
+@options.runs
+def validate(
+    named: tuple[Path, ...],
+    providers: tuple[str, ...] | None,
+    tags: tuple[str, ...] | None,
+    runs: int | None,
+) -> None:
+    """Check suites without calling anything.
+
+    SUITE is a config, or a folder for all that are in it and below; default: evals.yaml here or in
+    .github/.
+
+    Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate
+    ids, missing files, variables that are not set, templates that do not fit their cases, functions
+    that their modules do not define.
+    """
+    problems: list[Problem] = []
+    for path in find_configs(named):
+        try:
+            suite = options.load_named_suite(
+                path, Overrides(providers=providers, tags=tags, runs=runs)
+            )
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        total = plan_runs(suite.cases, suite.columns, suite.runs).total
+        shape = (
+            f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.columns), 'variant')}"
+        )
+        Console.of_process().print(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
+    if problems:
+        raise ConfigError(problems)

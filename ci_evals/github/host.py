@@ -1,0 +1,197 @@
+"""GitHub Actions as a host: the change under test, earlier results, and where a verdict is shown."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+from ci_evals.errors import CiEvalsError, ConfigError, GitHubError, Problem, StorageError
+from ci_evals.format import number_of, without_commands
+from ci_evals.github.api import connect
+from ci_evals.github.baseline import PATIENCE_S, changed_files, find_earlier
+from ci_evals.github.comment import Mode, post_text
+from ci_evals.github.context import read_context, remove_credentials
+from ci_evals.github.job import GitHubJob, path_in
+from ci_evals.github.log import Annotation, JobLog, annotation_commands
+from ci_evals.github.step_files import append_summary, outputs_of_all, write_outputs
+from ci_evals.hosts import ArtifactNames, BaselineChoice, Host, Job, Log, Posting, Previous
+from ci_evals.redaction import Redactor, sensitive_values
+from ci_evals.reports.markdown import problems_text, suites_text, unchanged_text
+from ci_evals.reports.summary import Summary
+from ci_evals.streams import say
+from ci_evals.suite.dependencies import touched
+from ci_evals.suite.types import CheckedSuite
+
+_DECIDING = ("run", "merge", "grade")
+"""The commands whose output `verdict` later steps read."""
+
+
+class GitHubActions(Host):
+    """A job of GitHub Actions."""
+
+    name = "GitHub Actions"
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(environ)
+        self._context = read_context(environ)
+        self.lacks_secrets = self._context.read_only
+        self.revision = self._context.sha
+
+    def remove_credentials(self, environ: MutableMapping[str, str]) -> None:
+        """Remove the job's tokens, and the files by which a step steers later steps."""
+        remove_credentials(environ)
+
+    def clean(self, text: str) -> str:
+        """Return a text in which the runner finds no workflow command."""
+        return without_commands(text)
+
+    def report_failure(
+        self, text: str, problems: Sequence[Problem], folder: Path, arguments: Sequence[str]
+    ) -> None:
+        """Print the error, annotate its problems, and set the output `verdict`."""
+        if text:
+            say(sys.stderr, f"{without_commands(text)}\n")  # it may quote a dataset or an answer
+        annotations = []
+        for problem in self._from_root(problems, folder):
+            message = problem.message
+            if problem.path:
+                message = f"{problem.path}: {message}"
+            annotations.append(Annotation("error", message, problem.file, problem.line, "ci-evals"))
+        say(sys.stderr, annotation_commands(annotations, "the log has them"))
+        decides = bool(arguments) and arguments[0] in _DECIDING
+        if decides and self._context.output_path:
+            with suppress(CiEvalsError):  # the exit code says it, too
+                write_outputs(self._context.output_path, {"verdict": "error"})
+
+    def start(self, suite: CheckedSuite, posting: Posting, log: Log, stream: TextIO) -> Job:
+        """Begin the run of a suite: its secrets are masked in the log from now on."""
+        del log
+        return GitHubJob(suite, self._context, posting, stream, self._root(Path.cwd()))
+
+    def find_earlier(
+        self, choice: BaselineChoice, suite: CheckedSuite, artifacts: ArtifactNames, folder: Path
+    ) -> Previous:
+        """Look among the artifacts of the base branch and of earlier attempts."""
+        return find_earlier(choice, suite, self._context, artifacts, folder)
+
+    def find_unchanged(self, suite: CheckedSuite, stream: TextIO) -> str | None:
+        """Return why a suite need not run: the change touches nothing that it depends on.
+
+        Only pull requests and merge groups are looked at. Failing to list the changed files is a
+        warning.
+        """
+        context = self._context
+        if not suite.skip_unchanged or context.event not in ("pull_request", "merge_group"):
+            return None
+
+        async def ask() -> tuple[str, ...] | None:
+            async with connect(context, patience_s=PATIENCE_S) as github:
+                return await changed_files(github, context.base_sha or "", context.sha or "")
+
+        problem = "GitHub lists no more than 300 changed files"
+        try:
+            changed = asyncio.run(ask())
+        except GitHubError as error:
+            changed, problem = None, str(error)
+        if changed is None:
+            JobLog(stream).warn(
+                f"{suite.name} runs although it has `skip_unchanged`:"
+                f" what has changed is not known: {problem}"
+            )
+            return None
+        root = self._root(Path.cwd())
+        for folder in (suite.folder, *suite.folder.parents):
+            if (folder / ".git").exists():
+                root = folder
+                break
+        patterns = list(suite.depends_on)
+        if context.workflow_file:  # it may say which model is asked
+            patterns.append(f"/{context.workflow_file}")
+        if touched(changed, path_in(root, Path(suite.file)), patterns):
+            return None
+        others = number_of(len(changed), "other file")
+        return f"nothing that the suite depends on has changed ({others} did)"
+
+    def report_unchanged(self, text: str, suite: str, posting: Posting, stream: TextIO) -> None:
+        """Show why a suite was not run, and set a green verdict."""
+
+        def render(**options: str | None) -> str:
+            return unchanged_text(text, suite, **options)  # type: ignore[arg-type]  # by keyword
+
+        self._show_text(render, suite, posting, stream)
+        if self._context.output_path:
+            write_outputs(self._context.output_path, {"verdict": "pass"})
+        JobLog(stream).say([f"{suite}: not run: {text}"])
+
+    def report_problems(
+        self, error: CiEvalsError, folder: Path, suite: str, posting: Posting, stream: TextIO
+    ) -> None:
+        """Show in the job's summary and in the comment that an error has ended the command."""
+        problems: Sequence[Problem] = [Problem("", None, "", str(error))]
+        if isinstance(error, ConfigError):
+            problems = error.problems
+        redactor = Redactor(sensitive_values(self.environ))
+        problems = redactor.clean(self._from_root(problems, folder))
+
+        def render(**options: str | None) -> str:
+            return problems_text(problems, **options)  # type: ignore[arg-type]  # by keyword
+
+        self._show_text(render, suite, posting, stream)
+
+    def report_all(
+        self, summaries: Sequence[Summary], not_run: Mapping[str, str], out: Path, stream: TextIO
+    ) -> None:
+        """List several suites in the job's summary, and set outputs for all of them."""
+        try:
+            if self._context.step_summary_path:
+                append_summary(
+                    self._context.step_summary_path, lambda _: suites_text(summaries, not_run)
+                )
+            if self._context.output_path:
+                write_outputs(self._context.output_path, outputs_of_all(summaries, out))
+        except StorageError as error:
+            JobLog(stream).warn(
+                f"the outputs or the summary of all suites are not handed on: {error}"
+            )
+
+    def _show_text(
+        self, render: Callable[..., str], suite: str, posting: Posting, stream: TextIO
+    ) -> None:
+        """Put a text into the job's summary, and in the place of a suite's section of the comment.
+
+        Args:
+            render: makes the text for the `level` of its heading, or with a `run_url`.
+            suite: the name of the suite; empty if that could not be read.
+            posting: where to show it.
+            stream: the job's log.
+        """
+        context, log = self._context, JobLog(stream)
+        try:
+            if context.step_summary_path:
+                append_summary(context.step_summary_path, lambda _: render(level="##"))
+            if posting.comment != "off" and context.event == "pull_request":
+                mode: Mode = "new" if posting.comment == "new" else "auto"
+                text = render(run_url=context.run_url)
+                posted = post_text(text, suite, context, posting.artifact, mode)
+                if posted.url and context.output_path:
+                    write_outputs(context.output_path, {"comment-url": posted.url})
+                if posted.warning:
+                    log.warn(posted.warning)
+        except StorageError as error:
+            log.warn(str(error))
+
+    def _root(self, folder: Path) -> Path:
+        """Return the root of the repository; `folder` where that is not known."""
+        return Path(self.environ.get("GITHUB_WORKSPACE") or folder)
+
+    def _from_root(self, problems: Sequence[Problem], folder: Path) -> list[Problem]:
+        """Return problems with files as paths from the root of the repository."""
+        root = self._root(folder)
+        located = []
+        for problem in problems:
+            if problem.file:
+                problem = problem._replace(file=path_in(root, folder / problem.file))  # noqa: PLW2901
+            located.append(problem)
+        return located

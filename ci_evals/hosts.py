@@ -1,0 +1,287 @@
+"""Where a command runs: on a CI system, or on a machine without one.
+
+A host knows the change under test, finds what earlier runs have left, and shows a verdict. The
+classes here stand for a machine without a CI system; a plug-in folder such as `github/` has
+subclasses, which `HOSTS` leads to.
+"""
+
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, Protocol, TextIO
+
+from ci_evals.errors import CiEvalsError, Problem
+from ci_evals.gate.baseline import Baseline
+from ci_evals.gate.compare import NoComparison
+from ci_evals.gate.verdict import FailOn
+from ci_evals.gate.wording import lost_report_sentences, source_sentence
+from ci_evals.redaction import Redactor
+from ci_evals.reports.read import read_baseline
+from ci_evals.reports.summary import Summary
+from ci_evals.suite.types import RESULTS, CheckedSuite
+
+BaselineChoice = Literal["auto", "none"] | tuple[Path, ...]
+"""The baseline: whatever can be found, nothing, or these reports."""
+
+CommentMode = Literal["auto", "off", "new"]
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """How a verdict leaves the results folder.
+
+    Args:
+        artifact: the name of the artifact that the results are uploaded as.
+        comment: edit the one comment of the pull request (`auto`), leave it alone (`off`), or post
+            a new one (`new`).
+        comment_progress: True to comment while the run is under way, too.
+        fail_on: the mildest verdict that fails the command; None leaves that to the suite.
+        results: the folder that is uploaded; None for the suite's own.
+    """
+
+    artifact: str = RESULTS
+    comment: CommentMode = "auto"
+    comment_progress: bool = False
+    fail_on: FailOn | None = None
+    results: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactNames:
+    """The artifacts to look for: the base branch's results, and those of earlier attempts of this
+    run, or None to ignore them.
+    """
+
+    base: str
+    attempts: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """The results of earlier runs that this one may use.
+
+    Attributes:
+        baseline: what to compare with, or why there is nothing; None if nobody asked.
+        notes: sentences for the log.
+        warnings: what went wrong while looking.
+        journals: what earlier attempts of this run have finished.
+        recording: the journal of the base branch.
+    """
+
+    baseline: Baseline | NoComparison | None = None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    journals: tuple[Path, ...] = ()
+    recording: Path | None = None
+
+
+class Log(Protocol):
+    """Prints sentences and warnings."""
+
+    def say(self, lines: Iterable[str]) -> None: ...
+
+    def warn(self, text: str) -> None: ...
+
+
+class Job:
+    """The run of one suite on a host. On a machine without a CI system, it prints."""
+
+    links: Mapping[str, str] = MappingProxyType({})
+    """Pages of the host about this run, by name."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def say(self, lines: Iterable[str]) -> None:
+        """Print sentences."""
+        self._log.say(lines)
+
+    def warn(self, text: str) -> None:
+        """Show a warning."""
+        self._log.warn(text)
+
+    def locate_cases(self, suite: CheckedSuite) -> CheckedSuite:
+        """Return the suite with the files of its cases as the host names them."""
+        return suite
+
+    def announce(self) -> None:
+        """Say that the run is under way, if that was asked for."""
+
+    def guard_log(self) -> AbstractContextManager[None]:
+        """Keep code under test from steering the host through what it prints."""
+        return nullcontext()
+
+    def fold(self, title: str) -> AbstractContextManager[None]:
+        """Fold what is printed meanwhile."""
+        del title
+        return nullcontext()
+
+    def finish(self, summary: Summary) -> None:
+        """Show the verdict."""
+
+
+class Host:
+    """The CI system that a process runs in. This class stands for a machine without one.
+
+    Args:
+        environ: the environment of the process.
+    """
+
+    name = ""
+    """What people call it; empty without a CI system."""
+    lacks_secrets = False
+    """True if the host gives no secrets to this job, as for pull requests of forks."""
+    revision: str | None = None
+    """The commit under test, if the host knows it better than git."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = environ
+
+    def remove_credentials(self, environ: MutableMapping[str, str]) -> None:
+        """Remove from the environment what code under test must not see."""
+
+    def clean(self, text: str) -> str:
+        """Return a text so that the host's log takes nothing in it for a command."""
+        return text
+
+    def report_failure(
+        self, text: str, problems: Sequence[Problem], folder: Path, arguments: Sequence[str]
+    ) -> None:
+        """Print the error that ended the command.
+
+        Args:
+            text: the error, for the log.
+            problems: the same, for annotations.
+            folder: where relative files of problems start.
+            arguments: the command line.
+        """
+        raise NotImplementedError
+
+    def start(self, suite: CheckedSuite, posting: Posting, log: Log, stream: TextIO) -> Job:
+        """Begin the run of a suite.
+
+        Args:
+            suite: what is run.
+            posting: what becomes of the verdict.
+            log: prints, where there is no CI system.
+            stream: what the host's log shows.
+        """
+        del suite, posting, stream
+        return Job(log)
+
+    def find_earlier(
+        self, choice: BaselineChoice, suite: CheckedSuite, artifacts: ArtifactNames, folder: Path
+    ) -> Previous:
+        """Look for the results of earlier runs that the host keeps; see `find_previous`."""
+        del artifacts, folder
+        if choice != "auto":
+            return Previous()
+        committed = committed_baseline(suite).as_posix()
+        reason = f"no baseline: there is no {committed}, and no artifacts outside of a CI system"
+        return Previous(NoComparison(reason), notes=(reason,))
+
+    def find_unchanged(self, suite: CheckedSuite, stream: TextIO) -> str | None:
+        """Return why a suite with `skip_unchanged` need not run; None if it must, or may have to."""
+        del suite, stream
+        return None
+
+    def report_unchanged(self, text: str, suite: str, posting: Posting, stream: TextIO) -> None:
+        """Show that a suite was not run because nothing that it depends on has changed."""
+
+    def report_problems(
+        self, error: CiEvalsError, folder: Path, suite: str, posting: Posting, stream: TextIO
+    ) -> None:
+        """Show that an error has ended the command without a verdict.
+
+        Args:
+            error: what is wrong.
+            folder: where relative files of its problems start.
+            suite: the name of the suite; empty if that could not be read.
+            posting: where to show it.
+            stream: what the host's log shows.
+        """
+
+    def report_all(
+        self, summaries: Sequence[Summary], not_run: Mapping[str, str], out: Path, stream: TextIO
+    ) -> None:
+        """Show the verdict over several suites.
+
+        Args:
+            summaries: what was found of each suite that was run; at least one.
+            not_run: why each of the others was not.
+            out: the folder with the results of all.
+            stream: what the host's log shows.
+        """
+
+
+def committed_baseline(suite: CheckedSuite) -> Path:
+    """Return where a report that is committed with a suite is looked for."""
+    return Path(suite.file).with_suffix(".baseline.json")
+
+
+def find_previous(
+    choice: BaselineChoice,
+    suite: CheckedSuite,
+    host: Host,
+    artifacts: ArtifactNames,
+    folder: Path,
+) -> Previous:
+    """Look for the results of earlier runs.
+
+    A report that is named is taken as it is. Otherwise what the host keeps of the base branch is
+    preferred to a report that is committed with the suite. What the host refuses becomes a warning.
+
+    Args:
+        choice: what to compare with.
+        suite: what is run.
+        host: where to look.
+        artifacts: what to look for there.
+        folder: where artifacts are unpacked; they must stay until the reports are written.
+
+    Raises:
+        StorageError: a report that is named or committed cannot be read.
+    """
+    found = host.find_earlier(choice, suite, artifacts, folder)
+    if choice == "none" or isinstance(found.baseline, Baseline):
+        return found
+    redactor = Redactor(suite.secrets)
+    committed = committed_baseline(suite)
+    if choice != "auto":
+        baseline = read_baseline(choice, suite.name, redactor=redactor)
+    elif committed.is_file():
+        baseline = read_baseline((committed,), suite.name, committed.name, redactor=redactor)
+    else:
+        return found
+    if isinstance(baseline, NoComparison) and choice != "auto":
+        return replace(found, baseline=baseline, warnings=(baseline.reason, *found.warnings))
+    return replace(
+        found,
+        baseline=baseline,
+        notes=(*found.notes, describe_baseline(baseline)),
+        warnings=(*found.warnings, *lost_reports(baseline)),
+    )
+
+
+def describe_baseline(baseline: Baseline | NoComparison, place: str = "") -> str:
+    """Return a sentence on what is compared with, or why there is nothing.
+
+    Args:
+        baseline: what was found.
+        place: how its commit is related to the one under test.
+    """
+    if isinstance(baseline, NoComparison):
+        return baseline.reason
+    runs = {cell.history.tally.graded for cell in baseline.cells.values()} - {0}
+    return str(source_sentence(baseline, datetime.now(UTC).timestamp(), runs, place))
+
+
+def lost_reports(baseline: Baseline | NoComparison) -> tuple[str, ...]:
+    """Return a sentence for each report of the baseline that looks like an outage, so that it does
+    not count.
+    """
+    if isinstance(baseline, NoComparison):
+        return ()
+    return tuple(lost_report_sentences(baseline))
