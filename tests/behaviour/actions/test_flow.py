@@ -246,7 +246,7 @@ async def test_a_second_attempt_that_finds_nothing_starts_anew_and_says_why(
     )
     assert job.ended.code == 0
     assert (
-        "::warning title=ci-evals::attempt 2 starts anew: the artifact 'evals [gpt]' of run"
+        "::warning title=ci-evals::attempt 2 starts from scratch: the artifact 'evals [gpt]' of run"
         in job.ended.out
     )
 
