@@ -21,7 +21,7 @@ from benchmarks.workload import Load, new_out, openai, run_command, write_suite
 FEW_CASES, MANY_CASES = 200, 400
 RUNS = 5
 FORMATS = ("json", "junit", "markdown", "html")
-PREPARE = ("engine/queues.py", "_prepare")
+PREPARE = ("engine/cells.py", "_prepare")
 DECODE = ("engine/journal.py", "decode")
 ROOM = 1.25  # what a figure may take of its bound before `--check` fails
 

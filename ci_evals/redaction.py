@@ -143,7 +143,8 @@ class Redactor:
         parts = (part for value in (*self._values, *_learned) for part in _parts(value))
         forms = {form for part in parts for form in _forms(part) if len(form) >= SHORTEST}
         self._forms = sorted(forms, key=lambda form: (-len(form), form))
-        self._json_forms = [json.dumps(form, ensure_ascii=False)[1:-1] for form in self._forms]
+        json_forms = [json.dumps(form, ensure_ascii=False)[1:-1] for form in self._forms]
+        self._signs = (*_SIGNS, *json_forms)
 
     def clean(self, value: T) -> T:
         """Return a copy without secrets, or the value itself if it holds none.
@@ -177,9 +178,7 @@ class Redactor:
         if self._learned != len(_learned):
             self._load()
         text = encoded.decode()
-        return any(sign in text for sign in _SIGNS) or any(
-            form in text for form in self._json_forms
-        )
+        return any(map(text.__contains__, self._signs))
 
     def finds(self, line: bytes) -> bool:
         """Return True if a line of JSON, or the text of a damaged one, holds a secret."""

@@ -16,6 +16,7 @@ from math import fsum
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from ci_evals.engine.cells import Cells
 from ci_evals.engine.interrupt import Stop
 from ci_evals.engine.journal import (
     JOURNAL,
@@ -26,7 +27,6 @@ from ci_evals.engine.journal import (
     read_lines,
 )
 from ci_evals.engine.known_answers import KnownAnswers, load_results
-from ci_evals.engine.queues import Cells
 from ci_evals.engine.runner import Run
 from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.engine.traces import Trace

@@ -2,29 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, TypeVar
 
-from ci_evals.engine.executors import stopwatch
-from ci_evals.engine.rate_limit import Permit, RateLimiter
+from ci_evals.engine.limits import RateLimiter
+from ci_evals.engine.pace import LONGEST_RETRY_AFTER_S, MOST_LOST, Breaker, Permit, has_no_credit
+from ci_evals.engine.slots import Slot, StoppedError
+from ci_evals.engine.stopwatch import Stopwatch
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model.case import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider
 
 BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 30.0
-LONGEST_RETRY_AFTER_S = 300.0  # a provider that asks for more has refused for good
-
-MOST_REFUSED_FOR_GOOD = 5  # calls in a row
-MOST_LOST = 10  # calls in a row with all their attempts, or as many as may be under way
-MOST_REFUSED, LONGEST_SILENCE_S = 10, 120.0  # attempts in a row, and the time that they took
 
 _OVERLOADED = frozenset({502, 503, 504, 529})
-_FOR_GOOD = frozenset(
-    {401, 402, 403, 404}
-)  # wrong key, no credit, no such model: waiting doesn't help
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,11 +50,7 @@ class LostError(Exception):
         self.attempts = attempts
 
 
-class StoppedError(Exception):
-    """The run was stopped before the call, or before another attempt."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallResult:
     """An answer. The last of the `attempts` began at `started_at` (seconds since 1970) and took
     `latency_s`.
@@ -71,33 +60,6 @@ class CallResult:
     started_at: float
     latency_s: float
     attempts: int
-
-
-class Semaphore(Protocol):
-    """A limit on calls under way."""
-
-    async def acquire(self) -> Any: ...
-
-    def release(self) -> None: ...
-
-
-class Slot:
-    """One of the slots: held while calls are made, given back while they wait for another
-    attempt.
-    """
-
-    def __init__(self, slots: Semaphore) -> None:
-        self._slots = slots
-        self._held = False
-
-    async def take(self) -> None:
-        await self._slots.acquire()
-        self._held = True
-
-    def give_back(self) -> None:
-        if self._held:
-            self._held = False
-            self._slots.release()
 
 
 class Calls:
@@ -128,16 +90,19 @@ class Calls:
         clock: Callable[[], float],
         draw: Callable[[], float],
     ) -> None:
-        self.breaker = Breaker(max(MOST_LOST, limit), clock)
+        self.breaker = Breaker(max(MOST_LOST, limit), clock())
         self.retrying = 0  # calls that wait for another attempt
         self._provider = provider
         self._limiter = limiter
         self._retries = retries
         self._own_code = own_code
         self._max_tokens = max_tokens
+        self._clock = clock
         self._draw = draw
         self._reached = False  # until then a lost connection means a wrong address and no outage
         self._waits = Waits()
+        self._under_way = 0
+        self._idle_since = clock()
 
     async def call(self, request: Request, slot: Slot, *, continued: bool = False) -> CallResult:
         """Call until there is an answer or no further attempt.
@@ -154,45 +119,65 @@ class Calls:
             StorageError: a file in the answer can't be kept.
         """
         attempts = counted = 0
+        self._enter()
         try:
-            with self._limiter.watch(), self.breaker.watch():
-                while True:
-                    permit = await self._permit(request, can_stop=not continued or attempts > 0)
-                    attempts += 1
-                    with stopwatch() as watch:
-                        answer = await self._attempt(request, permit)
-                        started_at, latency_s = watch.started_at, watch.elapsed_s
-                    if isinstance(answer, Response):
-                        return CallResult(answer, started_at, latency_s, attempts)
-                    counted += self._record_failure(permit, answer)
-                    if not self._is_worth_another(answer, counted):
-                        self._record_loss(answer)
-                        raise LostError(answer, answer, started_at, latency_s, attempts)
-                    await self._wait(slot, self._delay_s(counted, answer.retry_after_s))
-        except EndedError:
-            if (cause := self.breaker.cause) is None:
-                raise StoppedError from None
+            while True:
+                permit = await self._acquire(request, can_stop=not continued or attempts > 0)
+                attempts += 1
+                with Stopwatch() as watch:
+                    try:
+                        response = await self._provider.answer(request)
+                        error = None
+                    except (StorageError, asyncio.CancelledError):
+                        self._limiter.record_end(permit)
+                        raise
+                    except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is its error
+                        error = ProviderError.of(raised)
+                if error is None:
+                    response = self._record_answer(permit, response)
+                    return CallResult(response, watch.started_at, watch.elapsed_s, attempts)
+                counted += self._record_failure(permit, error)
+                if not self._is_worth_another(error, counted):
+                    self._record_loss(error)
+                    raise LostError(error, error, watch.started_at, watch.elapsed_s, attempts)
+                await self._wait(slot, self._delay_s(counted, error.retry_after_s))
+        except StoppedError:
+            cause = self.breaker.cause
+            if cause is None:
+                raise
             given_up = ProviderError("given_up", self.breaker.reason)
             raise LostError(given_up, cause, time.time(), 0.0, max(1, attempts)) from None
+        finally:
+            self._leave()
 
-    async def _permit(self, request: Request, *, can_stop: bool) -> Permit:
-        if can_stop or self.breaker.cause:
+    def stop(self) -> None:
+        """Begin no further call or attempt; calls that are under way end."""
+        self._waits.end()
+
+    def _enter(self) -> None:
+        """Count a call until `_leave`: idle time is not silence."""
+        if not self._under_way:
+            self.breaker.skip(self._clock() - self._idle_since)
+        self._under_way += 1
+        self._limiter.enter()
+
+    def _leave(self) -> None:
+        self._limiter.leave()
+        self._under_way -= 1
+        if not self._under_way:
+            self._idle_since = self._clock()
+
+    async def _acquire(self, request: Request, *, can_stop: bool) -> Permit:
+        """Wait for the rate limiter."""
+        can_stop = can_stop or self.breaker.cause is not None
+        if can_stop and self._waits.ended:
+            raise StoppedError
+        permit = self._limiter.acquire_now(request.messages, self._max_tokens)
+        if permit is not None:
+            return permit
+        if can_stop:
             return await self._waits.hold(self._limiter.acquire, request.messages, self._max_tokens)
         return await self._limiter.acquire(request.messages, self._max_tokens)
-
-    async def _attempt(self, request: Request, permit: Permit) -> Response | ProviderError:
-        try:
-            answer = await self._provider.answer(request)
-        except (StorageError, asyncio.CancelledError):
-            self._limiter.record_end(permit)
-            raise
-        except Exception as raised:  # noqa: BLE001  a provider is not our code: its crash is its error
-            return ProviderError.of(raised)
-        response = replace(answer, usage=answer.tokens) if answer.usage is None else answer
-        self._reached = True
-        self._limiter.record_answer(permit, response.usage)
-        self.breaker.record_answer()
-        return response
 
     async def _wait(self, slot: Slot, delay_s: float) -> None:
         """Wait for the next attempt, with the slot given back meanwhile."""
@@ -204,22 +189,28 @@ class Calls:
         finally:
             self.retrying -= 1
 
-    def stop(self) -> None:
-        """Begin no further call or attempt; calls that are under way end."""
-        self._waits.end()
+    def _record_answer(self, permit: Permit, response: Response) -> Response:
+        """Report an answer to limiter and breaker; return it with the tokens of its steps."""
+        self._reached = True
+        if response.usage is None and response.steps:
+            response = replace(response, usage=response.tokens)
+        self._limiter.record_answer(permit, response.usage)
+        self.breaker.record_answer()
+        return response
 
     def _record_failure(self, permit: Permit, error: ProviderError) -> bool:
         """Report a failed attempt to limiter and breaker; return True if it counts as one."""
         if self._is_refusal(error):
             self._limiter.record_refusal(permit)
-            self.breaker.record_refusal(error)
+            self.breaker.record_refusal(error, self._clock())
             return not permit.is_paced or not self._retries
         if _got_past_limits(error):
             self._limiter.record_answer(permit)
             self.breaker.record_let_through()
         else:
             self._limiter.record_end(permit)
-        self._reached |= error.status is not None
+        if error.status is not None:
+            self._reached = True
         return True
 
     def _is_refusal(self, error: ProviderError) -> bool:
@@ -234,17 +225,13 @@ class Calls:
 
     def _is_worth_another(self, error: ProviderError, counted: int) -> bool:
         too_late = (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S
-        return (
-            error.retryable
-            and counted <= self._retries
-            and not too_late
-            and self.breaker.cause is None
-        )
+        is_given_up = self.breaker.cause is not None
+        return error.retryable and counted <= self._retries and not too_late and not is_given_up
 
     def _record_loss(self, error: ProviderError) -> None:
         """Report a call without an answer to the breaker."""
         if self._own_code and error.kind in ("server", "rejected") and not has_no_credit(error):
-            self.breaker.record_answer()  # the system under test is there, and how it fails is what is judged
+            self.breaker.record_answer()  # the system under test is there: how it fails is judged
         else:
             self.breaker.record_loss(error, is_refusal=self._is_refusal(error))
         if self.breaker.cause:
@@ -261,14 +248,9 @@ class Calls:
         backoff_s = min(LONGEST_BACKOFF_S, BACKOFF_S * 2.0 ** max(0, attempts - 1)) * self._draw()
         if retry_after_s is None:
             return backoff_s
-        return retry_after_s + (backoff_s if retry_after_s < BACKOFF_S else 0.1 * self._draw())
-
-
-def has_no_credit(error: ProviderError) -> bool:
-    """Return True if an account behind the provider is used up, which says nothing about the code
-    that called it.
-    """
-    return error.kind == "rejected" and error.status in (402, 429)
+        if retry_after_s < BACKOFF_S:
+            return retry_after_s + backoff_s
+        return retry_after_s + 0.1 * self._draw()
 
 
 def _got_past_limits(error: ProviderError) -> bool:
@@ -282,84 +264,6 @@ def _got_past_limits(error: ProviderError) -> bool:
     return error.kind == "bad_answer"
 
 
-class Breaker:
-    """A circuit breaker: opens when a provider refuses for good, loses every call, or is silent for
-    long.
-
-    Args:
-        most_lost: lost calls in a row after which it opens.
-        clock: seconds from any starting point, never going back.
-    """
-
-    def __init__(self, most_lost: int, clock: Callable[[], float]) -> None:
-        self.cause: ProviderError | None = None
-        """The error that opened it; None while it is closed."""
-        self.reason = ""
-        self._most_lost = most_lost
-        self._clock = clock
-        self._for_good = self._lost = self._refused = 0  # in a row
-        self._silent_since = self._idle_since = clock()
-        self._longest_wait_s = 0.0
-        self._calls = 0
-
-    @contextmanager
-    def watch(self) -> Iterator[None]:
-        """Count a call while the context lasts; idle time is not silence."""
-        if not self._calls:
-            self._silent_since += self._clock() - self._idle_since
-        self._calls += 1
-        try:
-            yield
-        finally:
-            self._calls -= 1
-            self._idle_since = self._clock()
-
-    def record_answer(self) -> None:
-        """Record an answer."""
-        self._for_good = self._lost = 0
-        self.record_let_through()
-
-    def record_let_through(self) -> None:
-        """Record an attempt that got past all limits, answered or not."""
-        self._refused, self._longest_wait_s = 0, 0.0
-
-    def record_refusal(self, error: ProviderError) -> None:
-        """Record a refusal; open after many in a row that took long."""
-        now = self._clock()
-        if not self._refused:
-            self._silent_since = now
-        self._refused += 1
-        if (asked_for_s := error.retry_after_s or 0.0) <= LONGEST_RETRY_AFTER_S:
-            self._longest_wait_s = max(self._longest_wait_s, asked_for_s)
-        if (
-            self._refused >= MOST_REFUSED
-            and now - self._silent_since > LONGEST_SILENCE_S + self._longest_wait_s
-        ):
-            self._open(error, self._refused)
-
-    def record_loss(self, error: ProviderError, *, is_refusal: bool) -> None:
-        """Record a call without an answer; open after too many in a row."""
-        if (
-            has_no_credit(error)
-            or error.status in _FOR_GOOD
-            or (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S
-        ):
-            self._for_good += 1
-        elif not is_refusal and error.kind in ("server", "network", "timeout"):
-            self._lost += 1
-        if self._for_good >= MOST_REFUSED_FOR_GOOD or self._lost >= self._most_lost:
-            self._open(error, max(self._for_good, self._lost))
-
-    def _open(self, error: ProviderError, failures: int) -> None:
-        if self.cause is None:
-            self.cause = error
-            self.reason = f"given up after {failures} failures in a row: {error.message}"
-
-
-class EndedError(Exception):
-    """A wait was ended early."""
-
-
 class Waits:
     """Waits that can be ended early, all at once."""
 
@@ -368,9 +272,9 @@ class Waits:
         self._timeouts: set[asyncio.Timeout] = set()
 
     async def hold(self, wait: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Wait for it; raises `EndedError` as soon as waits are ended."""
+        """Wait for it; raises `StoppedError` as soon as waits are ended."""
         if self.ended:
-            raise EndedError
+            raise StoppedError
         try:
             async with asyncio.timeout(None) as timeout:
                 self._timeouts.add(timeout)
@@ -379,9 +283,10 @@ class Waits:
                 finally:
                     self._timeouts.discard(timeout)
         except TimeoutError:
-            raise EndedError from None
+            raise StoppedError from None
 
     def end(self) -> None:
+        """End all waits, and those that would begin."""
         if self.ended:  # a time-out that is expiring can't be told to expire again
             return
         self.ended = True

@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from math import fsum
 from pathlib import Path
 
-from ci_evals.engine.calls import LostError, Slot
+from ci_evals.engine.calls import LostError
+from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.judges import AuxiliaryProvider
-from ci_evals.engine.queues import PreparedCell, Queue
+from ci_evals.engine.queues import Queue
+from ci_evals.engine.slots import Slot
 from ci_evals.engine.stages import keep_files, without_data
 from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
@@ -65,7 +67,7 @@ class Conversation:
                     Message("assistant", turn.response.output),
                 )
             ]
-            messages = (*self._cell.rendered.messages, *said, Message("user", line))
+            messages = (*self._cell.messages, *said, Message("user", line))
             request = Request(line, messages, self._cell.case, self._run, self._cell.timeout_s)
             try:
                 made = await queue.calls.call(request, slot, continued=bool(self.turns))

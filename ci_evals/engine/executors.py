@@ -1,10 +1,8 @@
 """Executors of the team's own code: the Protocol, and this process as the usual one."""
 
 import os
-import time
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -59,8 +57,7 @@ class LocalExecutor:
     def prepare(self, grader: Grader) -> None:
         grader.prepare()
 
-    async def grade(self, grader: Grader, answer: Answer) -> Finding:
-        return await judge(grader, answer)
+    grade = staticmethod(judge)
 
 
 LOCAL = LocalExecutor()
@@ -108,47 +105,3 @@ async def open_executor(
         raise ConfigError([Problem(suite.file, None, "executor", NO_RAY)]) from error
     async with ray_cluster.connect(suite, portable, files) as executor:
         yield executor
-
-
-class Stopwatch:
-    """The time that something takes, from now on, without the time in which it waited for a place
-    to run.
-    """
-
-    def __init__(self) -> None:
-        self.started_at = time.time()
-        self._start = time.perf_counter()
-        self._waited_s = 0.0
-        self._around = _running.get()
-
-    @property
-    def elapsed_s(self) -> float:
-        return max(0.0, time.perf_counter() - self._start - self._waited_s)
-
-    def discount(self, waited_s: float) -> None:
-        """Leave some seconds out, here and of whatever this is a part of."""
-        self._waited_s += waited_s
-        if self._around is not None:
-            self._around.discount(waited_s)
-
-
-_running: ContextVar[Stopwatch | None] = ContextVar("running", default=None)
-
-
-@contextmanager
-def stopwatch() -> Iterator[Stopwatch]:
-    """Measure what is done while the context lasts."""
-    watch = Stopwatch()
-    token = _running.set(watch)
-    try:
-        yield watch
-    finally:
-        _running.reset(token)
-
-
-def discount(waited_s: float) -> None:
-    """Say that what is measured here waited for a place to run for so long: that time is not its
-    own.
-    """
-    if (watch := _running.get()) is not None:
-        watch.discount(waited_s)

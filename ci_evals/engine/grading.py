@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ci_evals.engine.calls import has_no_credit
+from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.executors import LOCAL, Executor
 from ci_evals.engine.judges import Judges
-from ci_evals.engine.queues import PreparedCell
+from ci_evals.engine.pace import has_no_credit
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError
 from ci_evals.graders.composite import passes, score_of
 from ci_evals.graders.scoring import grade, grader_name

@@ -314,12 +314,13 @@ class Journal:
         Raises:
             StorageError: the disk is full or gone.
         """
-        if any(len(message.text) > MAX_ASKED_CHARACTERS for message in result.messages):
-            result = replace(result, messages=tuple(map(self._abridge, result.messages)))
         try:
             line = encode_result(result)
         except PydanticSerializationError:
             result = _encodable(result)
+            line = encode_result(result)
+        if len(line) > MAX_ASKED_CHARACTERS and result.messages:
+            result = replace(result, messages=tuple(map(self._abridge, result.messages)))
             line = encode_result(result)
         if self._redactor.suspects(line):
             result = self._redactor.clean(result)
@@ -344,11 +345,13 @@ class Journal:
         """Return True if an output of the response, or of one of its turns, is longer than
         `max_answer_bytes`.
         """
-        outputs = (response.output, *(turn.response.output for turn in response.turns))
-        longest = max(len(output) for output in outputs)
-        return longest > self._max_answer_bytes // 4 and any(
-            len(output.encode(errors="replace")) > self._max_answer_bytes for output in outputs
-        )
+        outputs = [response.output, *[turn.response.output for turn in response.turns]]
+        return any(map(self._exceeds, outputs))
+
+    def _exceeds(self, output: str) -> bool:
+        if len(output) <= self._max_answer_bytes // 4:
+            return False  # whatever the characters are
+        return len(output.encode(errors="replace")) > self._max_answer_bytes
 
     def shorten(self, response: Response) -> Response:
         """Keep outputs that are too long in files beside the journal, and return the response with

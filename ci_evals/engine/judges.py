@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from ci_evals.engine.calls import Calls, LostError, Slot
+from ci_evals.engine.calls import Calls, LostError
+from ci_evals.engine.slots import Slot, Slots
 from ci_evals.errors import GradingError, ProviderError
 from ci_evals.model.case import Asking, Request
 from ci_evals.model.response import Response
@@ -43,7 +44,7 @@ class AuxiliaryProvider:
         self.options = options
         self.price = price
         self._calls = calls
-        self._slots = asyncio.Semaphore(limit)
+        self._share = Slots(limit).share(limit)
         self._timeout_s = timeout_s
 
     async def answer(self, request: Request) -> Response:
@@ -55,7 +56,7 @@ class AuxiliaryProvider:
         """
         if self._timeout_s is not None:
             request = replace(request, timeout_s=self._timeout_s)
-        slot = Slot(self._slots)
+        slot = Slot(self._share)
         await slot.take()
         try:
             return (await self._calls.call(request, slot)).response

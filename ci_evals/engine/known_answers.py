@@ -21,6 +21,7 @@ from typing import BinaryIO, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.journal import (
     JOURNAL,
     Journal,
@@ -29,7 +30,6 @@ from ci_evals.engine.journal import (
     read_results,
     restore_output,
 )
-from ci_evals.engine.queues import Cells, PreparedCell
 from ci_evals.engine.traces import CASE_ATTRIBUTES, Trace
 from ci_evals.errors import StorageError
 from ci_evals.model.case import Case

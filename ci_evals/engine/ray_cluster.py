@@ -28,7 +28,8 @@ from ray.exceptions import (
 )
 
 from ci_evals.engine import worker
-from ci_evals.engine.executors import LOCAL, discount
+from ci_evals.engine.executors import LOCAL
+from ci_evals.engine.stopwatch import discount
 from ci_evals.engine.worker import MAX_BYTES, Outcome, Site
 from ci_evals.errors import (
     ConfigError,

@@ -7,20 +7,21 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from ci_evals.engine.calls import LostError, Slot, StoppedError
+from ci_evals.engine.calls import LostError
+from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.conversation import Conversation, SimulatedUserError
 from ci_evals.engine.grading import RunOutcome, fail_or_exclude, grade_again, grade_answer
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.known_answers import KnownAnswers
-from ci_evals.engine.queues import Cells, PreparedCell, Queue
+from ci_evals.engine.queues import Queue
 from ci_evals.engine.setup import OpenSuite
+from ci_evals.engine.slots import Slot
 from ci_evals.engine.stages import keep_files, without_data
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model.case import Answer, Request, SimulatedUser
@@ -28,8 +29,7 @@ from ci_evals.model.plan import RunPlan, execution_order
 from ci_evals.model.report import RunRecord
 from ci_evals.model.response import Response
 from ci_evals.model.result import Result, RunError
-from ci_evals.model.rules import Budget, RunBudget
-from ci_evals.providers.parts import without_bytes
+from ci_evals.model.rules import NO_RUN_BUDGET, Budget, RunBudget
 from ci_evals.suite.types import CheckedSuite
 
 
@@ -40,70 +40,56 @@ class Spending:
         self.cost_usd = 0.0
         self.tokens = 0
         self._budget = budget
+        self._counts_cost = budget.counts_cost  # an answer without a price would count as 0
         self._counts_tokens = budget.max_tokens is not None or budget.per_run.max_tokens is not None
 
     def add(self, result: Result) -> str | None:
         """Count one finished run; return why no further run may start, or None."""
-        if (judging := result.judging) is not None:
+        judging = result.judging
+        if judging is not None:
             self.cost_usd += judging.cost_usd or 0.0
             self.tokens += judging.input_tokens + judging.output_tokens
         if result.recorded:
             return None
         self.cost_usd += result.cost_usd or 0.0
-        if result.response and result.response.usage:
-            self.tokens += result.response.usage.total_tokens
-        budget = self._budget
-        if (unknown := self._missing_figure(result)) is not None:
-            return unknown
-        if budget.max_cost_usd is not None and self.cost_usd >= budget.max_cost_usd:
-            return f"the budget of ${budget.max_cost_usd:g} is used up (${self.cost_usd:.4g})"
-        if budget.max_tokens is not None and self.tokens >= budget.max_tokens:
-            return f"the budget of {budget.max_tokens:,.0f} tokens is used up ({self.tokens:,})"
-        return None
-
-    def _missing_figure(self, result: Result) -> str | None:
-        """Return why the budget cannot be held: an answer that does not say what it took would
-        count as 0.
-        """
-        if result.response is None:
-            return None
-        if self._budget.counts_cost and result.cost_usd is None:
-            what = "does not say what its answers cost: return `cost_usd`, or `usage` and set a `price`"
-            return f"the budget counts USD, and {result.provider} {what}"
-        if self._counts_tokens and result.response.usage is None:
-            return f"the budget counts tokens, and {result.provider} does not say how many it used: return `usage`"
+        response = result.response
+        if response is not None:
+            if response.usage is not None:
+                self.tokens += response.usage.total_tokens
+            if self._counts_cost and result.cost_usd is None:
+                return (
+                    f"the budget counts USD, and {result.provider} does not say what its answers"
+                    " cost: return `cost_usd`, or `usage` and set a `price`"
+                )
+            if self._counts_tokens and response.usage is None:
+                return (
+                    f"the budget counts tokens, and {result.provider} does not say how many it"
+                    " used: return `usage`"
+                )
+        max_cost_usd, max_tokens = self._budget.max_cost_usd, self._budget.max_tokens
+        if max_cost_usd is not None and self.cost_usd >= max_cost_usd:
+            return f"the budget of ${max_cost_usd:g} is used up (${self.cost_usd:.4g})"
+        if max_tokens is not None and self.tokens >= max_tokens:
+            return f"the budget of {max_tokens:,.0f} tokens is used up ({self.tokens:,})"
         return None
 
 
 def violations(allowed: RunBudget, outcome: RunOutcome, duration_s: float) -> tuple[str, ...]:
     """Return the bounds that a run exceeded, each with its figure."""
+    if allowed is NO_RUN_BUDGET:
+        return ()
     found = []
-    cost_usd = outcome.cost_usd
-    usage = outcome.response.usage if outcome.response else None
-    tokens = usage.total_tokens if usage else 0
-    if (
-        allowed.max_cost_usd is not None
-        and cost_usd is not None
-        and cost_usd > allowed.max_cost_usd
-    ):
-        found.append(f"cost ${cost_usd:.6g} of ${allowed.max_cost_usd:g}")
+    max_cost_usd, cost_usd = allowed.max_cost_usd, outcome.cost_usd
+    if max_cost_usd is not None and cost_usd is not None and cost_usd > max_cost_usd:
+        found.append(f"cost ${cost_usd:.6g} of ${max_cost_usd:g}")
+    tokens = 0
+    if outcome.response is not None and outcome.response.usage is not None:
+        tokens = outcome.response.usage.total_tokens
     if allowed.max_tokens is not None and tokens > allowed.max_tokens:
         found.append(f"{tokens:,} tokens of {allowed.max_tokens:,.0f}")
     if allowed.max_duration_s is not None and duration_s > allowed.max_duration_s:
         found.append(f"{duration_s:.3g} s of {allowed.max_duration_s:g} s")
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """The end of a run. Its last attempt began at `started_at` (seconds since 1970), and took
-    `latency_s`.
-    """
-
-    outcome: RunOutcome
-    started_at: float
-    latency_s: float
-    attempts: int
 
 
 MAX_FAILURES: Final = 5
@@ -271,95 +257,99 @@ class Run:
                 known = self._known.answer(cell, run)
             except StorageError as error:
                 outcome = RunOutcome("errored", error=RunError("not_recorded", str(error)))
-                self._record(index, self._result(cell, run, _Ending(outcome, time.time(), 0.0, 1)))
+                self._record(index, self._result(cell, run, outcome, time.time(), 0.0))
                 continue
             if known is not None:
-                with self._judging(index):
-                    outcome = await self._shorten(
-                        await grade_again(known, cell, self._judges, self._executor)
-                    )
-                ending = _Ending(outcome, known.started_at, known.latency_s, known.attempts)
-                self._record(
-                    index,
-                    replace(self._result(cell, run, ending), recorded=True, reused=known.reused),
+                self.judging[index] = cell.case.id
+                try:
+                    outcome = await grade_again(known, cell, self._judges, self._executor)
+                finally:
+                    del self.judging[index]
+                outcome = await self._shorten(outcome)
+                result = self._result(
+                    cell, run, outcome, known.started_at, known.latency_s, known.attempts
                 )
+                self._record(index, replace(result, recorded=True, reused=known.reused))
             elif not self._queues:
-                ending = _Ending(
-                    RunOutcome("errored", error=self._known.absence), time.time(), 0.0, 1
-                )
-                self._record(index, self._result(cell, run, ending))
+                outcome = RunOutcome("errored", error=self._known.absence)
+                self._record(index, self._result(cell, run, outcome, time.time(), 0.0))
             await asyncio.sleep(0)  # grading may never wait: let other workers and a stop in
 
     # Runs that are called.
 
     async def _do(self, queue: Queue, index: int, slot: Slot) -> None:
-        """Do one run and write its result, unless it is stopped before its call."""
-        cell = self._cells.of_index(index)
-        with suppress(StoppedError):
-            self._record(
-                index,
-                self._result(cell, cell.run_of(index), await self._call(queue, cell, index, slot)),
-            )
+        """Do one run and write its result.
 
-    async def _call(self, queue: Queue, cell: PreparedCell, index: int, slot: Slot) -> _Ending:
-        """Make a run's call, or have its conversation, and grade the answer."""
-        request, started_at = cell.request(cell.run_of(index)), time.time()
-        conversation = Conversation(cell, cell.run_of(index))
-        try:
-            if cell.case.is_conversation:
-                await conversation.hold(queue, slot, self._speak, self._files)
-                response, latency_s, cost_usd = (
-                    conversation.response,
-                    conversation.latency_s,
-                    conversation.cost_usd,
-                )
-                attempts = conversation.attempts
-            else:
+        Raises:
+            StoppedError: it was stopped before its call.
+        """
+        cell = self._cells.of_index(index)
+        run = cell.run_of(index)
+        if cell.case.is_conversation:
+            result = await self._converse(queue, cell, index, slot)
+        else:
+            request = cell.request(run)
+            try:
                 made = await queue.calls.call(request, slot)
-                response, latency_s, cost_usd = (
-                    made.response,
-                    made.latency_s,
-                    queue.price(made.response),
+            except LostError as lost:
+                outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
+                result = self._result(
+                    cell, run, outcome, lost.started_at, lost.latency_s, lost.attempts
                 )
-                started_at, attempts = made.started_at, made.attempts
+            else:
+                cost_usd = queue.price(made.response)
+                answer = Answer(request, made.response, made.latency_s, cost_usd)
+                outcome = await self._grade(index, answer)
+                result = self._result(
+                    cell, run, outcome, made.started_at, made.latency_s, made.attempts
+                )
+        self._record(index, result)
+
+    async def _converse(self, queue: Queue, cell: PreparedCell, index: int, slot: Slot) -> Result:
+        """Have a run's conversation and grade it."""
+        run, started_at = cell.run_of(index), time.time()
+        conversation = Conversation(cell, run)
+        try:
+            await conversation.hold(queue, slot, self._speak, self._files)
         except SimulatedUserError as silent:
-            error = RunError(
-                silent.cause.kind, f"the simulated user could not go on: {silent.cause.message}"
-            )
-            return _Ending(
-                RunOutcome("errored", error=error),
-                started_at,
-                conversation.latency_s,
-                conversation.attempts,
-            )
+            message = f"the simulated user could not go on: {silent.cause.message}"
+            outcome = RunOutcome("errored", error=RunError(silent.cause.kind, message))
         except LostError as lost:
             outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
-            if cell.case.is_conversation:
-                return _Ending(outcome, started_at, conversation.latency_s, conversation.attempts)
-            return _Ending(outcome, lost.started_at, lost.latency_s, lost.attempts)
-        if response.files:
-            response = await asyncio.to_thread(keep_files, response, self._files)
-        with self._judging(index):
-            answer = Answer(request, response, latency_s, cost_usd)
-            outcome = await grade_answer(answer, self._judges, executor=self._executor)
-        if response.files:
-            outcome = replace(outcome, response=without_data(response))
-        return _Ending(await self._shorten(outcome), started_at, latency_s, attempts)
+        else:
+            answer = Answer(
+                cell.request(run),
+                conversation.response,
+                conversation.latency_s,
+                conversation.cost_usd,
+            )
+            outcome = await self._grade(index, answer)
+        return self._result(
+            cell, run, outcome, started_at, conversation.latency_s, conversation.attempts
+        )
 
-    @contextmanager
-    def _judging(self, index: int) -> Iterator[None]:
-        self.judging[index] = self._cells.of_index(index).case.id
+    async def _grade(self, index: int, answer: Answer) -> RunOutcome:
+        """Grade an answer, keeping its files and what is too long of it in the results folder."""
+        files = answer.response.files
+        if files:
+            response = await asyncio.to_thread(keep_files, answer.response, self._files)
+            answer = replace(answer, response=response)
+        self.judging[index] = answer.request.case.id
         try:
-            yield
+            outcome = await grade_answer(answer, self._judges, executor=self._executor)
         finally:
             del self.judging[index]
+        if files:
+            outcome = replace(outcome, response=without_data(answer.response))
+        if self._journal.is_too_long(answer.response):
+            outcome = await self._shorten(outcome)
+        return outcome
 
     async def _shorten(self, outcome: RunOutcome) -> RunOutcome:
         if outcome.response is None or not self._journal.is_too_long(outcome.response):
             return outcome
-        return replace(
-            outcome, response=await asyncio.to_thread(self._journal.shorten, outcome.response)
-        )
+        response = await asyncio.to_thread(self._journal.shorten, outcome.response)
+        return replace(outcome, response=response)
 
     async def _speak(self, user: SimulatedUser, request: Request) -> tuple[Response, float | None]:
         if self._users is None:
@@ -370,8 +360,17 @@ class Run:
 
     # Results.
 
-    def _result(self, cell: PreparedCell, run: int, ending: _Ending) -> Result:
-        case, variant, outcome = cell.case, cell.variant, ending.outcome
+    def _result(
+        self,
+        cell: PreparedCell,
+        run: int,
+        outcome: RunOutcome,
+        started_at: float,
+        latency_s: float,
+        attempts: int = 1,
+    ) -> Result:
+        """Return the result of a run whose last attempt began at `started_at`."""
+        case, variant = cell.case, cell.variant
         allowed = case.budget or self.suite.budget.per_run
         return Result(
             fingerprint=cell.fingerprint,
@@ -381,17 +380,17 @@ class Run:
             run=run,
             status=outcome.status,
             score=outcome.score,
-            threshold=None if outcome.score is None else cell.case.threshold,
-            started_at=round(ending.started_at, 3),
-            latency_s=round(ending.latency_s, 6),
-            attempts=ending.attempts,
+            threshold=None if outcome.score is None else case.threshold,
+            started_at=round(started_at, 3),
+            latency_s=round(latency_s, 6),
+            attempts=attempts,
             cost_usd=outcome.cost_usd,
             response=outcome.response,
             grades=outcome.grades,
             error=outcome.error,
             judging=outcome.judging,
-            budget_violations=violations(allowed, outcome, ending.latency_s),
-            messages=without_bytes(cell.rendered.messages),
+            budget_violations=violations(allowed, outcome, latency_s),
+            messages=cell.kept_messages,
         )
 
     def _record(self, index: int, result: Result) -> None:

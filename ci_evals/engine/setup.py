@@ -2,73 +2,36 @@
 simulated users.
 """
 
-import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ci_evals.engine.calls import Calls
 from ci_evals.engine.conversation import SimulatedUsers, user_key
 from ci_evals.engine.executors import LOCAL, Executor, open_executor
 from ci_evals.engine.judges import AuxiliaryProvider, Judges
-from ci_evals.engine.queues import Queue, Slots
-from ci_evals.engine.rate_limit import RateLimiter
+from ci_evals.engine.limits import RateLimiter
+from ci_evals.engine.queues import Queue
+from ci_evals.engine.resources import EngineResources, open_resources
+from ci_evals.engine.slots import Slots
 from ci_evals.engine.stages import Pricer, Stage, StagedProvider, function_identity
 from ci_evals.errors import ConfigError, Place, Problem, ProviderError
 from ci_evals.graders.scoring import leaves, nested
 from ci_evals.graders.transform import prepare_transform
-from ci_evals.javascript import node_process
 from ci_evals.model.case import Case, Request
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Response
-from ci_evals.providers.base import PARTS, Provider, ProviderOptions, Resources, Service
+from ci_evals.providers.base import PARTS, Provider, ProviderOptions, Service
 from ci_evals.providers.pricing import pricer
 from ci_evals.providers.python import Python
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
 from ci_evals.suite.types import CheckedSuite
-from ci_evals.user_code import importable
 
 _MOMENT_S = 0.1  # in which the end of a service shows after its connections have broken
-
-Observe = Callable[[Mapping[str, str]], None]
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class EngineResources:
-    """See `providers.base.Resources`."""
-
-    folder: Path
-    max_concurrency: int
-    stack: AsyncExitStack
-    observe: Observe
-    files: Path | None = None
-    executor: Executor = LOCAL
-    _shared: dict[Callable[[Resources], Any], Any] = field(default_factory=dict)
-
-    def shared(self, make: Callable[[Resources], T]) -> T:
-        if make not in self._shared:
-            self._shared[make] = make(self)
-        return self._shared[make]  # type: ignore[no-any-return]  # `make` made it
-
-    def reporting_to(self, limiter: RateLimiter) -> "EngineResources":
-        """Return the same resources with the headers of answers reported to `limiter`."""
-        return replace(self, observe=limiter.observe)
-
-
-@asynccontextmanager
-async def open_resources(
-    folder: Path, max_concurrency: int, files: Path | None = None
-) -> AsyncIterator[EngineResources]:
-    """Open what the providers of one invocation share. Meanwhile, the config's folder is
-    importable.
-    """
-    with importable(folder), node_process(folder):
-        async with AsyncExitStack() as stack:
-            yield EngineResources(folder, max_concurrency, stack, lambda _: None, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +371,7 @@ def _calls(
         retries=retries if options.retries is None else options.retries,
         own_code=own_code,
         max_tokens=params.get("max_tokens") or params.get("max_completion_tokens"),
-        clock=asyncio.get_running_loop().time,
+        clock=time.monotonic,
         draw=random.Random(f"{suite.seed} {options.name}").random,  # noqa: S311  jitter, not a secret
     )
 
@@ -435,7 +398,7 @@ def _limiter(members: Sequence[ProviderOptions]) -> RateLimiter:
     return RateLimiter(
         rpm=min((options.rpm for options in members if options.rpm is not None), default=None),
         tpm=min((options.tpm for options in members if options.tpm is not None), default=None),
-        clock=asyncio.get_running_loop().time,
+        clock=time.monotonic,
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from ci_evals.engine.setup import open_resources
+from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ConfigError, GradingError, Problem, ProviderError, StorageError
 from ci_evals.graders.scoring import judge
 from ci_evals.model.case import Answer, Finding, Request

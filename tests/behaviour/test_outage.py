@@ -20,8 +20,8 @@ from suites import chat, write_suite
 CASES = 30
 IMPATIENT = {
     "ci_evals.engine.calls.BACKOFF_S": 0.05,
-    "ci_evals.engine.rate_limit.LONGEST_PROBE_GAP_S": 0.05,
-    "ci_evals.engine.rate_limit.LONGEST_INTERVAL_S": 0.3,
+    "ci_evals.engine.pace.LONGEST_PROBE_GAP_S": 0.05,
+    "ci_evals.engine.pace.LONGEST_INTERVAL_S": 0.3,
 }
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ci_evals.engine.calls import Calls, LostError, Slot
-from ci_evals.engine.queues import Queue, Slots
-from ci_evals.engine.rate_limit import RateLimiter
+from ci_evals.engine.calls import Calls, LostError
+from ci_evals.engine.limits import RateLimiter
+from ci_evals.engine.queues import Queue
+from ci_evals.engine.slots import Slot, Slots
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message, Response, Usage

@@ -11,17 +11,15 @@ import pytest
 from fakes.limited import REQUEST, failing
 from fakes.virtual_time import in_virtual_time
 
-from ci_evals.engine.calls import (
+from ci_evals.engine.calls import Calls, LostError
+from ci_evals.engine.limits import RateLimiter
+from ci_evals.engine.pace import (
     LONGEST_RETRY_AFTER_S,
     LONGEST_SILENCE_S,
     MOST_LOST,
     MOST_REFUSED_FOR_GOOD,
-    Calls,
-    LostError,
-    Slot,
-    StoppedError,
 )
-from ci_evals.engine.rate_limit import RateLimiter
+from ci_evals.engine.slots import Slot, Slots, SlotShare, StoppedError
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model.case import Request
 from ci_evals.model.response import Response
@@ -73,7 +71,7 @@ class Caller:
     provider: Scripted
     calls: Calls
     limiter: RateLimiter
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LIMIT))
+    slots: SlotShare = field(default_factory=lambda: Slots(LIMIT).share(LIMIT))
 
     async def call(self, *, begun: bool = False) -> tuple[str, int]:
         """Call once; returns `fine` or the kind of the error, and the attempts."""

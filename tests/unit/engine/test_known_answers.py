@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pydantic_core import to_json
 from suites import ECHO, write_suite
 
+from ci_evals.engine.cells import Cells
 from ci_evals.engine.journal import JOURNAL, read_results
 from ci_evals.engine.known_answers import KnownAnswers, load_results
 from ci_evals.engine.pairwise import read_answers
-from ci_evals.engine.queues import Cells
 from ci_evals.errors import StorageError
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import Resumption, SuiteReport

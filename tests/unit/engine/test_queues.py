@@ -5,16 +5,17 @@ import asyncio
 from fakes.limited import Free, Simulated
 from fakes.virtual_time import in_virtual_time
 
-from ci_evals.engine.calls import Calls, Slot
-from ci_evals.engine.queues import BACKLOG, Queue, Slots, SlotShare
-from ci_evals.engine.rate_limit import RateLimiter
+from ci_evals.engine.calls import Calls
+from ci_evals.engine.limits import RateLimiter
+from ci_evals.engine.queues import Queue
+from ci_evals.engine.slots import BACKLOG, Slot, Slots, SlotShare
 from ci_evals.providers.mock import Mock
 
 
 def share_of(slots: Slots, demand: int) -> SlotShare:
     """The share of a provider that has so many runs left."""
     share = slots.share(slots.limit)
-    share.begun = demand
+    share.workers = demand
     return share
 
 

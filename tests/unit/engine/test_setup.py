@@ -9,7 +9,8 @@ from fakes.http_server import Scripted, serving
 from suites import chat, write_suite
 
 from ci_evals.engine.journal import JOURNAL
-from ci_evals.engine.setup import open_provider, open_resources
+from ci_evals.engine.resources import open_resources
+from ci_evals.engine.setup import open_provider
 from ci_evals.model.case import Case, CaseOverrides, Request
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Response, Usage

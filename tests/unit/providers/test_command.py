@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes.http_server import request_of
 
-from ci_evals.engine.setup import open_resources
+from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message, Response, ToolCall

@@ -8,7 +8,7 @@ import pytest
 from fakes.http_server import request_of
 from suites import write_suite
 
-from ci_evals.engine.setup import open_resources
+from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.model.case import Case, Request
 from ci_evals.model.response import Message, Response, ToolCall

@@ -10,7 +10,7 @@ import pytest
 from fakes.http_server import request_of
 from processes import python
 
-from ci_evals.engine.setup import open_resources
+from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.model.case import Request
 from ci_evals.model.response import Response, ToolCall
@@ -264,7 +264,7 @@ def test_a_hanging_call_does_not_keep_the_program_from_exiting(agent: Agent) -> 
     program = f"""
 import asyncio
 from pathlib import Path
-from ci_evals.engine.setup import open_resources
+from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Case, Request
 from ci_evals.providers.python import Python

@@ -13,7 +13,7 @@ import pytest
 from fakes.http_server import request_of
 from processes import python
 
-from ci_evals.engine.setup import open_resources
+from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ProviderError
 from ci_evals.model.response import Passage, Response
 from ci_evals.providers import telemetry
@@ -223,7 +223,7 @@ def test_the_agents_own_tracer_provider_is_listened_to(tmp_path: Path, *, sets_o
     program = f"""
 import asyncio
 from pathlib import Path
-from ci_evals.engine.setup import open_resources
+from ci_evals.engine.resources import open_resources
 from ci_evals.model.case import Case, Request
 from ci_evals.providers.python import Python
 
@@ -244,7 +244,7 @@ def test_without_the_extra_agents_are_called_all_the_same(tmp_path: Path) -> Non
 import asyncio, sys
 sys.modules["opentelemetry"] = None
 from pathlib import Path
-from ci_evals.engine.setup import open_resources
+from ci_evals.engine.resources import open_resources
 from ci_evals.model.case import Case, Request
 from ci_evals.providers.python import Python
 

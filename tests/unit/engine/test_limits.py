@@ -19,7 +19,7 @@ from fakes.limited import (
     run_plain_loop,
 )
 
-from ci_evals.engine.rate_limit import Allowance, allowances
+from ci_evals.engine.limits import Allowance, allowances
 from ci_evals.errors import ProviderError
 
 RATE_LIMITED, OVERLOADED, UNAVAILABLE, BROKEN = (
