@@ -22,7 +22,7 @@ FEW_CASES, MANY_CASES = 200, 400
 RUNS = 5
 FORMATS = ("json", "junit", "markdown", "html")
 PREPARE = ("engine/cells.py", "_prepare")
-DECODE = ("engine/journal.py", "decode")
+DECODE = ("model/result.py", "decode_result")
 ROOM = 1.25  # what a figure may take of its bound before `--check` fails
 
 Calls = Counter[tuple[str, str]]
