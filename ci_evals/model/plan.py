@@ -1,6 +1,4 @@
-"""The plan of an invocation: which runs there are, in which order they are started, and which of
-them a shard takes.
-"""
+"""The plan of an invocation: its runs, their order, and the share of a shard."""
 
 import random
 from bisect import bisect_right
@@ -22,16 +20,15 @@ CellKey = tuple[str, str, str | None]
 class RunPlan:
     """Cases × variants × runs.
 
-    Everything is numbered in plan order: case by case, variant by variant, run by run. A *cell* has
-    a number from 0 to `len(plan) - 1`, a run an *index* from 0 to `plan.total - 1`. A *row* is the
-    number of a case.
+    Everything is numbered in plan order: case by case, variant by variant, run by run. A cell is a
+    number from 0 to `len(plan) - 1`, a run an index from 0 to `plan.total - 1`. A row is the number
+    of a case.
 
     Args:
         cases: its rows.
         variants: its columns.
         counts: how many runs each cell has.
-        first_runs: the number of each cell's first run: 1, unless the plan adds runs to another
-            one.
+        first_runs: the number of each cell's first run: 1, unless the plan adds runs to another.
     """
 
     cases: Sequence[Case]
@@ -61,14 +58,22 @@ class RunPlan:
         return cell // len(self.variants)
 
     def case(self, cell: int) -> Case:
-        return self.cases[self.row(cell)]
+        return self.cases[cell // len(self.variants)]
 
     def variant(self, cell: int) -> Variant:
         return self.variants[cell % len(self.variants)]
 
+    @cached_property
+    def keys(self) -> Sequence[CellKey]:
+        """The name of every cell."""
+        return [
+            (case.id, variant.provider, variant.prompt)
+            for case in self.cases
+            for variant in self.variants
+        ]
+
     def key(self, cell: int) -> CellKey:
-        variant = self.variant(cell)
-        return self.case(cell).id, variant.provider, variant.prompt
+        return self.keys[cell]
 
     def runs(self, cell: int) -> int:
         """Return the number of planned runs of a cell."""
@@ -80,7 +85,7 @@ class RunPlan:
 
     def index(self, cell: int, run: int) -> int:
         """Return the index of a cell's run, whose number counts from 1."""
-        return self._first_indices[cell] + run - self.first_run(cell)
+        return self._first_indices[cell] + run - self.first_runs[cell]
 
     def indices(self, cell: int) -> range:
         """Return the indices of all runs of a cell."""
@@ -108,26 +113,35 @@ def plan_runs(
         runs: how often each cell runs; a case's own `runs` wins.
         only: the cells that run; None means all.
     """
-    counts = [case.runs or runs for case in cases for _ in variants]
+    counts: list[int] = []
+    for case in cases:
+        counts += [case.runs or runs] * len(variants)
     if only is not None:
-        counts = [count if cell in only else 0 for cell, count in enumerate(counts)]
-    return RunPlan(cases, variants, counts, [1] * len(counts))
+        for cell in range(len(counts)):
+            if cell not in only:
+                counts[cell] = 0
+    return RunPlan(cases, variants, counts, first_runs=[1] * len(counts))
 
 
 def plan_further_runs(plan: RunPlan, runs: Mapping[int, int]) -> RunPlan:
-    """Plan more runs of some cells, whose run numbers continue where those of `plan` end."""
+    """Plan more runs of some cells, numbered on from those of `plan`.
+
+    Args:
+        plan: the runs so far.
+        runs: how many more of each cell; cells that are missing get none.
+    """
     counts = [runs.get(cell, 0) for cell in range(len(plan))]
-    first_runs = [plan.first_run(cell) + plan.runs(cell) for cell in range(len(plan))]
+    first_runs = [first + count for first, count in zip(plan.first_runs, plan.counts, strict=True)]
     return RunPlan(plan.cases, plan.variants, counts, first_runs)
 
 
 def execution_order(
     plan: RunPlan, provider: str, seed: int, done: Container[int], rounds: int | None = None
 ) -> Iterator[int]:
-    """Yield the index of each run of a provider without a result: run 1 of every cell, then run 2,
-    each round shuffled.
+    """Yield the index of each run of a provider without a result.
 
-    So a run phase that is stopped early has seen every case equally often.
+    Run 1 of every cell comes first, then run 2, each round shuffled. So a run phase that is stopped
+    early has seen every case equally often.
 
     Args:
         plan: what is planned.
@@ -137,18 +151,23 @@ def execution_order(
         rounds: how many rounds; None means all.
     """
     cells = [cell for cell in range(len(plan)) if plan.variant(cell).provider == provider]
-    most = max(map(plan.runs, cells), default=0)
-    for number in range(most if rounds is None else min(rounds, most)):
+    last = max((plan.counts[cell] for cell in cells), default=0)
+    if rounds is not None:
+        last = min(rounds, last)
+    for number in range(last):
         shuffled = cells.copy()
         random.Random(f"{seed}:{number}").shuffle(shuffled)  # noqa: S311  an order, not a secret
         for cell in shuffled:
-            if number < plan.runs(cell) and (index := plan.indices(cell)[number]) not in done:
+            if number >= plan.counts[cell]:
+                continue
+            index = plan.indices(cell)[number]
+            if index not in done:
                 yield index
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Share `number` (from 1) of `of`."""
+    """Share `number`, counted from 1, of `of` equal shares."""
 
     number: int
     of: int
@@ -160,10 +179,10 @@ class Shard:
 def cells_of_shard(
     plan: RunPlan, shard: Shard, durations_s: Mapping[CellKey, float]
 ) -> frozenset[int]:
-    """Return the cells of one shard. Every cell is in exactly one, whatever the order of cases in
-    the file.
+    """Return the cells of one shard.
 
-    Longest processing time first: cells, longest first, each to the shard with the least to do.
+    Every cell is in exactly one, whatever the order of cases in the file. Longest processing time
+    first: each cell, the longest first, goes to the shard with the least to do.
     Source: R. Graham, "Bounds on Multiprocessing Timing Anomalies", SIAM J. Appl. Math. 17 (1969).
 
     Args:
@@ -172,18 +191,20 @@ def cells_of_shard(
         durations_s: the last known duration of a run of each cell, in seconds; cells without one
             count as the median, and without any all runs count alike.
     """
-    usual = median(durations_s.values()) if durations_s else 1.0
-    loads = []
-    for cell in range(len(plan)):
-        key = plan.key(cell)
+    usual_s = median(durations_s.values()) if durations_s else 1.0
+    longest_first = []
+    for cell, key in enumerate(plan.keys):
+        load_s = durations_s.get(key, usual_s) * plan.counts[cell]
         # The digest breaks ties independently of the order in the file.
-        loads.append((-durations_s.get(key, usual) * plan.runs(cell), digest(key), cell))
+        longest_first.append((-load_s, digest(key), cell))
+    longest_first.sort()
+
     shards = [(0.0, number) for number in range(1, shard.of + 1)]
     heapify(shards)
     mine = set()
-    for negative_load, _, cell in sorted(loads):
-        total, number = shards[0]
-        heapreplace(shards, (total - negative_load, number))
+    for negative_load_s, _, cell in longest_first:
+        total_s, number = shards[0]
+        heapreplace(shards, (total_s - negative_load_s, number))
         if number == shard.number:
             mine.add(cell)
     return frozenset(mine)

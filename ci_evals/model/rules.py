@@ -10,8 +10,9 @@ from pydantic import Field, Strict
 from ci_evals.model.fields import FROM_VARIABLE, Above0, AtLeast1, Bool, Count, Options, Share
 
 ConfirmRuns = Annotated[int, Strict(), Ge(0), Le(1000), FROM_VARIABLE] | Literal["auto"]
-"""The number of further runs of a suspect; `auto` is as many as naming a case takes that always
-fails.
+"""The number of further runs of a suspect.
+
+`auto` takes as many as it takes to name a case that always fails.
 """
 
 
@@ -37,7 +38,8 @@ class TagRule(Options):
     critical: Annotated[
         Bool,
         Field(
-            description="A regression of one of them, or a missed bar, is red whatever else the gate allows."
+            description="A regression of one of them, or a missed bar, is red whatever else the"
+            " gate allows."
         ),
     ] = False
 
@@ -78,7 +80,8 @@ class Gate(Options):
     metrics: Annotated[
         Mapping[str, Share],
         Field(
-            description="A bar per `metric` of graders, or per metric of `classify`: `macro_f1`, `recall.refund`."
+            description="A bar per `metric` of graders, or per metric of `classify`: `macro_f1`,"
+            " `recall.refund`."
         ),
     ] = field(default_factory=dict)
     max_budget_violations: Annotated[
@@ -98,7 +101,8 @@ class Gate(Options):
     on_unchecked: Annotated[
         Literal["error", "warn"],
         Field(
-            description="What to do where your own code was not run: without secrets, as on forks, or in a replay."
+            description="What to do where your own code was not run: without secrets, as on forks,"
+            " or in a replay."
         ),
     ] = "error"
     ratchet: Annotated[
@@ -107,14 +111,15 @@ class Gate(Options):
     max_cost_increase: Annotated[
         AtLeast1 | None,
         Field(
-            description="Red if the cost of a run is surely more than this many times the baseline's."
+            description="Red if the cost of a run is surely more than this many times the"
+            " baseline's."
         ),
     ] = None
     max_latency_increase: Annotated[
         AtLeast1 | None,
         Field(
-            description="Red if the latency is surely more than this many times the baseline's, and beyond the spread"
-            " of the base branch's last reports."
+            description="Red if the latency is surely more than this many times the baseline's, and"
+            " beyond the spread of the base branch's last reports."
         ),
     ] = None
 
@@ -125,7 +130,9 @@ class Gate(Options):
 
     def case_bar(self, own: float | None) -> float | None:
         """Return the bar of a case by itself, if it has one; its own wins."""
-        return self.min_case_pass_rate if own is None else own
+        if own is None:
+            return self.min_case_pass_rate
+        return own
 
     def tag_bar(self, tag: str) -> float | None:
         """Return the bar of the cases with a tag, if it has one."""
@@ -135,13 +142,14 @@ class Gate(Options):
     @property
     def tag_bars(self) -> Mapping[str, float]:
         """The tags that have a bar."""
-        return {tag: bar for tag in self.tags if (bar := self.tag_bar(tag)) is not None}
+        bars = {tag: self.tag_bar(tag) for tag in self.tags}
+        return {tag: bar for tag, bar in bars.items() if bar is not None}
 
     @property
     def critical_tags(self) -> frozenset[str]:
-        return frozenset(
-            tag for tag, rule in self.tags.items() if isinstance(rule, TagRule) and rule.critical
-        )
+        """The tags whose cases are critical."""
+        rules = self.tags.items()
+        return frozenset(tag for tag, rule in rules if isinstance(rule, TagRule) and rule.critical)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,11 +184,16 @@ class Metric:
 
 
 def read_metric(text: str) -> Metric | None:
-    """Parse the name of a metric, such as `recall.refund`; return None if there is no such
-    metric.
+    """Parse the name of a metric, such as `recall.refund` or `language/accuracy`.
+
+    Returns None if there is no such metric.
     """
-    task, slash, rest = text.partition("/")
-    name, dot, label = (rest if slash else text).partition(".")
-    if (name in WHOLE and not dot) or (name in BY_LABEL and label):
-        return Metric(name, label or None, task if slash else USUAL_TASK)
+    task = USUAL_TASK
+    if "/" in text:
+        task, _, text = text.partition("/")
+    name, dot, label = text.partition(".")
+    if name in WHOLE and not dot:
+        return Metric(name, task=task)
+    if name in BY_LABEL and label:
+        return Metric(name, label, task)
     return None
