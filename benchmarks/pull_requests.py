@@ -237,7 +237,7 @@ def outcome(
     number_of = {key: number for number, key in enumerate(names)}
     return Outcome(
         named=frozenset(
-            number_of[cell.key] for cell in made.of("regressed") if cell.variant not in out
+            number_of[cell.key] for cell in made.select("regressed") if cell.variant not in out
         ),
         broken=frozenset(),
         fallen=any(variant.variant not in out for variant in made.worse_variants()),

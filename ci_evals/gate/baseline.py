@@ -282,7 +282,7 @@ class Baseline:
     gate: Gate | None = None
 
     @property
-    def called(self) -> str:
+    def label(self) -> str:
         """Its name, inside a sentence."""
         return name_of(self.name)
 
@@ -291,8 +291,8 @@ class Baseline:
         """Its variants, in the order of the cells."""
         return tuple(dict.fromkeys(Variant(provider, prompt) for _, provider, prompt in self.cells))
 
-    def of(self, cases: Container[str]) -> "Baseline":
-        """Return the same of some cases."""
+    def restrict_to(self, cases: Container[str]) -> "Baseline":
+        """Return the baseline restricted to some cases."""
         return replace(
             self, cells={key: cell for key, cell in self.cells.items() if key[0] in cases}
         )

@@ -199,7 +199,7 @@ class Comparison:
         """The number of cells that were tested."""
         return sum(cell.p is not None for cell in self.cells)
 
-    def of(self, *kinds: CellKind) -> Sequence[CellComparison]:
+    def select(self, *kinds: CellKind) -> Sequence[CellComparison]:
         """Return the cells of some kinds, the surest first."""
         chosen = [cell for cell in self.cells if cell.kind in kinds]
         return tuple(sorted(chosen, key=lambda cell: 1.0 if cell.p is None else cell.p))
@@ -246,7 +246,7 @@ def compare(
     """
     base = cut_at_falls(base)
     if is_selection:
-        base = base.of({cell.key[0] for cell in head})
+        base = base.restrict_to({cell.key[0] for cell in head})
     variants = match_variants((cell.variant for cell in head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
     failed = failed_confirmations(cell.head for cell in matched)
@@ -318,7 +318,7 @@ def beyond_naming(comparison: Comparison) -> Sequence[CellComparison]:
     runs, cells, alpha = comparison.usual_runs, comparison.compared, comparison.alpha
     return [
         each
-        for each in comparison.of("suspect")
+        for each in comparison.select("suspect")
         if runs_to_confirm(runs, each.base.graded, cells, alpha) is None
     ]
 

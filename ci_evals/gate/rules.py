@@ -94,7 +94,7 @@ def rule_verdicts(
             yield RuleVerdict("baseline", "error", text)
         return
     red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
-    regressed = comparison.of("regressed")
+    regressed = comparison.select("regressed")
     for cell in regressed:
         if cell.critical:
             text = f"critical: {cell_sentence(comparison, cell)}"

@@ -43,7 +43,7 @@ def cell_name(comparison: Comparison, cell: CellComparison) -> str:
 
 def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     """Return a cell's sentence without its name."""
-    base = comparison.baseline.called
+    base = comparison.baseline.label
     before = f"{tally_text(cell.base)} on {base}"
     here = f"{tally_text(cell.head)} here" if cell.head.graded else "no new run was graded here"
     chance = "" if cell.p is None else _chance(cell.p)
@@ -126,7 +126,7 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
         percent(variant.base_rate, variant.head_rate),
         percent(variant.head_rate, variant.base_rate),
     )
-    rates = f"pass rate {base} on {comparison.baseline.called}, {here} here over {number_of(variant.cells, 'case')}"
+    rates = f"pass rate {base} on {comparison.baseline.label}, {here} here over {number_of(variant.cells, 'case')}"
     of = variant_name(comparison, variant)
     if _surely_higher(variant):
         return f"{of}{rates}; a rise beyond noise"
@@ -290,7 +290,7 @@ def source_sentence(
     where = f" ({place})" if place else ""
     most = f"{'up to ' if len(runs) > 1 else ''}{number_of(max(runs, default=0), 'run')}"
     rest = f"{where}{older_by}{more} ({most} per case)"
-    return SourceSentence(f"compared with {baseline.called}", commit, rest)
+    return SourceSentence(f"compared with {baseline.label}", commit, rest)
 
 
 def _age(seconds: float) -> str:
@@ -314,7 +314,7 @@ def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
             else f" of {', '.join(name_of(each.variant) for each in found)}"
         )
         revision = f" at {short_sha(report.revision)}" if report.revision else ""
-        runs = f"{number_of(sum(each.runs.graded for each in found), 'run')}{names} on {baseline.called}{revision}"
+        runs = f"{number_of(sum(each.runs.graded for each in found), 'run')}{names} on {baseline.label}{revision}"
         if unanswered:
             yield f"{sum(each.unanswered for each in found):,} of {runs} failed without an answer, and do not count"
         else:
@@ -326,7 +326,7 @@ def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]
     """`with 1 run on main, not even 20 confirm runs name a case among 40: 2 suspects stay open
     until main has more`.
     """
-    base, most = comparison.baseline.called, max(each.base.graded for each in suspects)
+    base, most = comparison.baseline.label, max(each.base.graded for each in suspects)
     stay = f"{number_of(len(suspects), 'suspect')} {'stays' if len(suspects) == 1 else 'stay'} open until {base} has more"
     of = number_of(comparison.compared, "case")
     return f"with {number_of(most, 'run')} on {base}, not even {MOST_CONFIRM_RUNS} confirm runs name one of {of}: {stay}"
@@ -335,9 +335,9 @@ def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]
 def calm_sentence(comparison: Comparison) -> str:
     """`no regression against main: 40 cases compared, 2 possibly worse, within noise`."""
     possible, allowed = (comparison.counts.get(kind, 0) for kind in ("suspect", "regressed"))
-    found = f"no regression against {comparison.baseline.called}"
+    found = f"no regression against {comparison.baseline.label}"
     if allowed:
-        found = f"no more regressions against {comparison.baseline.called} than the gate allows"
+        found = f"no more regressions against {comparison.baseline.label} than the gate allows"
     parts = [f"{number_of(comparison.compared, 'case')} compared"]
     parts += [f"{allowed} regressed"] if allowed else []
     parts += [f"{possible} possibly worse, within noise"] if possible else []
@@ -353,9 +353,9 @@ def not_compared_sentence(comparison: Comparison | NoComparison | None) -> str:
     base = comparison.baseline
     if base.variants and not comparison.base_variants:
         theirs = ", ".join(name_of(variant) for variant in base.variants)
-        return f"nothing to compare: {base.called} has other providers or prompts ({theirs})"
+        return f"nothing to compare: {base.label} has other providers or prompts ({theirs})"
     return (
-        f"nothing to compare: no case that is the same here and on {base.called} was graded on both"
+        f"nothing to compare: no case that is the same here and on {base.label} was graded on both"
     )
 
 
@@ -383,7 +383,7 @@ def increase_sentence(
     times`.
     """
     at_least = f"at least {ratio.lower or 0:.2f} times, {percent(1 - comparison.alpha)} sure"
-    found = f"{what} is {ratio.value:.2f} times that of {comparison.baseline.called} ({at_least})"
+    found = f"{what} is {ratio.value:.2f} times that of {comparison.baseline.label} ({at_least})"
     return f"{variant_name(comparison, variant)}{found}, and the gate allows {limit:g} times"
 
 
@@ -394,7 +394,7 @@ def too_few_latencies_clause(reports: int, needed: int) -> str:
 
 def usual_latencies_clause(comparison: Comparison, medians_s: Sequence[float]) -> str:
     """`the last 5 reports of main took 0.8 s to 2.1 s`."""
-    reports = f"the last {number_of(len(medians_s), 'report')} of {comparison.baseline.called}"
+    reports = f"the last {number_of(len(medians_s), 'report')} of {comparison.baseline.label}"
     return f"{reports} took {seconds(min(medians_s))} to {seconds(max(medians_s))}"
 
 
@@ -408,7 +408,7 @@ def unknown_increase_sentence(
     one_cell: bool,
 ) -> str:
     """`cost is unknown, so max_cost_increase: 1.1 was not checked`."""
-    base = comparison.baseline.called
+    base = comparison.baseline.label
     if one_cell:
         lack = f"{what} of one case alone tells no increase"
     else:
@@ -443,7 +443,7 @@ def coverage_sentence(
     )
     cells = number_of(of, "cell" if comparison.several_variants else "case")
     were = "was" if len(missing) == 1 else "were"
-    return f"{len(missing):,} of {cells} of {comparison.baseline.called} {were} not compared: {why}"
+    return f"{len(missing):,} of {cells} of {comparison.baseline.label} {were} not compared: {why}"
 
 
 def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[CellReport]) -> str:
@@ -462,7 +462,7 @@ def hidden_critical_sentence(comparison: Comparison, cells: Sequence[CellCompari
     on = f" on {name_of(first.variant)}" if comparison.several_variants else ""
     are = "is" if len(others) == 1 else "are"
     more = f", and so {are} {number_of(len(others), 'other critical case')}" if others else ""
-    return f"the critical case {name_of(first.case)}{on} is in quarantine, unlike on {comparison.baseline.called}{more}"
+    return f"the critical case {name_of(first.case)}{on} is in quarantine, unlike on {comparison.baseline.label}{more}"
 
 
 def quarantine_clause(report: SuiteReport) -> str:

@@ -193,7 +193,10 @@ def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:
     )
     kinds: tuple[CellKind, ...] = ("regressed", "suspect", "fixed")
     cells = (
-        (kind, cell) for kind in kinds for cell in comparison.of(kind) if case in (None, cell.case)
+        (kind, cell)
+        for kind in kinds
+        for cell in comparison.select(kind)
+        if case in (None, cell.case)
     )
     return (*whole, *(f"{kind}: {cell_sentence(comparison, cell)}" for kind, cell in cells))
 

@@ -107,7 +107,9 @@ def _regressions(report: Report, case: str) -> list[str]:
         return []
     red = (report.gate or Gate()).on_regression == "fail"
     found = (
-        cell for cell in comparison.of("regressed") if cell.case == case and (red or cell.critical)
+        cell
+        for cell in comparison.select("regressed")
+        if cell.case == case and (red or cell.critical)
     )
     return [cell_sentence(comparison, cell) for cell in found]
 

@@ -169,7 +169,7 @@ def changes(summary: Summary) -> Changes:
     cells = {cell.key: cell for cell in judged_cells(summary)}
 
     def of(kind: CellKind) -> tuple[JudgedCell, ...]:
-        chosen = summary.compared.of(kind) if summary.compared else ()
+        chosen = summary.compared.select(kind) if summary.compared else ()
         return tuple(cells[each.key] for each in chosen if each.key in cells)
 
     regressed, possible, fixed = of("regressed"), of("suspect"), of("fixed")
@@ -213,9 +213,7 @@ def finding_of(cell: JudgedCell, comparison: Comparison | NoComparison | None) -
         return text
     if found.kind in ("regressed", "suspect", "fixed"):
         return cell_finding(comparison, found)
-    before = (
-        f"{tally_text(found.base)} on {comparison.baseline.called}" if found.base.graded else ""
-    )
+    before = f"{tally_text(found.base)} on {comparison.baseline.label}" if found.base.graded else ""
     if found.kind == "edited":
         return f"{text}; edited, so not compared" + (f": {before}" if before else "")
     return f"{text}; {before}" if before else text

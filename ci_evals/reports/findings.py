@@ -376,7 +376,7 @@ def _headline(summary: Summary, found: Changes) -> Sentence:
             percent(fallen.head_rate, fallen.base_rate),
         )
         text = (
-            f"pass rate fell from {base} on {comparison.baseline.called} to {here}",
+            f"pass rate fell from {base} on {comparison.baseline.label} to {here}",
             *_on(summary, fallen.variant),
         )
     elif verdict.leading in ("all errored", "too many errored"):

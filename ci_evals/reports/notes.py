@@ -196,7 +196,7 @@ def _changed_judgement(summary: Summary, comparison: Comparison) -> Iterator[Not
     if changed := [*_changed_rules(summary, comparison)]:
         yield Note("Gate changed", "; ".join(changed), brief=True)
     if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
-        one, base = len(regraded) == 1, comparison.baseline.called
+        one, base = len(regraded) == 1, comparison.baseline.label
         have, they = ("has", "it was") if one else ("have", "they were")
         judged = f"{number_of(len(regraded), 'case')} {have} other graders than on {base}, so {they} not compared"
         yield Note("Graders changed", f"{judged}: {_case_list(regraded)}", brief=True)
@@ -208,7 +208,7 @@ def _changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
 
     The bars of single cases are told where the gate itself is the same.
     """
-    base, before, now = comparison.baseline.called, comparison.baseline.gate, summary.gate or Gate()
+    base, before, now = comparison.baseline.label, comparison.baseline.gate, summary.gate or Gate()
     there = {} if before is None else _rules_of(before)
     here = {} if before is None else _rules_of(now)
     for name in [name for name in {**there, **here} if there.get(name) != here.get(name)]:
@@ -298,7 +298,7 @@ def facts(summary: Summary) -> Iterator[str]:
     yield outcome(report)
     if comparison and len(comparison.variants) == 1:
         (variant,) = comparison.variants
-        yield f"{comparison.baseline.called.removeprefix('the ')} {percent(variant.base_rate, variant.head_rate)}"
+        yield f"{comparison.baseline.label.removeprefix('the ')} {percent(variant.base_rate, variant.head_rate)}"
     if report.confirmation is not None:
         yield f"{number_of(report.confirmation.total, 'repeat')} to be sure"
     if report.spent.total_usd is not None:

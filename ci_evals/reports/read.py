@@ -308,7 +308,7 @@ def with_answers(summary: Summary) -> Summary:
     comparison = summary.compared
     if comparison is None or comparison.baseline.source is None:
         return summary
-    worse = islice((*comparison.of("regressed"), *comparison.of("suspect")), MAX_ANSWERS)
+    worse = islice((*comparison.select("regressed"), *comparison.select("suspect")), MAX_ANSWERS)
     wanted = {comparison.base_key(cell.key): cell.key for cell in worse}
     answers: dict[CellKey, str] = {}
     if wanted:
@@ -520,17 +520,17 @@ def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
     ):
         summary = strict
         told.append(
-            Note("Rules", f"judged by those of {baseline.called}, which this pull request changes")
+            Note("Rules", f"judged by those of {baseline.label}, which this pull request changes")
         )
-    if missing := _missing_runs(saved.document, trusted, baseline.called):
+    if missing := _missing_runs(saved.document, trusted, baseline.label):
         told.append(Note("Missing", missing))
-    if edited := dict.fromkeys(cell.case for cell in comparison.of("edited")):
+    if edited := dict.fromkeys(cell.case for cell in comparison.select("edited")):
         first, *others = map(name_of, edited)
         more = f" and {number_of(len(others), 'more case')}" if others else ""
         told.append(
             Note(
                 "Edited",
-                f"{first}{more}: said to be another question than on {baseline.called}, or judged otherwise",
+                f"{first}{more}: said to be another question than on {baseline.label}, or judged otherwise",
             )
         )
     return with_answers(replace(summary, notes=tuple(told)))

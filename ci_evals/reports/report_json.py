@@ -602,7 +602,7 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
             )
             for each in comparison.variants
         ),
-        removed=tuple(_cell_comparison(comparison, cell) for cell in comparison.of("removed")),
+        removed=tuple(_cell_comparison(comparison, cell) for cell in comparison.select("removed")),
         base_gate=comparison.baseline.gate,
     )
 

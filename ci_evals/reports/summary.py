@@ -63,7 +63,7 @@ class Summary:
     @property
     def base(self) -> str | None:
         """The name of the baseline in sentences, where there is a comparison with it."""
-        return self.compared.baseline.called if self.compared else None
+        return self.compared.baseline.label if self.compared else None
 
 
 def once_per_summary(derive: Callable[[Summary], T]) -> Callable[[Summary], T]:

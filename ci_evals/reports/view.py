@@ -505,7 +505,7 @@ class CellView(CellReport):
             return cell_finding(comparison, found)
         before = ""
         if found.base.graded:
-            before = f"{tally_text(found.base)} on {comparison.baseline.called}"
+            before = f"{tally_text(found.base)} on {comparison.baseline.label}"
         if found.kind == "edited":
             text = f"{text}; edited, so not compared"
             return f"{text}: {before}" if before else text

@@ -82,7 +82,7 @@ def test_a_loaded_report_has_its_comparison_and_its_confirm_runs(tmp_path: Path)
     after = evaluate_sync(suite("Lyon"), runs=8, baseline=before, out=tmp_path)
     loaded = Report.load(tmp_path)
     assert isinstance(loaded.comparison, Comparison)
-    assert [cell.case for cell in loaded.comparison.of("regressed")] == ["Paris"]
+    assert [cell.case for cell in loaded.comparison.select("regressed")] == ["Paris"]
     assert after.confirmation is not None
     assert loaded.confirmation is not None
     assert loaded.confirmation.totals == after.confirmation.totals
@@ -223,9 +223,9 @@ def test_beside_an_earlier_report_a_drop_is_seen(tmp_path: Path) -> None:
         )
 
     before, after = answered("Paris, no?"), answered("Lyon")
-    assert {cell.case for cell in after.diff(before).of("regressed")} == {"Paris"}
-    assert {cell.case for cell in before.diff(after.save(tmp_path)).of("fixed")} == {"Paris"}
-    assert not after.diff(after).of("regressed", "suspect")
+    assert {cell.case for cell in after.diff(before).select("regressed")} == {"Paris"}
+    assert {cell.case for cell in before.diff(after.save(tmp_path)).select("fixed")} == {"Paris"}
+    assert not after.diff(after).select("regressed", "suspect")
 
 
 def test_an_evaluation_beside_a_baseline_is_judged_by_it(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_an_evaluation_beside_a_baseline_is_judged_by_it(tmp_path: Path) -> None
     before = evaluate_sync(suite("Paris, no?"), runs=8)
     after = evaluate_sync(suite("Lyon"), runs=8, baseline=before, out=tmp_path)
     assert isinstance(after.comparison, Comparison)
-    assert [cell.case for cell in after.comparison.of("regressed")] == ["Paris"]
+    assert [cell.case for cell in after.comparison.select("regressed")] == ["Paris"]
     assert (before.verdict.status, after.verdict.status) == ("pass", "fail")
     assert (
         json.loads((tmp_path / "report.json").read_bytes())["comparison"]["counts"]["regressed"]

@@ -441,7 +441,7 @@ WORSE = """
 
     @pytest.mark.evals(prompt="hello", expect=[Contains("e")], target=agent, runs=8, gate=Gate(min_pass_rate=0.0))
     def test_decides(evals_result):
-        worse = evals_result.comparison.of("regressed") if evals_result.comparison else ()
+        worse = evals_result.comparison.select("regressed") if evals_result.comparison else ()
         assert [cell.case for cell in worse] == ["hello"] * (os.environ["SAYS"] != "hello")
 """
 

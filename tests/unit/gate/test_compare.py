@@ -160,14 +160,14 @@ def test_one_of_ten_thousand_cells_is_found() -> None:
     head = head_of(ok | {"a": (0, 3)}, {"a": (0, 7)})
     comparison = compared(head, base_of(dict.fromkeys(ok, (30, 30)) | {"a": (30, 30)}))
     assert comparison.counts == {"regressed": 1, "unchanged": 9_999}
-    assert [cell.case for cell in comparison.of("regressed")] == ["a"]
+    assert [cell.case for cell in comparison.select("regressed")] == ["a"]
 
 
 def test_of_several_the_surest_comes_first() -> None:
     head = head_of({"a": (1, 3), "b": (0, 3)}, {"a": (1, 7), "b": (0, 7)})
     assert [
         cell.case
-        for cell in compared(head, base_of({"a": (30, 30), "b": (30, 30)})).of("regressed")
+        for cell in compared(head, base_of({"a": (30, 30), "b": (30, 30)})).select("regressed")
     ] == ["b", "a"]
 
 

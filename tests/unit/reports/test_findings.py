@@ -220,7 +220,7 @@ def test_a_case_that_may_be_worse_has_a_reason_even_within_its_bar(
         {"a": "PPF"}, {"a": "P" * 28 + "FF"}, confirming={"a": "PPPPPPF"}, cases=cases
     )
     assert isinstance(summary.comparison, Comparison)
-    (cell,) = summary.comparison.of("suspect")
+    (cell,) = summary.comparison.select("suspect")
     shown = unescape(text(summary))
     finding, reason = (
         cell_finding(summary.comparison, cell),

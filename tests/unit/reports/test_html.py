@@ -238,7 +238,7 @@ def test_what_got_worse_is_said_beside_the_case_and_above_what_was_answered() ->
     page = "".join(Page(text_of(summary)).words)
     assert "1 case regressed: refund (critical)" in page
     assert summary.compared is not None
-    for cell in summary.compared.of("regressed", "suspect", "fixed"):
+    for cell in summary.compared.select("regressed", "suspect", "fixed"):
         finding = cell_finding(summary.compared, cell)
         assert page.count(finding) == 2
 
