@@ -1,21 +1,25 @@
-"""The pytest plug-in: evaluations as tests."""
+"""The pytest plug-in: evaluations as tests.
+
+This file is imported by every pytest session of a project that has ci-evals installed, so it
+imports nothing but pytest. A test with the `evals` marker, or a suite file, loads the rest.
+"""
 
 import argparse
 import inspect
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ci_evals.library import Report
-from ci_evals.pytest_plugin.marked import OUTCOME, Evaluation, baseline_path, evaluate_test
-from ci_evals.pytest_plugin.suites import SuiteFile
+OUTCOME = "evals"
+"""The user property that carries a test's outcome from the process that ran it to the summary."""
 
 MARKER = (
     "evals(prompt|prompts|cases|config, expect, judges, target, runs, gate, …): evaluate and judge"
 )
-_EVALUATION = pytest.StashKey[Evaluation]()
+_EVALUATION = pytest.StashKey[Any]()
 _MOST_LINES = 50
 
 
@@ -43,7 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--evals-baseline",
         type=Path,
         metavar="PATH",
-        help="Compare with an earlier report, or with those of an earlier --evals-report: regressions fail.",
+        help="Compare with an earlier report, or with those of an earlier --evals-report:"
+        " regressions fail.",
     )
     parser.addini(
         "evals_files",
@@ -56,13 +61,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     if config.getoption("--evals-baseline") and baseline_path(config) is None:
-        text = f"--evals-baseline: there is no report at {config.getoption('--evals-baseline')}: nothing is compared"
+        given = config.getoption("--evals-baseline")
+        text = f"--evals-baseline: there is no report at {given}: nothing is compared"
         config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a suite file that the command line or `evals_files` names: a stray one must not start
-    paid calls.
+    """Collect a suite file that the command line or `evals_files` names.
+
+    Any other file must not start paid calls.
     """
     if file_path.suffix not in (".yaml", ".yml", ".json"):
         return None
@@ -71,14 +78,32 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         file_path.match(pattern) for pattern in patterns
     ):
         return None
-    return SuiteFile.from_parent(parent, path=file_path)
+    collector: pytest.Collector = _load("suites").SuiteFile.from_parent(parent, path=file_path)
+    return collector
+
+
+def _load(module: str) -> Any:
+    """Import what evaluates, once a session needs it."""
+    return import_module(f"ci_evals.pytest_plugin.{module}")
+
+
+def baseline_path(config: pytest.Config) -> Path | None:
+    """Return the path of earlier reports: one report, or a folder that `--evals-report` filled.
+
+    It is None where there is nothing at that path.
+    """
+    given: Path | None = config.getoption("--evals-baseline")
+    if given is None:
+        return None
+    path = config.invocation_params.dir / given
+    if not path.exists():
+        return None
+    return path
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> None:
-    """Give every marked test the fixture, so that it is evaluated even if it does not take the
-    result.
-    """
+    """Give every marked test the fixture, so that it is evaluated even if it takes no result."""
     if not isinstance(collector, pytest.Class | pytest.Module) or not collector.istestfunction(
         obj, name
     ):
@@ -91,43 +116,35 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Give a test that only one of its parameters marks the fixture, too."""
     if isinstance(item, pytest.Function) and item.get_closest_marker("evals"):
-        item.fixturenames = list(
-            dict.fromkeys((*item.fixturenames, "evals_result"))
-        )  # its own: parameters share one
+        # A list of its own: parameters share one.
+        item.fixturenames = list(dict.fromkeys((*item.fixturenames, "evals_result")))
 
 
 @pytest.fixture
 def evals_target() -> Any:
-    """The provider, unless the marker names one: override this fixture in a conftest or beside the
-    tests.
-    """
+    """The provider, unless the marker names one: override this fixture in a conftest or module."""
     return None
 
 
 @pytest.fixture
-def evals_result(request: pytest.FixtureRequest, evals_target: Any) -> Report:
+def evals_result(request: pytest.FixtureRequest, evals_target: Any) -> Any:
     """The report of the evaluation that the test's `evals` marker asks for."""
-    evaluation = evaluate_test(request.node, evals_target, request.getfixturevalue)
+    evaluation = _load("marked").evaluate_test(request.node, evals_target, request.getfixturevalue)
     request.node.stash[_EVALUATION] = evaluation
-    decides_itself = isinstance(request.node, pytest.Function) and _takes_the_result(request.node)
-    lines = (
-        evaluation.figures if decides_itself else evaluation.line,
-        *(f"  {each}" for each in evaluation.changes),
-    )
+    headline = evaluation.line
+    if _takes_the_result(request.node):  # it decides by itself
+        headline = evaluation.figures
+    lines = [headline, *(f"  {change}" for change in evaluation.changes)]
     request.node.user_properties += [(OUTCOME, line) for line in lines]
     return evaluation.report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A test that does not take `evals_result` fails by the gate; one that does decides by
-    itself.
-    """
+    """Fail a test by the gate, unless it takes `evals_result` and so decides by itself."""
     evaluation = item.stash.get(_EVALUATION, None)
     if evaluation is None:
-        if item.get_closest_marker(
-            "evals"
-        ):  # as that of one parameter: a test must not pass unevaluated
+        if item.get_closest_marker("evals"):  # set by one parameter: it must not pass unevaluated
             pytest.fail(
                 "the `evals` marker came too late to be seen: let the test take `evals_result`",
                 pytrace=False,
@@ -138,26 +155,26 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     except BaseException:
         item.add_report_section("call", "evals", evaluation.text)
         raise
-    if not evaluation.is_good and not (
-        isinstance(item, pytest.Function) and _takes_the_result(item)
-    ):
+    if not evaluation.is_good and not _takes_the_result(item):
         pytest.fail(evaluation.text, pytrace=False)
 
 
-def _takes_the_result(item: pytest.Function) -> bool:
+def _takes_the_result(item: pytest.Item) -> bool:
+    """Return True for a test with `evals_result` among its arguments."""
+    if not isinstance(item, pytest.Function):
+        return False
     return "evals_result" in inspect.signature(item.function).parameters
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the outcome of every evaluation, a line each."""
-    lines = [
-        f"{report.nodeid}: {line}"
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        for name, line in getattr(report, "user_properties", ())
-        if name == OUTCOME
-        and (report.when == "call" or (report.when == "setup" and report.outcome != "passed"))
-    ]
+    lines = []
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            when = getattr(report, "when", None)
+            if when == "call" or (when == "setup" and report.outcome != "passed"):
+                found = [line for name, line in report.user_properties if name == OUTCOME]
+                lines += [f"{report.nodeid}: {line}" for line in found]
     if not lines:
         return
     terminalreporter.section("evals")

@@ -23,15 +23,13 @@ from ci_evals.gate.verdict import exit_code
 from ci_evals.gate.wording import cell_sentence, variant_sentence
 from ci_evals.library import Report
 from ci_evals.model.case import Case
+from ci_evals.pytest_plugin import baseline_path
 from ci_evals.reports import terminal
 from ci_evals.reports.files import write_reports
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import Suite
 
 T = TypeVar("T")
-
-OUTCOME = "evals"
-"""The user property that carries a test's outcome from the process that ran it to the summary."""
 
 _WIDTH = 100
 _LINE_CHARACTERS = 1000
@@ -153,15 +151,6 @@ def evaluate_in_thread(
     if out is not None:
         write_reports(report.judged, out, ("html",))
     return report
-
-
-def baseline_path(config: pytest.Config) -> Path | None:
-    """Return the path of earlier reports: one report, or a folder that `--evals-report` filled;
-    None without any.
-    """
-    given: Path | None = config.getoption("--evals-baseline")
-    path = given and config.invocation_params.dir / given
-    return path if path and path.exists() else None
 
 
 def _folder_of(item: pytest.Item | pytest.Collector) -> Path | None:

@@ -14,7 +14,8 @@ from ci_evals.gate.wording import cell_sentence
 from ci_evals.library import Report
 from ci_evals.model.result import Status
 from ci_evals.model.rules import Gate
-from ci_evals.pytest_plugin.marked import OUTCOME, changes_of, evaluate_in_thread
+from ci_evals.pytest_plugin import OUTCOME
+from ci_evals.pytest_plugin.marked import changes_of, evaluate_in_thread
 from ci_evals.reports.cells import (
     JudgedCell,
     answer_text,

@@ -244,18 +244,18 @@ def variable(command: click.Command, option: click.Option) -> str | None:
 
 def test_every_option_is_documented_with_its_variable_and_its_commands_and_no_other() -> None:
     expected: dict[str, tuple[list[str], str, list[str]]] = {}
-    for name, command in COMMANDS.items():
+    for name, command in sorted(COMMANDS.items()):
         for option in options(command):
             long = max(option.opts, key=len)
-            of = expected.setdefault(
-                long, (sorted(option.opts), variable(command, option) or "–", [])
-            )[2]
-            of.append(name)
+            _, known, names_of_commands = expected.get(long, ([], "–", []))
+            if known == "–":
+                known = variable(command, option) or "–"
+            expected[long] = (sorted(option.opts), known, [*names_of_commands, name])
     documented = {
         max(CODE.findall(row[0]), key=len): (
             sorted(CODE.findall(row[0])),
             row[1].strip("`"),
-            [each.strip() for each in row[2].split(",")],
+            sorted(each.strip() for each in row[2].split(",")),
         )
         for row in rows(section("docs/running.md", "Every option"))
     }
