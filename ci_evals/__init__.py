@@ -38,9 +38,9 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, names load when
     from ci_evals.model.rules import Gate as Gate
     from ci_evals.providers.python import provider as provider
     from ci_evals.release import __version__ as __version__
-    from ci_evals.suite.tasks import discover_tasks as discover_tasks
     from ci_evals.suite.types import CheckedSuite as CheckedSuite
     from ci_evals.suite.types import Suite as Suite
+    from ci_evals.tasks.folders import discover_tasks as discover_tasks
 
 _MODULES = {
     "__version__": "ci_evals.release",
@@ -72,7 +72,7 @@ _MODULES = {
     "Usage": "ci_evals.model.response",
     "UserTurn": "ci_evals.model.case",
     "check_suite": "ci_evals.api",
-    "discover_tasks": "ci_evals.suite.tasks",
+    "discover_tasks": "ci_evals.tasks.folders",
     "evaluate": "ci_evals.api",
     "evaluate_events": "ci_evals.api",
     "evaluate_sync": "ci_evals.api",

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from ci_evals.errors import PluginError, describe_exception
 
 if TYPE_CHECKING:  # they are imported by name, when they are used
+    from pathlib import Path
+
     import click
 
     from ci_evals.graders.base import GraderOptions
     from ci_evals.hosts import Host
+    from ci_evals.model.case import Case
     from ci_evals.providers.base import ProviderOptions
     from ci_evals.reports.files import Format
 
@@ -359,13 +362,20 @@ PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
         "python": Entry("ci_evals.providers.python:Python", "A Python function."),
         "javascript": Entry("ci_evals.providers.javascript:JavaScript", "A JavaScript function."),
         "task": Entry(
-            "ci_evals.providers.tasks:TaskAgent",
+            "ci_evals.tasks.agent:TaskAgent",
             "A command that works on a fresh copy of a task folder.",
         ),
         "mock": Entry("ci_evals.providers.mock:Mock", "A table of answers; needs no model."),
     },
     "ci_evals.providers.base:ProviderOptions",
 )
+
+CASE_READERS: "Registry[Callable[[Path, str, str, Path], Case]]" = Registry(
+    "ci_evals.case_readers",
+    "reader of cases",
+    {"tasks": Entry("ci_evals.tasks.folders:read_task", "Task folders.")},
+)
+"""What reads files that are not lists of cases, by the key of `cases` that names them."""
 
 FORMATS: "Registry[Format]" = Registry(
     "ci_evals.formats",

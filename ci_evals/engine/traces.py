@@ -192,7 +192,7 @@ def _from_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
     case_id, question = attribute(spans, names), question_of(spans)
     try:
         response, error = response_of(spans), None
-    except (TypeError, ValueError) as wrong:
+    except ValueError as wrong:
         response, error = None, str(wrong)
     root = next((span for span in spans if span.parent_id is None), None)
     if response is not None and not response.output and root is not None and root.error is not None:

@@ -224,11 +224,25 @@ def _secret(value: Any) -> Secret:
 
 
 def first_problem(error: ValidationError) -> str:
-    """Return the first problem of a pydantic error with its place, but without the input, which may
-    be secret.
+    """Return the first problem of a pydantic error with its place.
+
+    The input is left out: it may be secret.
     """
     first = error.errors(include_url=False, include_input=False)[0]
-    where = "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
-    ).removeprefix(".")
-    return f"{where}: {first['msg']}" if where else first["msg"]
+    place = describe_place(first["loc"])
+    if not place:
+        return first["msg"]
+    return f"{place}: {first['msg']}"
+
+
+def describe_place(loc: tuple[int | str, ...]) -> str:
+    """Return the place of a pydantic error: `steps[0].kind`."""
+    place = ""
+    for part in loc:
+        if isinstance(part, int):
+            place += f"[{part}]"
+        elif place:
+            place += f".{part}"
+        else:
+            place = part
+    return place

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ci_evals.providers.openai import OpenAI as OpenAI
     from ci_evals.providers.python import Python as Python
     from ci_evals.providers.python import provider as provider
-    from ci_evals.providers.tasks import TaskAgent as TaskAgent
+    from ci_evals.tasks.agent import TaskAgent as TaskAgent
 
 _MODULES = {
     "ProviderOptions": "ci_evals.providers.base",

@@ -2,16 +2,24 @@
 
 import dataclasses
 import reprlib
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from math import isfinite
-from typing import Any, TypeVar, cast, get_args
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Annotated, Any, Required
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from annotated_types import Ge, Le, Lt, MaxLen, MinLen
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    FiniteFloat,
+    PlainValidator,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import PydanticCustomError, PydanticSerializationError, from_json, to_json
+from typing_extensions import TypedDict
 
-from ci_evals.model.fields import first_problem
+from ci_evals.model.fields import describe_place
 from ci_evals.model.response import (
     MAX_TOKENS,
     Content,
@@ -32,17 +40,6 @@ MAX_PASSAGES = 1_000
 MAX_PASSAGE_CHARACTERS = 100_000
 MAX_METADATA_BYTES = 100_000
 
-T = TypeVar("T")
-
-_KINDS = get_args(StepKind)
-
-_TURNS = TypeAdapter(tuple[Turn, ...])
-_FILES = TypeAdapter(tuple[Content, ...])
-
-_repr = reprlib.Repr()
-_repr.maxstring = _repr.maxother = 200
-_shorten = _repr.repr
-
 
 def as_response(value: object) -> Response:
     """Convert what a function returned, or a command printed, into a response.
@@ -51,39 +48,70 @@ def as_response(value: object) -> Response:
     and no others. Any other mapping, a list or a number becomes its JSON text.
 
     Raises:
-        TypeError: a value has the wrong type; the message says what to return instead.
-        ValueError: a value has the right type, but is not allowed.
+        ValueError: it is not an answer; the message says what is wrong, and where.
     """
     if isinstance(value, str):
         return Response(clean_text(value))
-    if isinstance(value, Response):
-        return _from_fields(_as_mapping(value))
     if isinstance(value, Content):
         return Response(files=(value,))
-    if isinstance(value, Mapping) and ("output" in value or "tool_calls" in value):
-        return _from_fields(value)
-    return Response(_text(value, "the answer"))
+    is_response = isinstance(value, Response) or (
+        isinstance(value, Mapping) and ("output" in value or "tool_calls" in value)
+    )
+    if is_response:
+        response: Response = _validate(_response(), value)
+        return response
+    if unfit := unfit_type(value):
+        raise ValueError(f"the answer is {unfit}")
+    try:
+        return Response(encode_json(value).decode())
+    except ValueError as error:
+        raise ValueError(f"the answer cannot be written as JSON: {error}") from None
+
+
+def as_steps(steps: object) -> tuple[Step, ...]:
+    """Convert the steps of an answer, each a mapping or a `Step`. Long texts are cut.
+
+    Raises:
+        ValueError: one is not a step, or there are more than `MAX_STEPS`.
+    """
+    converted: tuple[Step, ...] = _validate(_steps(), steps)
+    return converted
+
+
+def as_context(context: object) -> tuple[Passage, ...]:
+    """Convert what was retrieved for an answer: texts, mappings or `Passage`s. Long texts are cut.
+
+    Raises:
+        ValueError: something is not a passage, or there are more than `MAX_PASSAGES`.
+    """
+    converted: tuple[Passage, ...] = _validate(_context(), context)
+    return converted
 
 
 def unfit_type(value: object) -> str | None:
-    """Return the type of a value that no answer can be made of, and what to return instead; None of
-    any other.
-    """
+    """Return what a value is, and what to return instead; None if it may be an answer."""
     if value is None:
         return "None. Return text, or a mapping with 'output' or 'tool_calls'"
     if isinstance(value, str | Mapping | list | tuple | int | float | Response | Content):
         return None
     kind = type(value).__name__
-    article = "an" if kind[0].lower() in "aeiou" else "a"
-    text = "its text (`result.output`)" if hasattr(value, "output") else "text"
-    return (
-        f"{article} {kind}. Return {text}, a mapping with 'output' or 'tool_calls', or a Response"
-    )
+    article = "a"
+    if kind[0].lower() in "aeiou":
+        article = "an"
+    text = "text"
+    if hasattr(value, "output"):
+        text = "its text (`result.output`)"
+    instead = f"Return {text}, a mapping with 'output' or 'tool_calls', or a Response"
+    return f"{article} {kind}. {instead}"
+
+
+# Text and JSON.
 
 
 def read_arguments(text: str) -> Mapping[str, Any] | str:
-    """Decode the arguments that a model wrote for a tool if they are a JSON object, else return
-    their text as it is.
+    """Decode the arguments that a model wrote for a tool.
+
+    Text that is not a JSON object is returned as it is.
     """
     if not text.strip():
         return {}
@@ -91,7 +119,9 @@ def read_arguments(text: str) -> Mapping[str, Any] | str:
         value = from_json(text, allow_inf_nan=False)
     except ValueError:
         return text
-    return value if isinstance(value, dict) else text
+    if isinstance(value, dict):
+        return value
+    return text
 
 
 def clean_text(text: str) -> str:
@@ -110,23 +140,22 @@ def encode_json(value: object) -> bytes:
     """Return a value as JSON in UTF-8, with lone surrogates replaced and NaN and infinity as null.
 
     Raises:
-        TypeError: something in the value has no JSON form.
-        ValueError: the value contains itself, or is nested too deeply.
+        ValueError: something in the value has no JSON form, or it is nested too deeply.
     """
-    with suppress(PydanticSerializationError):  # of what needs `plain_json`
+    try:
         return to_json(value, inf_nan_mode="null")
+    except PydanticSerializationError:
+        pass  # a lone surrogate, or a mapping or sequence of an unusual type
     try:
         return to_json(plain_json(value), inf_nan_mode="null")
     except RecursionError:
         raise ValueError("it contains itself, or is nested too deeply") from None
     except PydanticSerializationError as error:
-        raise TypeError(str(error)) from None
+        raise ValueError(str(error)) from None
 
 
 def plain_json(value: Any) -> Any:
-    """Return a value with its mappings as dicts, its sequences as lists, and every lone surrogate
-    replaced.
-    """
+    """Return a value with mappings as dicts, sequences as lists, and lone surrogates replaced."""
     match value:
         case str():
             return clean_text(value)
@@ -135,284 +164,299 @@ def plain_json(value: Any) -> Any:
         case list() | tuple():
             return [plain_json(inner) for inner in value]
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {
-                field.name: plain_json(getattr(value, field.name))
-                for field in dataclasses.fields(value)
-            }
+            return plain_json(_field_values(value))
         case _:
             return value
 
 
-def _text(value: object, what: str) -> str:
+# The fields of an answer as they may be written. None means the same as a field that is left out.
+
+
+def _problem(text: str) -> PydanticCustomError:
+    return PydanticCustomError("problem", "{text}", {"text": text})
+
+
+def _field_values(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def _told_fields(kind: type[Any], value: object) -> object:
+    """Return the fields that a mapping or an object has values for.
+
+    Raises:
+        PydanticCustomError: a mapping has a key that `kind` has no field for.
+    """
+    if isinstance(value, kind):
+        value = _field_values(value)
+    if not isinstance(value, Mapping):
+        return value
+    known = [field.name for field in dataclasses.fields(kind)]
+    for key in value:
+        if key not in known:
+            advice = ""
+            if kind is Response:
+                advice = "; to answer with JSON, put it under 'output'"
+            raise _problem(f"unknown key {_shorten(key)}; known: {', '.join(known)}{advice}")
+    return {key: item for key, item in value.items() if item is not None}
+
+
+def _clean(value: object) -> object:
     if isinstance(value, str):
         return clean_text(value)
-    if reason := unfit_type(value):
-        raise TypeError(f"{what} is {reason}")
-    try:
-        return encode_json(value).decode()
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{what} cannot be written as JSON: {error}") from None
-
-
-def _from_fields(fields: Mapping[str, Any]) -> Response:
-    _check_keys(
-        fields, _names(Response), "the answer", "; to answer with JSON, put it under 'output'"
-    )
-    output, calls = fields.get("output"), fields.get("tool_calls")
-    if output is None and calls is None:
-        raise ValueError("the answer has neither 'output' nor 'tool_calls'")
-    listed = (
-        () if calls is None else _as_list(calls, "'tool_calls' must be a list of {name, arguments}")
-    )
-    return Response(
-        output="" if output is None else _text(output, "'output'"),
-        tool_calls=tuple(
-            _tool_call(call, f"tool_calls[{index}]") for index, call in enumerate(listed)
-        ),
-        usage=as_usage(fields.get("usage")),
-        model=as_name(fields.get("model"), "'model'"),
-        finish_reason=as_name(fields.get("finish_reason"), "'finish_reason'"),
-        cost_usd=as_cost(fields.get("cost_usd")),
-        steps=as_steps(fields.get("steps")),
-        reward=_amount(fields.get("reward"), "'reward' must be a number between 0 and 1", most=1),
-        turns=_parts(_TURNS, fields.get("turns"), "'turns' must be a list of {user, response}"),
-        files=_parts(_FILES, fields.get("files"), "'files' must be a list of Content"),
-        context=as_context(fields.get("context")),
-        metadata=as_metadata(fields.get("metadata")),
-        first_token_s=_amount(
-            fields.get("first_token_s"), "'first_token_s' must be a number of seconds, 0 or more"
-        ),
-    )
-
-
-def as_steps(steps: object) -> tuple[Step, ...] | None:
-    """Convert the steps of an answer, each a mapping or a `Step`. Texts over `MAX_STEP_CHARACTERS`
-    are cut.
-
-    Raises:
-        TypeError: a value has the wrong type.
-        ValueError: a value has the right type, but is not allowed; or there are more than
-            `MAX_STEPS` steps.
-    """
-    if steps is None:
-        return None
-    listed = _as_list(steps, "'steps' must be a list of {kind, name, …}")
-    if len(listed) > MAX_STEPS:
-        raise ValueError(
-            f"the answer has {len(listed):,} steps, more than the {MAX_STEPS:,} that are kept"
-        )
-    return tuple(_step(step, f"steps[{index}]") for index, step in enumerate(listed))
-
-
-def as_context(context: object) -> tuple[Passage, ...] | None:
-    """Convert what was retrieved for an answer: texts, mappings or `Passage`s. Texts over 100,000
-    characters are cut.
-
-    Raises:
-        TypeError: a value has the wrong type.
-        ValueError: a value has the right type, but is not allowed; or there are more than
-            `MAX_PASSAGES`.
-    """
-    if context is None:
-        return None
-    expected = "'context' must be a list of texts or of {text, id, score}"
-    listed = [context] if isinstance(context, str) else _as_list(context, expected)
-    if len(listed) > MAX_PASSAGES:
-        raise ValueError(
-            f"the answer has {len(listed):,} texts of context, more than the {MAX_PASSAGES:,} that are kept"
-        )
-    return tuple(_passage(each, f"context[{index}]") for index, each in enumerate(listed))
-
-
-def _passage(value: object, what: str) -> Passage:
-    fields = (
-        {"text": value}
-        if isinstance(value, str)
-        else _fields(value, Passage, what, "text, id and score")
-    )
-    if not isinstance(text := fields.get("text"), str):
-        raise TypeError(f"{what}.text must be text, got {_shorten(text)}")
-    name, score = fields.get("id"), fields.get("score")
-    if score is not None and (
-        isinstance(score, bool) or not isinstance(score, int | float) or not isfinite(score)
-    ):
-        raise TypeError(f"{what}.score must be a number, got {_shorten(score)}")
-    return Passage(
-        _cut(clean_text(text), MAX_PASSAGE_CHARACTERS),
-        str(name) if isinstance(name, int) else as_name(name, f"{what}.id"),
-        None if score is None else float(score),
-    )
-
-
-def as_metadata(metadata: object) -> Mapping[str, Any]:
-    """Convert what else an answer tells into JSON values.
-
-    Raises:
-        TypeError: it is no mapping, or cannot be written as JSON.
-        ValueError: it takes more than `MAX_METADATA_BYTES`.
-    """
-    if metadata is None:
-        return {}
-    if not isinstance(metadata, Mapping):
-        raise TypeError(f"'metadata' must be a mapping, got {_shorten(metadata)}")
-    try:
-        encoded = encode_json(metadata)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"'metadata' cannot be written as JSON: {error}") from None
-    if len(encoded) > MAX_METADATA_BYTES:
-        raise ValueError(
-            f"'metadata' takes {len(encoded):,} bytes, more than the {MAX_METADATA_BYTES:,} that are kept"
-        )
-    return dict(from_json(encoded))
-
-
-def _step(step: object, what: str) -> Step:
-    fields = _fields(step, Step, what, "kind, name, …")
-    kind = fields.get("kind")
-    if kind not in _KINDS:
-        raise ValueError(f"{what}.kind must be one of {', '.join(_KINDS)}, got {_shorten(kind)}")
-    name = as_name(fields.get("name"), f"{what}.name") or ""
-    if kind == "tool_call" and not name:
-        raise ValueError(f"{what} is a tool call without a 'name'")
-    arguments = _arguments(fields.get("arguments"), f"{what}.arguments")
-    written = arguments if isinstance(arguments, str) else encode_json(arguments).decode()
-    return Step(
-        kind=cast("StepKind", kind),
-        name=name,
-        arguments=arguments if len(written) <= MAX_STEP_CHARACTERS else _cut(written),
-        result=None
-        if fields.get("result") is None
-        else _cut(_text(fields["result"], f"{what}.result")),
-        error=None
-        if fields.get("error") is None
-        else _cut(_text(fields["error"], f"{what}.error")),
-        usage=as_usage(fields.get("usage")),
-        duration_s=_amount(
-            fields.get("duration_s"), f"{what}.duration_s must be a number of seconds, 0 or more"
-        ),
-        agent=as_name(fields.get("agent"), f"{what}.agent"),
-    )
-
-
-def _cut(text: str, limit: int = MAX_STEP_CHARACTERS) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def _tool_call(call: object, what: str) -> ToolCall:
-    fields = _fields(call, ToolCall, what, "name and arguments")
-    name = as_name(fields.get("name"), f"{what}.name")
-    if not name:
-        raise ValueError(f"{what} has no 'name'")
-    arguments = _arguments(fields.get("arguments"), f"{what}.arguments")
-    return ToolCall(name, arguments, as_name(fields.get("id"), f"{what}.id"))
-
-
-def _arguments(value: object, what: str) -> Mapping[str, Any] | str:
-    """Convert arguments into plain JSON data, so that graders see now what the journal returns
-    later.
-    """
-    if value is None:
-        return {}
-    if isinstance(value, str) and isinstance(value := read_arguments(clean_text(value)), str):
-        return value
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{what} must be a mapping or its JSON text, got {_shorten(value)}")
-    try:
-        return dict(from_json(encode_json(value)))
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{what} cannot be written as JSON: {error}") from None
-
-
-def as_cost(cost_usd: object) -> float | None:
-    """Convert what an answer cost. Raises ValueError if it is no amount in US dollars."""
-    return _amount(cost_usd, "'cost_usd' must be an amount in US dollars, 0 or more")
-
-
-def as_usage(value: object) -> Usage | None:
-    """Convert token counts: a `Usage`, a mapping with its fields, or one in the words of OpenAI's
-    chat completions.
-
-    A mapping that counts nothing says that the usage is not known, rather than 0.
-
-    Raises:
-        TypeError: it is no mapping.
-        ValueError: it has an unknown key, or a count that is none.
-    """
-    if value is None or value == {}:
-        return None
-    if isinstance(value, Mapping) and ("prompt_tokens" in value or "completion_tokens" in value):
-        if value.get("prompt_tokens") is None and value.get("completion_tokens") is None:
-            return None
-        details = value.get("prompt_tokens_details")
-        value = {
-            "input_tokens": value.get("prompt_tokens") or 0,
-            "output_tokens": value.get("completion_tokens") or 0,
-            "cached_tokens": (
-                details.get("cached_tokens") if isinstance(details, Mapping) else None
-            )
-            or 0,
-        }
-    fields = _fields(value, Usage, "'usage'", "token counts")
-    for name, count in fields.items():
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < MAX_TOKENS:
-            raise ValueError(
-                f"usage.{name} must be a whole number of tokens, 0 or more, got {_shorten(count)}"
-            )
-    return Usage(**fields)
-
-
-def _amount(value: object, what: str, most: float = sys.float_info.max) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise ValueError(f"{what}, got {_shorten(value)}")
-    return float(value)
-
-
-def _parts(adapter: TypeAdapter[T], value: object, expected: str) -> T:
-    try:
-        return adapter.validate_python(value or ())
-    except ValidationError as error:
-        raise ValueError(f"{expected}: {first_problem(error)}") from None
-
-
-def as_name(value: object, what: str = "the value") -> str | None:
-    """Convert a name. Raises TypeError if it is no text."""
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise TypeError(f"{what} must be text, got {_shorten(value)}")
-    return clean_text(value)
-
-
-def _as_list(value: object, expected: str) -> Sequence[object]:
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        raise TypeError(f"{expected}, got {_shorten(value)}")
     return value
 
 
-def _as_mapping(value: Any) -> Mapping[str, Any]:
-    return {name: getattr(value, name) for name in _names(type(value))}
+def _cut(limit: int, text: str) -> str:
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1] + "…"
 
 
-def _names(kind: type[Any]) -> list[str]:
-    return [field.name for field in dataclasses.fields(kind)]
+def _json_text(value: object) -> str:
+    """Return text as it is, and any other value as JSON."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if unfit := unfit_type(value):
+        raise _problem(f"is {unfit}")
+    return _encode(value).decode()
 
 
-def _fields(value: object, kind: type[Any], what: str, expected: str) -> Mapping[str, Any]:
-    """Return the fields of a dataclass, or of a mapping that stands for one."""
-    fields = _as_mapping(value) if isinstance(value, kind) else value
-    if not isinstance(fields, Mapping):
-        raise TypeError(f"{what} must be a mapping of {expected}, got {_shorten(value)}")
-    _check_keys(fields, _names(kind), what)
+def _encode(value: object) -> bytes:
+    try:
+        return encode_json(value)
+    except ValueError as error:
+        raise _problem(f"cannot be written as JSON: {error}") from None
+
+
+def _arguments(value: object) -> Mapping[str, Any] | str:
+    """Return arguments as plain JSON data, so that graders see what the journal returns later."""
+    if isinstance(value, str):
+        return read_arguments(clean_text(value))
+    if not isinstance(value, Mapping):
+        raise _problem(f"expected a mapping or its JSON text, got {_shorten(value)}")
+    return dict(from_json(_encode(value)))
+
+
+def _metadata(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _problem(f"expected a mapping, got {_shorten(value)}")
+    encoded = _encode(value)
+    if len(encoded) > MAX_METADATA_BYTES:
+        limit = f"more than the {MAX_METADATA_BYTES:,} that are kept"
+        raise _problem(f"takes {len(encoded):,} bytes, {limit}")
+    return dict(from_json(encoded))
+
+
+Text = Annotated[str, Strict(), BeforeValidator(_clean)]
+Amount = Annotated[FiniteFloat, Strict(), Ge(0)]
+JsonText = Annotated[str, BeforeValidator(_json_text)]
+StepText = Annotated[JsonText, AfterValidator(partial(_cut, MAX_STEP_CHARACTERS))]
+Arguments = Annotated[Mapping[str, Any] | str, PlainValidator(_arguments)]
+Tokens = Annotated[int, Strict(), Ge(0), Lt(MAX_TOKENS)]
+
+
+class _ToolCallFields(TypedDict, total=False):
+    name: Required[Annotated[str, Strict(), MinLen(1), BeforeValidator(_clean)]]
+    arguments: Arguments
+    id: Text
+
+
+class _UsageFields(TypedDict, total=False):
+    input_tokens: Tokens
+    output_tokens: Tokens
+    cached_tokens: Tokens
+
+
+def _told_counts(value: object) -> object:
+    """Return token counts, which may have the names of OpenAI's chat completions.
+
+    None if nothing is counted: the usage is then not known, rather than 0.
+    """
+    if isinstance(value, Mapping) and ("prompt_tokens" in value or "completion_tokens" in value):
+        details = value.get("prompt_tokens_details")
+        cached_tokens = None
+        if isinstance(details, Mapping):
+            cached_tokens = details.get("cached_tokens")
+        value = {
+            "input_tokens": value.get("prompt_tokens"),
+            "output_tokens": value.get("completion_tokens"),
+            "cached_tokens": cached_tokens,
+        }
+    fields = _told_fields(Usage, value)
+    if fields == {}:
+        return None
     return fields
 
 
-def _check_keys(
-    fields: Mapping[str, Any], known: Iterable[str], what: str, advice: str = ""
-) -> None:
-    for key in fields:
-        if key not in known:
-            raise ValueError(
-                f"{what} has an unknown key {_shorten(key)}; known: {', '.join(known)}{advice}"
-            )
+_Usage = Annotated[
+    Annotated[_UsageFields, AfterValidator(lambda fields: Usage(**fields))] | None,
+    BeforeValidator(_told_counts),
+]
+
+
+class _PassageFields(TypedDict, total=False):
+    text: Required[Annotated[Text, AfterValidator(partial(_cut, MAX_PASSAGE_CHARACTERS))]]
+    id: Text
+    score: Annotated[FiniteFloat, Strict()]
+
+
+def _passage_fields(value: object) -> object:
+    if isinstance(value, str):
+        return {"text": value}
+    fields = _told_fields(Passage, value)
+    if isinstance(fields, dict) and isinstance(fields.get("id"), int):
+        fields["id"] = str(fields["id"])
+    return fields
+
+
+def _passages(value: object) -> object:
+    """Return a list of what was retrieved; it may be a single text."""
+    if isinstance(value, str):
+        return [value]
+    return value
+
+
+_Context = Annotated[
+    list[
+        Annotated[
+            _PassageFields,
+            BeforeValidator(_passage_fields),
+            AfterValidator(lambda fields: Passage(**fields)),
+        ]
+    ],
+    MaxLen(MAX_PASSAGES),
+    BeforeValidator(_passages),
+    AfterValidator(tuple),
+]
+
+
+class _StepFields(TypedDict, total=False):
+    kind: Required[StepKind]
+    name: Text
+    arguments: Arguments
+    result: StepText
+    error: StepText
+    usage: _Usage
+    duration_s: Amount
+    agent: Text
+
+
+def _make_step(fields: dict[str, Any]) -> Step:
+    step = Step(**fields)
+    if step.kind == "tool_call" and not step.name:
+        raise _problem("a tool call without a 'name'")
+    written = step.arguments
+    if not isinstance(written, str):
+        written = encode_json(written).decode()
+    if len(written) > MAX_STEP_CHARACTERS:
+        return dataclasses.replace(step, arguments=_cut(MAX_STEP_CHARACTERS, written))
+    return step
+
+
+_Steps = Annotated[
+    list[
+        Annotated[
+            _StepFields, BeforeValidator(partial(_told_fields, Step)), AfterValidator(_make_step)
+        ]
+    ],
+    MaxLen(MAX_STEPS),
+    AfterValidator(tuple),
+]
+_ToolCalls = Annotated[
+    list[
+        Annotated[
+            _ToolCallFields,
+            BeforeValidator(partial(_told_fields, ToolCall)),
+            AfterValidator(lambda fields: ToolCall(**fields)),
+        ]
+    ],
+    AfterValidator(tuple),
+]
+
+
+class _ResponseFields(TypedDict, total=False):
+    output: JsonText
+    tool_calls: _ToolCalls
+    usage: _Usage
+    model: Text
+    finish_reason: Text
+    cost_usd: Amount
+    steps: _Steps
+    reward: Annotated[Amount, Le(1)]
+    turns: tuple[Turn, ...]
+    files: tuple[Content, ...]
+    context: _Context
+    metadata: Annotated[Mapping[str, Any], PlainValidator(_metadata)]
+    first_token_s: Amount
+
+
+def _response_fields(value: object) -> object:
+    fields = _told_fields(Response, value)
+    if isinstance(fields, dict) and "output" not in fields and "tool_calls" not in fields:
+        raise _problem("the answer has neither 'output' nor 'tool_calls'")
+    return fields
+
+
+@cache
+def _response() -> TypeAdapter[Any]:
+    return TypeAdapter(
+        Annotated[
+            _ResponseFields,
+            BeforeValidator(_response_fields),
+            AfterValidator(lambda fields: Response(**fields)),
+        ]
+    )
+
+
+@cache
+def _steps() -> TypeAdapter[Any]:
+    return TypeAdapter(_Steps)
+
+
+@cache
+def _context() -> TypeAdapter[Any]:
+    return TypeAdapter(_Context)
+
+
+_EXPECTED = {  # by the type of a pydantic error
+    "dict_type": "expected a mapping",
+    "list_type": "expected a list",
+    "string_type": "expected text",
+    "string_too_short": "expected a text that is not empty",
+    "int_type": "expected a whole number",
+    "float_type": "expected a number",
+    "finite_number": "expected a finite number",
+    "greater_than_equal": "expected a number of at least {ge:g}",
+    "less_than_equal": "expected a number of at most {le:g}",
+    "less_than": "expected a number below {lt:,}",
+    "too_long": "expected at most {max_length:,} items",
+    "literal_error": "expected {expected}",
+}
+
+
+def _validate(adapter: TypeAdapter[Any], value: object) -> Any:
+    """Return what a value is converted to; raises ValueError with the first problem."""
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+    text = problem["msg"]
+    if problem["type"] in _EXPECTED:
+        details = problem.get("ctx", {})
+        got = details.get("actual_length")
+        if got is None:
+            got = _shorten(problem["input"])
+        else:
+            got = f"{got:,}"
+        expected = _EXPECTED[problem["type"]].format(**details)
+        text = f"{expected}, got {got}"
+    place = describe_place(problem["loc"])
+    if place:
+        text = f"{place}: {text}"
+    raise ValueError(text)
+
+
+def _shorten(value: object) -> str:
+    shorten = reprlib.Repr()
+    shorten.maxstring = shorten.maxother = 200
+    return shorten.repr(value)

@@ -148,7 +148,7 @@ def _response(ended: ProgramEnd, timeout_s: float) -> Response:
         )
     try:
         return as_response(_answer(ended.stdout.decode("utf-8-sig", "replace")))
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise ProviderError(
             "bad_answer", f"the JSON on stdout is not an answer: {error}", detail=detail
         ) from None

@@ -105,7 +105,7 @@ class _JavaScriptProvider:
             )
         try:
             return as_response(_as_fields(value) if isinstance(value, dict) else value)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise ProviderError(
                 "bad_answer", f"`{self._called['file']}` returned an invalid answer: {error}"
             ) from None

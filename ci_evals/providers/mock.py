@@ -88,7 +88,7 @@ class Mock(ProviderOptions):
         for name, answer in self.answers.items():
             try:
                 _response_of(answer)
-            except (TypeError, ValueError) as error:
+            except ValueError as error:
                 found.append(f"answers[{one_line(name, 80)!r}]: {error}")
         try:
             template_sandbox().from_string(self.default or "")

@@ -254,7 +254,7 @@ class _Callee:
                     steps=spans.steps() if response.steps is None else response.steps,
                     context=spans.context() if response.context is None else response.context,
                 )
-            except (TypeError, ValueError) as wrong:
+            except ValueError as wrong:
                 raise ProviderError(
                     "bad_answer", f"the agent's spans are not valid steps: {wrong}"
                 ) from None
@@ -285,7 +285,7 @@ class _Callee:
             if reason := unfit_type(value):
                 raise ProviderError("bad_answer", f"`{self._target}` returned {reason}")
             return as_response(value)
-        except (TypeError, ValueError) as wrong:
+        except ValueError as wrong:
             raise ProviderError(
                 "bad_answer", f"`{self._target}` returned an invalid answer: {wrong}"
             ) from None

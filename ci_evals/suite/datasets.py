@@ -18,10 +18,10 @@ from pydantic_core import from_json
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import quote
 from ci_evals.model.case import Case
+from ci_evals.registry import CASE_READERS
 from ci_evals.suite.columns import ColumnMap, as_tags
 from ci_evals.suite.file_values import FileValues
 from ci_evals.suite.problems import Written, check, unknown
-from ci_evals.suite.tasks import read_task, task_id
 from ci_evals.suite.types import CaseFiles, CaseFunction, TaskFolders
 from ci_evals.suite.yaml import MAX_BYTES, Lines, parse, read_text
 from ci_evals.user_code import describe_crash, importable, load_target, missing_target, target_parts
@@ -208,7 +208,7 @@ def _tasks(written: Written, folder: Path, problems: list[Problem]) -> Iterator[
     ):
         shown = _display_path(path, folder, written.file)
         try:
-            case = read_task(path, shown, task_id(path, pattern, folder))
+            case = CASE_READERS["tasks"](path, shown, pattern, folder)
         except ConfigError as error:
             problems.extend(error.problems)
         else:

@@ -113,7 +113,7 @@ async def test_a_prompt_of_several_turns_is_json(tmp_path: Path) -> None:
             "bad_answer",
             "`agent.cjs` returned nothing. Return text, or an object with `output`",
         ),
-        (":typo", "bad_answer", "`agent.cjs` returned an invalid answer: 'steps' must be a list"),
+        (":typo", "bad_answer", "`agent.cjs` returned an invalid answer: steps: expected a list"),
         (":hang", "timeout", "no answer within 0.3 s"),
         (":spin", "timeout", "no answer within 0.3 s"),
     ],

@@ -185,7 +185,7 @@ async def test_hostile_text_is_fit_to_be_stored() -> None:
         (Mock(error_rate=0.6, rate_limit_rate=0.6), "together at most 1"),
         (
             Mock(answers={"a": MockAnswer(tool_calls=(ToolCall(""),))}),
-            "answers['a']: tool_calls[0] has no 'name'",
+            "answers['a']: tool_calls[0].name: expected a text that is not empty",
         ),
     ],
 )

@@ -207,7 +207,7 @@ async def test_an_agent_in_a_circle_gives_no_answer(
     (error,) = caught.value.exceptions
     assert isinstance(error, ProviderError)
     assert error.kind == "bad_answer"
-    assert "5,001 steps" in error.message
+    assert "at most 5,000 items, got 5,001" in error.message
 
 
 @pytest.mark.parametrize("sets_one", [True, False])

@@ -1,5 +1,5 @@
-"""Task folders into cases: `task.toml`, `instruction.md`, `tests/test.sh`, perhaps
-`environment/Dockerfile`.
+"""Task folders as cases: `task.toml`, `instruction.md`, `tests/test.sh`, and the files of the
+task's `environment`.
 """
 
 import re
@@ -23,7 +23,7 @@ from ci_evals.suite.problems import Written, check
 from ci_evals.suite.yaml import Lines, read_text
 
 PATTERN = "**/task.toml"
-_CLOSE = 0.85  # `gpus` is no misspelt `cpus`, and `memory` is another tool's
+_CLOSE = 0.85  # `gpus` is not a misspelt `cpus`, and `memory` is another tool's
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,11 @@ class _TaskFile(Options):
     environment: _Environment = _Environment()
 
 
+_SECTIONS = {"agent": _Limits, "verifier": _Limits, "environment": _Environment}
+
+
 def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ...]:
-    """Find the tasks in a folder, each a case that is passed by a full reward.
+    """Find the tasks in a folder, each a case that a full reward passes.
 
     Args:
         folder: where to look.
@@ -60,16 +63,15 @@ def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ..
     Raises:
         ConfigError: a task is not complete, or there is no such folder.
     """
-    cases: list[Case] = []
-    problems: list[Problem] = []
     root = Path(folder)
     if not root.is_dir():
-        raise ConfigError(
-            [Problem(root.as_posix(), None, "", "there is no such folder to look for tasks in")]
-        )
+        text = "there is no such folder to look for tasks in"
+        raise ConfigError([Problem(root.as_posix(), None, "", text)])
+    cases: list[Case] = []
+    problems: list[Problem] = []
     for path in sorted(root.glob(pattern)):
         try:
-            cases.append(read_task(path, path.as_posix(), task_id(path, pattern, root)))
+            cases.append(read_task(path, path.as_posix(), pattern, root))
         except ConfigError as error:
             problems += error.problems
     if problems:
@@ -77,41 +79,27 @@ def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ..
     return tuple(cases)
 
 
-def task_id(path: Path, pattern: str, root: Path) -> str:
-    """Return the task's folder as seen from the plain part of the pattern: of `tasks/**/task.toml`,
-    from `tasks`.
-    """
-    fixed = []
-    for part in PurePosixPath(pattern).parts[:-1]:
-        if any(char in part for char in "*?["):
-            break
-        fixed.append(part)
-    inside = path.parent.relative_to(root.joinpath(*fixed)).as_posix()
-    return path.parent.resolve().name if inside == "." else inside
-
-
-def read_task(path: Path, shown: str, name: str) -> Case:
-    """Read a task.toml with what lies beside it as a case, which its verifier judges.
+def read_task(path: Path, shown: str, pattern: str, root: Path) -> Case:
+    """Read a task folder as a case, which the task's verifier judges.
 
     Args:
-        path: the file.
+        path: the task.toml.
         shown: its name in error messages.
-        name: the id of the case.
+        pattern: the path or glob that it was found by.
+        root: where the pattern starts.
 
     Raises:
         ConfigError: it is not valid, or its instruction or its verifier is missing.
     """
     folder = path.parent
-    file = _decode(path, shown)
-    missing = [
-        name for name in ("instruction.md", "tests/test.sh") if not (folder / name).is_file()
-    ]
+    file = _read_toml(path, shown)
+    required = ("instruction.md", "tests/test.sh")
+    missing = [name for name in required if not (folder / name).is_file()]
     if missing:
         raise ConfigError(
-            [Problem(shown, None, "", f"there is no {each} beside it") for each in missing]
+            Problem(shown, None, "", f"there is no {name} beside it") for name in missing
         )
     environment = file.environment
-    tags = file.metadata.get("tags")
     task = Task(
         folder=folder.resolve(),
         digest=_digest(folder),
@@ -124,52 +112,66 @@ def read_task(path: Path, shown: str, name: str) -> Case:
         verifier_timeout_s=file.verifier.timeout_sec,
         build_timeout_s=environment.build_timeout_sec,
     )
+    instruction = folder / "instruction.md"
+    tags = file.metadata.get("tags")
+    if not isinstance(tags, list):
+        tags = []
     return Case(
-        id=name,
-        input=read_text(folder / "instruction.md", (folder / "instruction.md").as_posix()).strip(),
-        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
+        id=_task_id(path, pattern, root),
+        input=read_text(instruction, instruction.as_posix()).strip(),
+        tags=tuple(map(str, tags)),
         metadata=to_jsonable_python(file.metadata),
         task=task,
         file=shown,
     )
 
 
-def _decode(path: Path, shown: str) -> _TaskFile:
+def _task_id(path: Path, pattern: str, root: Path) -> str:
+    """Return the task's folder, relative to the fixed part of the pattern.
+
+    Of `tasks/**/task.toml`, that is `tasks`.
+    """
+    for part in PurePosixPath(pattern).parts[:-1]:
+        if any(char in part for char in "*?["):
+            break
+        root = root / part
+    inside = path.parent.relative_to(root).as_posix()
+    if inside == ".":
+        return path.parent.resolve().name
+    return inside
+
+
+def _read_toml(path: Path, shown: str) -> _TaskFile:
     text = read_text(path, shown)
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([Problem(shown, None, "", f"not valid TOML: {error}")]) from None
+    known: dict[str, Any] = {}
+    if "metadata" in values:
+        known["metadata"] = values["metadata"]
+    for key, kind in _SECTIONS.items():
+        if key in values:
+            known[key] = _without_other_keys(values[key], kind)
     problems: list[Problem] = []
-    lines = _lines(text)
-    own = {key: _own(values[key], kind) for key, kind in _SECTIONS.items() if key in values}
-    file = check(_TaskFile, Written(own, lines, shown), problems)
+    file = check(_TaskFile, Written(known, _lines(text), shown), problems)
     if file is None:
         raise ConfigError(problems)
     return file
 
 
-_SECTIONS: Mapping[str, type | None] = {
-    "metadata": None,
-    "agent": _Limits,
-    "verifier": _Limits,
-    "environment": _Environment,
-}
+def _without_other_keys(section: Any, kind: type) -> Any:
+    """Return a section without the keys of other tools.
 
-
-def _own(section: Any, kind: type | None) -> Any:
-    """Return a section without the keys of other tools; one close to a key that is read stays, to
-    be reported.
+    A key that is close to one of ours stays, to be reported.
     """
-    if not isinstance(section, dict) or kind is None:
+    if not isinstance(section, dict):
         return section
     return {key: value for key, value in section.items() if closest(key, keys_of(kind), _CLOSE)}
 
 
 def _lines(text: str) -> Lines:
-    """Return the line of each section and of each key in it, as far as they are written in the
-    usual way.
-    """
+    """Return the line of each section and of each key in it that is written in the usual way."""
     root = Lines(1)
     section = root
     for number, line in enumerate(text.splitlines(), 1):
@@ -182,11 +184,12 @@ def _lines(text: str) -> Lines:
 
 
 def _digest(folder: Path) -> str:
+    """Return what identifies all files in a folder."""
     digest = blake2b(digest_size=16)
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             content = path.read_bytes()
-            digest.update(
-                f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content
-            )
+            name = path.relative_to(folder).as_posix()
+            digest.update(f"{name}\0{len(content)}\0".encode())
+            digest.update(content)
     return digest.hexdigest()

@@ -1,5 +1,5 @@
-"""Task folders: a command works in a fresh sandbox, then the task's verifier rewards what it left
-there.
+"""The provider `task`: a command works in a fresh sandbox of a task folder, then the task's
+verifier rewards what it left there.
 """
 
 import asyncio
@@ -23,8 +23,9 @@ from ci_evals.model.response import Detail, Response
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.command import ProgramOptions
-from ci_evals.providers.sandboxes import Engine, MakeSandbox, Sandbox, folder_sandbox
 from ci_evals.providers.subprocess import ProgramEnd
+from ci_evals.tasks.containers import ContainerEngine
+from ci_evals.tasks.sandboxes import MakeSandbox, Sandbox, folder_sandbox
 from ci_evals.templating import template_sandbox
 from ci_evals.user_code import load_target, missing_target, target_parts
 
@@ -71,17 +72,15 @@ class TaskAgent(ProgramOptions):
             try:
                 template_sandbox().from_string(word)
             except TemplateSyntaxError as error:
-                found.append(
-                    f"command: {one_line(word, 80)!r} is not a valid template: {error.message}"
-                )
-        if self.sandbox not in BUILT_IN:
-            expected = f"expected module:function, or one of {', '.join(BUILT_IN)}"
-            if (
-                problem := missing_target(self.sandbox, folder)
-                if target_parts(self.sandbox)
-                else expected
-            ):
-                found.append(f"sandbox: {problem}")
+                shown = one_line(word, 80)
+                found.append(f"command: {shown!r} is not a valid template: {error.message}")
+        if self.sandbox in BUILT_IN:
+            return found
+        if target_parts(self.sandbox) is None:
+            names = ", ".join(BUILT_IN)
+            found.append(f"sandbox: expected module:function, or one of {names}")
+        elif problem := missing_target(self.sandbox, folder):
+            found.append(f"sandbox: {problem}")
         return found
 
     def open(self, resources: Resources) -> Provider:
@@ -90,20 +89,29 @@ class TaskAgent(ProgramOptions):
         Raises:
             ConfigError: its sandbox cannot be imported.
         """
-        engine = Engine("docker", "podman")
+        make_sandbox: MakeSandbox
+        match self.sandbox:
+            case "auto":
+                make_sandbox = _AutomaticSandbox().sandbox
+            case "folder":
+                make_sandbox = folder_sandbox
+            case "docker" | "podman":
+                make_sandbox = ContainerEngine(self.sandbox).sandbox
+            case target:
+                make_sandbox = load_target(target)
+        return _Agent(self, make_sandbox, resources)
 
-        def as_the_task_asks(task: Task) -> AbstractAsyncContextManager[Sandbox]:
-            return (
-                engine.sandbox(task) if task.image or task.has_dockerfile else folder_sandbox(task)
-            )
 
-        built_in: dict[str, MakeSandbox] = {
-            "auto": as_the_task_asks,
-            "folder": folder_sandbox,
-            "docker": Engine("docker").sandbox,
-            "podman": Engine("podman").sandbox,
-        }
-        return _Agent(self, built_in.get(self.sandbox) or load_target(self.sandbox), resources)
+class _AutomaticSandbox:
+    """A container for the tasks that ask for an image, and a folder for the others."""
+
+    def __init__(self) -> None:
+        self._engine = ContainerEngine("docker", "podman")
+
+    def sandbox(self, task: Task) -> AbstractAsyncContextManager[Sandbox]:
+        if task.image or task.has_dockerfile:
+            return self._engine.sandbox(task)
+        return folder_sandbox(task)
 
 
 class _Agent:
@@ -117,9 +125,8 @@ class _Agent:
         task = request.case.task
         if task is None:
             raise ProviderError("rejected", "the case is not a task folder")
-        kept = await asyncio.to_thread(
-            _make_kept_folder, self._files, str(self._options.name), request
-        )
+        provider = str(self._options.name)
+        kept = await asyncio.to_thread(_make_kept_folder, self._files, provider, request)
         try:
             async with self._make_sandbox(task) as sandbox:
                 return await self._work(task, request, sandbox, kept)
@@ -136,27 +143,25 @@ class _Agent:
         for command in task.setup:
             ended = await sandbox.run(("sh", "-c", command), stdin=b"", env=env, timeout_s=agent_s)
             _check(ended, f"the setup command {one_line(command, 80)!r}", agent_s)
-        instruction = (
-            request.input if isinstance(request.input, str) else encode_json(request.input).decode()
-        )
+
         agent = await sandbox.run(
-            self._argv(request), stdin=instruction.encode(), env=env, timeout_s=agent_s
+            self._argv(request), stdin=_instruction(request), env=env, timeout_s=agent_s
         )
         await asyncio.to_thread(_keep, kept, "agent", agent)
         _check(agent, "the agent", agent_s)
+
         verifier_s = task.verifier_timeout_s or request.timeout_s
         await sandbox.put_tests(task.folder / "tests")
-        verifier = await sandbox.run(
-            ("bash", f"{sandbox.tests}/test.sh"), stdin=b"", env=env, timeout_s=verifier_s
-        )
+        verify = ("bash", f"{sandbox.tests}/test.sh")
+        verifier = await sandbox.run(verify, stdin=b"", env=env, timeout_s=verifier_s)
         await asyncio.to_thread(_keep, kept, "verifier", verifier)
-        if (
-            verifier.why != "exit"
-        ):  # its exit status says nothing: a verifier may end with the result of its tests
+        # Its exit status says nothing: a verifier may end with the result of its tests.
+        if verifier.why != "exit":
             _check(verifier, "the verifier", verifier_s)
         await sandbox.get_logs(kept / "logs")
-        reward = await asyncio.to_thread(_reward, kept / "logs" / "verifier", verifier)
-        return Response(clean_text(agent.stdout.decode(errors="replace")).strip(), reward=reward)
+        reward = await asyncio.to_thread(_read_reward, kept / "logs" / "verifier", verifier)
+        output = clean_text(agent.stdout.decode(errors="replace")).strip()
+        return Response(output, reward=reward)
 
     def _argv(self, request: Request) -> list[str]:
         case = request.case
@@ -172,20 +177,27 @@ class _Agent:
         return [templates.from_string(word).render(names) for word in self._options.argv]
 
 
+def _instruction(request: Request) -> bytes:
+    if isinstance(request.input, str):
+        return request.input.encode()
+    return encode_json(request.input)
+
+
 def _check(ended: ProgramEnd, who: str, timeout_s: float) -> None:
+    """Raise a ProviderError unless a program ended well."""
     detail = ended.stderr or None
     if ended.why == "timeout":
         raise ProviderError("timeout", f"{who} did not end within {timeout_s:g} s", detail=detail)
     if ended.why == "too_large":
         raise ProviderError("bad_answer", f"{who} wrote too much to stdout", detail=detail)
     if ended.status:
-        last = f": {ended.last_line}" if ended.last_line else ""
-        raise ProviderError(
-            "crash", f"{who} ended with exit status {ended.status}{last}", detail=detail
-        )
+        text = f"{who} ended with exit status {ended.status}"
+        if ended.last_line:
+            text = f"{text}: {ended.last_line}"
+        raise ProviderError("crash", text, detail=detail)
 
 
-def _reward(logs: Path, ended: ProgramEnd) -> float:
+def _read_reward(logs: Path, ended: ProgramEnd) -> float:
     """Read what the verifier wrote: a number in reward.txt, or `reward` in reward.json.
 
     Raises:
@@ -197,12 +209,12 @@ def _reward(logs: Path, ended: ProgramEnd) -> float:
         else:
             reward = float(json.loads((logs / "reward.json").read_bytes())["reward"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        text = f"the verifier left no reward in verifier/reward.txt of its LOGS_DIR (exit status {ended.status})"
+        where = "verifier/reward.txt of its LOGS_DIR"
+        text = f"the verifier left no reward in {where} (exit status {ended.status})"
         raise ProviderError("environment", text, detail=ended.stderr or None) from error
     if not 0 <= reward <= 1:
-        raise ProviderError(
-            "environment", f"the verifier's reward is {reward:g}, which is not between 0 and 1"
-        )
+        text = f"the verifier's reward is {reward:g}, which is not between 0 and 1"
+        raise ProviderError("environment", text)
     return reward
 
 
@@ -228,8 +240,9 @@ def _keep(kept: Path, who: str, ended: ProgramEnd) -> None:
 
 @contextmanager
 def _storage_errors(kept: Path) -> Iterator[None]:
-    """Raise StorageError for an OSError: that the results folder takes no file is no fault of the
-    agent.
+    """Raise StorageError for an OSError.
+
+    That the results folder takes no file is not the agent's failure.
     """
     try:
         yield

@@ -1,0 +1,102 @@
+"""Sandboxes, the working copies of a task: the Protocol, and a temporary folder on this machine."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from ci_evals.errors import ProviderError
+from ci_evals.model.case import Task
+from ci_evals.providers.subprocess import Descendants, ProgramEnd, run_program
+
+
+class Sandbox(Protocol):
+    """One working copy of a task.
+
+    `tests` is the folder where a command inside finds the verifier, `logs` the one where it writes
+    what is kept.
+    """
+
+    tests: str
+    logs: str
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float
+    ) -> ProgramEnd:
+        """Run a command in the working copy to its end. Raises OSError if it cannot be started."""
+        ...
+
+    async def put_tests(self, source: Path) -> None:
+        """Make a folder of this machine appear as `tests`."""
+        ...
+
+    async def get_logs(self, target: Path) -> None:
+        """Copy what is in `logs` into a folder of this machine."""
+        ...
+
+
+MakeSandbox = Callable[[Task], AbstractAsyncContextManager[Sandbox]]
+
+
+@asynccontextmanager
+async def folder_sandbox(task: Task) -> AsyncIterator[Sandbox]:
+    """Make a temporary folder with the files of the task's `environment`.
+
+    At the end, the folder is removed and servers that were started in it are killed.
+    """
+    root = await asyncio.to_thread(_make_folder, task)
+    descendants = Descendants()
+    try:
+        yield _Folder(root, descendants)
+    finally:
+        await descendants.end()
+        await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
+
+
+def _make_folder(task: Task) -> Path:
+    environment = task.folder / "environment"
+    root = None
+    try:
+        root = Path(tempfile.mkdtemp(prefix="ci-evals-task-"))
+        (root / "logs" / "verifier").mkdir(parents=True)
+        if environment.is_dir():
+            not_for_the_agent = shutil.ignore_patterns("Dockerfile", "docker-compose*.y*ml")
+            shutil.copytree(environment, root / "work", ignore=not_for_the_agent)
+        else:
+            (root / "work").mkdir()
+    except (OSError, shutil.Error) as error:
+        if root is not None:
+            shutil.rmtree(root, ignore_errors=True)
+        text = f"no folder could be made for the task: {error}"
+        raise ProviderError("environment", text) from error
+    return root
+
+
+class _Folder:
+    def __init__(self, root: Path, descendants: Descendants) -> None:
+        self._root = root
+        self._descendants = descendants
+        self.tests = str(root / "tests")
+        self.logs = str(root / "logs")
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float
+    ) -> ProgramEnd:
+        return await run_program(
+            argv,
+            stdin,
+            cwd=self._root / "work",
+            env={**os.environ, **env},
+            timeout_s=timeout_s,
+            descendants=self._descendants,
+        )
+
+    async def put_tests(self, source: Path) -> None:
+        await asyncio.to_thread(shutil.copytree, source, self.tests, dirs_exist_ok=True)
+
+    async def get_logs(self, target: Path) -> None:
+        await asyncio.to_thread(shutil.copytree, self.logs, target, dirs_exist_ok=True)
