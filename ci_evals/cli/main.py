@@ -49,8 +49,9 @@ class LazyGroup(click.Group):
         del ctx
         sections: dict[str, list[str]] = {}
         for name in COMMANDS:
-            section = COMMANDS.section(name) or "Others"
-            sections.setdefault(section, []).append(name)
+            section = COMMANDS.section(name)
+            if section:
+                sections.setdefault(section, []).append(name)
         rows = {name: (name, COMMANDS.help(name)) for name in COMMANDS}
         write_sections(formatter, sections, rows)
 
