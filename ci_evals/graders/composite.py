@@ -25,9 +25,13 @@ class Composite(GraderOptions):
     threshold: Annotated[Share | None, Field(description="The lowest score that passes.")] = None
 
     def for_negation(self) -> Self:
-        return replace(
-            self, of=tuple(replace(each, grader=_for_negation(each.grader)) for each in self.of)
-        )
+        of = []
+        for each in self.of:
+            if isinstance(each.grader, GraderOptions):
+                of.append(replace(each, grader=each.grader.for_negation()))
+            else:
+                of.append(each)
+        return replace(self, of=tuple(of))
 
     def grade(self, answer: Answer) -> Finding:
         raise TypeError(f"`graders.scoring.grade` grades the parts of {type(self).__name__}")
@@ -35,10 +39,6 @@ class Composite(GraderOptions):
     def combine(self, grades: Sequence[Grade]) -> Finding:
         """Judge by the grades of `of`, in its order."""
         raise NotImplementedError
-
-
-def _for_negation(grader: Any) -> Any:
-    return grader.for_negation() if isinstance(grader, GraderOptions) else grader
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,11 @@ class AllOf(Composite):
         score = score_of(grades)
         wrong = [grade for grade in grades if not grade.passed and grade.weight]
         if self.threshold is not None:
-            met = reaches(score, self.threshold)
-            text = f"score {score:.2f}, {'at least' if met else 'below'} the threshold of {self.threshold:g}"
-            return Finding(met, score, text if met or not wrong else f"{text}: {_reasons(wrong)}")
+            return _against_threshold("score", score, self.threshold, wrong)
         if not wrong:
             return passed(f"all of {len(grades)} passed", score)
-        return failed(
-            f"{len(wrong)} of {number_of(len(grades), 'grader')} did not pass: {_reasons(wrong)}",
-            score,
-        )
+        graders = number_of(len(grades), "grader")
+        return failed(f"{len(wrong)} of {graders} did not pass: {_reasons(wrong)}", score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +75,23 @@ class AnyOf(Composite):
         weighty = [grade for grade in grades if grade.weight]
         score = max(grade.score for grade in weighty)
         if self.threshold is not None:
-            met = reaches(score, self.threshold)
-            text = f"best score {score:.2f}, {'at least' if met else 'below'} the threshold of {self.threshold:g}"
-            return Finding(met, score, text if met else f"{text}: {_reasons(weighty)}")
-        right = next((grade for grade in weighty if grade.passed), None)
-        if right is not None:
-            return passed(f"{right.grader}: {right.reason}", score, got=right.got)
+            return _against_threshold("best score", score, self.threshold, weighty)
+        for grade in weighty:
+            if grade.passed:
+                return passed(f"{grade.grader}: {grade.reason}", score, got=grade.got)
         return failed(f"none of {len(weighty)} passed: {_reasons(weighty)}", score)
+
+
+def _against_threshold(
+    noun: str, score: float, threshold: float, wrong: Sequence[Grade]
+) -> Finding:
+    """Judge a score; `wrong` are the grades that explain a low one."""
+    if reaches(score, threshold):
+        return passed(f"{noun} {score:.2f}, at least the threshold of {threshold:g}", score)
+    reason = f"{noun} {score:.2f}, below the threshold of {threshold:g}"
+    if wrong:
+        reason = f"{reason}: {_reasons(wrong)}"
+    return failed(reason, score)
 
 
 def _reasons(grades: Sequence[Grade]) -> str:
@@ -96,14 +102,17 @@ def score_of(grades: Sequence[Grade]) -> float:
     """Return the mean score by weight: 1 without grades, the plain mean if nothing has a weight."""
     if not grades:
         return 1.0
+    if len(grades) == 1:
+        return grades[0].score
     weights = [grade.weight for grade in grades]
     return exact_mean([grade.score for grade in grades], weights if any(weights) else None)
 
 
 def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
-    """Return True if all graders that have a weight passed, or the score reaches the threshold if
-    there is one.
+    """Return True if the score reaches the threshold; without one, if all graders that have a
+    weight passed.
     """
-    if threshold is None:
-        return all(grade.passed or grade.weight == 0 for grade in grades)
-    return reaches(score_of(grades), threshold)
+    if threshold is not None:
+        return reaches(score_of(grades), threshold)
+    failures = [grade for grade in grades if not grade.passed and grade.weight]
+    return not failures

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ci_evals.format import one_line
 from ci_evals.graders.base import GraderOptions, ModelGrader, failed
@@ -14,23 +14,24 @@ from ci_evals.model.result import Grade
 from ci_evals.user_code import call_in_thread
 
 LONG_ANSWER: Final = 100_000
-"""Characters of an answer from which on any grader judges it in a thread, so that calls go on
-meanwhile.
-"""
+"""Characters; any grader judges a longer answer in a thread, so that calls go on meanwhile."""
 
 JudgeBy = Callable[[Grader, Answer], Awaitable[Finding]]
 
 
 async def judge(grader: Grader, answer: Answer) -> Finding:
-    """Judge an answer by a grader that asks no model, here and now.
+    """Judge an answer by a grader that asks no model, in this process.
 
     Raises:
         BaseException: whatever the grader raises; it may be the team's own code.
     """
     if getattr(grader, "may_take_long", False) or len(answer.response.output) > LONG_ANSWER:
-        return cast("Finding", await call_in_thread(partial(grader.grade, answer)))
+        finding: Finding = await call_in_thread(partial(grader.grade, answer))
+        return finding
     found = grader.grade(answer)
-    return found if isinstance(found, Finding) else await found
+    if isinstance(found, Finding):
+        return found
+    return await found
 
 
 async def grade(
@@ -49,59 +50,72 @@ async def grade(
         expectation: what is expected.
         answer: the answer.
         models: the models that graders may ask.
-        known: an earlier grade of the same answer by the same expectation: what it has of models is
-            taken over.
+        known: an earlier grade of the same answer by the same expectation; grades of models are
+            taken from it.
         judge_by: applies a grader that asks no model.
 
     Raises:
         BaseException: whatever the grader raises; it may be the team's own code.
     """
-    if known is not None and asks_itself(expectation):
-        return replace(known, grader=expectation.shown_name, metric=expectation.metric)
+    grader = expectation.grader
+    shown_name = expectation.title or expectation.name
+    if known is not None and isinstance(grader, ModelGrader):
+        return replace(known, grader=shown_name, metric=expectation.metric)
+    negated = expectation.negated
     parts: tuple[Grade, ...] = ()
-    seen = await _look(expectation, answer)
+    seen: Answer | Finding = answer
+    if expectation.turn is not None or expectation.transform is not None:
+        seen = await _look(expectation, answer)
     if isinstance(seen, Finding):
         finding = seen
-    elif isinstance(expectation.grader, Composite):
-        of = expectation.grader.of
-        earlier = (
-            known.parts if known is not None and len(known.parts) == len(of) else [None] * len(of)
-        )
-        parts = tuple(
-            [
-                await grade(each, seen, models, part, judge_by)
-                for each, part in zip(of, earlier, strict=True)
-            ]
-        )
-        finding = expectation.grader.combine(parts)
-    elif models is not None and isinstance(expectation.grader, ModelGrader):
-        finding = await expectation.grader.grade_with(seen, models)
+        negated = False  # without anything to judge, `not_` fails too
+    elif isinstance(grader, Composite):
+        parts = await _grade_parts(grader, seen, models, known, judge_by)
+        finding = grader.combine(parts)
+    elif isinstance(grader, ModelGrader) and models is not None:
+        finding = await grader.grade_with(seen, models)
     else:
-        finding = await judge_by(expectation.grader, seen)
+        finding = await judge_by(grader, seen)
     passed, score, reason = finding.passed, finding.score, finding.reason
-    if expectation.negated and seen is not finding:
+    if negated:
         passed, score = not passed, 1 - score
     if expectation.turn is not None:
         reason = f"turn {expectation.turn}: {reason}"
     return Grade(
-        expectation.shown_name,
-        passed,
-        score,
-        reason,
-        finding.got,
-        expectation.weight,
-        finding.classified,
-        finding.orders_judge,
-        expectation.metric,
-        parts,
-        finding.statements,
-        expectation.transform,
+        grader=shown_name,
+        passed=passed,
+        score=score,
+        reason=reason,
+        got=finding.got,
+        weight=expectation.weight,
+        classified=finding.classified,
+        orders_judge=finding.orders_judge,
+        metric=expectation.metric,
+        parts=parts,
+        statements=finding.statements,
+        transform=expectation.transform,
     )
 
 
+async def _grade_parts(
+    grader: Composite,
+    answer: Answer,
+    models: Models | None,
+    known: Grade | None,
+    judge_by: JudgeBy,
+) -> tuple[Grade, ...]:
+    parts: list[Grade] = []
+    for number, expectation in enumerate(grader.of):
+        earlier = None
+        if known is not None and len(known.parts) == len(grader.of):
+            earlier = known.parts[number]
+        parts.append(await grade(expectation, answer, models, earlier, judge_by))
+    return tuple(parts)
+
+
 async def _look(expectation: Expectation, answer: Answer) -> Answer | Finding:
-    """Return what a grader sees of an answer: that to a turn, transformed. If there is nothing to
-    see, return the finding that says so.
+    """Return what a grader sees of an answer: the answer to its turn, transformed. If there is
+    nothing to see, return the finding that says so.
     """
     if (number := expectation.turn) is not None:
         if len(answer.response.turns) < number:
@@ -119,10 +133,10 @@ async def _look(expectation: Expectation, answer: Answer) -> Answer | Finding:
 
 
 def leaves(expectations: Iterable[Expectation]) -> Iterator[Expectation]:
-    """Yield the expectations that judge an answer themselves, in place of those that are made of
-    others.
-    """
-    return (each for each in nested(expectations) if not isinstance(each.grader, Composite))
+    """Yield the expectations that judge an answer themselves, at whatever depth."""
+    for each in nested(expectations):
+        if not isinstance(each.grader, Composite):
+            yield each
 
 
 def nested(expectations: Iterable[Expectation]) -> Iterator[Expectation]:
@@ -134,44 +148,38 @@ def nested(expectations: Iterable[Expectation]) -> Iterator[Expectation]:
 
 
 def with_transform(expectation: Expectation, transform: str) -> Expectation:
-    """Return the expectation with a transform for whatever in it reads text and has none of its
-    own.
-    """
+    """Return the expectation with a transform for all of it that reads text and has none yet."""
     grader = expectation.grader
     if expectation.transform is not None:
         return expectation
     if isinstance(grader, Composite):
         of = tuple(with_transform(each, transform) for each in grader.of)
         return replace(expectation, grader=replace(grader, of=of))
-    return (
-        replace(expectation, transform=transform)
-        if getattr(grader, "reads_text", True)
-        else expectation
-    )
+    if not getattr(grader, "reads_text", True):
+        return expectation
+    return replace(expectation, transform=transform)
 
 
 def model_graders(expectations: Iterable[Expectation]) -> Iterator[ModelGrader]:
     """Yield the graders that ask a model, at whatever depth."""
-    return (each.grader for each in leaves(expectations) if isinstance(each.grader, ModelGrader))
-
-
-def asks_itself(expectation: Expectation) -> bool:
-    """Return True if judging costs a call of its own."""
-    return isinstance(expectation.grader, ModelGrader)
+    for each in nested(expectations):
+        if isinstance(each.grader, ModelGrader):
+            yield each.grader
 
 
 def identity(expectation: Expectation) -> list[Any]:
     """Return what decides what an expectation finds: not its name, nor options such as
     time-outs.
     """
-    seen = {"turn": expectation.turn, "transform": expectation.transform}
-    more = {key: value for key, value in seen.items() if value is not None}
-    return [
-        expectation.name,
-        expectation.weight,
-        _identity_of(expectation.grader),
-        *([more] if more else []),
-    ]
+    decides = [expectation.name, expectation.weight, _identity_of(expectation.grader)]
+    view: dict[str, Any] = {}
+    if expectation.turn is not None:
+        view["turn"] = expectation.turn
+    if expectation.transform is not None:
+        view["transform"] = expectation.transform
+    if view:
+        decides.append(view)
+    return decides
 
 
 def _identity_of(grader: Grader) -> Any:
@@ -188,5 +196,6 @@ def grader_name(expectation: Expectation) -> str:
     """
     if expectation.title:
         return expectation.title
-    target = getattr(expectation.grader, "function_name", None)
-    return f"{expectation.name} {target}" if target else expectation.name
+    if target := getattr(expectation.grader, "function_name", None):
+        return f"{expectation.name} {target}"
+    return expectation.name
