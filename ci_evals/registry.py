@@ -256,7 +256,7 @@ GRADERS: "Registry[type[GraderOptions]]" = Registry(
         "starts_with": Entry("ci_evals.graders.text:StartsWith", "The answer begins with `value`."),
         "ends_with": Entry("ci_evals.graders.text:EndsWith", "The answer ends with `value`."),
         "regex": Entry(
-            "ci_evals.graders.text:Regex", "A regular expression is found anywhere in the answer."
+            "ci_evals.graders.regex:Regex", "A regular expression is found anywhere in the answer."
         ),
         "is_json": Entry("ci_evals.graders.json:IsJson", "The whole answer is JSON."),
         "contains_json": Entry(
@@ -264,13 +264,13 @@ GRADERS: "Registry[type[GraderOptions]]" = Registry(
             "The answer has a JSON object or list somewhere in it.",
         ),
         "json_schema": Entry(
-            "ci_evals.graders.json:JsonSchema", "The answer is JSON that fits a JSON Schema."
+            "ci_evals.graders.json_schema:JsonSchema", "The answer is JSON that fits a JSON Schema."
         ),
         "json_path": Entry(
             "ci_evals.graders.json:JsonPath", "The answer is JSON with a value at `path`."
         ),
         "similar": Entry(
-            "ci_evals.graders.text:Similar",
+            "ci_evals.graders.similar:Similar",
             "The answer and `value` share enough characters in the same order.",
         ),
         "max_length": Entry(
@@ -297,7 +297,8 @@ GRADERS: "Registry[type[GraderOptions]]" = Registry(
             "ci_evals.graders.tools:ToolCallMatch", "The answer calls a tool, or several."
         ),
         "tool_arguments": Entry(
-            "ci_evals.graders.tools:ToolArguments", "A tool was called with the right arguments."
+            "ci_evals.graders.tool_arguments:ToolArguments",
+            "A tool was called with the right arguments.",
         ),
         "trajectory": Entry(
             "ci_evals.graders.trajectory:Trajectory", "The agent called these tools."

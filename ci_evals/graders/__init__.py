@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from ci_evals.graders.json import ContainsJson as ContainsJson
     from ci_evals.graders.json import IsJson as IsJson
     from ci_evals.graders.json import JsonPath as JsonPath
-    from ci_evals.graders.json import JsonSchema as JsonSchema
+    from ci_evals.graders.json_schema import JsonSchema as JsonSchema
     from ci_evals.graders.judge import LlmJudge as LlmJudge
     from ci_evals.graders.limits import Cost as Cost
     from ci_evals.graders.limits import FinishReason as FinishReason
     from ci_evals.graders.limits import GoalReached as GoalReached
     from ci_evals.graders.limits import Latency as Latency
     from ci_evals.graders.limits import Reward as Reward
+    from ci_evals.graders.regex import Regex as Regex
+    from ci_evals.graders.similar import Similar as Similar
     from ci_evals.graders.text import Contains as Contains
     from ci_evals.graders.text import ContainsAll as ContainsAll
     from ci_evals.graders.text import ContainsAny as ContainsAny
@@ -32,11 +34,9 @@ if TYPE_CHECKING:
     from ci_evals.graders.text import IContains as IContains
     from ci_evals.graders.text import MaxLength as MaxLength
     from ci_evals.graders.text import NotEmpty as NotEmpty
-    from ci_evals.graders.text import Regex as Regex
-    from ci_evals.graders.text import Similar as Similar
     from ci_evals.graders.text import StartsWith as StartsWith
     from ci_evals.graders.text import WordCount as WordCount
-    from ci_evals.graders.tools import ToolArguments as ToolArguments
+    from ci_evals.graders.tool_arguments import ToolArguments as ToolArguments
     from ci_evals.graders.tools import ToolCallMatch as ToolCallMatch
     from ci_evals.graders.trajectory import MaxModelRequests as MaxModelRequests
     from ci_evals.graders.trajectory import MaxSteps as MaxSteps

@@ -26,8 +26,6 @@ class GraderOptions(Options):
     short: ClassVar[str] = "value"
     has_dependency: ClassVar[bool] = False
     """True if it needs something beside the answer: a function, a model."""
-    may_take_long: ClassVar[bool] = False
-    """True if it may compute for long even with a short answer: it does so in a thread."""
     portable: ClassVar[bool] = False
     """True if it is the team's own code, which an executor may run on another machine."""
     reads_text: ClassVar[bool] = True
@@ -51,6 +49,11 @@ class GraderOptions(Options):
         NonEmpty | None,
         Field(description="What it sees of an answer: JSONPath, module:function or an expression."),
     ] = field(default=None, kw_only=True)
+
+    @property
+    def may_take_long(self) -> bool:
+        """True if it may compute for long even with a short answer: it then runs in a thread."""
+        return False
 
     @property
     def needs(self) -> Detail | None:

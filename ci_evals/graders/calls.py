@@ -45,14 +45,14 @@ def find_fitting(
     expected: Sequence[ExpectedCall], actual: Sequence[ToolCall], *, ignore_extra_args: bool
 ) -> list[list[int]]:
     """Return, for each expected call, the indices of the actual calls that fit it."""
-    return [
-        [
-            at
-            for at, call in enumerate(actual)
-            if want.fits(call, ignore_extra_args=ignore_extra_args)
-        ]
-        for want in expected
-    ]
+    fitting: list[list[int]] = []
+    for want in expected:
+        indices = []
+        for index, call in enumerate(actual):
+            if want.fits(call, ignore_extra_args=ignore_extra_args):
+                indices.append(index)
+        fitting.append(indices)
+    return fitting
 
 
 def pair_in_order(fitting: Sequence[Sequence[int]]) -> Mapping[int, int]:
@@ -60,9 +60,10 @@ def pair_in_order(fitting: Sequence[Sequence[int]]) -> Mapping[int, int]:
     pairs: dict[int, int] = {}
     after = -1
     for index, candidates in enumerate(fitting):
-        at = next((at for at in candidates if at > after), None)
-        if at is not None:
-            pairs[index] = after = at
+        for at in candidates:
+            if at > after:
+                pairs[index] = after = at
+                break
     return pairs
 
 
@@ -87,10 +88,14 @@ def pair_in_any_order(fitting: Sequence[Sequence[int]]) -> Mapping[int, int]:
 def describe_call(call: ToolCall | ExpectedCall) -> str:
     """Return a call as a reason shows it: `book({"to": "Paris"})`."""
     name = one_line(call.name, 80)
-    return name if call.arguments is None else f"{name}({quote(call.arguments)})"
+    if call.arguments is None:
+        return name
+    return f"{name}({quote(call.arguments)})"
 
 
 def names_of(calls: Sequence[ToolCall | ExpectedCall], separator: str = ", ") -> str:
     """Return the tools of some calls: `search, book`."""
     shown = separator.join(one_line(call.name, 80) for call in calls[:_MAX_NAMED])
-    return shown if len(calls) <= _MAX_NAMED else f"{shown}{separator}… ({len(calls):,} calls)"
+    if len(calls) <= _MAX_NAMED:
+        return shown
+    return f"{shown}{separator}… ({len(calls):,} calls)"

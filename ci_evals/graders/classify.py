@@ -2,17 +2,17 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import StringConstraints
 from pydantic_core import from_json
 
+from ci_evals import graders
 from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.json import strip_fence
-from ci_evals.graders.text import pattern_problems, search
 from ci_evals.jsonpath import find_all, path_problems
 from ci_evals.model.case import Answer, Classified, Finding
 from ci_evals.model.fields import Many, Name
@@ -48,22 +48,29 @@ class Classify(GraderOptions):
     task: Annotated[str, StringConstraints(pattern="^[^/.]+$")] = "classify"
 
     def problems(self) -> list[str]:
-        found = [
-            problem for path in (self.path, self.scores) if path for problem in path_problems(path)
-        ]
+        found: list[str] = []
+        for path in (self.path, self.scores):
+            if path:
+                found += path_problems(path)
         if self.labels and self.label not in self.labels:
             found.append(f"the label {quote(self.label)} is none of `labels`")
         if self.path is not None and self.pattern is not None:
             found.append("give either `path` or `pattern`")
-        return found + pattern_problems(self.pattern or "")
+        if self.pattern is not None:
+            found += graders.Regex(self.pattern).problems()
+        return found
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
-        data = _data(output) if self.path or self.scores else None
+        data = None
+        if self.path or self.scores:
+            data = _read(output)
         named = self._find_label(output, data)
-        predicted = NONE if named is None else self._normalize(named)
-        label = "no label" if named is None else quote(predicted, _LONGEST_LABEL)
-        scores = dict(self._scores(data, predicted)) if self.scores else None
+        label, predicted = "no label", NONE
+        if named is not None:
+            predicted = self._normalize(named)
+            label = quote(predicted, _LONGEST_LABEL)
+        scores = self._scores(data, predicted)
         classified = Classified(self.task, self.label, predicted, scores or None)
         if predicted == self.label:
             return replace(passed(f"labelled {label}"), classified=classified)
@@ -73,69 +80,77 @@ class Classify(GraderOptions):
     def _find_label(self, output: str, data: Any) -> str | None:
         """Find the label as the answer has it."""
         if self.path is not None:
-            return next(
-                (
-                    str(value)
-                    for value in _find(self.path, data)
-                    if isinstance(value, str | int | float)
-                ),
-                None,
-            )
+            for value in _find(self.path, data):
+                if isinstance(value, str | int | float):
+                    return str(value)
+            return None
         if self.pattern is not None:
-            match = search(self.pattern, output)
-            return (match[1] if match.re.groups else match[0]) if match else None
+            match = graders.Regex(self.pattern).search(output)
+            if match is None:
+                return None
+            found: str | None = match[1] if match.re.groups else match[0]
+            return found
         text = strip_fence(output).strip(" \t\r\n\"'`.*")
-        if not self.labels or any(_same(text, label) for label in self.labels):
+        if not self.labels or any(_is_same(text, label) for label in self.labels):
             return text or None
-        inside = [
+        return self._find_inside(output)
+
+    def _find_inside(self, output: str) -> str | None:
+        """Find the one label that the answer mentions; those within a longer one don't count."""
+        mentioned = [label for label in self.labels if _mentions(output, label)]
+        inside_others = {
             label
-            for label in self.labels
-            if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", output, re.IGNORECASE)
-        ]
-        longest = [
-            label
-            for label in inside
-            if not any(label != other and label in other for other in inside)
-        ]
-        return longest[0] if len(longest) == 1 else None
+            for label in mentioned
+            if any(label != other and label in other for other in mentioned)
+        }
+        remaining = [label for label in mentioned if label not in inside_others]
+        if len(remaining) != 1:
+            return None
+        return remaining[0]
 
     def _normalize(self, named: str) -> str:
-        """Put a label into the suite's spelling; an unknown one is cut, or none if all labels are
-        known.
+        """Put a label into the suite's spelling. An unknown one is cut, or counts as none if all
+        labels are known.
         """
-        known = next((label for label in (*self.labels, self.label) if _same(named, label)), None)
-        if known is not None:
-            return known
-        return NONE if self.labels or not named.strip() else named.strip()[:_LONGEST_LABEL]
+        for label in (*self.labels, self.label):
+            if _is_same(named, label):
+                return label
+        if self.labels or not named.strip():
+            return NONE
+        return named.strip()[:_LONGEST_LABEL]
 
-    def _scores(self, data: Any, predicted: str) -> Iterator[tuple[str, float]]:
-        for value in _find(self.scores or "", data)[:1]:
-            if isinstance(value, Mapping):
-                yield from (
-                    (self._normalize(str(label)), float(score))
-                    for label, score in value.items()
-                    if _is_number(score)
-                )
-            elif _is_number(value):
-                others = [label for label in self.labels if label != predicted]
-                yield predicted, float(value)
-                yield from ((label, (1 - float(value)) / len(others)) for label in others)
+    def _scores(self, data: Any, predicted: str) -> Mapping[str, float]:
+        found = _find(self.scores, data) if self.scores else []
+        if not found:
+            return {}
+        given = found[0]
+        if isinstance(given, Mapping):
+            numbers = {label: score for label, score in given.items() if _is_number(score)}
+            return {self._normalize(str(label)): float(score) for label, score in numbers.items()}
+        if not _is_number(given):
+            return {}
+        others = [label for label in self.labels if label != predicted]
+        scores = {predicted: float(given)}
+        for label in others:
+            scores[label] = (1 - float(given)) / len(others)
+        return scores
 
 
-def _same(one: str, other: str) -> bool:
+def _mentions(text: str, label: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text, re.IGNORECASE) is not None
+
+
+def _is_same(one: str, other: str) -> bool:
     return one.strip().casefold() == other.strip().casefold()
 
 
 def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and abs(value) < 1e300
-        and not math.isnan(value)
-    )
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < 1e300 and not math.isnan(value)
 
 
-def _data(output: str) -> Any:
+def _read(output: str) -> Any:
     try:
         return from_json(strip_fence(output), allow_inf_nan=False)
     except ValueError:
@@ -143,4 +158,6 @@ def _data(output: str) -> Any:
 
 
 def _find(path: str, data: Any) -> list[Any]:
-    return find_all(path, data) if data is not None else []
+    if data is None:
+        return []
+    return find_all(path, data)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from factories import checked
 
-from ci_evals.graders.json import ContainsJson, IsJson, JsonPath, JsonSchema, strip_fence
+from ci_evals.graders import ContainsJson, IsJson, JsonPath, JsonSchema
+from ci_evals.graders.json import strip_fence
 from ci_evals.model.case import Answer
 
 AnswerOf = Callable[..., Answer]

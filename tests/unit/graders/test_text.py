@@ -9,8 +9,7 @@ from factories import checked
 from pydantic import ValidationError
 
 from ci_evals.errors import GradingError
-from ci_evals.graders import GRADERS
-from ci_evals.graders.text import search
+from ci_evals.graders import GRADERS, Regex
 from ci_evals.model.case import Answer, Finding
 
 AnswerOf = Callable[..., Answer]
@@ -193,7 +192,7 @@ def test_a_pattern_that_backtracks_for_ever_is_given_up() -> None:
     with pytest.raises(
         GradingError, match=r"was still matching after 0\.05 s; give it one way to match"
     ):
-        search("(a|aa)+$", f"{'a' * 100}!", timeout_s=0.05)
+        Regex("(a|aa)+$").search(f"{'a' * 100}!", timeout_s=0.05)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +203,7 @@ def test_a_pattern_that_backtracks_for_ever_is_given_up() -> None:
         ({"min": 2}, "one", "has 1 word, fewer than the 2 wanted, got 'one'"),
         ({"min": 1, "max": 2}, "one", "has 1 word, at most 2 and at least 1"),
         ({"max": 0}, "", "has 0 words, at most 0"),
-        ({"min": 0}, "", "has 0 words, any number of which will do"),
+        ({"min": 0}, "", "has 0 words, at least 0"),
     ],
 )
 def test_words_are_counted(

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from factories import checked
 
+from ci_evals.graders import ToolArguments, ToolCallMatch
 from ci_evals.graders.scoring import grade
-from ci_evals.graders.tools import ToolArguments, ToolCallMatch
 from ci_evals.model.case import Answer, Expectation, Finding
 from ci_evals.model.response import ToolCall
 

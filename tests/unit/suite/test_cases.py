@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from projects import CASE, Project
 
-from ci_evals.graders.json import JsonSchema
+from ci_evals.graders import JsonSchema
 from ci_evals.graders.text import Contains, ContainsAll, ContainsAny, Equals
 from ci_evals.model.case import Case, CaseOverrides
 

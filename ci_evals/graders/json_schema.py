@@ -1,0 +1,96 @@
+"""`json_schema`: the answer is JSON that fits a JSON Schema."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any, ClassVar
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no annotations
+from referencing import Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY, SchemaResource
+
+from ci_evals.format import one_line
+from ci_evals.graders.base import GraderOptions, failed, passed
+from ci_evals.graders.json import judge_json
+from ci_evals.model.case import Answer, Finding
+
+_MAX_ERRORS = 100  # of which the most telling one is shown
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchema(GraderOptions):
+    """The answer is JSON that fits a JSON Schema.
+
+    Args:
+        schema: the schema itself; 2020-12 unless its `$schema` says otherwise. References outside
+            of it are not fetched. `{file: schema.json}` in a suite is what that file holds.
+    """
+
+    short: ClassVar[str] = "schema"
+    from_file: ClassVar[tuple[str, ...]] = ("schema",)
+    may_take_long = True
+
+    schema: Mapping[str, Any]
+
+    def problems(self) -> list[str]:
+        if not isinstance(self.schema.get("$schema", ""), str):
+            return ["bad JSON Schema: `$schema` must be text"]
+        try:
+            schema = json.loads(json.dumps(self.schema, allow_nan=False))
+            validator_for(schema, default=Draft202012Validator).check_schema(schema)
+            dangling = list(_dangling_references(schema))
+        except SchemaError as error:
+            return [f"bad JSON Schema at {one_line(error.json_path)}: {one_line(error.message)}"]
+        except (TypeError, ValueError, RecursionError) as error:
+            return [f"bad JSON Schema: {one_line(str(error))}"]
+        return [f"bad JSON Schema: `$ref: {one_line(ref)}` leads nowhere" for ref in dangling]
+
+    def grade(self, answer: Answer) -> Finding:
+        return judge_json(answer.response.output, self._judge)
+
+    def _judge(self, data: Any) -> Finding:
+        mistake = self.mistake(data)
+        if mistake is None:
+            return passed("fits the schema")
+        return failed(f"does not fit the schema {mistake}")
+
+    def mistake(self, data: Any) -> str | None:
+        """Say where data does not fit, `at $.to: …`; None if it fits."""
+        errors = _validator(json.dumps(self.schema)).iter_errors(data)
+        error = best_match(islice(errors, _MAX_ERRORS))
+        if error is None:
+            return None
+        return f"at {one_line(error.json_path)}: {one_line(error.message)}"
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> Validator:
+    """Return the validator of a schema's text, which cases with the same schema share."""
+    parsed = json.loads(schema)
+    kind: type[Validator] = validator_for(parsed, default=Draft202012Validator)
+    # The default registry would fetch references from the network.
+    return kind(parsed, registry=EMPTY_REGISTRY)
+
+
+def _dangling_references(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Find references that lead nowhere, which validation would only find when it gets there."""
+
+    def walk(resource: SchemaResource, resolver: Any) -> Iterator[str]:
+        contents = resource.contents
+        if isinstance(contents, dict) and isinstance(ref := contents.get("$ref"), str):
+            try:
+                resolver.lookup(ref)
+            except Unresolvable:
+                yield ref
+        for inner in resource.subresources():
+            yield from walk(inner, resolver.in_subresource(inner))
+
+    root = Resource.from_contents(schema, default_specification=DRAFT202012)
+    yield from walk(root, REGISTRY.resolver_with_root(root))

@@ -1,0 +1,81 @@
+"""`regex`: a regular expression is found in the answer."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Annotated, ClassVar
+
+import regex
+from pydantic import StringConstraints
+
+from ci_evals.errors import GradingError
+from ci_evals.format import one_line, quote
+from ci_evals.graders.base import GraderOptions, failed, passed
+from ci_evals.model.case import Answer, Finding
+from ci_evals.user_code import call_in_thread
+
+_LONGEST_SEARCH_S = 5.0
+_LONGEST_PAUSE_S = 0.02  # for which a search may hold up the calls that are under way
+
+
+@dataclass(frozen=True, slots=True)
+class Regex(GraderOptions):
+    """A regular expression, in Python's syntax, is found anywhere in the answer.
+
+    Args:
+        pattern: the expression; `^` and `$` tie it to the ends of the answer.
+        flags: any of `i` (ignore case), `m` (`^` and `$` at every line), `s` (`.` is also a line
+            break).
+    """
+
+    short: ClassVar[str] = "pattern"
+
+    pattern: str
+    flags: Annotated[str, StringConstraints(pattern="^[ims]*$")] = ""
+
+    def problems(self) -> list[str]:
+        try:
+            _compile(self.pattern, self.flags)
+        except (regex.error, ValueError, KeyError, OverflowError, RecursionError) as error:
+            return [f"bad regular expression {quote(self.pattern)}: {one_line(str(error))}"]
+        return []
+
+    def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
+        output = answer.response.output
+        try:
+            match = _search(self.pattern, self.flags, output, _LONGEST_PAUSE_S)
+        except TimeoutError:
+            return call_in_thread(partial(self._judge_at_length, output))
+        return self._judge(output, match)
+
+    def search(self, text: str, timeout_s: float = _LONGEST_SEARCH_S) -> regex.Match[str] | None:
+        """Search a text, for a bounded time: some patterns backtrack for ever.
+
+        Raises:
+            GradingError: it took too long.
+        """
+        try:
+            return _search(self.pattern, self.flags, text, timeout_s)
+        except TimeoutError:
+            raise GradingError(
+                f"the expression {quote(self.pattern)} was still matching after"
+                f" {timeout_s:g} s; give it one way to match (`a+` in place of `(a+)+`),"
+                " or let it look at less"
+            ) from None
+
+    def _judge_at_length(self, output: str) -> Finding:
+        return self._judge(output, self.search(output))
+
+    def _judge(self, output: str, match: regex.Match[str] | None) -> Finding:
+        if match is None:
+            return failed(f"nothing matches {quote(self.pattern)}", got=quote(output))
+        return passed(f"has a match of {quote(self.pattern)}", got=quote(match[0]))
+
+
+def _search(pattern: str, flags: str, text: str, timeout_s: float) -> regex.Match[str] | None:
+    return _compile(pattern, flags).search(text, timeout=timeout_s, concurrent=True)
+
+
+@lru_cache(maxsize=1024)
+def _compile(pattern: str, flags: str) -> regex.Pattern[str]:
+    return regex.compile(pattern, sum(regex.RegexFlag[flag.upper()] for flag in set(flags)))

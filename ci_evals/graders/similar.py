@@ -1,0 +1,40 @@
+"""`similar`: the answer is much like a text, character by character."""
+
+from dataclasses import dataclass
+
+from rapidfuzz.distance import Indel
+
+from ci_evals.format import quote
+from ci_evals.graders.base import GraderOptions, failed, passed, reaches
+from ci_evals.model.case import Answer, Finding
+from ci_evals.model.fields import Bool, Share
+
+
+@dataclass(frozen=True, slots=True)
+class Similar(GraderOptions):
+    """The answer and `value` share enough characters in the same order.
+
+    The score is the normalized Indel similarity: 1 - (insertions + deletions) / (length of both).
+
+    Args:
+        value: the text to compare with.
+        threshold: the lowest score that passes.
+        ignore_case: upper and lower case are the same.
+    """
+
+    may_take_long = True
+
+    value: str
+    threshold: Share = 0.8
+    ignore_case: Bool = False
+
+    def grade(self, answer: Answer) -> Finding:
+        output, value = answer.response.output, self.value
+        if self.ignore_case:
+            output, value = output.casefold(), value.casefold()
+        score = Indel.normalized_similarity(value, output)
+        reason = f"similarity {score:.3f} to {quote(self.value)}"
+        if reaches(score, self.threshold):
+            return passed(f"{reason}, at least {self.threshold:g}", score)
+        got = quote(answer.response.output)
+        return failed(f"{reason}, less than {self.threshold:g}", score, got=got)

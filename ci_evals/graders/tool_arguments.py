@@ -1,0 +1,175 @@
+"""`tool_arguments`: a tool was called with the right arguments."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from ci_evals import graders
+from ci_evals.format import one_line, quote
+from ci_evals.graders.base import GraderOptions, failed, passed
+from ci_evals.graders.calls import ExpectedCall, names_of
+from ci_evals.graders.json import ABSENT, first_difference
+from ci_evals.model.case import Answer, Finding
+from ci_evals.model.fields import UNSET, Float, NonNegative, OneOrMore, Options
+from ci_evals.model.response import ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher(Options):
+    """Conditions on a value; all that are given must hold.
+
+    Args:
+        equals: it is this, compared as JSON.
+        one_of: it is one of these.
+        contains: it is text with this in it, or a list with this item.
+        icontains: it is text with this in it, in upper or lower case.
+        regex: it is text in which this expression is found.
+        approx: it is a number, at most `tolerance` away from this one.
+        tolerance: how far away from `approx` it may be.
+        min: it is a number and at least this.
+        max: it is a number and at most this.
+    """
+
+    equals: Any = UNSET
+    one_of: OneOrMore[Any] | None = None
+    contains: Any = UNSET
+    icontains: str | None = None
+    regex: str | None = None
+    approx: Float | None = None
+    tolerance: NonNegative = 1e-9
+    min: Float | None = None
+    max: Float | None = None
+
+    def problems(self) -> list[str]:
+        """List what can be seen to be wrong before any call."""
+        if self == Matcher(tolerance=self.tolerance):
+            return ["no condition is given: `equals`, `contains`, `regex`, `approx`, …"]
+        if self.regex is not None:
+            return graders.Regex(self.regex).problems()
+        return []
+
+    def mistake(self, value: Any) -> str | None:
+        """Say why a value is not like this, `is less than 10`; None if it is."""
+        if self.equals is not UNSET and first_difference(self.equals, value):
+            return f"is not {quote(self.equals)}"
+        if self.one_of is not None and all(first_difference(each, value) for each in self.one_of):
+            return f"is none of {quote(list(self.one_of))}"
+        if self.contains is not UNSET and not self._is_contained(value):
+            return f"does not contain {quote(self.contains)}"
+        text = value if isinstance(value, str) else ""
+        if self.icontains is not None and self.icontains.casefold() not in text.casefold():
+            return f"does not contain {quote(self.icontains)} in upper or lower case"
+        if self.regex is not None and not self._is_matched(value):
+            return f"does not match {quote(self.regex)}"
+        if self.approx is None and self.min is None and self.max is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return "is not a number"
+        return self._numeric_mistake(value)
+
+    def _is_contained(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return isinstance(self.contains, str) and self.contains in value
+        if isinstance(value, list):
+            return any(first_difference(self.contains, item) is None for item in value)
+        return False
+
+    def _is_matched(self, value: Any) -> bool:
+        return isinstance(value, str) and bool(graders.Regex(self.regex or "").search(value))
+
+    def _numeric_mistake(self, value: float) -> str | None:
+        if self.approx is not None:
+            lowest, highest = self.approx - self.tolerance, self.approx + self.tolerance
+            if not lowest <= value <= highest:
+                return f"is not within {self.tolerance:g} of {self.approx:g}"
+        if self.min is not None and not value >= self.min:
+            return f"is less than {self.min:g}"
+        if self.max is not None and not value <= self.max:
+            return f"is more than {self.max:g}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolArguments(GraderOptions):
+    """A tool was called with the right arguments.
+
+    Args:
+        tool: the tool.
+        arguments: what it must be given, compared as JSON.
+        match: `exact`: no other arguments; `subset`: others are allowed.
+        schema: JSON Schema that the arguments must fit.
+        where: for single arguments by name (`passenger.name` for an inner one) what they must be
+            like.
+        calls: which of the tool's calls must be right: `every`, `any`, the `first` or the `last`.
+    """
+
+    reads_text: ClassVar[bool] = False
+    short: ClassVar[str] = "tool"
+
+    tool: str
+    arguments: Mapping[str, Any] | None = None
+    match: Literal["exact", "subset"] = "exact"
+    schema: Mapping[str, Any] | None = None
+    where: Mapping[str, Matcher] = field(default_factory=dict)
+    calls: Literal["every", "any", "first", "last"] = "every"
+
+    def problems(self) -> list[str]:
+        found: list[str] = []
+        if self.schema is not None:
+            found += graders.JsonSchema(self.schema).problems()
+        for name, matcher in self.where.items():
+            found += [f"where.{one_line(name)}: {text}" for text in matcher.problems()]
+        return found
+
+    def grade(self, answer: Answer) -> Finding:
+        made = answer.response.calls_made
+        found = [(at, call) for at, call in enumerate(made, 1) if call.name == self.tool]
+        name = one_line(self.tool)
+        if not found:
+            return failed(f"{name} was not called", got=names_of(made) or "no tool call")
+        if self.calls == "first":
+            found = found[:1]
+        elif self.calls == "last":
+            found = found[-1:]
+        wrong: list[Finding] = []
+        for at, call in found:
+            for reason, got in self._mistakes(call):
+                wrong.append(failed(f"call {at}, {name}: {reason}", got=got))
+                break
+        if not wrong or (self.calls == "any" and len(wrong) < len(found)):
+            return passed(f"{name} was called with the right arguments")
+        reason = wrong[0].reason
+        if len(wrong) > 1:
+            reason = f"{reason} (and {len(wrong) - 1} more of {len(found)} calls)"
+        score = 1 - len(wrong) / len(found)
+        return failed(reason, score, got=wrong[0].got)
+
+    def _mistakes(self, call: ToolCall) -> Iterator[tuple[str, str | None]]:
+        """Find what is wrong with a call: what was expected, and what there is instead."""
+        expected = ExpectedCall(self.tool, self.arguments)
+        for each in expected.differences(call, ignore_extra_args=self.match == "subset"):
+            yield each.reason, each.got
+        if self.schema is not None:
+            mistake = graders.JsonSchema(self.schema).mistake(call.arguments)
+            if mistake is not None:
+                yield f"the arguments do not fit the schema {mistake}", None
+        for name, matcher in self.where.items():
+            value = _argument(call, name)
+            if value is ABSENT:
+                yield f"argument {one_line(name, 60)} is missing", None
+                continue
+            mistake = matcher.mistake(value)
+            if mistake is not None:
+                yield f"argument {one_line(name, 60)} {mistake}", quote(value)
+
+
+def _argument(call: ToolCall, name: str) -> Any:
+    """Return the argument of this name, else the inner one to which its dotted parts lead."""
+    value: Any = call.arguments
+    if isinstance(value, Mapping) and name in value:
+        return value[name]
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return ABSENT
+        value = value[part]
+    return value
