@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, names load when
     from ci_evals.errors import CiEvalsError as CiEvalsError
     from ci_evals.errors import ConfigError as ConfigError
     from ci_evals.errors import ProviderError as ProviderError
-    from ci_evals.graders.code import Not as Not
-    from ci_evals.graders.code import grader as grader
+    from ci_evals.graders.functions import Not as Not
+    from ci_evals.graders.functions import grader as grader
     from ci_evals.library import Report as Report
     from ci_evals.model.case import Answer as Answer
     from ci_evals.model.case import Case as Case
@@ -57,7 +57,7 @@ _MODULES = {
     "Finding": "ci_evals.model.case",
     "Gate": "ci_evals.model.rules",
     "Message": "ci_evals.model.response",
-    "Not": "ci_evals.graders.code",
+    "Not": "ci_evals.graders.functions",
     "Part": "ci_evals.model.response",
     "Passage": "ci_evals.model.response",
     "ProviderError": "ci_evals.errors",
@@ -76,7 +76,7 @@ _MODULES = {
     "evaluate": "ci_evals.api",
     "evaluate_events": "ci_evals.api",
     "evaluate_sync": "ci_evals.api",
-    "grader": "ci_evals.graders.code",
+    "grader": "ci_evals.graders.functions",
     "load_suite": "ci_evals.api",
     "provider": "ci_evals.providers.python",
 }

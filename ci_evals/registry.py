@@ -324,7 +324,7 @@ GRADERS: "Registry[type[GraderOptions]]" = Registry(
             "The embeddings of the answer and of `value` are close.",
         ),
         "python": Entry(
-            "ci_evals.graders.code:PythonGrader",
+            "ci_evals.graders.python:PythonGrader",
             "A Python function or expression judges the answer.",
         ),
         "javascript": Entry(

@@ -7,12 +7,11 @@ from ci_evals.registry import GRADERS, lazy_attributes
 if TYPE_CHECKING:
     from ci_evals.graders.base import GraderOptions as GraderOptions
     from ci_evals.graders.classify import Classify as Classify
-    from ci_evals.graders.code import Not as Not
-    from ci_evals.graders.code import PythonGrader as PythonGrader
-    from ci_evals.graders.code import grader as grader
     from ci_evals.graders.composite import AllOf as AllOf
     from ci_evals.graders.composite import AnyOf as AnyOf
     from ci_evals.graders.embeddings import EmbeddingSimilar as EmbeddingSimilar
+    from ci_evals.graders.functions import Not as Not
+    from ci_evals.graders.functions import grader as grader
     from ci_evals.graders.javascript import JavaScriptGrader as JavaScriptGrader
     from ci_evals.graders.json import ContainsJson as ContainsJson
     from ci_evals.graders.json import IsJson as IsJson
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from ci_evals.graders.limits import GoalReached as GoalReached
     from ci_evals.graders.limits import Latency as Latency
     from ci_evals.graders.limits import Reward as Reward
+    from ci_evals.graders.python import PythonGrader as PythonGrader
     from ci_evals.graders.regex import Regex as Regex
     from ci_evals.graders.similar import Similar as Similar
     from ci_evals.graders.text import Contains as Contains
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "GraderOptions": "ci_evals.graders.base",
-    "Not": "ci_evals.graders.code",
-    "grader": "ci_evals.graders.code",
+    "Not": "ci_evals.graders.functions",
+    "grader": "ci_evals.graders.functions",
 }
 for _entry in GRADERS.own.values():
     _module, _, _name = _entry.target.partition(":")

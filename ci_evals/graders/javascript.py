@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions, failed
-from ci_evals.graders.code import FunctionGrader
+from ci_evals.graders.functions import FunctionGrader
 from ci_evals.graders.inline import context_of
 from ci_evals.javascript import (
     JavaScriptError,

@@ -11,8 +11,8 @@ from typing import Any
 from ci_evals.errors import Place, PluginError, Problem
 from ci_evals.format import closest
 from ci_evals.graders.base import GraderOptions, ModelGrader
-from ci_evals.graders.code import FunctionGrader, Not, ObjectGrader
 from ci_evals.graders.composite import Composite
+from ci_evals.graders.functions import FunctionGrader, Not, ObjectGrader
 from ci_evals.graders.transform import transform_problem
 from ci_evals.model.case import Expectation
 from ci_evals.registry import GRADERS

@@ -7,7 +7,7 @@ from factories import case_of
 
 from ci_evals.engine.grading import grade_answer
 from ci_evals.errors import StorageError
-from ci_evals.graders.code import PythonGrader
+from ci_evals.graders.python import PythonGrader
 from ci_evals.graders.text import Contains
 from ci_evals.model.case import Answer, Expectation, Finding, Grader, Request
 from ci_evals.model.response import Response

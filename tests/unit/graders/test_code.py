@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from ci_evals.errors import ConfigError, GradingError
-from ci_evals.graders.code import ObjectGrader, PythonGrader
-from ci_evals.graders.code import grader as graded
+from ci_evals.graders.functions import ObjectGrader
+from ci_evals.graders.functions import grader as graded
+from ci_evals.graders.python import PythonGrader
 from ci_evals.model.case import Answer, Finding
 from ci_evals.user_code import importable
 

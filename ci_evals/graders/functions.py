@@ -1,0 +1,252 @@
+"""Graders of the team's own in Python: functions, objects with `grade`, and `Not`."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, overload
+
+from ci_evals.errors import GradingError
+from ci_evals.format import one_line, quote
+from ci_evals.graders.base import failed, passed, reaches
+from ci_evals.model.case import Answer, Finding
+from ci_evals.user_code import call, has_second_parameter, identity
+
+Judge = Callable[..., Any]
+"""`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, or
+a mapping.
+"""
+
+_KEYS = {"passed": bool, "score": int | float, "reason": str}
+_ALIASES = {"pass": "passed", "pass_": "passed"}
+"""Keys that other tools ask for."""
+_IGNORED = frozenset(
+    {
+        "componentResults",
+        "component_results",
+        "namedScores",
+        "named_scores",
+        "tokensUsed",
+        "tokens_used",
+    }
+)
+"""Keys of other tools' judgements that say nothing more of the answer."""
+
+_FIRST_PAUSE_S = 0.1  # before the first retry; it doubles each time
+_LONGEST_PAUSE_S = 10.0
+
+
+class FunctionGrader:
+    """A function as a grader, made by `@grader`: an entry of `expect` that can still be called.
+
+    Args:
+        function: see `Judge`.
+        name: the grader's name in reports; the function's own when None.
+        threshold: the lowest score that passes; 1 when None.
+        weight: weight in the run's score.
+        retries: further calls after the function raised or took too long.
+        timeout_s: seconds that one call may take; those of the run when None.
+        metric: the metric that its scores count for.
+    """
+
+    portable: ClassVar[bool] = True
+
+    def __init__(  # noqa: PLR0913  what can be set is set by name
+        self,
+        function: Judge,
+        *,
+        name: str | None = None,
+        threshold: float | None = None,
+        weight: float = 1.0,
+        retries: int = 0,
+        timeout_s: float | None = None,
+        metric: str | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = name or getattr(function, "__name__", None) or type(function).__name__
+        self.threshold = threshold
+        self.weight = weight
+        self.retries = retries
+        self.timeout_s = timeout_s
+        self.metric = metric
+        self._takes_answer = has_second_parameter(function, "answer", variadic=True)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.function(*arguments)
+
+    def __str__(self) -> str:
+        """Return a text that identifies the grader, the same in every process."""
+        return f"{identity(self.function)} from {self.threshold}"
+
+    def prepare(self) -> None:
+        """Do nothing: the function is there."""
+
+    async def grade(self, answer: Answer) -> Finding:
+        """Call the function, in a thread unless it is async. If it raises, call it again as often
+        as `retries` says.
+
+        Raises:
+            GradingError: the call took too long. Its thread can't be ended, but its result is
+                ignored.
+            TypeError: the function returned something other than a judgement.
+            ValueError: the score is not between 0 and 1.
+        """
+        pause_s = _FIRST_PAUSE_S
+        for _ in range(self.retries):
+            try:
+                return await self._call(answer)
+            except Exception:  # noqa: BLE001  the team's code; the last call's error gets through
+                await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return await self._call(answer)
+
+    async def _call(self, answer: Answer) -> Finding:
+        timeout_s = self.timeout_s or answer.request.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s) as scope:
+                returned = await call(self.function, *self._arguments(answer))
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise GradingError(
+                f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more"
+            ) from None
+        return self._read(returned)
+
+    def _arguments(self, answer: Answer) -> tuple[Any, ...]:
+        if self._takes_answer:
+            return answer.output, answer
+        return (answer.output,)
+
+    def _read(self, returned: Any) -> Finding:
+        """Make a finding of what the function returned."""
+        match returned:
+            case Finding():
+                return returned
+            case bool():
+                return Finding(returned, float(returned), f"{self.name} returned {returned}")
+            case int() | float():
+                return self._read_score(returned)
+            case Mapping():
+                return self._read_mapping(returned)
+        raise TypeError(
+            f"{self.name} must return a bool, a score from 0 to 1, or a mapping with passed, score"
+            f" and reason; it returned {_describe(returned)}"
+        )
+
+    def _read_score(self, score: float) -> Finding:
+        if not 0 <= score <= 1:
+            raise ValueError(f"{self.name} must return a score from 0 to 1; it returned {score}")
+        lowest = 1.0
+        hint = "; set `threshold` to let lower scores pass"
+        if self.threshold is not None:
+            lowest = self.threshold
+            hint = ""
+        reason = f"{self.name} gave a score of {score:.3g}"
+        if reaches(score, lowest):
+            return passed(f"{reason}, at least {lowest:g}", float(score))
+        return failed(f"{reason}, less than {lowest:g}{hint}", float(score))
+
+    def _read_mapping(self, returned: Mapping[Any, Any]) -> Finding:
+        values: dict[str, Any] = dict.fromkeys(_KEYS)
+        for given, value in returned.items():
+            if given in _IGNORED:
+                continue
+            key = _ALIASES.get(given, given)
+            if key not in _KEYS:
+                raise TypeError(
+                    f"{self.name} returned an unknown key {quote(key)}; known: passed, score, reason"
+                )
+            wrong = not isinstance(value, _KEYS[key])
+            if key == "score" and isinstance(value, bool):
+                wrong = True
+            if wrong and value is not None:
+                raise TypeError(f"{self.name} returned {_describe(value)} as its {key}")
+            values[key] = value
+        if values["score"] is not None:
+            finding = self._read_score(values["score"])
+        elif values["passed"] is not None:
+            finding = self._read(values["passed"])
+        else:
+            raise TypeError(
+                f"{self.name} returned a mapping with neither passed nor score:"
+                f" {_describe(returned)}"
+            )
+        verdict = finding.passed if values["passed"] is None else values["passed"]
+        return Finding(verdict, finding.score, values["reason"] or finding.reason)
+
+
+def _describe(value: Any) -> str:
+    return f"{one_line(type(value).__name__)} {quote(value)}"
+
+
+class ObjectGrader(FunctionGrader):
+    """An object with a method `grade(answer)`, sync (in a thread) or async, that returns what a
+    function may.
+    """
+
+    def __init__(self, judge: Any) -> None:
+        super().__init__(
+            judge.grade,
+            name=str(getattr(judge, "name", None) or type(judge).__name__),
+            weight=float(getattr(judge, "weight", 1.0)),
+            metric=getattr(judge, "metric", None),
+        )
+        self.judge = judge
+
+    def __str__(self) -> str:
+        return identity(self.judge)
+
+    def prepare(self) -> None:
+        if callable(prepare := getattr(self.judge, "prepare", None)):
+            prepare()
+
+    def _arguments(self, answer: Answer) -> tuple[Any, ...]:
+        return (answer,)
+
+
+class Not:
+    """The opposite of a grader, as `not_` makes it in the YAML: `Not(Contains("sorry"))`."""
+
+    def __init__(self, grader: Any) -> None:
+        self.grader = grader
+
+    def __repr__(self) -> str:
+        return f"Not({self.grader!r})"
+
+
+@overload
+def grader(function: Judge) -> FunctionGrader: ...
+@overload
+def grader(
+    *,
+    name: str | None = None,
+    threshold: float | None = None,
+    weight: float = 1.0,
+    retries: int = 0,
+    timeout_s: float | None = None,
+    metric: str | None = None,
+) -> Callable[[Judge], FunctionGrader]: ...
+def grader(
+    function: Judge | None = None, **options: Any
+) -> FunctionGrader | Callable[[Judge], FunctionGrader]:
+    """Make a grader of a function: `fn(output)` or `fn(output, answer)`, sync (in a thread) or
+    async.
+
+    It returns a bool, a score from 0 to 1, a `Finding`, or a mapping with `passed`, `score` and
+    `reason`; what it raises makes the run `errored`.
+
+    Args:
+        function: the function, where `@grader` stands without parentheses.
+        options: `name` in reports, `threshold` for scores, `weight`, `retries` after it raised,
+            `timeout_s` of a call, `metric` that its scores count for.
+
+    >>> @grader(threshold=0.5)
+    ... def is_brief(output: str) -> float:
+    ...     return 10 / max(10, len(output))
+    >>> is_brief("Paris")
+    1.0
+    """
+    if function is None:
+        return functools.partial(FunctionGrader, **options)
+    return FunctionGrader(function, **options)
