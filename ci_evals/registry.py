@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # they are imported by name, when they are used
     from ci_evals.model.case import Case
     from ci_evals.providers.base import ProviderOptions
     from ci_evals.reports.files import Format
+    from ci_evals.suite.executor import ExecutorOptions
 
 T = TypeVar("T")
 
@@ -377,6 +378,16 @@ CASE_READERS: "Registry[Callable[[Path, str, str, Path], Case]]" = Registry(
     {"tasks": Entry("ci_evals.tasks.folders:read_task", "Task folders.")},
 )
 """What reads files that are not lists of cases, by the key of `cases` that names them."""
+
+EXECUTORS: "Registry[type[ExecutorOptions]]" = Registry(
+    "ci_evals.executors",
+    "executor",
+    {
+        "local": Entry("ci_evals.suite.executor:Local", "This process."),
+        "ray": Entry("ci_evals.ray.options:Ray", "A Ray cluster."),
+    },
+    "ci_evals.suite.executor:ExecutorOptions",
+)
 
 FORMATS: "Registry[Format]" = Registry(
     "ci_evals.formats",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ci_evals.engine.cells import PreparedCell
-from ci_evals.engine.executors import LOCAL, Executor
+from ci_evals.engine.executors import LOCAL
 from ci_evals.engine.judges import Judges
 from ci_evals.engine.pace import has_no_credit
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError
@@ -15,6 +15,7 @@ from ci_evals.model.case import Answer
 from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Judging, Result, RunError, Status
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.suite.executor import Executor
 from ci_evals.user_code import describe_crash, describe_stack, is_cancelling
 
 # Errors of the team's own code that the change under test may have caused; 401 and 429 say nothing

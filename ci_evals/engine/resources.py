@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ci_evals.engine.executors import LOCAL, Executor
+from ci_evals.engine.executors import LOCAL
 from ci_evals.engine.limits import RateLimiter
 from ci_evals.javascript import node_process
 from ci_evals.providers.base import Resources
+from ci_evals.suite.executor import Executor
 from ci_evals.user_code import importable
 
 Observe = Callable[[Mapping[str, str]], None]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ci_evals.engine.calls import Calls
 from ci_evals.engine.conversation import SimulatedUsers, user_key
-from ci_evals.engine.executors import LOCAL, Executor, open_executor
+from ci_evals.engine.executors import LOCAL, open_executor
 from ci_evals.engine.judges import AuxiliaryProvider, Judges
 from ci_evals.engine.limits import RateLimiter
 from ci_evals.engine.queues import Queue
@@ -28,6 +28,7 @@ from ci_evals.model.response import Response
 from ci_evals.providers.base import PARTS, Provider, ProviderOptions, Service
 from ci_evals.providers.pricing import pricer
 from ci_evals.providers.python import Python
+from ci_evals.suite.executor import Executor
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
 from ci_evals.suite.types import CheckedSuite
 

@@ -1,7 +1,6 @@
 """Checks settings against each other: each may be right by itself and wrong beside another."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from ci_evals.errors import Place, Problem
@@ -17,7 +16,7 @@ from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import has_price
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.dependencies import fits_any_file
-from ci_evals.suite.executor import NO_RAY, ExecutorOptions, shipped_folder
+from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.fingerprint import apply_case_overrides
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.problems import Written, and_more, problems_of_cases, try_check, unknown
@@ -232,44 +231,20 @@ def executor_problems(
     *,
     is_called: bool,
 ) -> Iterator[Problem]:
-    """Find an executor that cannot be used: Ray is not installed, or the suite would not be
-    shipped.
+    """Find an executor that cannot be used.
 
     Args:
         options: the executor.
         written: its place.
         cases: the suite's cases.
         folder: the suite's folder.
-        is_called: False where nothing will run there, so that Ray may be missing.
+        is_called: False where nothing will run there.
     """
-    if options.type == "local":
-        only_ray = [key for key in keys_of(ExecutorOptions) if key != "type" and key in written]
-        yield from (
-            written[key].problem("this is for `type: ray`, and the executor is local")
-            for key in only_ray[:1]
-        )
-        return
-    if is_called and find_spec("ray") is None:
-        yield written.problem(NO_RAY)
-    if (shipped := shipped_folder(options, folder)) is None:
-        return
-    place = (
-        written["runtime_env"]["working_dir"] if options.runtime_env.get("working_dir") else written
-    )
-    if not shipped.is_dir():
-        yield place.problem(f"there is no folder {shipped}")
-    elif not folder.resolve().is_relative_to(shipped):
-        yield place.problem(
-            f"the suite is not in {shipped}, and nothing else is shipped to the cluster"
-        )
-    else:
-        for case in cases:
-            if case.task and not case.task.folder.resolve().is_relative_to(shipped):
-                remedy = "name a folder with both, as in `runtime_env: {working_dir: ..}`"
-                yield place.problem(
-                    f"the task {case.id} is not in {shipped}, which is shipped: {remedy}"
-                )
-                return
+    for keys, text in options.problems(folder, cases, is_called=is_called):
+        place = written
+        for key in keys:
+            place = place[key]
+        yield place.problem(text)
 
 
 def paths_problems(

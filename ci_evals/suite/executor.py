@@ -1,72 +1,119 @@
-"""The `executor` of a suite: the place where the team's own code runs."""
+"""The seam of executors: the `executor` of a suite opens into what runs the team's own code."""
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetPydanticSchema
+from pydantic import GetPydanticSchema, TypeAdapter, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
+from ci_evals.errors import Place
 from ci_evals.format import closest
-from ci_evals.model.fields import NonEmpty, NonNegative, Options, Positive
+from ci_evals.model.case import Answer, Case, Finding, Grader
+from ci_evals.model.fields import Options
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.registry import EXECUTORS
 
-NO_RAY = "needs Ray, which is not installed: install ci-evals with its extra `ray`, or ray[client] 2.60 or later"
+if TYPE_CHECKING:
+    from ci_evals.suite.types import CheckedSuite
+
+Portable = Sequence[tuple[ProviderOptions | Grader, Place]]
+"""What an executor will run, with the place where the suite names it."""
 
 
-_ADDRESS = re.compile(r"auto|(ray://)?([^\s/:\[\]]+|\[[^\s/\[\]]+\]):[0-9]+")
+class Executor(Protocol):
+    """Runs the team's own code: providers and graders that say of themselves that they are
+    portable.
 
-
-def check_address(text: str) -> str:
-    """Return the address of a cluster as it is.
-
-    Raises:
-        ValueError: it is none.
+    Whatever does not is run in this process by every executor.
     """
-    if not _ADDRESS.fullmatch(text):
-        raise ValueError(f"expected host:6379, ray://host:10001 or auto, got {text!r:.100}")
-    return text
 
+    def open(self, options: ProviderOptions, resources: Resources) -> Provider:
+        """Make the live provider; it answers, and fails, as the one that `options.open` makes.
 
-def _check_runtime_env(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    variables = value.get("env_vars") or {}
-    if not isinstance(variables, Mapping) or not all(
-        isinstance(each, str) for each in variables.values()
-    ):
-        raise ValueError("expected text for each of `env_vars`, as in `env_vars: {MODEL: small}`")
-    return {**value, "env_vars": {str(name): str(text) for name, text in variables.items()}}
+        Raises:
+            ConfigError: it cannot be opened.
+        """
+        ...
+
+    def prepare(self, grader: Grader) -> None:
+        """Get a grader ready.
+
+        Raises:
+            ConfigError: it cannot work.
+        """
+        ...
+
+    async def grade(self, grader: Grader, answer: Answer) -> Finding:
+        """Judge an answer. Raises whatever the grader raises, or a `GradingError` that tells it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorOptions(Options):
-    """The place where the team's own providers and graders run: this machine, or a Ray cluster.
+    """Where the team's own providers and graders run.
 
-    `executor: ray` and `executor: ray://head:10001` are short for a mapping.
+    Other packages add theirs as entry points of `ci_evals.executors`; the fields are the keys in
+    the YAML beside `type`.
     """
 
-    type: Annotated[
-        Literal["local", "ray"], Field(description="This machine, or a Ray cluster.")
-    ] = "local"
-    address: Annotated[
-        NonEmpty | None,
-        AfterValidator(lambda value: value and check_address(value)),
-        Field(
-            description="`host:port`, `ray://host:port` or `auto`; default: RAY_ADDRESS, else one on this machine."
-        ),
-    ] = None
-    num_cpus: Annotated[NonNegative, Field(description="CPUs that one run takes.")] = 1.0
-    num_gpus: Annotated[NonNegative, Field(description="GPUs that one run takes.")] = 0.0
-    memory_mb: Annotated[Positive | None, Field(description="Memory that one run takes.")] = None
-    runtime_env: Annotated[
-        Mapping[str, Any],
-        AfterValidator(_check_runtime_env),
-        Field(
-            description="Ray's runtime environment; `working_dir` is the suite's folder unless it says otherwise."
-        ),
-    ] = field(default_factory=dict)
+    short_form: ClassVar[str] = ""
+    """A short form besides its name, as messages show it: `ray://host:port`."""
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> Self | None:
+        """Return what a short form stands for, such as `ray://host:port`; None if nothing of this
+        executor.
+
+        Args:
+            name: the executor's name, which is a short form of its own.
+            text: what was written.
+
+        Raises:
+            ValueError: it is meant for this executor, and wrong.
+        """
+        return cls() if text == name else None
+
+    def filled_from(self, suite: "ExecutorOptions") -> "ExecutorOptions":
+        """Return these options, as the command line names them, with what the suite says beside."""
+        return suite if type(suite) is type(self) else self
+
+    def problems(
+        self, folder: Path, cases: Sequence[Case], *, is_called: bool
+    ) -> Iterator[tuple[Sequence[str], str]]:
+        """Yield what is wrong before any call, after the keys that lead to it.
+
+        Args:
+            folder: the suite's folder.
+            cases: its cases.
+            is_called: False where nothing will run there.
+        """
+        return iter(())
+
+    def open(
+        self, suite: "CheckedSuite", portable: Portable, files: Path | None
+    ) -> AbstractAsyncContextManager[Executor]:
+        """Open it, and see that the suite's code works there.
+
+        Args:
+            suite: the suite.
+            portable: its providers and graders that will run there.
+            files: the results folder, for files that runs leave behind; None keeps none.
+
+        Raises:
+            ConfigError: it cannot be reached, or the suite's code does not work there.
+        """
+        raise NotImplementedError
 
 
-LOCAL = ExecutorOptions()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local(ExecutorOptions):
+    """This process."""
+
+
+LOCAL = Local()
 
 
 def parse_executor(text: str) -> ExecutorOptions:
@@ -74,31 +121,72 @@ def parse_executor(text: str) -> ExecutorOptions:
 
     Raises:
         ValueError: it is none.
+        PluginError: another package's executor cannot be loaded.
     """
-    if text == "local":
-        return LOCAL
-    if text == "ray":
-        return ExecutorOptions(type="ray")
-    if text.startswith("ray://"):
-        return ExecutorOptions(type="ray", address=check_address(text))
-    close = closest(text, ("local", "ray"))
+    name = text.partition(":")[0]
+    if name in EXECUTORS:
+        options = EXECUTORS[name].parse(name, text)
+        if options is not None:
+            return options
+    close = closest(text, EXECUTORS)
     hint = f", did you mean {close!r}?" if close else ""
-    raise ValueError(f"expected local, ray or ray://host:port, got {text!r:.100}{hint}")
+    *forms, last = short_forms()
+    raise ValueError(f"expected {', '.join(forms)} or {last}, got {text!r:.100}{hint}")
+
+
+def short_forms() -> list[str]:
+    """Return every text that stands for an executor, as messages show it."""
+    forms = [*EXECUTORS]
+    forms += [cls.short_form for cls in EXECUTORS.values() if cls.short_form]
+    return forms
+
+
+def read_executor(value: Any) -> Any:
+    """Return the options that a value of the YAML stands for.
+
+    Raises:
+        ValueError: it is of no executor, or has keys that its executor does not have.
+    """
+    if isinstance(value, str):
+        return parse_executor(value)
+    if not isinstance(value, Mapping):
+        return value
+    settings = dict(value)
+    name = settings.pop("type", "local")
+    if not isinstance(name, str) or name not in EXECUTORS:
+        raise _problem("type", f"expected {' or '.join(EXECUTORS)}, got {name!r:.100}")
+    known = _keys(EXECUTORS[name])
+    for key in settings:
+        if key in known:
+            continue
+        for other in EXECUTORS:
+            if key in _keys(EXECUTORS[other]):
+                text = f"this is for `type: {other}`, and the executor is {name}"
+                raise _problem(key, text)
+        close = closest(key, known)
+        hint = f", did you mean {close!r}?" if close else ""
+        raise ValueError(f"unknown key {key!r}{hint}")
+    return TypeAdapter(EXECUTORS[name]).validate_python(settings)
+
+
+def _problem(key: str, text: str) -> ValidationError:
+    error = PydanticCustomError("problem", "{text}", {"text": text})
+    return ValidationError.from_exception_data(
+        "executor", [InitErrorDetails(type=error, loc=(key,), input=None)]
+    )
+
+
+def _keys(cls: type[ExecutorOptions]) -> list[str]:
+    return [field.name for field in fields(cls)]
 
 
 OrShortExecutor = Annotated[
     ExecutorOptions | Mapping[str, Any] | str,
-    GetPydanticSchema(lambda _, handler: handler(ExecutorOptions)),
-    BeforeValidator(lambda value: parse_executor(str(value)) if isinstance(value, str) else value),
+    GetPydanticSchema(
+        lambda *_: core_schema.no_info_before_validator_function(
+            read_executor, core_schema.is_instance_schema(ExecutorOptions)
+        ),
+        lambda *_: {},  # the schema of a suite has one definition for each executor
+    ),
 ]
 """An executor, or one of the spellings that stand for it."""
-
-
-def shipped_folder(options: ExecutorOptions, folder: Path) -> Path | None:
-    """Return the folder that is shipped to the cluster; None where that is a package that is
-    somewhere already.
-    """
-    named = options.runtime_env.get("working_dir")
-    if isinstance(named, str) and "://" in named:
-        return None
-    return (folder / str(named or "")).resolve()

@@ -64,9 +64,8 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
     changes = {name: value for name, value in settings.items() if value is not None}
     if overrides.out is not None:
         changes["report"] = replace(suite.report, out=overrides.out.as_posix())
-    if (named := overrides.executor) is not None:  # the file still says what a run takes
-        of_file = suite.executor if suite.executor.type == named.type else named
-        changes["executor"] = replace(of_file, address=named.address or of_file.address)
+    if overrides.executor is not None:  # the file still says what a run takes
+        changes["executor"] = overrides.executor.filled_from(suite.executor)
     if overrides.reuse is not None:
         changes["reuse"] = (suite.reuse or Reuse()) if overrides.reuse else None
     suite = replace(suite, **changes)

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from ci_evals.model.case import Case
 from ci_evals.model.fields import UNSET
-from ci_evals.registry import FORMATS, GRADERS, PROVIDERS
+from ci_evals.registry import EXECUTORS, FORMATS, GRADERS, PROVIDERS
 from ci_evals.suite.expectations import NEGATION
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.types import CaseFiles, CaseFunction, PromptTemplate, Suite, TaskFolders
@@ -40,7 +40,7 @@ _SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
     "Suite.executor": {
         "anyOf": [
             {"type": "string", "pattern": "^(local|ray(://.+)?)$"},
-            {"$ref": "#/$defs/ExecutorOptions"},
+            {"$ref": "#/$defs/Executor"},
         ]
     },
     "CaseFiles.map": _COLUMNS,
@@ -78,6 +78,13 @@ def suite_schema() -> dict[str, Any]:
         )
         provider["properties"] = {"type": {"enum": [kind]}, **provider["properties"]}
         provider["required"] = ["type", *provider.get("required", ())]
+    for kind, executor in EXECUTORS.items():
+        name = f"executor.{executor.__name__}"
+        definitions[name] = _define(executor, executor.__name__, shared, "executor.")
+        definitions[name]["properties"] = {
+            "type": {"enum": [kind]},
+            **definitions[name]["properties"],
+        }
     for grader in GRADERS.values():
         definitions[f"grader.{grader.__name__}"] = _define(
             grader, grader.__name__, shared, "grader."
@@ -90,6 +97,7 @@ def suite_schema() -> dict[str, Any]:
             _accept_references(definition)
     definitions |= shared
     definitions["Provider"] = _any_of(f"provider.{cls.__name__}" for cls in PROVIDERS.values())
+    definitions["Executor"] = _any_of(f"executor.{cls.__name__}" for cls in EXECUTORS.values())
     definitions["Prompt"] = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/PromptTemplate"}]}
     definitions["Expectation"] = _expectation(definitions)
     return {

@@ -18,6 +18,7 @@ WITHOUT_RAY = (
     "-c",
     "import sys; sys.modules['ray'] = None; from ci_evals.__main__ import main; main()",
 )
+OTHER_PROCESS = (sys.executable, "-m", "ci_evals")
 REMEDY = "needs Ray, which is not installed: install ci-evals with its extra `ray`, or ray[client] 2.60 or later"
 
 
@@ -121,3 +122,76 @@ def test_an_executor_takes_no_part_in_fingerprints(tmp_path: Path) -> None:
 
     named = {"type": "ray", "address": "head:6379", "num_cpus": 2}
     assert check_suite(suite("local")).fingerprint == check_suite(suite(named)).fingerprint
+
+
+OTHER_PACKAGE = """
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ci_evals.engine.executors import LocalExecutor
+from ci_evals.suite.executor import ExecutorOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere(ExecutorOptions):
+    machines: int = 1
+
+    @asynccontextmanager
+    async def open(self, suite, portable, files):
+        yield Counting(self.machines, len(portable))
+
+
+class Counting(LocalExecutor):
+    def __init__(self, machines, portable):
+        self.output = f"{portable} on {machines} machines"
+
+    def open(self, options, resources):
+        provider = super().open(options, resources)
+        return Answering(provider, self.output)
+
+
+class Answering:
+    def __init__(self, provider, output):
+        self.provider = provider
+        self.output = output
+
+    async def answer(self, request):
+        return replace(await self.provider.answer(request), output=self.output)
+"""
+
+
+def install_executor(folder: Path) -> dict[str, str]:
+    """Install a package with an executor; returns the environment in which it is there."""
+    (folder / "elsewhere.py").write_text(OTHER_PACKAGE)
+    metadata = folder / "elsewhere-2.1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 2.1\n")
+    (metadata / "entry_points.txt").write_text(
+        "[ci_evals.executors]\nelsewhere = elsewhere:Elsewhere\n"
+    )
+    return {"PYTHONPATH": str(folder)}
+
+
+async def test_an_executor_of_another_package_is_named_as_ours_are(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    environ = install_executor(tmp_path / "site")
+    (tmp_path / "agent.py").write_text("def answer(question):\n    return question\n")
+    write_suite(
+        tmp_path,
+        providers=[{"type": "python", "target": "agent:answer"}],
+        cases=[{"input": "?", "expect": [{"equals": "1 on 3 machines"}]}],
+        executor={"type": "elsewhere", "machines": 3},
+    )
+    ended = await ci_evals(tmp_path, "run", command=OTHER_PROCESS, environ=environ)
+    assert ended.code == 0, ended.out + ended.err
+    write_project(tmp_path, {"type": "elsewhere", "machine": 3})
+    ended = await ci_evals(tmp_path, "validate", command=OTHER_PROCESS, environ=environ)
+    assert "executor: unknown key 'machine', did you mean 'machines'?" in ended.err
+    write_project(tmp_path, {"type": "elsewhere", "machines": "many"})
+    ended = await ci_evals(tmp_path, "validate", command=OTHER_PROCESS, environ=environ)
+    assert "executor.machines: expected" in ended.err
+    write_project(tmp_path, "elsewere")
+    ended = await ci_evals(tmp_path, "validate", command=OTHER_PROCESS, environ=environ)
+    assert "expected local, ray, elsewhere or ray://host:port" in ended.err
+    assert "did you mean 'elsewhere'?" in ended.err

@@ -5,7 +5,7 @@ import os
 import pickle
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,10 +27,8 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from ci_evals.engine import worker
 from ci_evals.engine.executors import LOCAL
 from ci_evals.engine.stopwatch import discount
-from ci_evals.engine.worker import MAX_BYTES, Outcome, Site
 from ci_evals.errors import (
     ConfigError,
     ErrorKind,
@@ -45,7 +43,10 @@ from ci_evals.format import one_line
 from ci_evals.model.case import Answer, Finding, Grader, Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
-from ci_evals.suite.executor import ExecutorOptions, check_address, shipped_folder
+from ci_evals.ray import worker
+from ci_evals.ray.options import Ray, check_address, shipped_folder
+from ci_evals.ray.worker import MAX_BYTES, Outcome, Site
+from ci_evals.suite.executor import Portable
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.user_code import call_in_thread
 
@@ -58,18 +59,16 @@ _MOST_LOST = 5  # nodes, in one call
 _PACKAGES = ("pip", "uv", "conda", "container", "image_uri")
 _NEVER_SHIPPED = (".env", ".git", "__pycache__")
 
-Checked = Sequence[tuple[ProviderOptions | Grader, Place]]
-"""What will run on the cluster, with the place where the suite names it."""
-
 
 @asynccontextmanager
 async def connect(
-    suite: CheckedSuite, portable: Checked, files: Path | None
+    options: Ray, suite: CheckedSuite, portable: Portable, files: Path | None
 ) -> AsyncIterator["RayExecutor"]:
     """Connect to the cluster that a suite names, ship the suite's folder, and see that its code
     works there.
 
     Args:
+        options: the cluster, and what a run takes.
         suite: the suite.
         portable: its providers and graders that will run there.
         files: the results folder, for files that runs leave behind; None keeps none.
@@ -78,15 +77,18 @@ async def connect(
         ConfigError: there is no such cluster, it has no room, or the code cannot be loaded there.
     """
     place = Place(suite.file, None, "executor")
-    address = suite.executor.address or os.environ.get("RAY_ADDRESS") or "local"
-    async with _connection(suite, address, place):
-        executor = RayExecutor(suite, files)
+    address = options.address or os.environ.get("RAY_ADDRESS") or "local"
+    environment = runtime_env(options, suite, is_own=address == "local")
+    async with _connection(address, environment, place):
+        executor = RayExecutor(options, suite, files)
         await executor.check(portable, place, is_own=address == "local")
         yield executor
 
 
 @asynccontextmanager
-async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncIterator[None]:
+async def _connection(
+    address: str, environment: Mapping[str, Any], place: Place
+) -> AsyncIterator[None]:
     if ray.is_initialized():
         raise _problem(
             place, "this process is connected to a Ray cluster already: call `ray.shutdown()` first"
@@ -94,7 +96,6 @@ async def _connection(suite: CheckedSuite, address: str, place: Place) -> AsyncI
     start = "start one with `ray start --head`, or leave `address` out for one on this machine"
     await _check_reachable(address, place, start)
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
-    environment = runtime_env(suite, is_own=address == "local")
     loop, connected, over = asyncio.get_running_loop(), asyncio.Event(), Event()
 
     def hold() -> (
@@ -160,14 +161,14 @@ def _problem(place: Place, text: str) -> ConfigError:
     return ConfigError([Problem(*place, text)])
 
 
-def runtime_env(suite: CheckedSuite, *, is_own: bool) -> dict[str, Any]:
+def runtime_env(options: Ray, suite: CheckedSuite, *, is_own: bool) -> dict[str, Any]:
     """Return the runtime environment of the job: the suite's folder, its requirements, and what the
     suite adds.
 
     Variables are no part of it, as Ray writes it into logs; they go with the calls. A cluster of
     our own on this machine has what is installed here.
     """
-    options, folder = suite.executor, suite.folder
+    folder = suite.folder
     environment = {key: value for key, value in options.runtime_env.items() if key != "env_vars"}
     shipped = shipped_folder(options, folder)
     if shipped is not None:
@@ -194,15 +195,15 @@ def runtime_env(suite: CheckedSuite, *, is_own: bool) -> dict[str, Any]:
 
 class RayExecutor:
     """Runs what is portable as tasks of the cluster that this process is connected to; see
-    `executors.Executor`.
+    `suite.executor.Executor`.
 
     Args:
+        options: the cluster, and what a run takes.
         suite: the suite.
         files: the results folder; None keeps nothing.
     """
 
-    def __init__(self, suite: CheckedSuite, files: Path | None) -> None:
-        options = suite.executor
+    def __init__(self, options: Ray, suite: CheckedSuite, files: Path | None) -> None:
         shipped = shipped_folder(options, suite.folder)
         relative = suite.folder.resolve().relative_to(shipped).as_posix() if shipped else "."
         variables = options.runtime_env.get("env_vars", {})
@@ -224,7 +225,7 @@ class RayExecutor:
             int, tuple[Grader, bytes]
         ] = {}  # pickled once: workers know them by their bytes
 
-    async def check(self, portable: Checked, place: Place, *, is_own: bool) -> None:
+    async def check(self, portable: Portable, place: Place, *, is_own: bool) -> None:
         """See that there is room on the cluster, and that providers and graders can be opened
         there.
 
@@ -419,7 +420,7 @@ def _last_line(error: Exception) -> str:
     return one_line((str(error).strip().splitlines() or [""])[-1], 500)
 
 
-def _amounts(options: ExecutorOptions) -> Mapping[str, float]:
+def _amounts(options: Ray) -> Mapping[str, float]:
     memory = (options.memory_mb or 0) * 1024**2
     return {"CPU": options.num_cpus, "GPU": options.num_gpus, "memory": memory}
 

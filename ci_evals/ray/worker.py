@@ -1,4 +1,4 @@
-"""The far end of an executor: opens the team's code once for each worker process, and calls it
+"""The far end of the cluster: opens the team's code once for each worker process, and calls it
 there.
 """
 

@@ -1,0 +1,1 @@
+"""Runs the team's own code on a Ray cluster."""
