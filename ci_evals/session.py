@@ -32,8 +32,8 @@ from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.engine.traces import Trace
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
-from ci_evals.gate.baseline import Baseline, head_cells
-from ci_evals.gate.compare import NoComparison, failed_confirmations, sum_of, suspects
+from ci_evals.gate.baseline import Baseline, add_tallies, head_cells
+from ci_evals.gate.compare import NoComparison, failed_confirmations, suspects
 from ci_evals.gate.outages import failed_rounds, outages
 from ci_evals.gate.verdict import is_certain, settle
 from ci_evals.gate.wording import (
@@ -487,7 +487,8 @@ class _Session:
         for variant in failed_confirmations(head):
             cells = [cell for cell in head if cell.variant == variant]
             why = failed_confirmation_sentence(
-                sum_of(cell.planned for cell in cells), sum_of(cell.confirming for cell in cells)
+                add_tallies(cell.planned for cell in cells),
+                add_tallies(cell.confirming for cell in cells),
             )
             runs = (index for cell in report.cells_of(variant) for index in part.plan.indices(cell))
             self._withdraw(part, report.confirmation, variant, runs, why)

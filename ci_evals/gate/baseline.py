@@ -1,37 +1,32 @@
-"""The two sides of a comparison: the cells of a report, and the baseline that earlier reports make
-together.
+"""The two sides of a comparison: the cells of a report, and the baseline made of earlier reports.
 
-Earlier runs of a cell are pooled, newest report first, but for what is older than a fall of the
+Earlier runs of a cell are pooled, newest report first, except for those older than a fall of the
 base branch.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, median
 from typing import Literal, NamedTuple
 
-from ci_evals.format import name_of
+from ci_evals.format import name_of, short_sha
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import SuiteReport, Tally
+from ci_evals.model.report import RunRecord, SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.differences import ScoreSums
-from ci_evals.stats.exact_tests import fisher_two_sided, stratified_lower
+from ci_evals.stats.exact_tests import Table, fisher_two_sided, stratified_lower
 from ci_evals.stats.rates import PassRate, pass_rate
 
 POOLED_RUNS = 30
 """This many runs of a cell are enough history."""
 TREND_POINTS = 50
 DISAGREEMENT = 0.2
-"""Newer and older runs of a cell with a two-sided p at or below this are taken for different
-behaviour.
-"""
+"""Newer and older runs of a cell with a two-sided p at or below this behave differently."""
 FALL = 0.001
-"""The base branch has fallen where its newest reports are below all older ones with a p at or below
-this.
-"""
+"""The base branch fell where its newest reports are below all older ones, p at or below this."""
 LARGEST_SUPPORT = 1000
 """Above, the normal distribution gives the same first three digits, and costs no time."""
 
@@ -39,9 +34,19 @@ LARGEST_SUPPORT = 1000
 NO_RUNS = Tally(0, 0)
 
 
+def add_tallies(tallies: Iterable[Tally]) -> Tally:
+    """Return all runs together."""
+    passed = graded = 0
+    for tally in tallies:
+        passed += tally.passed
+        graded += tally.graded
+    return Tally(passed, graded)
+
+
 class PerRun(NamedTuple):
-    """The averages of one cell's runs: the sums of the scores, else means and a median; None where
-    not known.
+    """The averages of one cell's runs; None where not known.
+
+    The scores are kept as sums; the others are means, and a median of the latency.
     """
 
     scores: ScoreSums = ScoreSums(0, 0.0, 0.0)
@@ -111,27 +116,34 @@ class History:
     lost: frozenset[str] = frozenset()
 
     @cached_property
-    def sums(self) -> tuple[tuple[int, int], ...]:
-        """The sums of (passed, graded) over the newest 0, 1, 2, … reports of the full pool."""
+    def sums(self) -> tuple[Tally, ...]:
+        """The runs of the newest 0, 1, 2, … reports of the full pool together."""
         passed = graded = 0
-        sums = [(0, 0)]
-        for report, more_passed, more in self.evidence:
+        sums = [NO_RUNS]
+        for each in self.evidence:
             if graded >= POOLED_RUNS or len(sums) - 1 == self.reports:
                 break
-            if more and report not in self.lost:
-                passed, graded = passed + more_passed, graded + more
-                sums.append((passed, graded))
+            if each.graded and each.report not in self.lost:
+                passed += each.passed
+                graded += each.graded
+                sums.append(Tally(passed, graded))
         return tuple(sums)
+
+    @property
+    def pooled_reports(self) -> int:
+        """The number of reports in the full pool."""
+        return len(self.sums) - 1
 
     @property
     def tally(self) -> Tally:
         """The runs of the full pool."""
-        return Tally(*self.sums[-1])
+        return self.sums[-1]
 
     @cached_property
     def recent(self) -> Tally:
         """The runs of the recent pool."""
-        return Tally(*self.sums[sum(step.outcome == "recent" for step in self.steps())])
+        reports = [step.outcome for step in self.steps()].count("recent")
+        return self.sums[reports]
 
     def steps(self) -> list[PoolStep]:
         """Decide report by report what is pooled.
@@ -143,25 +155,44 @@ class History:
         age, changed = 0, False
         for each in self.evidence:
             if not each.graded:
-                steps.append(PoolStep(each, "nothing graded"))
+                step = PoolStep(each, "nothing graded")
             elif each.report in self.lost:
-                steps.append(PoolStep(each, "an outage"))
-            elif age == len(self.sums) - 1:
-                fell = age == self.reports and self.sums[age][1] < POOLED_RUNS
-                steps.append(PoolStep(each, "before a fall" if fell else "enough without"))
+                step = PoolStep(each, "an outage")
+            elif age == self.pooled_reports:
+                fell = age == self.reports and self.tally.graded < POOLED_RUNS
+                step = PoolStep(each, "before a fall" if fell else "enough without")
             elif changed:
-                steps.append(PoolStep(each, "before a change"))
+                step = PoolStep(each, "before a change")
                 age += 1
             else:
-                newer, (passed, graded) = self.sums[age], self.sums[-1]
-                older = Tally(passed - newer[0], graded - newer[1])
-                p = fisher_two_sided(*older, *newer) if age else None
-                changed = p is not None and p <= DISAGREEMENT
-                steps.append(
-                    PoolStep(each, "disagrees" if changed else "recent", older if age else None, p)
-                )
+                step = self._compare_ages(each, age)
+                changed = step.outcome == "disagrees"
                 age += 1
+            steps.append(step)
         return steps
+
+    def _compare_ages(self, evidence: Evidence, age: int) -> PoolStep:
+        """Test the `age` newest reports against all older ones, of which `evidence` is the newest.
+
+        The newest report of all has nothing to disagree with.
+        """
+        if age == 0:
+            return PoolStep(evidence, "recent")
+        newer = self.sums[age]
+        older = Tally(self.tally.passed - newer.passed, self.tally.graded - newer.graded)
+        p = fisher_two_sided(*older, *newer)
+        return PoolStep(evidence, "disagrees" if p <= DISAGREEMENT else "recent", older, p)
+
+
+def split_histories(histories: Iterable[History], age: int) -> list[Table]:
+    """Return the `age` newest reports of each cell against all older ones, where there are any."""
+    tables = []
+    for history in histories:
+        if history.pooled_reports >= age:
+            passed, graded = history.sums[age]
+            all_passed, all_graded = history.tally
+            tables.append((passed, graded, all_passed - passed, all_graded - graded))
+    return tables
 
 
 # The baseline.
@@ -174,8 +205,7 @@ class BaseCell:
     Args:
         fingerprint: identifies the question and its grading, as `asked.judged`.
         history: its runs, report by report.
-        per_runs: the averages of its runs by the id of the report, newest first, as far as they are
-            known.
+        per_runs: the averages of its runs by the id of the report, newest first, where known.
         quarantined: True if the newest report has its case in quarantine.
         bar: the pass rate that the newest report held it to; None if that is not known.
     """
@@ -189,14 +219,14 @@ class BaseCell:
     @property
     def per_run(self) -> PerRun:
         """The averages of the newest report that counts."""
-        return next(
-            (found for id_, found in self.per_runs.items() if id_ not in self.history.lost),
-            UNMEASURED,
-        )
+        for report, per_run in self.per_runs.items():
+            if report not in self.history.lost:
+                return per_run
+        return UNMEASURED
 
 
 def judged_half(fingerprint: str) -> str:
-    """Return what identifies the grading of a cell, of the two halves of its fingerprint."""
+    """Return the half of a cell's fingerprint that identifies its grading."""
     return fingerprint.rpartition(".")[2]
 
 
@@ -208,11 +238,17 @@ class ReportRef:
     started_at: float
     revision: str | None = None
 
+    @property
+    def commit(self) -> str:
+        """Its revision as git shortens it; empty if not known."""
+        return short_sha(self.revision) if self.revision else ""
+
 
 @dataclass(frozen=True, slots=True)
 class TrendVariant:
-    """One variant at one point of the trend. `n_eff` is the number of independent runs that its
-    rate is worth.
+    """One variant at one point of the trend.
+
+    `n_eff` is the number of independent runs that its rate is worth.
     """
 
     provider: str
@@ -235,6 +271,13 @@ class TrendPoint:
     report: ReportRef
     cases: str
     variants: tuple[TrendVariant, ...]
+
+    def find(self, variant: Variant) -> TrendVariant | None:
+        """Return the figures of a variant, if the report has it."""
+        for each in self.variants:
+            if each.variant == variant:
+                return each
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,15 +330,22 @@ class Baseline:
         return name_of(self.name)
 
     @cached_property
+    def by_variant(self) -> Mapping[Variant, Mapping[CellKey, BaseCell]]:
+        """Its variants in the order of the cells, each with its cells."""
+        groups: dict[tuple[str, str | None], dict[CellKey, BaseCell]] = {}
+        for key, cell in self.cells.items():
+            groups.setdefault(key[1:], {})[key] = cell
+        return {Variant(*names): cells for names, cells in groups.items()}
+
+    @property
     def variants(self) -> tuple[Variant, ...]:
         """Its variants, in the order of the cells."""
-        return tuple(dict.fromkeys(Variant(provider, prompt) for _, provider, prompt in self.cells))
+        return tuple(self.by_variant)
 
     def restrict_to(self, cases: Container[str]) -> "Baseline":
         """Return the baseline restricted to some cases."""
-        return replace(
-            self, cells={key: cell for key, cell in self.cells.items() if key[0] in cases}
-        )
+        cells = {key: cell for key, cell in self.cells.items() if key[0] in cases}
+        return replace(self, cells=cells)
 
 
 def cut_at_falls(base: Baseline) -> Baseline:
@@ -304,31 +354,29 @@ def cut_at_falls(base: Baseline) -> Baseline:
     Where the newest reports of a variant are, over all its cells, below all older ones together,
     only these newest ones count for each of its cells.
     """
-    reports = {}
-    for variant in base.variants:
-        histories = [
-            cell.history for key, cell in base.cells.items() if Variant(*key[1:]) == variant
-        ]
-        for age in range(1, max((len(history.sums) for history in histories), default=1) - 1):
-            tables = []
-            for sums in (history.sums for history in histories if age < len(history.sums)):
-                newest, (passed, graded) = sums[age], sums[-1]
-                tables.append((*newest, passed - newest[0], graded - newest[1]))
-            if stratified_lower(tables, largest_support=LARGEST_SUPPORT) <= FALL:
-                reports[variant] = age
-                break
-    if not reports:
+    cut: dict[CellKey, BaseCell] = {}
+    for cells in base.by_variant.values():
+        reports = _reports_since_fall([cell.history for cell in cells.values()])
+        if reports is not None:
+            for key, cell in cells.items():
+                cut[key] = replace(cell, history=replace(cell.history, reports=reports))
+    if not cut:
         return base
-    cells = {
-        key: replace(cell, history=replace(cell.history, reports=reports.get(Variant(*key[1:]))))
-        for key, cell in base.cells.items()
-    }
-    return replace(base, cells=cells)
+    return replace(base, cells={**base.cells, **cut})
+
+
+def _reports_since_fall(histories: Sequence[History]) -> int | None:
+    """Return how many of the newest reports are below all older ones; None if none are."""
+    most = max(history.pooled_reports for history in histories)
+    for age in range(1, most):
+        tables = split_histories(histories, age)
+        if stratified_lower(tables, largest_support=LARGEST_SUPPORT) <= FALL:
+            return age
+    return None
 
 
 def join(reports: Sequence[Baseline]) -> Baseline:
-    """Join several reports into one baseline: the newest, with the evidence of all the others as
-    its history.
+    """Join several reports into one baseline: the newest, with all the others as its history.
 
     Evidence and points of the same report are taken once, however many files carry them; of an
     interrupted run and the one that continued it, which share an id, the fuller evidence counts.
@@ -336,46 +384,61 @@ def join(reports: Sequence[Baseline]) -> Baseline:
     newest, *older = sorted(reports, key=lambda each: each.reports[0].started_at, reverse=True)
     if not older:
         return newest
-    by_id = {ref.id: ref for each in (newest, *older) for ref in each.reports}
-    refs = sorted(by_id.values(), key=lambda ref: ref.started_at, reverse=True)
-    rank = {ref.id: number for number, ref in enumerate(refs)}
+    refs: dict[str, ReportRef] = {}
+    for report in (newest, *older):
+        for ref in report.reports:
+            refs[ref.id] = ref
+    newest_first = sorted(refs.values(), key=lambda ref: ref.started_at, reverse=True)
+    ranks = {ref.id: rank for rank, ref in enumerate(newest_first)}
 
     cells = {}
     for key, cell in newest.cells.items():
-        same = [
-            other
-            for each in older
-            if (other := each.cells.get(key)) and other.fingerprint == cell.fingerprint
-        ]
-        fullest: dict[str, Evidence] = {}
-        for evidence in (evidence for one in (cell, *same) for evidence in one.history.evidence):
-            if (known := fullest.get(evidence.report)) is None or evidence.graded > known.graded:
-                fullest[evidence.report] = evidence
-        history = History(tuple(sorted(fullest.values(), key=lambda each: rank[each.report])))
-        per_runs = {id_: found for one in (cell, *same) for id_, found in one.per_runs.items()}
-        cells[key] = replace(cell, history=history, per_runs=per_runs)
-    points = {point.report.id: point for each in (*reversed(older), newest) for point in each.trend}
+        known = [report.cells[key] for report in older if key in report.cells]
+        same = [each for each in known if each.fingerprint == cell.fingerprint]
+        cells[key] = _add_history(cell, same, ranks)
+
+    points: dict[str, TrendPoint] = {}
+    for report in (*reversed(older), newest):
+        for point in report.trend:
+            points[point.report.id] = point
     trend = sorted(points.values(), key=lambda point: point.report.started_at, reverse=True)
-    return replace(newest, reports=tuple(refs), cells=cells, trend=tuple(trend[:TREND_POINTS]))
+    return replace(
+        newest, reports=tuple(newest_first), cells=cells, trend=tuple(trend[:TREND_POINTS])
+    )
+
+
+def _add_history(cell: BaseCell, older: Sequence[BaseCell], ranks: Mapping[str, int]) -> BaseCell:
+    """Return a cell with the evidence of others; `ranks` orders the reports."""
+    fullest: dict[str, Evidence] = {}
+    per_runs: dict[str, PerRun] = {}
+    for each in (cell, *older):
+        per_runs |= each.per_runs
+        for evidence in each.history.evidence:
+            known = fullest.get(evidence.report)
+            if known is None or evidence.graded > known.graded:
+                fullest[evidence.report] = evidence
+    newest_first = sorted(fullest.values(), key=lambda evidence: ranks[evidence.report])
+    return replace(cell, history=History(tuple(newest_first)), per_runs=per_runs)
 
 
 def evidence_to_keep(cell: BaseCell | None, fingerprint: str) -> tuple[Evidence, ...]:
-    """Return the evidence of a base cell that a new report hands on: of the same case, as much as
-    may be pooled.
+    """Return the evidence of a base cell that a new report hands on.
+
+    It is of the same case, and as much as may be pooled. Outages are handed on, too: the next
+    report tells whether they are what the base branch is like now.
     """
     if cell is None or cell.fingerprint != fingerprint:
         return ()
-    whole = replace(cell.history, reports=None)
-    pooled = len(whole.sums) - 1
-    kept: list[Evidence] = []
-    for each in (
-        whole.evidence
-    ):  # outages, too: the next report tells whether they are what the base branch is like now
+    history = replace(cell.history, reports=None)
+    missing = history.pooled_reports
+    kept = []
+    for each in history.evidence:
         if each.graded:
             kept.append(each)
-            pooled -= each.report not in whole.lost
-            if not pooled and each.report not in whole.lost:
-                break
+            if each.report not in history.lost:
+                missing -= 1
+                if missing == 0:
+                    break
     return tuple(kept)
 
 
@@ -422,56 +485,66 @@ def head_cells(
         gate: says which tags are critical.
         unplanned: include the cells of the suite that this report does not run, as a shard does.
     """
-    critical_tags = gate.critical_tags if gate else frozenset()
-    confirmation = report.confirmation
     cells = []
-    for cell in range(len(report.plan)):
-        if not (unplanned or report.plan.runs(cell)):
-            continue
-        case = report.plan.case(cell)
-        confirming, complete = NO_RUNS, False
-        if confirmation is not None and confirmation.plan.runs(cell):
-            confirming = confirmation.fresh(cell)
-            complete = not confirmation.by_cell[cell].missing
-        cells.append(
-            HeadCell(
-                key=report.plan.key(cell),
-                fingerprint=report.fingerprints[report.plan.row(cell)],
-                planned=report.fresh(cell),
-                unanswered=sum(
-                    each.unanswered and not each.recorded for each in report.records_of((cell,))
-                ),
-                confirming=confirming,
-                confirmed=complete and bool(confirming.graded),
-                critical=case.critical or not critical_tags.isdisjoint(case.tags),
-                quarantined=case.quarantine is not None,
-                per_run=per_run_of(report, cell),
-            )
-        )
+    for cell, runs in enumerate(report.plan.counts):
+        if runs or unplanned:
+            cells.append(_head_cell(report, cell, gate or Gate()))
     return cells
+
+
+def _head_cell(report: SuiteReport, cell: int, gate: Gate) -> HeadCell:
+    case = report.plan.case(cell)
+    fresh = _fresh_records(report, cell)
+    confirming, confirmed = NO_RUNS, False
+    if report.confirmation is not None and report.confirmation.plan.runs(cell):
+        confirming = report.confirmation.fresh(cell)
+        complete = not report.confirmation.by_cell[cell].missing
+        confirmed = complete and confirming.graded > 0
+    return HeadCell(
+        key=report.plan.key(cell),
+        fingerprint=report.fingerprints[report.plan.row(cell)],
+        planned=Tally([record.status for record in fresh].count("passed"), len(fresh)),
+        unanswered=[record.unanswered for record in fresh].count(True),
+        confirming=confirming,
+        confirmed=confirmed,
+        critical=case.critical or gate.marks_critical(case.tags),
+        quarantined=case.quarantine is not None,
+        per_run=_average(fresh),
+    )
+
+
+def _fresh_records(report: SuiteReport, cell: int) -> list[RunRecord]:
+    """Return the graded runs of a cell that do not repeat a recording."""
+    records = report.records_of((cell,))
+    return [record for record in records if record.graded and not record.recorded]
 
 
 def per_run_of(report: SuiteReport, cell: int) -> PerRun:
     """Average the graded runs of a cell; runs that repeat a recording take no part."""
-    runs = [
-        record for record in report.records_of((cell,)) if record.graded and not record.recorded
-    ]
+    return _average(_fresh_records(report, cell))
+
+
+def _average(runs: Sequence[RunRecord]) -> PerRun:
+    if not runs:
+        return UNMEASURED
     scores = [record.score for record in runs if record.score is not None]
     costs = [record.cost_usd for record in runs if record.cost_usd is not None]
-    tokens = [known for record in runs if (known := record.input_tokens + record.output_tokens)]
+    tokens = [record.input_tokens + record.output_tokens for record in runs]
+    known_tokens = [count for count in tokens if count]
     return PerRun(
-        scores=ScoreSums(len(scores), sum(scores), sum(score * score for score in scores)),
+        scores=ScoreSums(len(scores), sum(scores), sum([score * score for score in scores])),
         cost_usd=fmean(costs) if costs else None,
-        tokens=fmean(tokens) if tokens else None,
-        latency_median_s=median(record.latency_s for record in runs) if runs else None,
+        tokens=fmean(known_tokens) if known_tokens else None,
+        latency_median_s=median([record.latency_s for record in runs]),
     )
 
 
 def fresh_rate(report: SuiteReport, variant: Variant) -> PassRate | None:
-    """Estimate the pass rate of a variant over the runs that repeat no recording. None without
-    any.
+    """Estimate the pass rate of a variant over the runs that repeat no recording.
+
+    None without any.
     """
-    return pass_rate(report.fresh(cell) for cell in report.gated_cells_of(variant))
+    return pass_rate([report.fresh(cell) for cell in report.gated_cells_of(variant)])
 
 
 def report_ref(report: SuiteReport) -> ReportRef:
@@ -482,7 +555,8 @@ def trend_point(report: SuiteReport) -> TrendPoint:
     """Return the figures of a report as a point of the trend."""
     variants = []
     for variant in report.plan.variants:
-        rate, figures = fresh_rate(report, variant), report.figures(report.cells_of(variant))
+        rate = fresh_rate(report, variant)
+        figures = report.figures(report.cells_of(variant))
         variants.append(
             TrendVariant(
                 provider=variant.provider,

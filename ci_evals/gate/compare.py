@@ -1,6 +1,4 @@
-"""The comparison of a report with a baseline: cells are matched and tested, and each variant as a
-whole.
-"""
+"""The comparison of a report with a baseline: its cells are matched and tested, then its variants."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,8 +17,10 @@ from ci_evals.gate.baseline import (
     Baseline,
     HeadCell,
     History,
+    add_tallies,
     cut_at_falls,
     judged_half,
+    split_histories,
 )
 from ci_evals.gate.differences import Differences, differences
 from ci_evals.model.case import Variant
@@ -40,19 +40,17 @@ from ci_evals.stats.exact_tests import (
 from ci_evals.stats.power import NEWEST_ALONE
 
 SUSPICION = 0.30
-"""A cell with a lower rate than its base and a Fisher p at or below this is run again before it is
-named.
-"""
+"""A cell below its base with a Fisher p at or below this runs again before it is named."""
 LEAST_COMPARED = Fraction(4, 5)
-"""Where a smaller share of the base's cells is compared, that is said."""
+"""A warning says if a smaller share of the base's cells is compared."""
 USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
 MOST_CONFIRMED = 20
-"""The most cells that are run again, unless a fifth of all is more."""
+"""The most cells that run again, unless a fifth of all is more."""
 FAILED_CONFIRMATION = 0.05
-"""Confirm runs that are worse than the planned runs of the same cells, with a p at or below this,
-do not count.
-"""
+"""Confirm runs do not count if they are worse than the planned runs of the same cells.
 
+That is, with a p at or below this.
+"""
 
 CellKind = Literal[
     "new",
@@ -73,7 +71,7 @@ _EXACT_ENOUGH = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellComparison:
-    """One cell beside its base.
+    """One cell compared with its base.
 
     `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the
     chance of a drop (of a rise, where it is `fixed`) this large if nothing had changed;
@@ -103,15 +101,16 @@ class CellComparison:
         return Variant(self.provider, self.prompt)
 
     def base_key(self, variants: Mapping[Variant, Variant]) -> CellKey:
-        """Return the cell's name in the baseline, where `variants` maps each variant to the one it
-        is compared with.
+        """Return the cell's name in the baseline.
+
+        `variants` maps each variant to the one that it is compared with.
         """
         return _key(self.renamed_from or self.case, variants.get(self.variant, self.variant))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantComparison:
-    """One variant beside its base, over the `cells` that both sides have graded runs of.
+    """One variant compared with its base, over the `cells` that both sides have graded runs of.
 
     Rates are means over these cells. `p` is that of `fall`, `adjusted_p` allows for the number of
     variants; `adjusted_p_of_rest` is the same without the cells that regressed by themselves.
@@ -146,10 +145,10 @@ class VariantComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A report beside a baseline: every variant that both have, and every cell that either has.
+    """A report compared with a baseline.
 
-    `usual_runs` is the number of planned runs that most of the tested cells have, 0 if none was
-    tested.
+    It has every variant that both have, and every cell that either has. `usual_runs` is the number
+    of planned runs that most of the tested cells have, 0 if none was tested.
     """
 
     baseline: Baseline
@@ -185,16 +184,14 @@ class Comparison:
         return _key(key[0], self.base_variant(Variant(*key[1:])))
 
     def base_of(self, key: CellKey) -> BaseCell | None:
-        """Return a cell's counterpart in the baseline, whatever its case or its variant was called
-        there.
-        """
+        """Return a cell's counterpart in the baseline, whatever its name there."""
         return self.baseline.cells.get(self.base_key(key))
 
     @cached_property
     def several_variants(self) -> bool:
         return len({cell.variant for cell in self.cells if cell.kind != "removed"}) > 1
 
-    @property
+    @cached_property
     def compared(self) -> int:
         """The number of cells that were tested."""
         return sum(cell.p is not None for cell in self.cells)
@@ -202,16 +199,17 @@ class Comparison:
     def select(self, *kinds: CellKind) -> Sequence[CellComparison]:
         """Return the cells of some kinds, the surest first."""
         chosen = [cell for cell in self.cells if cell.kind in kinds]
-        return tuple(sorted(chosen, key=lambda cell: 1.0 if cell.p is None else cell.p))
+        chosen.sort(key=lambda cell: 1.0 if cell.p is None else cell.p)
+        return tuple(chosen)
 
     def worse_variants(self, *, beyond_regressions: bool = False) -> Iterator[VariantComparison]:
-        """Yield the variants that are worse as a whole; or that are so even without the cells that
-        regressed.
+        """Yield the variants that are worse as a whole.
+
+        With `beyond_regressions`, those that are so even without the cells that regressed.
         """
         for variant in self.variants:
-            if (
-                variant.adjusted_p_of_rest if beyond_regressions else variant.adjusted_p
-            ) <= self.alpha:
+            p = variant.adjusted_p_of_rest if beyond_regressions else variant.adjusted_p
+            if p <= self.alpha:
                 yield variant
 
 
@@ -239,7 +237,7 @@ def compare(
         head: the cells of the report.
         base: the baseline.
         confirm_runs: how often suspects were to be run again; they are not named before they were.
-            With 0 the planned runs decide.
+            With 0, the planned runs decide.
         alpha: the accepted chance of a false alarm, in (0, 1).
         is_selection: the report is of a part of its suite, so that what only the base has was not
             removed.
@@ -250,14 +248,15 @@ def compare(
     variants = match_variants((cell.variant for cell in head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
     failed = failed_confirmations(cell.head for cell in matched)
-    matched = [
-        cell if cell.head.variant not in failed else cell.without_confirmation() for cell in matched
-    ]
+    if failed:
+        matched = [
+            cell.without_confirmation() if cell.head.variant in failed else cell for cell in matched
+        ]
     cells = _compare_cells(matched, confirm_runs, alpha)
     return Comparison(
         baseline=base,
         confirm_runs=confirm_runs,
-        usual_runs=commonest(cell.head.planned.graded for cell in matched),
+        usual_runs=_commonest([cell.head.planned.graded for cell in matched]),
         alpha=alpha,
         variants=_compare_variants(matched, cells, variants, alpha),
         cells=(*cells, *unmatched),
@@ -272,30 +271,30 @@ def suspects(
     If there are many, these are the critical ones and those least likely by chance. Arguments are
     those of `compare`.
     """
+    if confirm_runs == 0:
+        return {}
     matched = comparable_cells(head, base)
-    suspicious = sorted(
-        (cell for cell in matched if cell.suspicious),
-        key=lambda cell: (not cell.head.critical, cell.p),
-    )
-    chosen = suspicious[: max(MOST_CONFIRMED, len(matched) // 5)]
-    if confirm_runs != "auto":
-        return {cell.head.key: confirm_runs for cell in chosen} if confirm_runs else {}
-    return {
-        cell.head.key: runs_to_confirm(
-            cell.head.planned.graded, cell.pooled.graded, len(matched), alpha
-        )
-        or USUAL_CONFIRM_RUNS
-        for cell in chosen
-    }
+    suspicious = [cell for cell in matched if cell.suspicious]
+    suspicious.sort(key=lambda cell: (not cell.head.critical, cell.p))
+    most = max(MOST_CONFIRMED, len(matched) // 5)
+    further: dict[CellKey, int] = {}
+    for cell in suspicious[:most]:
+        runs: int | None
+        if confirm_runs == "auto":
+            planned, pooled = cell.head.planned.graded, cell.pooled.graded
+            runs = runs_to_confirm(planned, pooled, len(matched), alpha)
+        else:
+            runs = confirm_runs
+        further[cell.head.key] = runs or USUAL_CONFIRM_RUNS
+    return further
 
 
 def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) -> int | None:
-    """Return how many further runs name a case that always fails and never did before; None if it
-    takes too many.
+    """Return how many further runs name a case that always fails and never did before.
 
     The chance that all failures of `base + head` runs are the head's is 1 in `base + head` over
     `base`, and it is to be at most `alpha / cells`, so that Benjamini and Hochberg's procedure
-    rejects it alone.
+    rejects it alone. None if that takes too many.
 
     Args:
         planned: its planned runs.
@@ -303,29 +302,34 @@ def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) ->
         cells: the number of cells that are compared.
         alpha: the accepted chance of a false alarm.
     """
-    enough = range(USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS + 1)
-    return next(
-        (more for more in enough if comb(base + planned + more, base) * alpha >= cells), None
-    )
+    for further in range(USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS + 1):
+        if comb(base + planned + further, base) * alpha >= cells:
+            return further
+    return None
 
 
 def beyond_naming(comparison: Comparison) -> Sequence[CellComparison]:
-    """Return the suspects that `confirm_runs: auto` cannot name: the base has too few runs of
-    them.
+    """Return the suspects that `confirm_runs: auto` cannot name.
+
+    The base has too few runs of them.
     """
     if comparison.confirm_runs != "auto":
         return ()
     runs, cells, alpha = comparison.usual_runs, comparison.compared, comparison.alpha
     return [
-        each
-        for each in comparison.select("suspect")
-        if runs_to_confirm(runs, each.base.graded, cells, alpha) is None
+        cell
+        for cell in comparison.select("suspect")
+        if runs_to_confirm(runs, cell.base.graded, cells, alpha) is None
     ]
 
 
-def commonest(numbers: Iterable[int]) -> int:
+def _commonest(numbers: Sequence[int]) -> int:
     """Return the commonest number; the smallest of several; 0 of none."""
-    return min(Counter(numbers).items(), key=lambda each: (-each[1], each[0]), default=(0, 0))[0]
+    if not numbers:
+        return 0
+    counts = Counter(numbers)
+    most = max(counts.values())
+    return min(number for number, count in counts.items() if count == most)
 
 
 def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[Variant, Variant]:
@@ -336,9 +340,10 @@ def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[
     """
     mine, theirs = dict.fromkeys(head), dict.fromkeys(base)
     matched = {variant: variant for variant in mine if variant in theirs}
-    left, gone = [v for v in mine if v not in matched], [v for v in theirs if v not in matched]
-    if len(left) == len(gone) == 1:
-        matched[left[0]] = gone[0]
+    new = [variant for variant in mine if variant not in matched]
+    gone = [variant for variant in theirs if variant not in matched]
+    if len(new) == len(gone) == 1:
+        matched[new[0]] = gone[0]
     return matched
 
 
@@ -362,25 +367,26 @@ def fall(cells: Sequence[tuple[Tally, History]]) -> Fall:
     false red is then no likelier than that.
     """
     histories = [history for _, history in cells]
-
-    def disagree(age: int) -> bool:
-        """Return True if the `age` newest reports are unlike the older ones."""
-        tables = []
-        for sums in (history.sums for history in histories if age < len(history.sums)):
-            (passed, graded), (all_passed, all_graded) = sums[age], sums[-1]
-            tables.append((all_passed - passed, all_graded - graded, passed, graded))
-        return stratified_two_sided(tables, largest_support=_EXACT_ENOUGH) <= DISAGREEMENT
-
-    def against(age: int) -> list[Table]:
-        """Return the cells beside the `age` newest reports of each."""
-        return [(*head, *history.sums[: age + 1][-1]) for head, history in cells]
-
-    reports = max((len(history.sums) for history in histories), default=1) - 1
-    agreeing = next((age for age in range(1, reports) if disagree(age)), reports)
-    tables = against(agreeing)
+    reports = max((history.pooled_reports for history in histories), default=0)
+    pool_size = reports
+    for age in range(1, reports):
+        split = split_histories(histories, age)
+        if stratified_two_sided(split, largest_support=_EXACT_ENOUGH) <= DISAGREEMENT:
+            pool_size = age
+            break
+    tables = _pool(cells, pool_size)
     pooled = stratified_lower(tables, largest_support=LARGEST_SUPPORT)
-    alone = stratified_lower(against(1), largest_support=LARGEST_SUPPORT)
-    return Fall(max(pooled, alone / NEWEST_ALONE), tables)
+    newest = stratified_lower(_pool(cells, 1), largest_support=LARGEST_SUPPORT)
+    return Fall(max(pooled, newest / NEWEST_ALONE), tables)
+
+
+def _pool(cells: Iterable[tuple[Tally, History]], reports: int) -> list[Table]:
+    """Return each cell against its newest `reports` reports."""
+    tables = []
+    for head, history in cells:
+        base = history.sums[min(reports, history.pooled_reports)]
+        tables.append((*head, *base))
+    return tables
 
 
 @dataclass(frozen=True)
@@ -408,10 +414,15 @@ class MatchedCell:
         """The chance that the planned runs are as low as they are."""
         return fisher_lower(*self.head.planned, *self.pooled)
 
-    @property
+    @cached_property
     def suspicious(self) -> bool:
         """Return True if the planned runs are below the base beyond what is usual."""
         return self.head.planned.rate < self.pooled.rate and self.p <= SUSPICION
+
+
+def planned_fall(cells: Iterable[MatchedCell]) -> Fall:
+    """Test the planned runs of some cells of a variant for a drop."""
+    return fall([(cell.head.planned, cell.base.history) for cell in cells])
 
 
 def comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[MatchedCell]:
@@ -425,61 +436,66 @@ def _match_cells(
     head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
 ) -> tuple[list[MatchedCell], list[CellComparison]]:
     """Return the cells that can be compared, and the findings on all others."""
-    mine = {_key(cell.key[0], variants.get(cell.variant, cell.variant)): cell for cell in head}
+    mine = {}
+    for cell in head:
+        base_variant = variants.get(cell.variant, cell.variant)
+        mine[_key(cell.key[0], base_variant)] = cell
     old_names = _old_names(mine, base)
     matched: list[MatchedCell] = []
     rest: list[CellComparison] = []
-    for base_key, cell in mine.items():
-        old_name = old_names.get(base_key)
-        found = base.cells.get((old_name or base_key[0], *base_key[1:]))
+    known = set(mine)
+    for key, cell in mine.items():
+        old_name = old_names.get(key)
+        base_key = (old_name or key[0], key[1], key[2])
+        known.add(base_key)
+        found = base.cells.get(base_key)
         if found is None:
             rest.append(_untested_cell("new", cell.key, cell))
         elif found.fingerprint != cell.fingerprint:
-            newest = found.history.evidence[0].tally if found.history.evidence else NO_RUNS
-            regraded = judged_half(found.fingerprint) != judged_half(cell.fingerprint)
-            rest.append(
-                replace(_untested_cell("edited", cell.key, cell, newest), regraded=regraded)
-            )
+            rest.append(_edited_cell(cell, found))
         elif cell.planned.graded and found.history.tally.graded and not cell.quarantined:
             matched.append(MatchedCell(cell, found, old_name))
         else:
             rest.append(_untested_cell("not compared", cell.key, cell, found.history.tally))
-    known = {*mine, *((old, *key[1:]) for key, old in old_names.items())}
-    removed = ((key, cell) for key, cell in base.cells.items() if key not in known)
-    rest += [_untested_cell("removed", key, base=cell.history.tally) for key, cell in removed]
+    for key, base_cell in base.cells.items():
+        if key not in known:
+            rest.append(_untested_cell("removed", key, base=base_cell.history.tally))
     return matched, rest
+
+
+def _edited_cell(head: HeadCell, base: BaseCell) -> CellComparison:
+    newest = base.history.evidence[0].tally if base.history.evidence else NO_RUNS
+    regraded = judged_half(base.fingerprint) != judged_half(head.fingerprint)
+    return replace(_untested_cell("edited", head.key, head, newest), regraded=regraded)
 
 
 def _untested_cell(
     kind: CellKind, key: CellKey, head: HeadCell | None = None, base: Tally = NO_RUNS
 ) -> CellComparison:
     case, provider, prompt = key
-    runs, critical = (head.planned, head.critical) if head else (NO_RUNS, False)
     return CellComparison(
         case=case,
         provider=provider,
         prompt=prompt,
         kind=kind,
-        head=runs,
+        head=head.planned if head else NO_RUNS,
         base=base,
-        critical=critical,
+        critical=head.critical if head else False,
     )
 
 
 def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[CellKey, str]:
-    """Find the cells whose case has another name in the base: same question, same grading, other
-    id.
-    """
+    """Find the cells whose case has another name in the base: same question, same grading."""
     gone: dict[tuple[str, Variant], list[str]] = defaultdict(list)
     for key, cell in base.cells.items():
         if key not in mine:
             gone[cell.fingerprint, Variant(*key[1:])].append(key[0])
     names = {}
-    for key, mine_cell in mine.items():
-        if key not in base.cells and (
-            candidates := gone.get((mine_cell.fingerprint, Variant(*key[1:])))
-        ):
-            names[key] = candidates.pop(0)
+    for key, head_cell in mine.items():
+        if key not in base.cells:
+            candidates = gone.get((head_cell.fingerprint, Variant(*key[1:])))
+            if candidates:
+                names[key] = candidates.pop(0)
     return names
 
 
@@ -491,7 +507,8 @@ def failed_confirmations(head: Iterable[HeadCell]) -> frozenset[Variant]:
     """
     repeated: dict[Variant, list[Table]] = defaultdict(list)
     for cell in head:
-        repeated[cell.variant].append((*cell.confirming, *cell.planned))
+        if cell.confirming.graded:
+            repeated[cell.variant].append((*cell.confirming, *cell.planned))
     return frozenset(
         variant
         for variant, tables in repeated.items()
@@ -499,58 +516,65 @@ def failed_confirmations(head: Iterable[HeadCell]) -> frozenset[Variant]:
     )
 
 
-def sum_of(tallies: Iterable[Tally]) -> Tally:
-    """Return all runs together."""
-    each = list(tallies)
-    return Tally(sum(tally.passed for tally in each), sum(tally.graded for tally in each))
+class _CellTest(NamedTuple):
+    """The tests of one cell by itself.
+
+    Args:
+        cell: the cell.
+        runs: the runs of the head that speak for it.
+        drop: the p-value of a drop.
+        named_drop: the same, but 1 if the drop may not be named.
+        rise: the p-value of a rise; 1 for a suspect.
+    """
+
+    cell: MatchedCell
+    runs: Tally
+    drop: float
+    named_drop: float
+    rise: float
+
+
+def _test_cell(cell: MatchedCell, confirm_runs: ConfirmRuns) -> _CellTest:
+    """Test one cell by itself for a drop and for a rise.
+
+    A drop may be named only if the cell was a suspect and has been confirmed: then all its runs
+    speak for it.
+    """
+    runs = cell.head.planned
+    if not cell.suspicious:
+        drop = fisher_lower(*runs, *cell.pooled)
+        rise = fisher_upper(*runs, *cell.pooled)
+        return _CellTest(cell, runs, drop, named_drop=1.0, rise=rise)
+    runs = add_tallies((runs, cell.head.confirming))
+    drop = fisher_lower(*runs, *cell.pooled)
+    confirmed = confirm_runs == 0 or cell.head.confirmed
+    return _CellTest(cell, runs, drop, named_drop=drop if confirmed else 1.0, rise=1.0)
 
 
 def _compare_cells(
     matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, alpha: float
 ) -> list[CellComparison]:
-    """Test each cell by itself for a drop and for a rise.
-
-    The p of a drop counts as 1 unless the cell was a suspect and has been confirmed: then all its
-    runs speak for it. What is named must show against the recent pool by itself, too.
-    """
-    runs, drops, named_drops, rises = [], [], [], []
-    for cell in matched:
-        planned, more, suspicious = cell.head.planned, cell.head.confirming, cell.suspicious
-        tally = sum_of((planned, more)) if suspicious else planned
-        drop = fisher_lower(*tally, *cell.pooled)
-        runs.append(tally)
-        drops.append(drop)
-        named_drops.append(
-            drop if suspicious and (confirm_runs == 0 or cell.head.confirmed) else 1.0
-        )
-        rises.append(1.0 if suspicious else fisher_upper(*tally, *cell.pooled))
-    tests = zip(
-        runs, drops, rises, benjamini_hochberg(named_drops), benjamini_hochberg(rises), strict=True
-    )
+    """Test each cell by itself, and classify it."""
+    tests = [_test_cell(cell, confirm_runs) for cell in matched]
+    adjusted_drops = benjamini_hochberg([test.named_drop for test in tests])
+    adjusted_rises = benjamini_hochberg([test.rise for test in tests])
     compared = []
-    for cell, (head, drop, rise, adjusted_drop, adjusted_rise) in zip(matched, tests, strict=True):
-        base, fell = cell.pooled, cell.suspicious and head.rate < cell.pooled.rate
-        p, adjusted_p = drop, adjusted_drop
-        recent = cell.base.history.recent
-        kind: CellKind = "unchanged" if head.rate == base.rate and head.rate in (0, 1) else "flaky"
-        if fell and adjusted_drop <= alpha and fisher_lower(*head, *recent) <= alpha:
-            kind = "regressed"
-        elif fell and drop <= SUSPICION:
-            kind = "suspect"
-        elif not cell.suspicious and head.rate > base.rate and adjusted_rise <= alpha:
-            if fisher_upper(*head, *recent) <= alpha:
-                kind = "fixed"
-            p, adjusted_p = rise, adjusted_rise
+    for test, drop, rise in zip(tests, adjusted_drops, adjusted_rises, strict=True):
+        cell = test.cell
         case, provider, prompt = cell.head.key
+        kind = _classify(test, drop, rise, alpha)
+        p, adjusted_p = test.drop, drop
+        if _rose(test, rise, alpha):
+            p, adjusted_p = test.rise, rise
         compared.append(
             CellComparison(
                 case=case,
                 provider=provider,
                 prompt=prompt,
                 kind=kind,
-                head=head,
-                base=base,
-                base_reports=len(cell.base.history.sums) - 1,
+                head=test.runs,
+                base=cell.pooled,
+                base_reports=cell.base.history.pooled_reports,
                 p=p,
                 adjusted_p=adjusted_p,
                 renamed_from=cell.renamed_from,
@@ -560,48 +584,74 @@ def _compare_cells(
     return compared
 
 
+def _classify(
+    test: _CellTest, adjusted_drop: float, adjusted_rise: float, alpha: float
+) -> CellKind:
+    """Return what a cell is. A name must show against the recent pool by itself, too."""
+    cell, head, base = test.cell, test.runs, test.cell.pooled
+    if cell.suspicious and head.rate < base.rate:
+        if adjusted_drop <= alpha and fisher_lower(*head, *cell.base.history.recent) <= alpha:
+            return "regressed"
+        if test.drop <= SUSPICION:
+            return "suspect"
+    rose = _rose(test, adjusted_rise, alpha)
+    if rose and fisher_upper(*head, *cell.base.history.recent) <= alpha:
+        return "fixed"
+    if head.rate == base.rate and head.rate in (0, 1):
+        return "unchanged"
+    return "flaky"
+
+
+def _rose(test: _CellTest, adjusted_rise: float, alpha: float) -> bool:
+    return test.runs.rate > test.cell.pooled.rate and adjusted_rise <= alpha
+
+
 def _compare_variants(
     matched: Sequence[MatchedCell],
     cells: Sequence[CellComparison],
     variants: Mapping[Variant, Variant],
     alpha: float,
 ) -> tuple[VariantComparison, ...]:
-    """Test every variant that has cells to compare. Confirm runs take no part: they were chosen for
-    their results.
+    """Test every variant that has cells to compare.
+
+    Confirm runs take no part: they were chosen for their results.
     """
-    by_variant: dict[Variant, list[tuple[MatchedCell, CellComparison]]] = defaultdict(list)
+    by_variant: dict[Variant, list[MatchedCell]] = defaultdict(list)
+    others: dict[Variant, list[MatchedCell]] = defaultdict(list)
     for cell, comparison in zip(matched, cells, strict=True):
-        by_variant[cell.head.variant].append((cell, comparison))
+        by_variant[cell.head.variant].append(cell)
+        if comparison.kind != "regressed":
+            others[cell.head.variant].append(cell)
     falls, falls_of_rest = [], []
-    for chosen in by_variant.values():
-        runs = [(cell.head.planned, cell.base.history) for cell, _ in chosen]
-        rest = [
-            each for each, (_, found) in zip(runs, chosen, strict=True) if found.kind != "regressed"
-        ]
-        falls.append(fall(runs))
-        falls_of_rest.append(fall(rest) if len(rest) < len(runs) else falls[-1])
+    for variant, chosen in by_variant.items():
+        found = found_of_rest = planned_fall(chosen)
+        if len(others[variant]) < len(chosen):
+            found_of_rest = planned_fall(others[variant])
+        falls.append(found)
+        falls_of_rest.append(found_of_rest)
     adjusted = holm([found.p for found in falls])
-    adjusted_rest = holm([found.p for found in falls_of_rest])
-    return tuple(
-        VariantComparison(
-            provider=variant.provider,
-            prompt=variant.prompt,
-            base_provider=variants[variant].provider,
-            base_prompt=variants[variant].prompt,
-            cells=len(chosen),
-            head_rate=fmean(passed / graded for passed, graded, _, _ in found.tables),
-            base_rate=fmean(passed / graded for _, _, passed, graded in found.tables),
-            p=found.p,
-            adjusted_p=p,
-            adjusted_p_of_rest=p_of_rest,
-            differences=differences(
-                found.tables,
-                [cell.head.per_run for cell, _ in chosen],
-                [cell.base.per_run for cell, _ in chosen],
-                1 - alpha,
-            ),
+    adjusted_of_rest = holm([found.p for found in falls_of_rest])
+    compared = []
+    for number, (variant, chosen) in enumerate(by_variant.items()):
+        tables = falls[number].tables
+        compared.append(
+            VariantComparison(
+                provider=variant.provider,
+                prompt=variant.prompt,
+                base_provider=variants[variant].provider,
+                base_prompt=variants[variant].prompt,
+                cells=len(chosen),
+                head_rate=fmean([passed / graded for passed, graded, _, _ in tables]),
+                base_rate=fmean([passed / graded for _, _, passed, graded in tables]),
+                p=falls[number].p,
+                adjusted_p=adjusted[number],
+                adjusted_p_of_rest=adjusted_of_rest[number],
+                differences=differences(
+                    tables,
+                    [cell.head.per_run for cell in chosen],
+                    [cell.base.per_run for cell in chosen],
+                    1 - alpha,
+                ),
+            )
         )
-        for (variant, chosen), found, p, p_of_rest in zip(
-            by_variant.items(), falls, adjusted, adjusted_rest, strict=True
-        )
-    )
+    return tuple(compared)

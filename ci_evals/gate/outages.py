@@ -1,25 +1,23 @@
-"""Outages: a round, or all planned runs, of a report that failed as one; reports of the base branch
-that collapsed.
-"""
+"""Outages: planned runs of a report that failed as one, and base reports that collapsed."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain
 from math import fsum
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import (
     LARGEST_SUPPORT,
     NO_RUNS,
+    BaseCell,
     Baseline,
-    Evidence,
     HeadCell,
     LostReport,
     ReportRef,
+    add_tallies,
 )
-from ci_evals.gate.compare import comparable_cells, fall, sum_of
+from ci_evals.gate.compare import MatchedCell, comparable_cells, fall, planned_fall
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.stats.exact_tests import stratified_lower
@@ -31,13 +29,11 @@ NO_DROP = 0.01
 RECOVERY = 0.05
 """Repeats are better than the planned runs of the same cells with a p at or below this."""
 COLLAPSE = 1e-6
-"""A report of the base branch with fewer than half of the passes of its history is an outage where
-p is below this.
-"""
+"""A base report with fewer than half of its history's passes is an outage with a p below this."""
 NO_PASS = 0.001
 """The same of a report without a passed run, whose history has some."""
 UNANSWERED_SHARE = Fraction(1, 4)
-"""Where as many runs of the base branch failed without an answer, these do not count."""
+"""If this share of a base report's runs failed without an answer, those runs do not count."""
 
 
 class FailedRound(NamedTuple):
@@ -54,20 +50,18 @@ def failed_rounds(report: SuiteReport) -> Mapping[Variant, FailedRound]:
     An outage strikes at one time, whatever the case; a change of the behaviour shows in every
     round. Of several such rounds the surest counts. No baseline is needed.
     """
-    plan, found = report.plan, {}
-    for variant in plan.variants:
+    found = {}
+    for variant in report.plan.variants:
         by_cell = []
         for cell in report.cells_of(variant):
-            numbered = (
-                (run, report.records.get(index)) for run, index in enumerate(plan.indices(cell), 1)
-            )
-            fresh = (
-                (run, record)
-                for run, record in numbered
-                if record and record.graded and not record.recorded
-            )
-            by_cell.append({run: record.status == "passed" for run, record in fresh})
-        if (worst := worst_round(by_cell)) is not None:
+            passed = {}
+            for run, index in enumerate(report.plan.indices(cell), 1):
+                record = report.records.get(index)
+                if record and record.graded and not record.recorded:
+                    passed[run] = record.status == "passed"
+            by_cell.append(passed)
+        worst = worst_round(by_cell)
+        if worst is not None:
             found[variant] = worst
     return found
 
@@ -81,19 +75,23 @@ def worst_round(by_cell: Sequence[Mapping[int, bool]]) -> FailedRound | None:
     rounds = sorted({run for passed in by_cell for run in passed})
     surest, least = None, 1.0
     for run in rounds:
-        cells = [passed for passed in by_cell if run in passed]
-        inside = [Tally(int(passed[run]), 1) for passed in cells]
-        others = [Tally(sum(passed.values()) - passed[run], len(passed) - 1) for passed in cells]
-        tables = ((*own, *other) for own, other in zip(inside, others, strict=True))
-        if (p := stratified_lower(tables, largest_support=LARGEST_SUPPORT)) < least:
-            surest, least = FailedRound(run, sum_of(inside), sum_of(others)), p
-    return surest if least * len(rounds) <= ROUND_FAILED else None
+        tables = []
+        for passed in by_cell:
+            if run in passed:
+                others = sum(passed.values()) - passed[run]
+                tables.append((int(passed[run]), 1, others, len(passed) - 1))
+        p = stratified_lower(tables, largest_support=LARGEST_SUPPORT)
+        if p < least:
+            inside = add_tallies(Tally(*table[:2]) for table in tables)
+            outside = add_tallies(Tally(*table[2:]) for table in tables)
+            surest, least = FailedRound(run, inside, outside), p
+    if least * len(rounds) > ROUND_FAILED:
+        return None
+    return surest
 
 
 class Outage(NamedTuple):
-    """Planned runs that failed as one, and the repeats of those of the `cells` that were run
-    again.
-    """
+    """Planned runs that failed as one, and the repeats of the `cells` that were run again."""
 
     cells: int
     planned: Tally
@@ -111,47 +109,51 @@ def outages(head: Sequence[HeadCell], base: Baseline, alpha: float) -> Mapping[V
         base: the baseline.
         alpha: the gate's level: what would not be red needs no outage to explain it.
     """
-    matched = comparable_cells(head, base)
+    by_variant: dict[Variant, list[MatchedCell]] = defaultdict(list)
+    for cell in comparable_cells(head, base):
+        by_variant[cell.head.variant].append(cell)
     found = {}
-    for variant in dict.fromkeys(cell.head.variant for cell in matched):
-        cells = [cell for cell in matched if cell.head.variant == variant]
+    for variant, cells in by_variant.items():
         suspicious = [cell for cell in cells if cell.suspicious]
         repeated = [cell for cell in suspicious if cell.head.confirmed]
         if 2 * len(suspicious) < len(cells) or not repeated:
             continue
-        worse = fall([(cell.head.planned, cell.base.history) for cell in cells]).p <= alpha
-        # Suspects have the best histories of all cells, so the newest report by itself has its say
-        # here, too.
-        dropped = (
-            fall([(cell.head.confirming, cell.base.history) for cell in repeated]).p <= NO_DROP
-        )
-        recovered = (
-            stratified_lower((*cell.head.planned, *cell.head.confirming) for cell in repeated)
-            <= RECOVERY
-        )
-        if worse and recovered and not dropped:
-            planned, confirming = (
-                (cell.head.planned for cell in repeated),
-                (cell.head.confirming for cell in repeated),
+        worse = planned_fall(cells).p <= alpha
+        if worse and _recovered(repeated):
+            found[variant] = Outage(
+                cells=len(repeated),
+                planned=add_tallies(cell.head.planned for cell in repeated),
+                repeated=add_tallies(cell.head.confirming for cell in repeated),
             )
-            found[variant] = Outage(len(repeated), sum_of(planned), sum_of(confirming))
     return found
 
 
-def unanswered_runs(report: ReportRef, cells: Sequence[HeadCell]) -> Mapping[Variant, LostReport]:
-    """Return the variants of which a quarter of the runs failed without an answer, in a report of
-    the base branch.
+def _recovered(cells: Sequence[MatchedCell]) -> bool:
+    """Return True if repeats show no drop from the base, and are better than the planned runs.
 
-    These runs do not count as a baseline; fewer are failures, as they are on the side that is
-    compared.
+    Suspects have the best histories of all cells, so the newest report by itself has its say here,
+    too.
     """
+    drop = fall([(cell.head.confirming, cell.base.history) for cell in cells]).p
+    if drop <= NO_DROP:
+        return False
+    tables = [(*cell.head.planned, *cell.head.confirming) for cell in cells]
+    return stratified_lower(tables) <= RECOVERY
+
+
+def unanswered_runs(report: ReportRef, cells: Sequence[HeadCell]) -> Mapping[Variant, LostReport]:
+    """Return the variants of a base report of which a quarter of the runs had no answer.
+
+    Runs that failed without an answer then do not count as a baseline; fewer are failures, as they
+    are on the side that is compared.
+    """
+    by_variant: dict[Variant, list[HeadCell]] = defaultdict(list)
+    for cell in cells:
+        by_variant[cell.variant].append(cell)
     found = {}
-    for variant in dict.fromkeys(cell.variant for cell in cells):
-        mine = [cell for cell in cells if cell.variant == variant]
-        runs, unanswered = (
-            sum_of(cell.planned for cell in mine),
-            sum(cell.unanswered for cell in mine),
-        )
+    for variant, chosen in by_variant.items():
+        runs = add_tallies(cell.planned for cell in chosen)
+        unanswered = sum(cell.unanswered for cell in chosen)
         if unanswered and unanswered >= UNANSWERED_SHARE * runs.graded:
             found[variant] = LostReport(
                 report=report,
@@ -164,93 +166,115 @@ def unanswered_runs(report: ReportRef, cells: Sequence[HeadCell]) -> Mapping[Var
 
 
 def find_lost_reports(base: Baseline) -> Baseline:
-    """Mark the reports of a baseline that look like an outage, variant by variant: they count for
-    nothing.
+    """Mark the reports of a baseline that look like an outage, variant by variant.
 
-    Such a report has no passed run, or fewer than half of those that its history lets expect. Where
-    the report before it is like that, too, and either has passes, both count: the base branch is
-    like that now.
+    They count for nothing. Such a report has no passed run, or fewer than half of those that its
+    history lets expect. Where the report before it is like that, too, and either has passes, both
+    count: the base branch is like that now.
     """
     ids = [ref.id for ref in base.reports]
     passed_somewhere = {
         each.report for cell in base.cells.values() for each in cell.history.evidence if each.passed
     }
-    cells, lost_of = dict(base.cells), {}
-    for variant in base.variants:
-        keys = [key for key in base.cells if Variant(*key[1:]) == variant]
-        evidence = [base.cells[key].history.evidence for key in keys]
-        if lost := _lost_reports(ids, evidence, passed_somewhere):
+    cells = dict(base.cells)
+    lost_of: dict[Variant, frozenset[str]] = {}
+    for variant, chosen in base.by_variant.items():
+        lost = _lost_reports(ids, list(chosen.values()), passed_somewhere)
+        if lost:
             lost_of[variant] = lost
-            cells |= {
-                key: replace(cells[key], history=replace(cells[key].history, lost=lost))
-                for key in keys
-            }
+            for key, cell in chosen.items():
+                cells[key] = replace(cell, history=replace(cell.history, lost=lost))
     if not lost_of:
         return base
-    histories = [cell.history for cell in cells.values()]
-    counting = {
-        each.report
-        for one in histories
-        for each in one.evidence
-        if each.graded and each.report not in one.lost
-    }
-    newest = next((number for number, id_ in enumerate(ids) if id_ in counting), len(ids) - 1)
-    return replace(
-        base,
-        cells=cells,
-        reports=base.reports[newest:],
-        lost=(*base.lost, *_newest_lost(base, lost_of)),
-    )
+    newest = _newest_that_counts(ids, cells.values())
+    lost_reports = (*base.lost, *_newest_lost(base, lost_of))
+    return replace(base, cells=cells, reports=base.reports[newest:], lost=lost_reports)
+
+
+def _newest_that_counts(ids: Sequence[str], cells: Collection[BaseCell]) -> int:
+    """Return the number of the newest report that counts for a cell; the oldest if none does."""
+    counting = set()
+    for cell in cells:
+        for each in cell.history.evidence:
+            if each.graded and each.report not in cell.history.lost:
+                counting.add(each.report)
+    for number, id_ in enumerate(ids):
+        if id_ in counting:
+            return number
+    return len(ids) - 1
 
 
 def _lost_reports(
-    ids: Sequence[str], evidence: Sequence[Sequence[Evidence]], passed_somewhere: Container[str]
+    ids: Sequence[str], cells: Sequence[BaseCell], passed_somewhere: Container[str]
 ) -> frozenset[str]:
-    """Return the reports of one variant that do not count, from those of its cells."""
-    by_report: dict[str, list[tuple[int, Tally]]] = defaultdict(list)
-    for cell, each in (
-        (cell, each) for cell, found in enumerate(evidence) for each in found if each.graded
-    ):
-        by_report[each.report].append((cell, each.tally))
-    totals = {id_: sum_of(tally for _, tally in runs) for id_, runs in by_report.items()}
+    """Return the reports of one variant that do not count."""
+    by_report: dict[str, dict[int, Tally]] = defaultdict(dict)
+    for cell, base in enumerate(cells):
+        for each in base.history.evidence:
+            if each.graded:
+                by_report[each.report][cell] = each.tally
+    totals = {id_: add_tallies(runs.values()) for id_, runs in by_report.items()}
     if all(2 * total.passed >= total.graded for total in totals.values()):
         return frozenset()  # the usual case, at no cost
     lost: set[str] = set()
     before, before_collapsed = "", False
     history: dict[int, Tally] = defaultdict(lambda: NO_RUNS)
-    for id_ in (id_ for id_ in reversed(ids) if id_ in by_report):  # the oldest first
-        runs, counting = by_report[id_], [id_]
-        passed = totals[id_].passed
-        tables = [(*tally, *history[cell]) for cell, tally in runs if history[cell].graded]
-        expected = fsum(table[1] * table[2] / table[3] for table in tables)
-        level = COLLAPSE if passed else NO_PASS
-        collapsed = id_ not in passed_somewhere and not expected
-        if 2 * sum(table[0] for table in tables) < expected:
-            collapsed = stratified_lower(tables, largest_support=LARGEST_SUPPORT) < level
-        if collapsed and before_collapsed and (passed or totals[before].passed):
-            counting += {before} & lost
+    for id_ in reversed(ids):  # the oldest first
+        if id_ not in by_report:
+            continue
+        collapsed = _collapsed(by_report[id_], history, known_to_pass=id_ in passed_somewhere)
+        counting = {id_}
+        if collapsed and before_collapsed and (totals[id_].passed or totals[before].passed):
+            counting |= {before} & lost
             lost.discard(before)
         elif collapsed:
             lost.add(id_)
-            counting = []
-        for cell, tally in chain.from_iterable(by_report[each] for each in counting):
-            history[cell] = sum_of((history[cell], tally))
+            counting.clear()
+        for report in counting:
+            for cell, tally in by_report[report].items():
+                history[cell] = add_tallies((history[cell], tally))
         before, before_collapsed = id_, collapsed
     return frozenset(lost)
+
+
+def _collapsed(
+    runs: Mapping[int, Tally], history: Mapping[int, Tally], *, known_to_pass: bool
+) -> bool:
+    """Return True if a report looks like an outage beside the older ones of the same cells.
+
+    Without any that let expect passes, it does if nothing of any variant passed.
+    """
+    tables = []
+    for cell, tally in runs.items():
+        older = history.get(cell, NO_RUNS)
+        if older.graded:
+            tables.append((*tally, *older))
+    expected = fsum(runs * passed / graded for _, runs, passed, graded in tables)
+    passed = sum(table[0] for table in tables)
+    if 2 * passed >= expected:
+        return not known_to_pass and expected == 0
+    level = COLLAPSE if any(tally.passed for tally in runs.values()) else NO_PASS
+    return stratified_lower(tables, largest_support=LARGEST_SUPPORT) < level
 
 
 def _newest_lost(base: Baseline, lost_of: Mapping[Variant, Container[str]]) -> Iterator[LostReport]:
     """Yield the lost reports that are newer than all that count."""
     for variant, lost in lost_of.items():
-        cells = [
-            cell.history.evidence
-            for key, cell in base.cells.items()
-            if Variant(*key[1:]) == variant
-        ]
+        cells = base.by_variant[variant].values()
         for ref in base.reports:
             if ref.id not in lost:
                 break
-            runs = [each.tally for found in cells for each in found if each.report == ref.id]
             yield LostReport(
-                report=ref, provider=variant.provider, prompt=variant.prompt, runs=sum_of(runs)
+                report=ref,
+                provider=variant.provider,
+                prompt=variant.prompt,
+                runs=_runs_in(ref, cells),
             )
+
+
+def _runs_in(report: ReportRef, cells: Collection[BaseCell]) -> Tally:
+    """Return all graded runs of some cells in one report."""
+    found = []
+    for cell in cells:
+        found += [each.tally for each in cell.history.evidence if each.report == report.id]
+    return add_tallies(found)

@@ -179,9 +179,7 @@ def _missing_evidence(
     """
     gated = [each for each in report.cells if each.case.quarantine is None]
     critical = [
-        each
-        for each in gated
-        if each.case.critical or not rules.critical_tags.isdisjoint(each.case.tags)
+        each for each in gated if each.case.critical or rules.marks_critical(each.case.tags)
     ]
     if ungraded := [each for each in critical if not each.counts.graded]:
         yield RuleVerdict("ungraded", "error", ungraded_critical_sentence(report, ungraded))

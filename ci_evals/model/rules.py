@@ -1,6 +1,6 @@
 """The rules that a suite is held to: what must hold for merging, and what may be spent."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -145,11 +145,13 @@ class Gate(Options):
         bars = {tag: self.tag_bar(tag) for tag in self.tags}
         return {tag: bar for tag, bar in bars.items() if bar is not None}
 
-    @property
-    def critical_tags(self) -> frozenset[str]:
-        """The tags whose cases are critical."""
-        rules = self.tags.items()
-        return frozenset(tag for tag, rule in rules if isinstance(rule, TagRule) and rule.critical)
+    def marks_critical(self, tags: Iterable[str]) -> bool:
+        """Return True if cases with one of these tags are critical."""
+        for tag in tags:
+            rule = self.tags.get(tag)
+            if isinstance(rule, TagRule) and rule.critical:
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,20 +107,24 @@ def pass_rate(cells: Cells) -> PassRate | None:
         return None
     size = len(graded)
     alike = Counter(graded)  # many cells have few distinct tallies
-    rate = sum((Fraction(count * k, n) for (k, n), count in alike.items()), Fraction()) / size
+    rate = Fraction()
+    for (k, n), count in alike.items():
+        rate += Fraction(count * k, n * size)
     runs = mean_runs([n for _, n in graded])
     n_eff = size * runs
-    if rate in (0, 1) or any(n == 1 for _, n in alike):
-        return PassRate(rate, n_eff)
-    within = fsum(count * k * (n - k) / (n * n * (n - 1)) for (k, n), count in alike.items())
-    noise = (within + ADDED_NOISE / runs**2) / size**2
-    return PassRate(rate, max(n_eff, float(rate * (1 - rate)) / noise))
+    if 0 < rate < 1 and all(n > 1 for _, n in alike):
+        within = Fraction()
+        for (k, n), count in alike.items():
+            within += Fraction(count * k * (n - k), n * n * (n - 1))
+        noise = (within + ADDED_NOISE / runs**2) / size**2
+        n_eff = max(n_eff, rate * (1 - rate) / noise)
+    return PassRate(rate, float(n_eff))
 
 
-def mean_runs(runs: Iterable[int]) -> float:
+def mean_runs(runs: Iterable[int]) -> Fraction:
     """The harmonic mean of the numbers of runs of some cells, all above 0."""
     alike = Counter(runs)
-    return float(alike.total() / sum(Fraction(count, n) for n, count in alike.items()))
+    return alike.total() / sum((Fraction(count, n) for n, count in alike.items()), Fraction())
 
 
 def population_rate(cases: Iterable[Cells]) -> PassRate | None:
