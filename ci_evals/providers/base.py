@@ -34,7 +34,7 @@ PARTS: Registry[Any] = Registry(
         "token": Entry("ci_evals.providers.tokens:shared_token"),
         "list_price": Entry("ci_evals.providers.price_list:list_price_usd"),
         "listed_models": Entry("ci_evals.providers.price_list:listed_models"),
-        "telemetry": Entry("ci_evals.providers.telemetry:SpanRecorder"),
+        "telemetry": Entry("ci_evals.providers.telemetry:attach_recorder"),
     },
 )
 """What providers do with a library of its own, which a suite that is only checked does without."""

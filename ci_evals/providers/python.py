@@ -5,11 +5,10 @@ import copy
 import functools
 import inspect
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, overload
 
 from ci_evals.errors import ConfigError, ProviderError
@@ -18,11 +17,10 @@ from ci_evals.model.case import Request
 from ci_evals.model.fields import Bool
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, clean_text, unfit_type
-from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.base import PARTS, Provider, ProviderOptions, Resources
 from ci_evals.providers.frameworks import unpack_result
 from ci_evals.user_code import (
     PACKAGE,
-    call,
     call_in_thread,
     describe_crash,
     has_second_parameter,
@@ -75,8 +73,9 @@ class Python(ProviderOptions):
         if target_parts(self.target) is None:
             example = target_of_file(self.target) or "agent:answer"
             return [f"target {self.target!r} is not of the form module:function, as in {example}"]
-        problem = missing_target(self.target, folder)
-        return [f"target: {problem}"] if problem else []
+        if problem := missing_target(self.target, folder):
+            return [f"target: {problem}"]
+        return []
 
     def open(self, resources: Resources) -> Provider:
         """Import the target; the engine has made the suite's folder importable.
@@ -84,9 +83,11 @@ class Python(ProviderOptions):
         Raises:
             ConfigError: it cannot be imported, or cannot be called as documented.
         """
-        with _problems_of(self):
+        try:
             function = load_target(self.target)
             return _open_function(function, self.target, factory=self.factory)
+        except ConfigError as error:
+            raise _with_provider(error, self) from error
 
 
 class Target:
@@ -102,10 +103,10 @@ class Target:
 
     @property
     def name(self) -> str:
-        return str(
-            getattr(self.called, "name", None)
-            or getattr(self.called, "__name__", type(self.called).__name__)
-        )
+        for attribute in ("name", "__name__"):
+            if name := getattr(self.called, attribute, None):
+                return str(name)
+        return type(self.called).__name__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,14 +144,16 @@ class Function(ProviderOptions):
             ConfigError: it cannot be called as documented.
         """
         called, target = self.target.called, str(self.target)
-        with _problems_of(self):
-            if callable(getattr(called, "answer", None)) and not isinstance(called, type):
-                return _Callee(functools.partial(call, called.answer), target)
+        if callable(getattr(called, "answer", None)) and not isinstance(called, type):
+            return _FunctionCaller(_caller(called.answer, _request_alone), target)
+        try:
             return _open_function(called, target, factory=self.factory)
+        except ConfigError as error:
+            raise _with_provider(error, self) from error
 
 
 class FunctionProvider:
-    """A function as a provider: it stands in `providers`, and is called as before. Made by
+    """A function as a provider, which can be listed in `providers` and called as before. Made by
     `@provider`.
     """
 
@@ -177,7 +180,7 @@ def provider(
     run: it is the change under test.
 
     Args:
-        function: the function, where `@provider` stands without parentheses.
+        function: the function, if `@provider` is used without parentheses.
         options: what every provider may set, such as `name`, `max_concurrency`, `timeout_s`,
             `retries`; and `factory=True` for a function that makes a fresh agent for each run.
 
@@ -187,24 +190,18 @@ def provider(
     >>> agent("hello")
     'HELLO'
     """
-    return (
-        FunctionProvider(function, **options)
-        if function
-        else functools.partial(FunctionProvider, **options)
-    )
+    if function is None:
+        return functools.partial(FunctionProvider, **options)
+    return FunctionProvider(function, **options)
 
 
-@contextmanager
-def _problems_of(options: ProviderOptions) -> Iterator[None]:
-    """Name the provider in the problems of what is done meanwhile."""
-    try:
-        yield
-    except ConfigError as error:
-        who = f"provider {options.name or options.default_name!r}"
-        raise ConfigError([problem._replace(path=who) for problem in error.problems]) from error
+def _with_provider(error: ConfigError, options: ProviderOptions) -> ConfigError:
+    """Return an error whose problems name the provider."""
+    who = f"provider {options.name or options.default_name!r}"
+    return ConfigError([problem._replace(path=who) for problem in error.problems])
 
 
-# Calls. A `_Call` takes the request and returns the answer of the team's code.
+# Calls. What is the same for all runs is found out once, when the provider is opened.
 
 
 def _open_function(function: _Function, target: str, *, factory: bool) -> Provider:
@@ -215,109 +212,125 @@ def _open_function(function: _Function, target: str, *, factory: bool) -> Provid
     """
     if factory:
         _check_signature(function, target, ())
-        return _Callee(functools.partial(_call_factory, function), target)
+        return _FunctionCaller(_factory_caller(function), target)
     if inspect.isclass(function):
-        raise target_problem(
-            target, function, "is a class: set `factory: true` for a fresh instance per run"
-        )
-    takes_request = has_second_parameter(function, "request")
-    _check_signature(function, target, ("input", "request") if takes_request else ("input",))
-    return _Callee(
-        lambda request: call(function, *_arguments(request, takes_request=takes_request)), target
-    )
+        advice = "set `factory: true` for a fresh instance per run"
+        raise target_problem(target, function, f"is a class: {advice}")
+    if has_second_parameter(function, "request"):
+        _check_signature(function, target, ("input", "request"))
+        return _FunctionCaller(_caller(function, _input_and_request), target)
+    _check_signature(function, target, ("input",))
+    return _FunctionCaller(_caller(function, _input_alone), target)
 
 
-class _Callee:
-    """The live provider. Where opentelemetry-sdk is installed, spans of the team's code tell steps
-    that it doesn't.
+class _FunctionCaller:
+    """The live provider.
+
+    Where opentelemetry-sdk is installed, spans of the team's code tell the steps that its answer
+    does not.
     """
 
-    def __init__(self, ask: _Call, target: str) -> None:
-        self._ask = ask
+    def __init__(self, call: _Call, target: str) -> None:
+        self._call = call
         self._target = target
-        self._telemetry: ModuleType | None = None
-        try:
-            from ci_evals.providers import telemetry  # noqa: PLC0415  opentelemetry is optional
-        except ImportError:  # the extra `otel` is not installed
-            return
-        telemetry.attach()
-        self._telemetry = telemetry
+        self._recorder: Any = None
+        with suppress(ImportError):  # the extra `otel` is not installed
+            self._recorder = PARTS["telemetry"]()
 
     async def answer(self, request: Request) -> Response:
-        if self._telemetry is None:
+        if self._recorder is None:
             return await self._answer(request)
-        with self._telemetry.collect_spans() as spans:
-            response = await self._answer(request)
-            try:
-                return replace(
-                    response,
-                    steps=spans.steps() if response.steps is None else response.steps,
-                    context=spans.context() if response.context is None else response.context,
-                )
-            except ValueError as wrong:
-                raise ProviderError(
-                    "bad_answer", f"the agent's spans are not valid steps: {wrong}"
-                ) from None
+        recording = self._recorder.start()
+        try:
+            response: Response = recording.complete(await self._answer(request))
+            return response
+        finally:
+            self._recorder.stop(recording)
 
     async def _answer(self, request: Request) -> Response:
-        error: BaseException | None = None
-        value: object = None
         scope = asyncio.timeout(request.timeout_s)
         try:
             async with scope:
-                value = await self._ask(request)
+                value = await self._call(request)
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except asyncio.CancelledError as cancelled:
-            if is_cancelling():
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and is_cancelling():
                 raise
-            error = cancelled
-        except BaseException as raised:  # noqa: BLE001  the team's code may raise anything, SystemExit too
-            error = raised
-        if scope.expired():
-            raise ProviderError("timeout", f"no answer within {request.timeout_s:g} s")
-        if isinstance(error, ProviderError):  # it says itself what kind of failure this is
-            raise error
-        if error is not None:
+            if scope.expired():
+                raise _timeout(request) from None
+            if isinstance(error, ProviderError):  # it says itself what kind of failure this is
+                raise
             raise _crash(error) from error
+        if scope.expired():  # the function suppressed its cancellation
+            raise _timeout(request)
         try:
-            value = await unpack_result(value)
-            if reason := unfit_type(value):
-                raise ProviderError("bad_answer", f"`{self._target}` returned {reason}")
+            if not isinstance(value, str | Response):
+                value = await unpack_result(value)
             return as_response(value)
-        except ValueError as wrong:
-            raise ProviderError(
-                "bad_answer", f"`{self._target}` returned an invalid answer: {wrong}"
-            ) from None
+        except ValueError as error:
+            wrong = f"an invalid answer: {error}"
+            if unfit := unfit_type(value):
+                wrong = unfit
+            raise ProviderError("bad_answer", f"`{self._target}` returned {wrong}") from None
 
 
-async def _call_factory(factory: _Function, request: Request) -> Any:
-    """Make an agent where its factory belongs, on the event loop or in a thread, and call it."""
+def _timeout(request: Request) -> ProviderError:
+    return ProviderError("timeout", f"no answer within {request.timeout_s:g} s")
 
-    def arguments(agent: _Function) -> tuple[Any, ...]:
-        return _arguments(request, takes_request=has_second_parameter(agent, "request"))
+
+def _caller(function: _Function, arguments: Callable[[Request], tuple[Any, ...]]) -> _Call:
+    """Return what calls a function with arguments of a request: in a thread unless it is async."""
+    if is_async(function):
+        return lambda request: function(*arguments(request))
+    return lambda request: call_in_thread(functools.partial(function, *arguments(request)))
+
+
+def _input_alone(request: Request) -> tuple[Any]:
+    if isinstance(request.input, str):
+        return (request.input,)
+    return (copy.deepcopy(request.input),)  # a function may change it; the next run must not see
+
+
+def _input_and_request(request: Request) -> tuple[Any, Request]:
+    return (*_input_alone(request), request)
+
+
+def _request_alone(request: Request) -> tuple[Request]:
+    return (request,)
+
+
+def _factory_caller(factory: _Function) -> _Call:
+    """Return what makes an agent and calls it: on the event loop, or both in one thread.
+
+    What an agent holds may be of use only in the thread that made it.
+    """
+
+    def arguments(agent: _Function, request: Request) -> tuple[Any, ...]:
+        if has_second_parameter(agent, "request"):
+            return _input_and_request(request)
+        return _input_alone(request)
+
+    async def make_and_call(request: Request) -> Any:
+        agent = _check_agent(await factory())
+        given = arguments(agent, request)
+        if is_async(agent):
+            return await agent(*given)
+        return await call_in_thread(functools.partial(agent, *given))
+
+    def make_and_call_in_thread(request: Request) -> Awaitable[Any]:
+        def work() -> Any:
+            agent = _check_agent(factory())
+            return agent(*arguments(agent, request))
+
+        return call_in_thread(work)
 
     if is_async(factory):
-        agent = _callable_agent(await factory())
-        return await call(agent, *arguments(agent))
-
-    def make_and_call() -> Any:  # in one thread: what an agent holds may be of use only there
-        agent = _callable_agent(factory())
-        return agent(*arguments(agent))
-
-    return await call_in_thread(make_and_call)
+        return make_and_call
+    return make_and_call_in_thread
 
 
-def _arguments(request: Request, *, takes_request: bool) -> tuple[Any, ...]:
-    given = request.input
-    if not isinstance(given, str):
-        given = copy.deepcopy(
-            given
-        )  # the case's own: a function that changes it must not change the next run
-    return (given, request) if takes_request else (given,)
-
-
-def _callable_agent(made: object) -> _Function:
+def _check_agent(made: object) -> _Function:
     if not callable(made):
         raise TypeError(f"the factory made a {type(made).__name__}, which cannot be called")
     return made
@@ -326,14 +339,13 @@ def _callable_agent(made: object) -> _Function:
 def _check_signature(function: _Function, target: str, given: tuple[str, ...]) -> None:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # some builtins have no signature
         return
     try:
         signature.bind(*given)
     except TypeError as error:
-        raise target_problem(
-            target, function, f"cannot be called with ({', '.join(given)}): {error}"
-        ) from None
+        text = f"cannot be called with ({', '.join(given)}): {error}"
+        raise target_problem(target, function, text) from None
 
 
 def _crash(error: BaseException) -> ProviderError:
@@ -343,5 +355,6 @@ def _crash(error: BaseException) -> ProviderError:
     summary = traceback.TracebackException(type(error), error, frames, limit=-_MAX_FRAMES)
     detail = clean_text("".join(summary.format()))
     if len(detail) > _MAX_DETAIL:
-        detail = f"{detail[: _MAX_DETAIL // 2]}\n…\n{detail[3 - _MAX_DETAIL // 2 :]}"
+        half = _MAX_DETAIL // 2
+        detail = f"{detail[:half]}\n…\n{detail[3 - half :]}"
     return ProviderError("crash", one_line(describe_crash(error), 300), detail=detail)

@@ -1,10 +1,10 @@
-"""Spans that an instrumented agent makes in this process, kept apart by run. Needs
+"""Spans that an instrumented agent makes in this process, recorded for each run. Needs
 opentelemetry-sdk.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
+from dataclasses import replace
+from functools import cache
 from threading import Lock
 from weakref import WeakSet
 
@@ -13,7 +13,8 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace import Span as LiveSpan
 
-from ci_evals.model.response import Passage, Step
+from ci_evals.errors import ProviderError
+from ci_evals.model.response import Response
 from ci_evals.providers.spans import Span, context_of, steps_of
 
 MAX_SPANS = 50_000
@@ -22,116 +23,123 @@ MAX_SPANS = 50_000
 _Id = tuple[int, int]
 
 
-class Collection:
-    """The spans of one run that have ended."""
+class Recording:
+    """The spans of one run."""
 
     def __init__(self) -> None:
         self.begun: list[_Id] = []
-        self._ended: list[ReadableSpan] = []
+        self.ended: list[ReadableSpan] = []
+        self.token: Token[Recording | None] | None = None
 
-    def add(self, span: ReadableSpan) -> None:
-        self._ended.append(span)
-
-    def steps(self) -> tuple[Step, ...] | None:
-        """Return the steps among the spans; None if there are none.
+    def complete(self, response: Response) -> Response:
+        """Return a response with the steps and the context that it does not tell itself.
 
         Raises:
-            ValueError: there are more spans or steps than are kept.
+            ProviderError: there are more spans or steps than are kept, or they have another shape.
         """
+        if not self.begun:
+            return response
         if len(self.begun) > MAX_SPANS:
-            raise ValueError(f"it made more than {MAX_SPANS:,} spans")
-        return steps_of(list(map(_plain, self._ended))) or None
-
-    def context(self) -> tuple[Passage, ...] | None:
-        """Return what was retrieved; None if no span tells, or there are more spans than are kept.
-
-        Raises:
-            TypeError: it is of another shape.
-            ValueError: there are more documents than are kept.
-        """
-        return None if len(self.begun) > MAX_SPANS else context_of(list(map(_plain, self._ended)))
-
-
-_current: ContextVar[Collection | None] = ContextVar("ci_evals_spans", default=None)
+            raise ProviderError("bad_answer", f"the agent made more than {MAX_SPANS:,} spans")
+        spans = [_plain(span) for span in self.ended]
+        steps, context = response.steps, response.context
+        try:
+            if steps is None:
+                steps = steps_of(spans) or None
+            if context is None:
+                context = context_of(spans)
+        except ValueError as error:
+            text = f"the agent's spans are not valid steps: {error}"
+            raise ProviderError("bad_answer", text) from None
+        return replace(response, steps=steps, context=context)
 
 
-class _Collector(SpanProcessor):
-    """Hands each span to the run in whose context it began; in a thread of the agent's own, to that
-    of its parent.
+_current: ContextVar[Recording | None] = ContextVar("ci_evals_recording", default=None)
+
+
+class SpanRecorder(SpanProcessor):
+    """Adds each span to the recording of the context in which it began.
+
+    In a thread of the agent's own, that is the recording of its parent.
     """
 
     def __init__(self) -> None:
-        self._collections: dict[_Id, Collection] = {}
+        self._listened_to: WeakSet[object] = WeakSet()
+        self.recordings: dict[_Id, Recording] = {}
         self._lock = Lock()
 
+    def attach(self) -> None:
+        """Listen to the tracer provider of this process; make one if the agent's code has not."""
+        provider = trace.get_tracer_provider()
+        if isinstance(provider, trace.ProxyTracerProvider):
+            provider = TracerProvider()
+            trace.set_tracer_provider(provider)
+        # Providers other than the SDK's wrap it and have the method, too.
+        add_processor = getattr(provider, "add_span_processor", None)
+        if add_processor is not None and provider not in self._listened_to:
+            add_processor(self)
+            self._listened_to.add(provider)
+
+    def start(self) -> Recording:
+        """Record the spans that begin in this context from now on."""
+        recording = Recording()
+        recording.token = _current.set(recording)
+        return recording
+
+    def stop(self, recording: Recording) -> None:
+        """End a recording; spans that still go on are no longer anybody's."""
+        assert recording.token is not None
+        _current.reset(recording.token)
+        if recording.begun:
+            with self._lock:
+                for key in recording.begun:
+                    self.recordings.pop(key, None)
+
     def on_start(self, span: LiveSpan, parent_context: Context | None = None) -> None:
-        collection = _current.get()
+        recording = _current.get()
         with self._lock:
-            if collection is None and span.parent is not None:
-                collection = self._collections.get((span.parent.trace_id, span.parent.span_id))
-            if collection is None:
+            if recording is None and span.parent is not None:
+                recording = self.recordings.get((span.parent.trace_id, span.parent.span_id))
+            if recording is None:
                 return
             key = (span.context.trace_id, span.context.span_id)
-            collection.begun.append(key)
-            if len(collection.begun) <= MAX_SPANS:
-                self._collections[key] = collection
+            recording.begun.append(key)
+            if len(recording.begun) <= MAX_SPANS:
+                self.recordings[key] = recording
 
     def on_end(self, span: ReadableSpan) -> None:
         with self._lock:
-            collection = self._collections.get((span.context.trace_id, span.context.span_id))
-            if collection is not None:
-                collection.add(span)
-
-    def forget(self, collection: Collection) -> None:
-        """Let go of a run that is over: whatever its spans still do is nobody's."""
-        with self._lock:
-            for key in collection.begun:
-                self._collections.pop(key, None)
+            recording = self.recordings.get((span.context.trace_id, span.context.span_id))
+            if recording is not None:
+                recording.ended.append(span)
 
 
-_collector = _Collector()
-_attached: WeakSet[object] = WeakSet()
+@cache
+def _recorder() -> SpanRecorder:
+    return SpanRecorder()
 
 
-def attach() -> None:
-    """Listen to the tracer provider of this process, which is made if the agent's code has set
-    none.
-    """
-    provider = trace.get_tracer_provider()
-    if isinstance(provider, trace.ProxyTracerProvider):
-        provider = TracerProvider()
-        trace.set_tracer_provider(provider)
-    listen = getattr(
-        provider, "add_span_processor", None
-    )  # others than the SDK's wrap it and have it too
-    if listen is not None and provider not in _attached:
-        listen(_collector)
-        _attached.add(provider)
-
-
-@contextmanager
-def collect_spans() -> Iterator[Collection]:
-    """Collect the spans that begin in this context while it lasts."""
-    collection = Collection()
-    token = _current.set(collection)
-    try:
-        yield collection
-    finally:
-        _current.reset(token)
-        _collector.forget(collection)
+def attach_recorder() -> SpanRecorder:
+    """Return the recorder of this process, which listens to its tracer provider."""
+    recorder = _recorder()
+    recorder.attach()
+    return recorder
 
 
 def _plain(span: ReadableSpan) -> Span:
-    status = span.status
+    attributes = span.attributes or {}
     error = None
-    if status.status_code is trace.StatusCode.ERROR:
-        error = status.description or str((span.attributes or {}).get("error.type") or "failed")
+    if span.status.status_code is trace.StatusCode.ERROR:
+        error = span.status.description or str(attributes.get("error.type") or "failed")
+    parent_id = None
+    if span.parent is not None:
+        parent_id = f"{span.parent.span_id:016x}"
     return Span(
         trace_id=f"{span.context.trace_id:032x}",
         span_id=f"{span.context.span_id:016x}",
-        parent_id=f"{span.parent.span_id:016x}" if span.parent else None,
+        parent_id=parent_id,
         name=span.name,
-        attributes=span.attributes or {},
+        attributes=attributes,
         start_ns=span.start_time or 0,
         end_ns=span.end_time or 0,
         error=error,

@@ -193,7 +193,7 @@ async def test_nothing_of_a_run_that_is_over_is_kept(tmp_path: Path, module: str
     with pytest.raises(ExceptionGroup) as caught:
         await answers(tmp_path, module, source, "go")
     assert isinstance(caught.value.exceptions[0], ProviderError)
-    assert telemetry._collector._collections == {}
+    assert telemetry.attach_recorder().recordings == {}
 
 
 async def test_an_agent_in_a_circle_gives_no_answer(
