@@ -54,9 +54,9 @@ def as_response(value: object) -> Response:
         return Response(clean_text(value))
     if isinstance(value, Content):
         return Response(files=(value,))
-    is_response = isinstance(value, Response) or (
-        isinstance(value, Mapping) and ("output" in value or "tool_calls" in value)
-    )
+    is_response = isinstance(value, Response)
+    if isinstance(value, dict | Mapping):
+        is_response = "output" in value or "tool_calls" in value
     if is_response:
         response: Response = _validate(_response(), value)
         return response
@@ -188,16 +188,19 @@ def _told_fields(kind: type[Any], value: object) -> object:
     """
     if isinstance(value, kind):
         value = _field_values(value)
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict | Mapping):
         return value
-    known = [field.name for field in dataclasses.fields(kind)]
-    for key in value:
+    known = kind.__dataclass_fields__
+    told = {}
+    for key, item in value.items():
         if key not in known:
             advice = ""
             if kind is Response:
                 advice = "; to answer with JSON, put it under 'output'"
             raise _problem(f"unknown key {_shorten(key)}; known: {', '.join(known)}{advice}")
-    return {key: item for key, item in value.items() if item is not None}
+        if item is not None:
+            told[key] = item
+    return told
 
 
 def _clean(value: object) -> object:

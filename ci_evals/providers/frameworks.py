@@ -4,12 +4,12 @@ Known are `AgentRunResult` of Pydantic AI, `RunResult` of the OpenAI Agents SDK,
 and documents of LangGraph and LangChain, and `AgentReply` of AG2.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from ci_evals.model.response import Response, Step, Usage
+from ci_evals.model.response import Response, Usage
 from ci_evals.providers.answer import as_response, encode_json, read_arguments
 
 _DOCUMENTS = ("context", "documents", "docs")
@@ -17,21 +17,21 @@ _DOCUMENTS = ("context", "documents", "docs")
 
 
 async def unpack_result(value: object) -> object:
-    """Return the answer that a framework's own result tells, and any other value as it is.
+    """Return the answer in a framework's own result, and any other value as it is.
 
     Raises:
         ValueError: it has more of something than is kept.
         BaseException: whatever its attributes raise.
     """
-    if isinstance(value, str | Response):
-        return value
+    if isinstance(value, dict | list | tuple):
+        return _from_langchain(value)
     if _has(value, "output", "new_messages", "usage"):
         return _from_pydantic_ai(value)
     if _has(value, "final_output", "new_items", "raw_responses"):
         return _from_openai_agents(value)
-    if _has(value, "body", "history") and _has(getattr(value, "history"), "get_events"):  # noqa: B009  it is any object
+    if _has(value, "body", "history"):
         return await _from_ag2(value)
-    return _from_langchain(value) or value
+    return _from_langchain(value)
 
 
 def _has(value: object, *names: str) -> bool:
@@ -39,103 +39,124 @@ def _has(value: object, *names: str) -> bool:
 
 
 class _Trail:
-    """The steps of an agent, in order. A tool call is a step as soon as its result is there; others
-    stay open.
+    """The steps of an agent, in order.
+
+    A tool call is a step once its result is there. Calls that nobody carried out are the answer's
+    `tool_calls`.
     """
 
     def __init__(self) -> None:
-        self.model: str | None = None
-        self.finish_reason: str | None = None
-        self._steps: list[Step] = []
-        self._open: dict[str, Step] = {}
+        self._model: str | None = None
+        self._finish_reason: str | None = None
+        self._steps: list[dict[str, Any]] = []
+        self._open: dict[str, dict[str, Any]] = {}
 
-    def ask_model(
+    def add_model_request(
         self, model: object, usage: object, text: str, finish_reason: object = None
     ) -> None:
-        """Note a request to a model."""
-        name = model if isinstance(model, str) else ""
-        self.model = name or self.model
-        self.finish_reason = finish_reason if isinstance(finish_reason, str) else None
-        self._steps.append(Step("model_request", name, result=text or None, usage=_usage(usage)))
-
-    def call_tool(
-        self, id_: object, name: object, arguments: object, agent: str | None = None
-    ) -> None:
-        """Note that a tool was asked for."""
-        decoded = read_arguments(arguments) if isinstance(arguments, str) else _plain(arguments)
-        step = Step(
-            "tool_call",
-            str(name),
-            decoded if isinstance(decoded, Mapping | str) else {},
-            agent=agent,
-        )
+        """Add a request to a model and what it answered."""
+        step: dict[str, Any] = {"kind": "model_request", "usage": _usage(usage)}
+        if isinstance(model, str) and model:
+            step["name"] = self._model = model
+        if text:
+            step["result"] = text
+        self._finish_reason = None
+        if isinstance(finish_reason, str):
+            self._finish_reason = finish_reason
         self._steps.append(step)
-        self._open[str(id_)] = step
 
-    def end_call(self, id_: object, result: object, error: object = None) -> None:
-        """Note what came of a tool call."""
-        if (step := self._open.pop(str(id_), None)) is None:
+    def open_call(
+        self, call_id: object, name: object, arguments: object, agent: str | None = None
+    ) -> None:
+        """Add a tool that was asked for."""
+        if isinstance(arguments, str):
+            arguments = read_arguments(arguments)
+        else:
+            arguments = _plain(arguments)
+        if not isinstance(arguments, Mapping | str):
+            arguments = {}
+        step = {"kind": "tool_call", "name": str(name), "arguments": arguments, "agent": agent}
+        self._steps.append(step)
+        self._open[str(call_id)] = step
+
+    def close_call(self, call_id: object, result: object, error: object = None) -> None:
+        """Add what came of a tool call."""
+        step = self._open.pop(str(call_id), None)
+        if step is None:
             return
-        at = next(index for index, each in enumerate(self._steps) if each is step)
-        self._steps[at] = Step(
-            *("tool_call", step.name, step.arguments, None if error is not None else _text(result)),
-            error=None if error is None else _text(error),
-            agent=step.agent,
+        if error is not None:
+            step["error"] = _text(error)
+        else:
+            step["result"] = _text(result)
+
+    def add_agent(self, name: str) -> None:
+        """Add that the work was handed to another agent."""
+        self._steps.append({"kind": "agent", "name": name})
+
+    def answer(
+        self,
+        output: object,
+        usage: object = None,
+        context: object = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Response:
+        """Return the answer; without `usage`, its tokens are those of the model requests."""
+        tool_calls = []
+        for call_id, step in self._open.items():
+            call = {"name": step["name"], "arguments": step["arguments"], "id": call_id}
+            tool_calls.append(call)
+        open_steps = self._open.values()
+        steps = [step for step in self._steps if not any(step is each for each in open_steps)]
+        total = _usage(usage)
+        if total is None:
+            counted = [step["usage"] for step in steps if step.get("usage") is not None]
+            if counted:
+                total = sum(counted, Usage())
+        return as_response(
+            {
+                "output": _text(output),
+                "tool_calls": tool_calls,
+                "steps": steps,
+                "usage": total,
+                "model": self._model,
+                "finish_reason": self._finish_reason,
+                "context": context,
+                "metadata": metadata,
+            }
         )
-
-    def start_agent(self, name: object) -> None:
-        """Note that the work was handed to another agent."""
-        self._steps.append(Step("agent", str(name)))
-
-    def answer(self, output: object, usage: object = None, **more: object) -> Response:
-        """Return the answer; calls that nobody carried out are its `tool_calls`, and no steps."""
-        is_open = {id(step) for step in self._open.values()}
-        steps = [step for step in self._steps if id(step) not in is_open]
-        counted = [step.usage for step in steps if step.usage is not None]
-        told = {
-            "output": _text(output),
-            "tool_calls": [
-                {"name": step.name, "arguments": step.arguments, "id": id_}
-                for id_, step in self._open.items()
-            ],
-            "steps": steps,
-            "usage": _usage(usage) or (sum(counted, Usage()) if counted else None),
-            "model": self.model,
-            "finish_reason": self.finish_reason,
-        }
-        return as_response({**told, **more})
 
 
 # Pydantic AI.
 
 
 def _from_pydantic_ai(result: Any) -> Response:
+    output_tool = getattr(result, "_output_tool_name", None)
     trail = _Trail()
     for message in result.new_messages():
-        parts = message.parts
         if getattr(message, "kind", "") == "response":
-            said = "".join(part.content for part in parts if _kind(part) == "text")
-            trail.ask_model(
-                message.model_name, message.usage, said, getattr(message, "finish_reason", None)
+            texts = [part.content for part in message.parts if _kind(part) == "text"]
+            finish_reason = getattr(message, "finish_reason", None)
+            trail.add_model_request(
+                message.model_name, message.usage, "".join(texts), finish_reason
             )
-        for part in parts:
-            kind, id_ = _kind(part), getattr(part, "tool_call_id", None)
-            if kind.endswith("tool-call") and part.tool_name != getattr(
-                result, "_output_tool_name", None
-            ):
-                trail.call_tool(id_, part.tool_name, part.args)
-            elif kind == "retry-prompt" or getattr(part, "outcome", "success") not in (
-                "success",
-                None,
-            ):
-                trail.end_call(id_, None, error=part.content)
+        for part in message.parts:
+            kind = _kind(part)
+            call_id = getattr(part, "tool_call_id", None)
+            has_failed = getattr(part, "outcome", "success") not in ("success", None)
+            if kind.endswith("tool-call"):
+                if part.tool_name != output_tool:
+                    trail.open_call(call_id, part.tool_name, part.args)
+            elif kind == "retry-prompt" or has_failed:
+                trail.close_call(call_id, None, error=part.content)
             elif kind.endswith("tool-return"):
-                trail.end_call(id_, part.content)
-    usage, metadata = result.usage, getattr(result, "metadata", None)
-    told = usage if hasattr(usage, "input_tokens") else usage()  # a method before version 2
-    return trail.answer(
-        result.output, told, metadata=metadata if isinstance(metadata, Mapping) else None
-    )
+                trail.close_call(call_id, part.content)
+    usage = result.usage
+    if not hasattr(usage, "input_tokens"):  # it was a method before version 2
+        usage = usage()
+    metadata = getattr(result, "metadata", None)
+    if not isinstance(metadata, Mapping):
+        metadata = None
+    return trail.answer(result.output, usage, metadata=metadata)
 
 
 def _kind(part: object) -> str:
@@ -146,170 +167,205 @@ def _kind(part: object) -> str:
 
 
 def _from_openai_agents(result: Any) -> Response:
+    calls: dict[Any, Any] = {}
+    outputs: dict[Any, Any] = {}
+    first_agent = None
+    for item in result.new_items:
+        first_agent = first_agent or item.agent.name
+        call_id = _get(item.raw_item, "call_id")
+        if item.type == "tool_call_output_item":
+            outputs[call_id] = item.output
+        elif "output" not in item.type:
+            calls[call_id] = item
     trail = _Trail()
-    by_call = {
-        _get(item.raw_item, "call_id"): item
-        for item in result.new_items
-        if "output" not in item.type
-    }
-    outputs = {
-        _get(item.raw_item, "call_id"): item.output
-        for item in result.new_items
-        if item.type == "tool_call_output_item"
-    }
-    first = next((item.agent.name for item in result.new_items), None)
     for response in result.raw_responses:
-        said = "".join(
-            _parts_text(_get(item, "content"))
-            for item in response.output
-            if _get(item, "type") == "message"
-        )
-        trail.ask_model(None, response.usage, said)
+        messages = [item for item in response.output if _get(item, "type") == "message"]
+        text = "".join(_content_text(_get(message, "content")) for message in messages)
+        trail.add_model_request(None, response.usage, text)
         for item in response.output:
-            id_, kind = _get(item, "call_id"), str(_get(item, "type"))
-            noted = by_call.get(id_)
-            agent = noted.agent.name if noted is not None else first
-            if noted is not None and noted.type == "handoff_call_item":
-                trail.start_agent(str(_get(item, "name")).removeprefix("transfer_to_"))
+            call_id, name, arguments = (_get(item, key) for key in ("call_id", "name", "arguments"))
+            call = calls.get(call_id)
+            kind = _get(item, "type")
+            if call is not None and call.type == "handoff_call_item":
+                trail.add_agent(str(name).removeprefix("transfer_to_"))
             elif kind == "function_call":
-                trail.call_tool(
-                    id_,
-                    _get(item, "name"),
-                    _get(item, "arguments"),
-                    None if agent == first else agent,
-                )
-                if id_ in outputs:
-                    trail.end_call(id_, outputs[id_])
+                agent = None
+                if call is not None and call.agent.name != first_agent:
+                    agent = call.agent.name
+                trail.open_call(call_id, name, arguments, agent)
+                if call_id in outputs:
+                    trail.close_call(call_id, outputs[call_id])
             elif kind == "mcp_call":  # by the model's own host
-                trail.call_tool(_get(item, "id"), _get(item, "name"), _get(item, "arguments"))
-                trail.end_call(_get(item, "id"), _get(item, "output"), _get(item, "error"))
-    return trail.answer(
-        result.final_output, getattr(getattr(result, "context_wrapper", None), "usage", None)
-    )
+                call_id = _get(item, "id")
+                trail.open_call(call_id, name, arguments)
+                trail.close_call(call_id, _get(item, "output"), _get(item, "error"))
+    usage = _get(_get(result, "context_wrapper"), "usage")
+    return trail.answer(result.final_output, usage)
 
 
 # LangGraph and LangChain.
 
 
 def _from_langchain(value: Any) -> object:
-    """Return the answer in a state, a message or a list of messages; None if it is none of
-    these.
-    """
-    state = value if isinstance(value, Mapping) else {}
-    context = next(
-        (found for key in _DOCUMENTS if (found := _documents(state.get(key))) is not None), None
-    )
+    """Return the answer in a state, a message or a list of messages; any other value as it is."""
+    state: Mapping[str, Any] = {}
+    messages = value
+    if isinstance(value, Mapping):
+        state = value
+        messages = state.get("messages")
+    context = _documents(state)
     if context and "output" in state:
         return {**state, "context": context}
-    answer = state.get("answer")
-    text = answer if isinstance(answer, str) else _get(answer, "content")
-    if context is not None and "input" in state and isinstance(text, str):  # a retrieval chain
-        return as_response({"output": text, "context": context})
-    messages = state.get("messages", value)
-    listed = list(messages) if isinstance(messages, list | tuple) else [messages]
-    if not listed or not all(_has(each, "type", "content", "additional_kwargs") for each in listed):
-        return None
-    asked = max((index for index, each in enumerate(listed) if each.type == "human"), default=-1)
-    trail, said = _Trail(), ""
-    for message in listed[asked + 1 :]:
+    if context is not None and "input" in state:
+        answer = state.get("answer")
+        if not isinstance(answer, str):
+            answer = _get(answer, "content")
+        if isinstance(answer, str):  # a retrieval chain
+            return as_response({"output": answer, "context": context})
+    if not isinstance(messages, list | tuple):
+        messages = [messages]
+    if not messages or not all(_is_message(message) for message in messages):
+        return value
+    return _from_messages(messages, state.get("structured_response"), context)
+
+
+def _is_message(value: object) -> bool:
+    return _has(value, "type", "content", "additional_kwargs")
+
+
+def _from_messages(messages: Sequence[Any], output: object, context: object) -> Response:
+    """Return the answer to the last message of a person; `output` is that of a state, if any."""
+    first = 0
+    for index, message in enumerate(messages):
+        if message.type == "human":
+            first = index + 1
+    trail = _Trail()
+    text = ""
+    for message in messages[first:]:
         if message.type == "tool":
-            failed = getattr(message, "status", None) == "error"
-            text = _parts_text(message.content)
-            trail.end_call(message.tool_call_id, text, error=text if failed else None)
+            result = _content_text(message.content)
+            error = None
+            if getattr(message, "status", None) == "error":
+                error = result
+            trail.close_call(message.tool_call_id, result, error)
         elif message.type.startswith(("ai", "AI")):
-            about = getattr(message, "response_metadata", None) or {}
-            said = _parts_text(message.content)
-            model = about.get("model_name") or about.get("model")
-            trail.ask_model(
-                model, getattr(message, "usage_metadata", None), said, about.get("finish_reason")
-            )
+            text = _content_text(message.content)
+            metadata = getattr(message, "response_metadata", None) or {}
+            model = metadata.get("model_name") or metadata.get("model")
+            usage = getattr(message, "usage_metadata", None)
+            trail.add_model_request(model, usage, text, metadata.get("finish_reason"))
             for call in getattr(message, "tool_calls", None) or ():
-                trail.call_tool(call.get("id"), call.get("name"), call.get("args"))
-    output = state.get("structured_response")
-    return trail.answer(said if output is None else output, context=context)
+                trail.open_call(call.get("id"), call.get("name"), call.get("args"))
+    if output is None:
+        output = text
+    return trail.answer(output, context=context)
 
 
-def _documents(value: object) -> list[dict[str, Any]] | None:
-    """Return documents of LangChain as texts of the context; None if it is no list of them."""
-    if not isinstance(value, list | tuple) or not all(
-        _has(each, "page_content", "metadata") for each in value
-    ):
-        return None
-    documents: list[Any] = list(value)
-    return [
-        {
-            "text": each.page_content,
-            "id": getattr(each, "id", None) or each.metadata.get("source"),
-            "score": each.metadata.get("score"),
-        }
-        for each in documents
-    ]
+def _documents(state: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the documents of a state as texts of the context; None if it has no list of them."""
+    for key in _DOCUMENTS:
+        documents = state.get(key)
+        if not isinstance(documents, list | tuple):
+            continue
+        if all(_has(each, "page_content", "metadata") for each in documents):
+            return [_passage(document) for document in documents]
+    return None
+
+
+def _passage(document: Any) -> dict[str, Any]:
+    return {
+        "text": document.page_content,
+        "id": getattr(document, "id", None) or document.metadata.get("source"),
+        "score": document.metadata.get("score"),
+    }
 
 
 # AG2.
 
 
 async def _from_ag2(reply: Any) -> object:
+    if not hasattr(reply.history, "get_events"):
+        return reply
     events = list(await reply.history.get_events())
-    names = [{cls.__name__ for cls in type(event).__mro__} for event in events]
-    asked = max((index for index, each in enumerate(names) if "ModelRequest" in each), default=-1)
+    first = 0
+    for index, event in enumerate(events):
+        if _is_a(event, "ModelRequest"):
+            first = index + 1
     trail = _Trail()
-    for event, kinds in list(zip(events, names, strict=True))[asked + 1 :]:
-        if "ModelResponse" in kinds:
-            trail.ask_model(event.model, event.usage, event.content or "", event.finish_reason)
-        elif "ToolCallEvent" in kinds:
-            trail.call_tool(event.id, event.name, event.arguments)
-        elif "ToolErrorEvent" in kinds:
-            trail.end_call(event.parent_id, None, error=str(event.error))
-        elif "ToolResultEvent" in kinds:
-            trail.end_call(event.parent_id, _joined(event.result.parts))
+    for event in events[first:]:
+        if _is_a(event, "ModelResponse"):
+            text = event.content or ""
+            trail.add_model_request(event.model, event.usage, text, event.finish_reason)
+        elif _is_a(event, "ToolCallEvent"):
+            trail.open_call(event.id, event.name, event.arguments)
+        elif _is_a(event, "ToolErrorEvent"):
+            trail.close_call(event.parent_id, None, error=str(event.error))
+        elif _is_a(event, "ToolResultEvent"):
+            texts = []
+            for part in event.result.parts:
+                content = _get(part, "content") or _get(part, "data") or part
+                texts.append(_text(content))
+            trail.close_call(event.parent_id, "\n".join(texts))
     return trail.answer(reply.body)
 
 
-def _joined(parts: Iterable[Any]) -> str:
-    return "\n".join(_text(_get(part, "content") or _get(part, "data") or part) for part in parts)
+def _is_a(value: object, name: str) -> bool:
+    """Return True for an object of a class of this name, or of one derived from it."""
+    return any(cls.__name__ == name for cls in type(value).__mro__)
 
 
 # Values.
 
 
 def _get(value: Any, name: str) -> Any:
-    """Return what an object, or a mapping that stands for one, has under a name; None if it has no
-    such thing.
-    """
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    """Return a value of a mapping, or an attribute of any other object; None if there is none."""
+    if isinstance(value, Mapping):
+        return value.get(name)
+    return getattr(value, name, None)
 
 
-def _parts_text(content: object) -> str:
+def _content_text(content: object) -> str:
     """Return the text of a message, whose content may be a list of parts."""
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list | tuple) else ()
-    return "".join(
-        part if isinstance(part, str) else str(_get(part, "text") or "") for part in parts
-    )
+    text = ""
+    if isinstance(content, list | tuple):
+        for part in content:
+            if isinstance(part, str):
+                text += part
+            else:
+                text += str(_get(part, "text") or "")
+    return text
 
 
-def _usage(told: object) -> Usage | None:
-    """Return token counts, which every framework calls differently; None if there are none."""
+def _usage(counts: object) -> Usage | None:
+    """Return token counts, which every framework names differently; None if there are none."""
+    asked = _count(counts, "input_tokens", "prompt_tokens", "request_tokens")
+    answered = _count(counts, "output_tokens", "completion_tokens", "response_tokens")
+    cached = _count(counts, "cache_read_tokens", "cache_read_input_tokens")
+    if not cached:
+        details = _get(counts, "input_tokens_details") or _get(counts, "input_token_details")
+        cached = _count(details, "cached_tokens", "cache_read")
+    if not asked and not answered:
+        return None
+    return Usage(asked, answered, min(cached, asked))
 
-    def count(*names: str, of: object = told) -> int:
-        found: Iterator[Any] = (_get(of, name) for name in names)
-        return next((int(each) for each in found if isinstance(each, int | float) and each > 0), 0)
 
-    details = _get(told, "input_tokens_details") or _get(told, "input_token_details")
-    asked = count("input_tokens", "prompt_tokens", "request_tokens")
-    said = count("output_tokens", "completion_tokens", "response_tokens")
-    cached = count("cache_read_tokens", "cache_read_input_tokens") or count(
-        "cached_tokens", "cache_read", of=details
-    )
-    return Usage(asked, said, min(cached, asked)) if asked or said else None
+def _count(counts: object, *names: str) -> int:
+    """Return the first count under one of some names that is above 0, else 0."""
+    for name in names:
+        count = _get(counts, name)
+        if isinstance(count, int | float) and count > 0:
+            return int(count)
+    return 0
 
 
 def _text(value: object) -> str:
     """Return a value of any type as text: JSON where it has such a form."""
-    if value is None or isinstance(value, str):
-        return value or ""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
     return encode_json(_plain(value)).decode()
 
 
