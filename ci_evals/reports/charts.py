@@ -1,17 +1,14 @@
-"""The pictures of report.html as coordinates and path data: nothing in them was written by anybody
-else.
-"""
+"""The pictures of report.html as coordinates and path data, without any text of others."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ci_evals.format import duration, percent, rate_with_interval, seconds, short_sha, usd
-from ci_evals.gate.baseline import ReportRef
 from ci_evals.gate.compare import Comparison
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
-from ci_evals.reports.variants import VariantReport
+from ci_evals.reports.variants import VariantReport, rate_in
 
 MAX_LINES = 6
 """Lines of a chart that can still be told apart."""
@@ -22,26 +19,26 @@ _TREND_REPORTS = 30
 _FEWEST_POINTS = 3
 _LEAST_SPAN = 0.1
 _LABEL_HEIGHT = 12
-_ROOM = 0.05  # beside the lowest and the highest value of an axis, as a share of its span
+_ROOM = 0.05  # beyond the lowest and the highest value of an axis, as a share of its span
+_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
+_MOST_TICKS = 4
 
 
-def _axis(values: Sequence[float], least_span: float = _LEAST_SPAN) -> tuple[float, float]:
-    """Return the ends of an axis of rates: all values with some room, and no more than 0 to 1."""
-    lowest, highest = min(values), max(values)
-    span = max(least_span, highest - lowest) * (1 + 2 * _ROOM)
+def _axis(rates: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of an axis: all rates with some room, within 0 to 1."""
+    lowest, highest = min(rates), max(rates)
+    span = max(_LEAST_SPAN, highest - lowest) * (1 + 2 * _ROOM)
     top = min(1.0, (lowest + highest + span) / 2)
     bottom = max(0.0, top - span)
     return bottom, min(1.0, bottom + span)
 
 
-# A rate beside its bar.
+# A rate with its bar.
 
 
 @dataclass(frozen=True, slots=True)
 class RateChart:
-    """A pass rate with its interval and its bar, as positions between 0 and `width`; None where one
-    is not known.
-    """
+    """A pass rate with its interval and its bar, as positions between 0 and `width`."""
 
     width: int
     rate: float
@@ -59,26 +56,35 @@ def rate_chart(
     *,
     whole: bool = True,
 ) -> RateChart | None:
-    """Draw a pass rate, on an axis from 0 to 100 % or on what of that is needed; None where nothing
-    was graded.
+    """Draw a pass rate; None where nothing was graded.
+
+    Args:
+        rate: as a fraction, as are its bounds `lower` and `upper` and the `bar`.
+        whole: the axis goes from 0 to 100 %, not only as far as is needed.
     """
     if rate is None or lower is None or upper is None:
         return None
-    known = [rate, lower, upper, *([] if bar is None else [bar])]
+    bottom, top = 0.0, 1.0
+    if not whole:
+        known = [rate, lower, upper, 1.0]
+        if bar is not None:
+            known.append(bar)
+        bottom, top = _axis(known)
     width = 200
-    bottom, top = (0.0, 1.0) if whole else _axis([*known, 1.0])
 
     def place(value: float) -> float:
         return round((value - bottom) / (top - bottom) * width, 1)
 
-    limit = "" if bar is None else f", the bar is {percent(bar)}"
+    text = rate_with_interval(rate, lower, upper, bar)
+    if bar is not None:
+        text = f"{text}, the bar is {percent(bar)}"
     return RateChart(
         width=width,
         rate=place(rate),
         lower=place(lower),
         upper=place(upper),
         bar=None if bar is None else place(bar),
-        text=f"{rate_with_interval(rate, lower, upper, bar)}{limit}",
+        text=text,
     )
 
 
@@ -87,11 +93,10 @@ def rate_chart(
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """Columns of one cell's pass rate, the oldest report first: path data of the earlier ones and
-    of this one.
+    """Columns of one cell's pass rate, the oldest report first: path data of the earlier reports
+    and of this one.
     """
 
-    width: int
     before: str
     here: str
     text: str
@@ -100,25 +105,22 @@ class Spark:
 def spark(comparison: Comparison | None, key: CellKey, here: Tally) -> Spark | None:
     """Draw the history of a cell; None without earlier runs."""
     base = comparison.base_of(key) if comparison else None
-    earlier = (
-        [each.tally for each in base.history.evidence if each.graded][: _SPARK_REPORTS - 1]
-        if base
-        else []
-    )
+    if base is None:
+        return None
+    newest_first = [each.tally for each in base.history.evidence if each.graded]
+    earlier = newest_first[: _SPARK_REPORTS - 1][::-1]
     if not earlier:
         return None
-    shown = [*reversed(earlier), *([here] if here.graded else [])]
-    columns = [
-        f"M{2 + number * _SPARK_STEP} 12V{_spark_top(tally.rate)}"
-        for number, tally in enumerate(shown)
-    ]
-    split = len(earlier)
-    text = ", ".join(f"{tally.passed}/{tally.graded}" for tally in shown)
-    return Spark(len(shown) * _SPARK_STEP, "".join(columns[:split]), "".join(columns[split:]), text)
-
-
-def _spark_top(rate: float) -> int:
-    return min(_SPARK_HEIGHT - 2, round((1 - rate) * _SPARK_HEIGHT))
+    tallies = [*earlier, here] if here.graded else earlier
+    columns = []
+    for number, tally in enumerate(tallies):
+        top = min(_SPARK_HEIGHT - 2, round((1 - tally.rate) * _SPARK_HEIGHT))
+        columns.append(f"M{2 + number * _SPARK_STEP} {_SPARK_HEIGHT}V{top}")
+    return Spark(
+        before="".join(columns[: len(earlier)]),
+        here="".join(columns[len(earlier) :]),
+        text=", ".join(f"{tally.passed}/{tally.graded}" for tally in tallies),
+    )
 
 
 # The trend of the last reports.
@@ -135,8 +137,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The values of one variant, oldest first, the last of them of this report. `number` tells its
-    style.
+    """The values of one variant, oldest first; the last one is of this report. `number` selects
+    its style.
     """
 
     variant: Variant
@@ -177,71 +179,56 @@ def trend_chart(
     """
     if comparison is None:
         return None
-    width, height = 360, 64
-    earlier = [point for point in comparison.baseline.trend if point.report.id != report.id][
-        : _TREND_REPORTS - 1
-    ]
-    refs = [point.report for point in reversed(earlier)]
-    rates: list[tuple[Variant, list[float | None]]] = []
+    newest_first = [point for point in comparison.baseline.trend if point.report.id != report.id]
+    earlier = newest_first[: _TREND_REPORTS - 1][::-1]
+    if len(earlier) + 1 < _FEWEST_POINTS:
+        return None
+    rates = []
     for each in variants[:MAX_LINES]:
         theirs = comparison.base_variant(each.variant)
-        before = [
-            next((found.pass_rate for found in point.variants if found.variant == theirs), None)
-            for point in reversed(earlier)
-        ]
-        rates.append((each.variant, [*before, each.pass_rate]))
-    known = [rate for _, line in rates for rate in line if rate is not None]
-    if len(refs) + 1 < _FEWEST_POINTS or not known:
+        rates.append([*(rate_in(point, theirs) for point in earlier), each.pass_rate])
+    known = [rate for line in rates for rate in line if rate is not None]
+    if not known:
         return None
-    bottom, top = _axis([*known, *([] if bar is None else [bar])])
-
-    def at(number: int) -> float:
-        return round(number / len(refs) * width, 1)
+    bottom, top = _axis(known if bar is None else [*known, bar])
+    width, height = 360, 64
 
     def height_of(rate: float) -> float:
         return round((top - rate) / (top - bottom) * height, 1)
 
-    names = [f"{short_sha(ref.revision or ref.id)}" for ref in refs] + ["here"]
-    lines = [
-        Line(
-            variant,
-            number,
-            tuple(
-                Point(at(place), height_of(rate), f"{name}: {percent(round(rate, 4))}")
-                for place, (name, rate) in enumerate(zip(names, line, strict=True))
-                if rate is not None
-            ),
-        )
-        for number, (variant, line) in enumerate(rates)
-    ]
+    names = [short_sha(point.report.revision or point.report.id) for point in earlier]
+    names.append("here")
+    lines = []
+    for number, (each, line) in enumerate(zip(variants, rates, strict=False)):
+        points = []
+        for place, (name, rate) in enumerate(zip(names, line, strict=True)):
+            if rate is not None:
+                x = round(place / len(earlier) * width, 1)
+                points.append(Point(x, height_of(rate), f"{name}: {percent(round(rate, 4))}"))
+        if len(points) > 1:
+            lines.append(Line(each.variant, number, tuple(points)))
+    oldest_s = max(0.0, report.started_at - earlier[0].report.started_at)
     return TrendChart(
         width=width,
         height=height,
-        lines=tuple(line for line in lines if len(line.points) > 1),
-        grid=tuple((height_of(value), percent(value)) for value in _ticks(bottom, top)),
+        lines=tuple(lines),
+        grid=tuple((height_of(rate), percent(rate)) for rate in _round_rates(bottom, top)),
         bar=None if bar is None else height_of(bar),
-        first=_age(refs[0], report.started_at),
-        reports=len(refs) + 1,
+        first=f"{duration(oldest_s)} ago",
+        reports=len(earlier) + 1,
     )
 
 
-def _ticks(bottom: float, top: float) -> Iterator[float]:
+def _round_rates(bottom: float, top: float) -> Iterator[float]:
     """Yield two to five round rates between the ends of an axis."""
-    step = next(
-        step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5) if (top - bottom) / step <= 4
-    )
+    step = next(step for step in _TICKS if (top - bottom) / step <= _MOST_TICKS)
     number = -int(-bottom // step)
     while round(number * step, 4) <= round(top, 4):
         yield round(number * step, 4)
         number += 1
 
 
-def _age(ref: ReportRef, now: float) -> str:
-    """`12 days ago`."""
-    return f"{duration(max(0.0, now - ref.started_at))} ago"
-
-
-# Variants beside each other.
+# Variants compared with each other.
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +236,8 @@ class Scatter:
     """Variants as points: their pass rate against what they take, in a picture of `width` ×
     `height`.
 
-    `labels` are the heights of their names, None of one that is not named: of many, those are that
-    no other beats in both.
+    `labels` are the heights of their names; None for a variant without a name there. Of many
+    variants, only those have one that no other beats in both directions.
     """
 
     title: str
@@ -268,40 +255,57 @@ class Scatter:
 
 
 def scatters(variants: Sequence[VariantReport]) -> Iterator[Scatter]:
-    """Yield cost and latency against the pass rate, as far as they are known of two variants or
+    """Yield cost and latency against the pass rate, where they are known of two variants or
     more.
     """
-    graded = [each for each in variants if each.pass_rate is not None]
-    costs = [(each, each.figures.cost_per_run_usd) for each in graded]
-    latencies = [(each, each.figures.latency_p50_s) for each in graded]
+    costs = [each.figures.cost_per_run_usd for each in variants]
+    latencies = [each.figures.latency_p50_s for each in variants]
     for title, values, show in (("cost per run", costs, usd), ("latency p50", latencies, seconds)):
-        known = [(each, found) for each, found in values if found is not None]
-        most = max((found for _, found in known), default=0)
-        if len(known) < 2 or not most:
+        known = [
+            (each.variant, each.pass_rate, value)
+            for each, value in zip(variants, values, strict=True)
+            if each.pass_rate is not None and value is not None
+        ]
+        if len(known) > 1 and any(value for _, _, value in known):
+            yield _scatter(title, known, show)
+
+
+def _scatter(
+    title: str, known: Sequence[tuple[Variant, float, float]], show: Callable[[float], str]
+) -> Scatter:
+    width, height = 300, 160
+    most = max(value for _, _, value in known)
+    bottom, top = _axis([rate for _, rate, _ in known])
+    points = []
+    for variant, rate, value in known:
+        x = round(value / most * width, 1)
+        y = round((top - rate) / (top - bottom) * height, 1)
+        points.append((variant, Point(x, y, f"{percent(rate)}, {show(value)}")))
+    return Scatter(
+        title=title,
+        width=width,
+        height=height,
+        points=tuple(points),
+        labels=tuple(_labels([point for _, point in points])),
+        x_ends=("0", show(most)),
+        y_ends=(percent(round(bottom, 2)), percent(round(top, 2))),
+    )
+
+
+def _labels(points: Sequence[Point]) -> list[float | None]:
+    """Return the height of each point's name, so that no name covers another."""
+    heights: list[float] = []
+    labels: list[float | None] = []
+    for point in points:
+        if len(points) > MAX_LINES and any(_beats(other, point) for other in points):
+            labels.append(None)
             continue
-        width, height = 300, 160
-        bottom, top = _axis([each.pass_rate or 0.0 for each, _ in known])
-        points = tuple(
-            (
-                each.variant,
-                Point(
-                    round(found / most * width, 1),
-                    round((top - (each.pass_rate or 0.0)) / (top - bottom) * height, 1),
-                    f"{percent(each.pass_rate)}, {show(found)}",
-                ),
-            )
-            for each, found in known
-        )
-        few = len(points) <= MAX_LINES
-        labels: list[float | None] = []
-        for _, point in points:  # no label on another one
-            beaten = any(_beats(other, point) for _, other in points)
-            room = point.y
-            while any(taken is not None and abs(room - taken) < _LABEL_HEIGHT for taken in labels):
-                room += _LABEL_HEIGHT
-            labels.append(room if few or not beaten else None)
-        ends = (percent(round(bottom, 2)), percent(round(top, 2)))
-        yield Scatter(title, width, height, points, tuple(labels), ("0", show(most)), ends)
+        height = point.y
+        while any(abs(height - taken) < _LABEL_HEIGHT for taken in heights):
+            height += _LABEL_HEIGHT
+        heights.append(height)
+        labels.append(height)
+    return labels
 
 
 def _beats(one: Point, other: Point) -> bool:

@@ -7,12 +7,12 @@ from typing import Final
 
 from ci_evals.format import UNKNOWN, usd
 from ci_evals.gate.bars import figures_of, metrics_of, table_of, tasks_of
-from ci_evals.gate.baseline import ReportRef
+from ci_evals.gate.baseline import ReportRef, TrendPoint
 from ci_evals.gate.wording import few_compared, rate_change, ratio_change
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, Figures, SuiteReport
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, Gate
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.summary import Summary, once_per_summary
 from ci_evals.stats.rates import pass_at_k, pass_hat_k, pass_rate
 
 MAX_LABELS_SHOWN: Final = 20
@@ -25,7 +25,7 @@ _TREND_REPORTS = 10
 
 @dataclass(frozen=True, slots=True)
 class LabelReport:
-    """One label: its figures in the order of `BY_LABEL`, None where one is not defined."""
+    """The figures of one label; None where one is not defined."""
 
     label: str
     truths: int
@@ -55,21 +55,20 @@ class TaskReport:
         """`15 × spam, 5 × ham`: what was given where the label of a row is true, the most frequent
         first.
         """
-        given = (
-            (count, each.label)
-            for count, each in zip(self.confusion[row], self.labels, strict=True)
-            if count
-        )
-        frequent = sorted(given, key=lambda each: -each[0])
-        texts = [f"{count:,} × {show(label)}" for count, label in frequent[:_MOST_GIVEN]]
-        return ", ".join([*texts, "…"] if len(frequent) > _MOST_GIVEN else texts)
+        columns = [column for column, count in enumerate(self.confusion[row]) if count]
+        columns.sort(key=lambda column: -self.confusion[row][column])
+        texts = [
+            f"{self.confusion[row][column]:,} × {show(self.labels[column].label)}"
+            for column in columns[:_MOST_GIVEN]
+        ]
+        if len(columns) > _MOST_GIVEN:
+            texts.append("…")
+        return ", ".join(texts)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricReport:
-    """The mean score of the graders that name this metric, with its bounds, over so many graded
-    runs.
-    """
+    """The mean score of the graders that name this metric, with its bounds."""
 
     name: str
     mean: float
@@ -119,7 +118,7 @@ class VariantReport:
 
     @property
     def unknown_cost(self) -> str:
-        """The word for a cost that nobody can tell."""
+        """The word for a cost that is not known."""
         return "recorded" if 0 < self.counts.graded <= self.recorded_runs else "unknown"
 
     @property
@@ -127,77 +126,87 @@ class VariantReport:
         """`$0.012`, `$0.012 for 30 of 40 runs`, `unknown`, or `recorded` when nothing was
         called.
         """
+        cost = usd(self.figures.cost_usd, self.unknown_cost)
         priced, unpriced = self.figures.priced_runs, self.unpriced_runs
-        of = f" for {priced:,} of {priced + unpriced:,} runs" if priced and unpriced else ""
-        return f"{usd(self.figures.cost_usd, self.unknown_cost)}{of}"
+        if priced and unpriced:
+            return f"{cost} for {priced:,} of {priced + unpriced:,} runs"
+        return cost
 
 
+@once_per_summary
 def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     """Report on every variant, in the suite's order."""
-    report, confidence = summary.report, (summary.gate or Gate()).confidence
-    fewest = min((counts.graded for counts in report.by_cell if counts.graded), default=0)
+    graded = [counts.graded for counts in summary.report.by_cell if counts.graded]
+    fewest = min(graded, default=0)
     k = fewest if fewest > 1 else None
+    return tuple(_variant_report(summary, variant, k) for variant in summary.report.plan.variants)
 
-    def mean_chance(
-        chance: Callable[[int, int, int], float | None], by_cell: Sequence[Counts]
-    ) -> float | None:
-        """Return the mean over graded cells of a chance that follows from `k` runs of each."""
-        if k is None:
-            return None
-        found = [chance(*counts.tally, k) for counts in by_cell if counts.graded]
-        known = [each for each in found if each is not None]
-        return fmean(known) if known else None
 
-    def of(variant: Variant) -> VariantReport:
-        cells = report.cells_of(variant)
-        by_cell, records = [report.by_cell[cell] for cell in cells], report.records_of(cells)
-        rate = pass_rate(counts.tally for counts in by_cell)
-        bounds = rate.bounds(confidence) if rate else None
-        return VariantReport(
-            provider=variant.provider,
-            prompt=variant.prompt,
-            counts=report.counts(cells),
-            pass_rate=float(rate.rate) if rate else None,
-            lower=bounds.lower if bounds else None,
-            upper=bounds.upper if bounds else None,
-            match_rate=report.mean_score(cells),
-            figures=report.figures(cells),
-            unpriced_runs=sum(record.graded and record.cost_usd is None for record in records),
-            recorded_runs=sum(record.recorded for record in records),
-            grader_means=report.grader_means(variant),
-            metrics=tuple(
-                MetricReport(name, found.value, *found.bounds, found.runs)
-                for name, found in metrics_of(report, variant, confidence).items()
-            ),
-            k=k,
-            pass_at_k=mean_chance(pass_at_k, by_cell),
-            pass_hat_k=mean_chance(pass_hat_k, by_cell),
-            classifications=tuple(_task_reports(report, variant)),
-        )
+def _variant_report(summary: Summary, variant: Variant, k: int | None) -> VariantReport:
+    report = summary.report
+    confidence = (summary.gate or Gate()).confidence
+    cells = report.cells_of(variant)
+    records = report.records_of(cells)
+    by_cell = [report.by_cell[cell] for cell in cells]
+    estimate = pass_rate(counts.tally for counts in by_cell)
+    rate, lower, upper = None, None, None
+    if estimate is not None:
+        rate = float(estimate.rate)
+        lower, upper = estimate.bounds(confidence)
+    metrics = [
+        MetricReport(name, found.value, *found.bounds, found.runs)
+        for name, found in metrics_of(report, variant, confidence).items()
+    ]
+    return VariantReport(
+        provider=variant.provider,
+        prompt=variant.prompt,
+        counts=report.counts(cells),
+        pass_rate=rate,
+        lower=lower,
+        upper=upper,
+        match_rate=report.mean_score(cells),
+        figures=report.figures(cells),
+        unpriced_runs=sum(record.graded and record.cost_usd is None for record in records),
+        recorded_runs=sum(record.recorded for record in records),
+        grader_means=report.grader_means(variant),
+        metrics=tuple(metrics),
+        k=k,
+        pass_at_k=_mean_chance(pass_at_k, by_cell, k),
+        pass_hat_k=_mean_chance(pass_hat_k, by_cell, k),
+        classifications=tuple(_task_reports(report, variant)),
+    )
 
-    return tuple(map(of, report.plan.variants))
+
+def _mean_chance(
+    chance: Callable[[int, int, int], float | None], by_cell: Sequence[Counts], k: int | None
+) -> float | None:
+    """Return the mean over graded cells of a chance that follows from `k` runs of each."""
+    if k is None:
+        return None
+    chances = [chance(*counts.tally, k) for counts in by_cell if counts.graded]
+    known = [each for each in chances if each is not None]
+    return fmean(known) if known else None
 
 
 def _task_reports(report: SuiteReport, variant: Variant) -> Iterator[TaskReport]:
     for task, runs in tasks_of(report, variant).items():
-        found = {(metric.label, metric.name): value for metric, value in figures_of(runs)}
+        figures = {(metric.label, metric.name): value for metric, value in figures_of(runs)}
         table = table_of(runs)
-        labels = tuple(
-            LabelReport(label, truths, *(found[label, name] for name in BY_LABEL))
+        labels = [
+            LabelReport(label, truths, *(figures[label, name] for name in BY_LABEL))
             for label, truths in zip(table.labels, table.true_counts, strict=True)
-        )
-        yield TaskReport(
-            task, found[None, "accuracy"], found[None, "macro_f1"], labels, table.counts
-        )
+        ]
+        accuracy, macro_f1 = figures[None, "accuracy"], figures[None, "macro_f1"]
+        yield TaskReport(task, accuracy, macro_f1, tuple(labels), table.counts)
 
 
-# Beside the baseline.
+# Compared with the baseline.
 
 
 @dataclass(frozen=True, slots=True)
 class VariantChange:
-    """A variant beside its base, in words; empty where a side does not know the figure, or few
-    cases were compared.
+    """A variant compared with its base, in words; empty where a side does not know the figure, or
+    few cases were compared.
 
     `compared_with` is the base's variant if it has another name.
     """
@@ -208,24 +217,25 @@ class VariantChange:
     compared_with: Variant | None = None
 
 
+@once_per_summary
 def variant_changes(summary: Summary) -> Mapping[Variant, VariantChange]:
-    """Return every variant beside its base; nothing without a comparison."""
-    if (comparison := summary.compared) is None:
+    """Compare every variant with its base; empty without a comparison."""
+    comparison = summary.compared
+    if comparison is None:
         return {}
-    changes = {
-        found.variant: VariantChange(
+    changes = dict.fromkeys(summary.report.plan.variants, VariantChange())
+    for found in comparison.variants:
+        cost = latency = ""
+        if not few_compared(comparison, found):
+            cost = ratio_change(found.differences.cost)
+            latency = ratio_change(found.differences.latency)
+        changes[found.variant] = VariantChange(
             pass_rate=rate_change(comparison, found),
-            cost="" if few_compared(comparison, found) else ratio_change(found.differences.cost),
-            latency=""
-            if few_compared(comparison, found)
-            else ratio_change(found.differences.latency),
+            cost=cost,
+            latency=latency,
             compared_with=found.base_variant if found.renamed else None,
         )
-        for found in comparison.variants
-    }
-    return {
-        variant: changes.get(variant, VariantChange()) for variant in summary.report.plan.variants
-    }
+    return changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,24 +250,32 @@ class Trend:
 
 def trend_of(summary: Summary, variants: Sequence[VariantReport]) -> Trend | None:
     """Return the trend of the variants that have a rate in two of these reports or more; None if
-    there is none.
+    there is no such variant.
     """
-    if (comparison := summary.compared) is None:
+    comparison = summary.compared
+    if comparison is None:
         return None
-    points = tuple(reversed(comparison.baseline.trend[:_TREND_REPORTS]))
+    points = comparison.baseline.trend[:_TREND_REPORTS][::-1]
     rows = []
     for each in variants:
         name = comparison.base_variant(each.variant)
-        found = [
-            next((one.pass_rate for one in point.variants if one.variant == name), None)
-            for point in points
-        ]
-        if sum(rate is not None for rate in found) > 1:
-            rows.append((each, tuple(found)))
-    return Trend(tuple(point.report for point in points), tuple(rows)) if rows else None
+        rates = tuple(rate_in(point, name) for point in points)
+        if sum(rate is not None for rate in rates) > 1:
+            rows.append((each, rates))
+    if not rows:
+        return None
+    return Trend(tuple(point.report for point in points), tuple(rows))
 
 
-# Beside each other.
+def rate_in(point: TrendPoint, variant: Variant) -> float | None:
+    """Return the pass rate that a variant had in an earlier report; None if it has none there."""
+    for each in point.variants:
+        if each.variant == variant:
+            return each.pass_rate
+    return None
+
+
+# Compared with each other.
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,13 +289,16 @@ class Standing:
     @property
     def place(self) -> str:
         """`1`, `2=` or a dash."""
-        return UNKNOWN if self.rank is None else f"{self.rank}{'=' if self.tied else ''}"
+        if self.rank is None:
+            return UNKNOWN
+        return f"{self.rank}=" if self.tied else f"{self.rank}"
 
 
 def leaderboard(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
     """Rank the variants; empty for so few that nobody needs an order, or without any rate."""
-    few = len(variants) < _FEWEST_RANKED or all(variant.pass_rate is None for variant in variants)
-    return () if few else rank(variants)
+    if len(variants) < _FEWEST_RANKED or all(variant.pass_rate is None for variant in variants):
+        return ()
+    return rank(variants)
 
 
 def rank(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
@@ -285,23 +306,20 @@ def rank(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
 
     A variant's rank is one more than the number of variants whose interval is wholly above its own.
     """
+    lowers = [variant.lower for variant in variants if variant.lower is not None]
     ranks = [
-        None
-        if (upper := variant.upper) is None
-        else 1 + sum(other.lower is not None and other.lower > upper for other in variants)
+        None if variant.upper is None else 1 + sum(lower > variant.upper for lower in lowers)
         for variant in variants
     ]
     standings = [
-        Standing(found, found is not None and ranks.count(found) > 1, variant)
-        for found, variant in zip(ranks, variants, strict=True)
+        Standing(place, place is not None and ranks.count(place) > 1, variant)
+        for place, variant in zip(ranks, variants, strict=True)
     ]
+    standings.sort(key=_order)
+    return tuple(standings)
 
-    def order(standing: Standing) -> tuple[float, float, float]:
-        variant = standing.variant
-        return (
-            standing.rank or float("inf"),
-            -(variant.pass_rate or 0.0),
-            -(variant.match_rate or 0.0),
-        )
 
-    return tuple(sorted(standings, key=order))
+def _order(standing: Standing) -> tuple[float, float, float]:
+    variant = standing.variant
+    place = float("inf") if standing.rank is None else standing.rank
+    return place, -(variant.pass_rate or 0.0), -(variant.match_rate or 0.0)
