@@ -67,7 +67,9 @@ class TokenCommand(Options):
         if found := command_problems(self.command):
             return found
         missing = missing_program(self.command, folder)
-        return [missing] if missing else []
+        if missing is not None:
+            return [missing]
+        return []
 
 
 @dataclass(frozen=True, slots=True)

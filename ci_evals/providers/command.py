@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -79,10 +80,11 @@ class Command(ProgramOptions):
 
     @property
     def default_name(self) -> str:
-        """`command:python agent.py`: the program and a first argument that is no option."""
-        program, *arguments = self.argv
-        first = [argument for argument in arguments[:1] if not argument.startswith("-")]
-        return "command:" + " ".join([Path(program).name, *first])
+        """`command:python agent.py`: the program and a first argument that is not an option."""
+        name = Path(self.argv[0]).name
+        if len(self.argv) > 1 and not self.argv[1].startswith("-"):
+            name = f"{name} {self.argv[1]}"
+        return f"command:{name}"
 
     def problems(self, folder: Path) -> list[str]:
         if found := ProgramOptions.problems(self, folder):
@@ -91,7 +93,9 @@ class Command(ProgramOptions):
         if not cwd.is_dir():
             return [f"cwd: there is no folder {cwd}"]
         missing = missing_program(self.command, cwd, self.env.get("PATH"))
-        return [missing] if missing else []
+        if missing is not None:
+            return [missing]
+        return []
 
     def open(self, resources: Resources) -> Provider:
         cwd = (resources.folder / (self.cwd or "")).absolute()
@@ -123,44 +127,39 @@ class _Program:
                 timeout_s=request.timeout_s,
             )
         except OSError as error:
-            raise ProviderError(
-                "crash", f"{self._argv[0]} could not be started: {error}"
-            ) from error
+            text = f"{self._argv[0]} could not be started: {error}"
+            raise ProviderError("crash", text) from error
         return _response(ended, request.timeout_s)
 
 
 def _response(ended: ProgramEnd, timeout_s: float) -> Response:
     detail = ended.stderr or None
     if ended.why == "timeout":
-        raise ProviderError(
-            "timeout", f"no answer within {timeout_s:g} s; the program was ended", detail=detail
-        )
+        text = f"no answer within {timeout_s:g} s; the program was ended"
+        raise ProviderError("timeout", text, detail=detail)
     if ended.why == "too_large":
-        limit = MAX_OUTPUT_BYTES // 1024**2
-        raise ProviderError(
-            "bad_answer", f"more than {limit} MB on stdout; the program was ended", detail=detail
-        )
+        text = f"more than {MAX_OUTPUT_BYTES // 1024**2} MB on stdout; the program was ended"
+        raise ProviderError("bad_answer", text, detail=detail)
     if ended.status:
-        cause = describe_status(ended.status)
-        last = f": {ended.last_line}" if ended.last_line else ", nothing on stderr"
-        raise ProviderError(
-            "crash", cause + last, status=max(0, ended.status) or None, detail=detail
-        )
+        text = f"{describe_status(ended.status)}, nothing on stderr"
+        if ended.last_line:
+            text = f"{describe_status(ended.status)}: {ended.last_line}"
+        status = None
+        if ended.status > 0:
+            status = ended.status
+        raise ProviderError("crash", text, status=status, detail=detail)
     try:
         return as_response(_answer(ended.stdout.decode("utf-8-sig", "replace")))
     except ValueError as error:
-        raise ProviderError(
-            "bad_answer", f"the JSON on stdout is not an answer: {error}", detail=detail
-        ) from None
+        text = f"the JSON on stdout is not an answer: {error}"
+        raise ProviderError("bad_answer", text, detail=detail) from None
 
 
 def _answer(stdout: str) -> object:
     """Return the JSON object on stdout if it has the keys of an answer, else the text as it is."""
     if stdout.lstrip().startswith("{"):
-        try:
+        with suppress(ValueError, RecursionError):
             parsed = json.loads(stdout)
-        except (ValueError, RecursionError):
-            parsed = {}
-        if "output" in parsed or "tool_calls" in parsed:
-            return parsed
+            if "output" in parsed or "tool_calls" in parsed:
+                return parsed
     return stdout.removesuffix("\n").removesuffix("\r")

@@ -23,8 +23,6 @@ from ci_evals.providers.answer import as_response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.request_fields import request_fields
 
-_FIELDS = frozenset(each.name for each in fields(Response))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaScript(ProviderOptions):
@@ -52,8 +50,9 @@ class JavaScript(ProviderOptions):
         return f"javascript:{self.file}"
 
     def problems(self, folder: Path) -> list[str]:
-        problem = file_problem(self.file, folder)
-        return [f"file: {problem}"] if problem else []
+        if problem := file_problem(self.file, folder):
+            return [f"file: {problem}"]
+        return []
 
     def open(self, resources: Resources) -> Provider:
         """Load the file.
@@ -62,53 +61,51 @@ class JavaScript(ProviderOptions):
             ConfigError: there is no Node.js, or the file does not export what can be called.
         """
         name = self.name or self.default_name
-        called = {
-            **(split_file(self.file) or {}),
-            "options": {"id": name, "config": dict(self.config)},
-        }
+        options = {"id": name, "config": dict(self.config)}
+        target = {**(split_file(self.file) or {}), "options": options}
         try:
-            current_node().check(do="open", **called)
+            current_node().check(do="open", **target)
         except ConfigError as error:
             who = f"provider {name!r}"
             raise ConfigError([problem._replace(path=who) for problem in error.problems]) from error
-        return _JavaScriptProvider(called)
+        return _JavaScriptProvider(target)
 
 
 class _JavaScriptProvider:
-    def __init__(self, called: Mapping[str, Any]) -> None:
-        self._called = called
+    def __init__(self, target: Mapping[str, Any]) -> None:
+        self._target = target
 
     async def answer(self, request: Request) -> Response:
-        given = request.input
-        prompt = (
-            given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
-        )
+        prompt = request.input
+        if not isinstance(prompt, str):
+            prompt = json.dumps(prompt, ensure_ascii=False, default=str)
         timeout_s = request.timeout_s
         try:
             async with asyncio.timeout(timeout_s) as scope:
-                asked = {"prompt": prompt, "context": _context(request, prompt)}
-                value = await current_node().ask(do="call", **self._called, **asked)
+                value = await current_node().ask(
+                    do="call", **self._target, prompt=prompt, context=_context(request, prompt)
+                )
         except TimeoutError:
             if not scope.expired():
                 raise
             raise ProviderError("timeout", f"no answer within {timeout_s:g} s") from None
         except JavaScriptError as error:
-            raise ProviderError(
-                "crash", one_line(str(error).partition("\n")[0], 300), detail=str(error)
-            ) from error
+            stack = str(error)
+            text = one_line(stack.partition("\n")[0], 300)
+            raise ProviderError("crash", text, detail=stack) from error
         except NodeEndedError as error:
             raise ProviderError("crash", str(error)) from error
+        file = self._target["file"]
         if value is None:
-            file = self._called["file"]
-            raise ProviderError(
-                "bad_answer", f"`{file}` returned nothing. Return text, or an object with `output`"
-            )
+            text = f"`{file}` returned nothing. Return text, or an object with `output`"
+            raise ProviderError("bad_answer", text)
+        if isinstance(value, dict):
+            value = _answer_fields(value)
         try:
-            return as_response(_as_fields(value) if isinstance(value, dict) else value)
+            return as_response(value)
         except ValueError as error:
-            raise ProviderError(
-                "bad_answer", f"`{self._called['file']}` returned an invalid answer: {error}"
-            ) from None
+            text = f"`{file}` returned an invalid answer: {error}"
+            raise ProviderError("bad_answer", text) from None
 
 
 def _context(request: Request, prompt: str) -> dict[str, Any]:
@@ -124,9 +121,8 @@ def _context(request: Request, prompt: str) -> dict[str, Any]:
     }
 
 
-def _as_fields(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an answer with the names that other tools have for its fields replaced, and without
-    what is none.
+def _answer_fields(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an answer with our names for its fields instead of other tools', and no further keys.
 
     Raises:
         ProviderError: it tells of an error instead.
@@ -135,10 +131,14 @@ def _as_fields(value: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ProviderError("crash", one_line(str(error), 300))
     if "output" not in value and "tool_calls" not in value:
         return value
-    told = {name: item for name, item in value.items() if name in _FIELDS}
-    if isinstance(usage := value.get("tokenUsage"), dict) and "usage" not in told:
-        told["usage"] = {
+    known = [each.name for each in fields(Response)]
+    told = {name: item for name, item in value.items() if name in known}
+    told.setdefault("cost_usd", value.get("cost"))
+    usage = value.get("tokenUsage")
+    if isinstance(usage, dict):
+        counts = {
             "input_tokens": usage.get("prompt", 0),
             "output_tokens": usage.get("completion", 0),
         }
-    return {"cost_usd": value["cost"], **told} if value.get("cost") is not None else told
+        told.setdefault("usage", counts)
+    return told

@@ -1,5 +1,6 @@
 """Answers from a table or a template, with seeded faults: for demos, docs and dry runs."""
 
+import struct
 from asyncio import sleep
 from collections import Counter
 from collections.abc import Mapping
@@ -40,9 +41,7 @@ class MockPassage(Passage):
 
 @dataclass(frozen=True, slots=True)
 class MockAnswer(Options):
-    """An answer in the table: text, tool calls, or both, and perhaps what led to them and is told
-    beside them.
-    """
+    """An answer in the table: text, tool calls, or both, and what else an answer may tell."""
 
     output: str = ""
     tool_calls: Many[ToolCall] = ()
@@ -110,8 +109,10 @@ class MockProvider:
     def __init__(self, options: Mock) -> None:
         self._options = options
         self._answers = {name: _response_of(answer) for name, answer in options.answers.items()}
-        sandbox = template_sandbox(keep_last_newline=True)
-        self._default = None if options.default is None else sandbox.from_string(options.default)
+        self._default = None
+        if options.default is not None:
+            sandbox = template_sandbox(keep_last_newline=True)
+            self._default = sandbox.from_string(options.default)
         self._faults: Counter[bytes] = Counter()
 
     async def answer(self, request: Request) -> Response:
@@ -120,43 +121,46 @@ class MockProvider:
         Raises:
             ProviderError: a fault was drawn, or the answer takes longer than `request.timeout_s`.
         """
-        options, text = self._options, _question(request)
-        run = f"{options.seed}\0{request.case.id}\0{request.run}\0{crc32(text.encode())}".encode(
-            errors="replace"
-        )
-        fault, flaky, latency = _draw(run, self._faults[run])
-        if (delay_s := options.latency_s + options.latency_jitter_s * latency) > 0:
+        options = self._options
+        question = _question(request)
+        checksum = crc32(question.encode())
+        run = f"{options.seed}\0{request.case.id}\0{request.run}\0{checksum}"
+        key = run.encode(errors="replace")
+        fault, flaky, latency = _draw(key, self._faults[key])
+        delay_s = options.latency_s + options.latency_jitter_s * latency
+        if delay_s > 0:
             await sleep(min(delay_s, request.timeout_s))
         if delay_s > request.timeout_s:
             raise ProviderError("timeout", f"no answer within {request.timeout_s:g} s")
         if fault < options.error_rate + options.rate_limit_rate:
-            self._faults[run] += 1  # so that the retry draws anew
+            self._faults[key] += 1  # so that a retry draws other numbers
             if fault < options.error_rate:
                 raise ProviderError("server", "mock error 500", status=500)
-            raise ProviderError(
-                "rate_limit", "mock error 429", status=429, retry_after_s=options.retry_after_s
-            )
-        del self._faults[run]
+            wait_s = options.retry_after_s
+            raise ProviderError("rate_limit", "mock error 429", status=429, retry_after_s=wait_s)
+        del self._faults[key]
         if flaky < options.flakiness:
-            response = Response(clean_text(options.wrong), finish_reason="stop")
+            response = _text_response(options.wrong)
+        elif request.case.id in self._answers:
+            response = self._answers[request.case.id]
+        elif question in self._answers:
+            response = self._answers[question]
         else:
-            response = (
-                self._answers.get(request.case.id)
-                or self._answers.get(text)
-                or self._by_default(request, text)
-            )
-        return _with_usage(response, request, text)
+            response = _text_response(self._render_default(request, question))
+        usage = _count_tokens(request, question, response)
+        return replace(response, usage=usage, model=MODEL)
 
-    def _by_default(self, request: Request, text: str) -> Response:
-        if self._default is not None:
-            given = text if request.input is None else request.input
-            try:
-                text = clean_text(self._default.render({**request.case.vars, "input": given}))
-            except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-                raise ProviderError(
-                    "rejected", f"mock: default cannot be rendered: {one_line(str(error))}"
-                ) from error
-        return Response(text, finish_reason="stop")
+    def _render_default(self, request: Request, question: str) -> str:
+        if self._default is None:
+            return question
+        given = request.input
+        if given is None:
+            given = question
+        try:
+            return self._default.render({**request.case.vars, "input": given})
+        except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            text = f"mock: default cannot be rendered: {one_line(str(error))}"
+            raise ProviderError("rejected", text) from error
 
 
 def _draw(run: bytes, attempt: int) -> tuple[float, float, float]:
@@ -164,34 +168,40 @@ def _draw(run: bytes, attempt: int) -> tuple[float, float, float]:
     and attempt.
     """
     digest = blake2b(run, digest_size=24, salt=attempt.to_bytes(8, "big")).digest()
-    fault, flaky, latency = (
-        int.from_bytes(digest[at : at + 8], "big") / 2**64 for at in (0, 8, 16)
-    )
-    return fault, flaky, latency
+    fault, flaky, latency = struct.unpack(">QQQ", digest)
+    return fault / 2**64, flaky / 2**64, latency / 2**64
 
 
 def _question(request: Request) -> str:
     """Return the input's text, or the last user message of a conversation."""
     if isinstance(request.input, str):
         return clean_text(request.input)
-    if request.input is None:
-        turns = (message.text for message in reversed(request.messages) if message.role == "user")
-        return clean_text(next(turns, ""))
-    return encode_json(request.input).decode()
+    if request.input is not None:
+        return encode_json(request.input).decode()
+    for message in reversed(request.messages):
+        if message.role == "user":
+            return clean_text(message.text)
+    return ""
 
 
 def _response_of(answer: str | MockAnswer) -> Response:
     if isinstance(answer, str):
-        return Response(clean_text(answer), finish_reason="stop")
+        return _text_response(answer)
     response = as_response({each.name: getattr(answer, each.name) for each in fields(answer)})
-    return replace(response, finish_reason="tool_calls" if answer.tool_calls else "stop")
+    finish_reason = "stop"
+    if answer.tool_calls:
+        finish_reason = "tool_calls"
+    return replace(response, finish_reason=finish_reason)
 
 
-def _with_usage(response: Response, request: Request, text: str) -> Response:
-    """Return the response with its tokens, at four characters each."""
-    asked = sum(len(message.text) for message in request.messages) or len(text)
-    said = len(response.output) + sum(
-        len(call.name) + len(str(call.arguments)) for call in response.tool_calls
-    )
-    usage = Usage(input_tokens=asked // 4, output_tokens=said // 4)
-    return replace(response, usage=usage, model=MODEL)
+def _text_response(text: str) -> Response:
+    return Response(clean_text(text), finish_reason="stop")
+
+
+def _count_tokens(request: Request, question: str, response: Response) -> Usage:
+    """Return the tokens of a run, at four characters each."""
+    asked = sum(len(message.text) for message in request.messages) or len(question)
+    answered = len(response.output)
+    for call in response.tool_calls:
+        answered += len(call.name) + len(str(call.arguments))
+    return Usage(input_tokens=asked // 4, output_tokens=answered // 4)

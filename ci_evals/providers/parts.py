@@ -20,23 +20,31 @@ _KEYS = {"text", "image", "file", "media_type"}
 
 
 def find_parts(value: Any) -> tuple[Part, ...] | None:
-    """Return the parts that a case's input is a list of; None of any other value.
+    """Return the parts that a case's input is a list of; None if it is anything else.
 
     It must have an image or a file: a list of texts may be anything.
     """
     if not isinstance(value, list | tuple) or not value:
         return None
-    if all(isinstance(each, Part) for each in value):
-        return tuple(value)
-    if not all(isinstance(each, Mapping) and each.keys() <= _KEYS for each in value):
+    parts = []
+    has_file = False
+    for each in value:
+        if isinstance(each, Part):
+            has_file = True
+            parts.append(each)
+        elif isinstance(each, Mapping) and each.keys() <= _KEYS:
+            has_file = has_file or isinstance(each.get("image") or each.get("file"), str)
+            parts.append(Part(**each))
+        else:
+            return None
+    if not has_file:
         return None
-    if not any(isinstance(each.get(key), str) for each in value for key in ("image", "file")):
-        return None
-    return tuple(Part(**each) for each in value)
+    return tuple(parts)
 
 
 def identify(message: Message, folder: Path) -> Message:
-    """Return a message whose images and files are known by their media type and content.
+    """Return a message whose images and files have their media type and the digest of their
+    content.
 
     Raises:
         ValueError: one is missing, or not what it should be; the text says what to try.
@@ -49,50 +57,58 @@ def identify(message: Message, folder: Path) -> Message:
 def _identify(part: Part, folder: Path) -> Part:
     given = [key for key in ("text", "image", "file") if getattr(part, key) is not None]
     if len(given) != 1:
-        found = f"it has {' and '.join(given)}" if given else "it has none of them"
-        raise ValueError(f"a part of a message has one of `text`, `image` and `file`: {found}")
+        found = " and ".join(given) or "none of them"
+        text = "a part of a message has one of `text`, `image` and `file`"
+        raise ValueError(f"{text}: it has {found}")
     source = part.source
     if source is None or (isinstance(source, str) and is_url(source)):
         return part
     media_type = part.media_type
     if isinstance(source, str) and source.startswith("data:"):
-        source, told = _decode(source)
-        media_type = media_type or told
-    if isinstance(source, str):
+        source, media_type = _decode_data_url(source)
+        media_type = part.media_type or media_type
+    if isinstance(source, bytes):
+        if media_type is None:
+            raise ValueError("bytes need a `media_type`, such as image/png")
+        part = _with_source(part, source)
+        content = source
+    else:
         media_type = media_type or mimetypes.guess_type(source)[0]
         if media_type is None:
-            raise ValueError(
-                f"the media type of {source} is not known by its name: add a `media_type`"
-            )
+            text = f"the media type of {source} is not known by its name"
+            raise ValueError(f"{text}: add a `media_type`")
         content = _read(source, folder)
-        return replace(part, media_type=media_type, sha256=hashlib.sha256(content).hexdigest())
-    if media_type is None:
-        raise ValueError("bytes need a `media_type`, such as image/png")
-    known = replace(part, media_type=media_type, sha256=hashlib.sha256(source).hexdigest())
-    return replace(known, file=source) if part.image is None else replace(known, image=source)
+    return replace(part, media_type=media_type, sha256=hashlib.sha256(content).hexdigest())
 
 
-def _decode(url: str) -> tuple[bytes, str]:
+def _with_source(part: Part, source: str | bytes) -> Part:
+    if part.image is None:
+        return replace(part, file=source)
+    return replace(part, image=source)
+
+
+def _decode_data_url(url: str) -> tuple[bytes, str]:
     """Return what a data URL (RFC 2397) holds, and its media type."""
     head, comma, data = url.removeprefix("data:").partition(",")
     media_type, *options = head.split(";")
     try:
-        decoded = (
-            base64.b64decode(data, validate=True) if "base64" in options else unquote_to_bytes(data)
-        )
+        if "base64" in options:
+            content = base64.b64decode(data, validate=True)
+        else:
+            content = unquote_to_bytes(data)
     except binascii.Error:
         comma = ""
     if not comma:
         raise ValueError("is not a valid data URL: write data:image/png;base64,…")
-    return decoded, media_type or "text/plain"
+    return content, media_type or "text/plain"
 
 
 def _read(path: str, folder: Path) -> bytes:
+    file = folder / path
     try:
-        whole = folder / path
-        if whole.stat().st_size > MAX_BYTES:
+        if file.stat().st_size > MAX_BYTES:
             raise ValueError(f"{path} has more than {MAX_BYTES // 1024**2} MB")
-        return whole.read_bytes()
+        return file.read_bytes()
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror} (looked in {folder})") from error
 
@@ -127,37 +143,38 @@ def attach(part: Part, folder: Path) -> Attachment:
     Raises:
         ProviderError: its file is gone.
     """
-    source, is_image = part.source, part.image is not None
+    source = part.source
+    is_image = part.image is not None
     assert source is not None
+    if isinstance(source, str) and is_url(source):
+        name = PurePosixPath(urlsplit(source).path).name
+        media_type = part.media_type or mimetypes.guess_type(name)[0]
+        return Attachment(is_image, media_type, name, url=source)
     if isinstance(source, bytes):
-        return Attachment(
-            is_image, part.media_type, "file", base64=base64.b64encode(source).decode()
-        )
-    if is_url(source):
-        path = PurePosixPath(urlsplit(source).path)
-        media_type = part.media_type or mimetypes.guess_type(path.name)[0]
-        return Attachment(is_image, media_type, path.name, url=source)
-    try:
-        encoded = base64.b64encode(_read(source, folder)).decode()
-    except ValueError as error:
-        raise ProviderError("rejected", str(error)) from error
-    return Attachment(is_image, part.media_type, Path(source).name, base64=encoded)
+        name, content = "file", source
+    else:
+        name = Path(source).name
+        try:
+            content = _read(source, folder)
+        except ValueError as error:
+            raise ProviderError("rejected", str(error)) from error
+    encoded = base64.b64encode(content).decode()
+    return Attachment(is_image, part.media_type, name, base64=encoded)
 
 
 def without_bytes(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return messages as a journal may have them: with what their files are, but not what is in
-    them.
-    """
-    return tuple(
-        message
-        if isinstance(message.content, str)
-        else replace(message, content=tuple(map(_without_bytes, message.content)))
-        for message in messages
-    )
+    """Return messages as a journal has them: with the digests of files, but not their bytes."""
+    cleaned = []
+    for message in messages:
+        if isinstance(message.content, str):
+            cleaned.append(message)
+        else:
+            parts = tuple(_without_bytes(part) for part in message.content)
+            cleaned.append(replace(message, content=parts))
+    return tuple(cleaned)
 
 
 def _without_bytes(part: Part) -> Part:
-    if not isinstance(part.source, bytes):
-        return part
-    digest = f"sha256:{part.sha256}"
-    return replace(part, file=digest) if part.image is None else replace(part, image=digest)
+    if isinstance(part.source, bytes):
+        return _with_source(part, f"sha256:{part.sha256}")
+    return part
