@@ -1,6 +1,4 @@
-"""JavaScript of a suite, in one process of the machine's Node.js that lives as long as the
-invocation.
-"""
+"""JavaScript of a suite, in one process of the machine's Node.js for the whole invocation."""
 
 import asyncio
 import json
@@ -13,7 +11,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as WaitTimeoutError
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cache
 from itertools import count
 from pathlib import Path
 from threading import Lock, Thread
@@ -24,17 +22,19 @@ from ci_evals.format import one_line
 
 _WORKER = Path(__file__).with_name("javascript_worker.cjs")
 _OLDEST = (18, 0)
-_DETECTS_MODULES = (20, 10)  # from which on Node tells ES modules in .js files by itself, if asked
+_DETECTS_MODULES = (20, 10)  # the first that can tell ES modules in .js files by itself
 _START_S = 30.0
 _PING_S = 1.0
 _END_S = 1.0
 _STDERR_LINES = 20
-_FILE = re.compile(r"(?P<file>.+\.[cm]?js)(?::(?P<name>\w+))?")
 
 
 class JavaScriptError(Exception):
-    """JavaScript threw something; the message is its stack. `parse` is True if a text could not be
-    parsed.
+    """JavaScript threw something.
+
+    Args:
+        message: its stack.
+        parse: True if code could not be parsed.
     """
 
     def __init__(self, message: str, *, parse: bool = False) -> None:
@@ -43,36 +43,36 @@ class JavaScriptError(Exception):
 
 
 class NodeEndedError(Exception):
-    """Node ended while it was asked something."""
+    """Node.js ended before it answered."""
 
 
 class _RestartedError(Exception):
-    """Node was ended for the sake of another request."""
+    """Node.js was ended because of another request."""
 
 
 def split_file(reference: str) -> Mapping[str, str] | None:
-    """Split `file.mjs:name` into `file` and `name`, as far as it is there; None if it is no file of
-    JavaScript.
-    """
-    found = _FILE.fullmatch(reference)
-    return {key: value for key, value in found.groupdict().items() if value} if found else None
+    """Split `file.mjs:name` into `file` and, if there is one, `name`; None for any other text."""
+    found = re.fullmatch(r"(?P<file>.+\.[cm]?js)(?::(?P<name>\w+))?", reference)
+    if found is None:
+        return None
+    return {key: value for key, value in found.groupdict().items() if value}
 
 
 def file_problem(reference: str, folder: Path) -> str | None:
-    """Say why a reference to a file can't be followed; None if it can."""
+    """Return why a reference does not lead to a file of JavaScript; None if it does."""
     parts = split_file(reference.removeprefix("file://"))
     if parts is None:
         return f"expected a file of JavaScript (.js, .mjs or .cjs), got {reference!r:.80}"
     if reference.startswith("file://"):
         return f"write the path alone: {parts['file']}"
     path = folder / parts["file"]
-    return None if path.is_file() else f"there is no file {path}"
+    if not path.is_file():
+        return f"there is no file {path}"
+    return None
 
 
 class NodeProcess:
-    """One process of Node.js in a folder, started when it is needed first, and again when it had to
-    be ended.
-    """
+    """One process of Node.js in a folder, started on first use, and again if it had to be ended."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -83,10 +83,10 @@ class NodeProcess:
         self._readers: list[Thread] = []
 
     async def ask(self, **request: Any) -> Any:
-        """Return the value that JavaScript gives.
+        """Return the value that JavaScript returns.
 
-        A caller that is cancelled, as by a time-out, ends the process if it is stuck; others are
-        then asked again.
+        If the caller is cancelled, as by a time-out, a process that is stuck is ended; the requests
+        of other callers are then sent again.
 
         Raises:
             JavaScriptError: it threw something.
@@ -108,7 +108,7 @@ class NodeProcess:
                     raise
 
     def check(self, **request: Any) -> None:
-        """Ask for something that needs no code of the suite to run but that of its modules.
+        """Send a request that calls no function of the suite; its modules may be loaded.
 
         Raises:
             ConfigError: there is no Node.js, or the code is wrong.
@@ -116,11 +116,9 @@ class NodeProcess:
         try:
             self._send(request).result(_START_S)
         except (JavaScriptError, NodeEndedError) as error:
-            raise ConfigError([Problem("", None, "", one_line(str(error), 500))]) from error
+            raise _config_error(one_line(str(error), 500)) from error
         except WaitTimeoutError as error:
-            raise ConfigError(
-                [Problem("", None, "", f"Node.js did not answer within {_START_S:g} s")]
-            ) from error
+            raise _config_error(f"Node.js did not answer within {_START_S:g} s") from error
 
     def close(self) -> None:
         """End the process."""
@@ -160,7 +158,7 @@ class NodeProcess:
         return process
 
     def _read(self, process: subprocess.Popen[str]) -> None:
-        """Give each answer to whoever waits for it, until the process ends."""
+        """Give each answer to the caller that waits for it, until the process ends."""
         assert process.stdout is not None
         assert process.stderr is not None
         tail: deque[str] = deque(maxlen=_STDERR_LINES)
@@ -185,11 +183,10 @@ class NodeProcess:
         listener.join(_END_S)
         process.stdout.close()
         process.stderr.close()
-        said = one_line("".join(tail).strip(), 300)
-        ended = NodeEndedError(
-            f"Node.js ended with exit status {status}{f': {said}' if said else ''}"
-        )
-        self._end(ended, process)
+        text = f"Node.js ended with exit status {status}"
+        if stderr := one_line("".join(tail).strip(), 300):
+            text = f"{text}: {stderr}"
+        self._end(NodeEndedError(text), process)
 
     def _end_if_stuck(self) -> None:
         try:
@@ -200,8 +197,11 @@ class NodeProcess:
             pass
 
     def _end(self, error: Exception, ended: subprocess.Popen[str] | None = None) -> None:
-        """End the process, or take note that `ended` did, and have those that wait for it raise an
-        error.
+        """End the process, and raise an error in the callers that wait for it.
+
+        Args:
+            error: the error.
+            ended: a process that has ended by itself; nothing is done if it is not the current one.
         """
         with self._lock:
             process = self._process
@@ -219,7 +219,7 @@ class NodeProcess:
             process.stdin.close()
 
 
-@lru_cache(maxsize=1)
+@cache
 def node_command() -> tuple[str, ...]:
     """Return the command that starts Node.js.
 
@@ -228,17 +228,24 @@ def node_command() -> tuple[str, ...]:
     """
     program = shutil.which("node")
     if program is None:
-        text = "JavaScript needs Node.js: there is no `node` on the PATH"
-        raise ConfigError([Problem("", None, "", text)])
-    told = subprocess.run(  # noqa: S603
+        raise _config_error("JavaScript needs Node.js: there is no `node` on the PATH")
+    ended = subprocess.run(  # noqa: S603
         [program, "--version"], capture_output=True, text=True, check=False
-    ).stdout
-    numbers = re.match(r"v(\d+)\.(\d+)", told)
-    version = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+    )
+    version = (0, 0)
+    if numbers := re.match(r"v(\d+)\.(\d+)", ended.stdout):
+        version = (int(numbers[1]), int(numbers[2]))
     if version < _OLDEST:
-        text = f"JavaScript needs Node.js {_OLDEST[0]} or newer: {program} is {told.strip() or 'of an unknown version'}"
-        raise ConfigError([Problem("", None, "", text)])
-    return (program, "--experimental-detect-module") if version >= _DETECTS_MODULES else (program,)
+        found = ended.stdout.strip() or "of an unknown version"
+        text = f"JavaScript needs Node.js {_OLDEST[0]} or newer: {program} is {found}"
+        raise _config_error(text)
+    if version < _DETECTS_MODULES:
+        return (program,)
+    return (program, "--experimental-detect-module")
+
+
+def _config_error(text: str) -> ConfigError:
+    return ConfigError([Problem("", None, "", text)])
 
 
 _current: ContextVar[NodeProcess | None] = ContextVar("node", default=None)
@@ -246,10 +253,9 @@ _current: ContextVar[NodeProcess | None] = ContextVar("node", default=None)
 
 @contextmanager
 def node_process(folder: Path) -> Iterator[None]:
-    """Have JavaScript run in a folder for as long as the context lasts. Nothing is started before
-    it is needed.
-    """
-    node, before = NodeProcess(folder), _current.get()
+    """Run JavaScript in a folder while the context lasts. Nothing is started before it is needed."""
+    node = NodeProcess(folder)
+    before = _current.get()
     _current.set(node)
     try:
         yield
@@ -259,16 +265,14 @@ def node_process(folder: Path) -> Iterator[None]:
 
 
 def syntax_problem(code: str) -> str | None:
-    """Say why code in a suite can't be parsed; None if it can, and where no Node.js is at hand to
-    tell.
-    """
+    """Return why code in a suite cannot be parsed; None if it can, or if there is no Node.js."""
     node = _current.get()
     if node is None:
         return None
     try:
         node_command()
     except ConfigError:
-        return None  # that is a problem of those who run it
+        return None  # reported when the code is run
     try:
         node.check(do="check", code=code)
     except ConfigError as error:
@@ -277,7 +281,7 @@ def syntax_problem(code: str) -> str | None:
 
 
 def current_node() -> NodeProcess:
-    """Return the process in which JavaScript runs here."""
+    """Return the process of the innermost `node_process`."""
     node = _current.get()
     if node is None:
         raise RuntimeError("no `node_process` is open here")

@@ -11,13 +11,16 @@ from ci_evals.model.fields import Many, Options
 MAX_TOKENS: Final = 2**53
 """The most tokens that a provider may claim: every JSON reader keeps whole numbers up to here."""
 
+GOAL_REACHED: Final = "goal_reached"
+"""The `finish_reason` of a conversation whose simulated user reached its goal."""
+
 Role = Literal["system", "user", "assistant", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that the model asked for. `arguments` is what it gave: a mapping, or its raw text if
-    that is no JSON.
+    """A tool that the model asked for. `arguments` are a mapping, or the model's text if that is
+    not a JSON object.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -30,12 +33,12 @@ class ToolCall:
 _Source = Annotated[
     str | bytes | None, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]})
 ]
-"""A path or URL as YAML names it, or the bytes that Python has at hand."""
+"""A path or URL as in YAML, or bytes in Python."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part(Options):
-    """A part of a message: one of text, an image, and another file.
+    """A part of a message: text, an image, or another file.
 
     An image or a file is a path from the suite's folder, a URL, or bytes. `media_type` is known by
     the name of a file; `sha256` is that of its content, and found out, not written.
@@ -50,17 +53,22 @@ class Part(Options):
     @property
     def source(self) -> str | bytes | None:
         """The image or the file."""
-        return self.file if self.image is None else self.image
+        if self.image is None:
+            return self.file
+        return self.image
 
     @property
     def shown(self) -> str:
         """The part as text: `[image cat.png]`."""
         if self.source is None:
             return self.text or ""
-        kind = "file" if self.image is None else "image"
-        return (
-            f"[{kind} {self.media_type if isinstance(self.source, bytes) else self.source[:200]}]"
-        )
+        kind = "image"
+        if self.image is None:
+            kind = "file"
+        name = self.media_type
+        if isinstance(self.source, str):
+            name = self.source[:200]
+        return f"[{kind} {name}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +83,18 @@ class Message(Options):
     @property
     def text(self) -> str:
         """The words of the message, with images and files by name."""
-        return (
-            self.content
-            if isinstance(self.content, str)
-            else "\n".join(part.shown for part in self.content)
-        )
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.shown for part in self.content)
 
     @property
     def parts(self) -> Sequence[Part]:
         """The message as parts."""
-        if isinstance(self.content, str):
-            return (Part(text=self.content),) if self.content else ()
-        return self.content
+        if not isinstance(self.content, str):
+            return self.content
+        if not self.content:
+            return ()
+        return (Part(text=self.content),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +129,7 @@ class Passage:
 
 
 Detail = Literal["cost", "steps", "context", "first_token"]
-"""What a response may have beside the answer. Not every provider tells it, and some graders need
-it.
+"""What a response may have besides the answer. Not every provider tells it; some graders need it.
 """
 
 StepKind = Literal["message", "model_request", "tool_call", "agent"]
@@ -136,7 +143,8 @@ class Step:
         kind: a message, a request to a model, a call of a tool that was carried out, or the start
             of a (sub-)agent.
         name: the tool, the model, the agent, or the role of a message.
-        arguments: what a tool or an agent was given: a mapping, or its raw text if that is no JSON.
+        arguments: what a tool or an agent was given: a mapping, or the model's text if that is not
+            a JSON object.
         result: what came of it, as text: a tool's result, a message, what a model said.
         error: why it failed; None if it did not.
         usage: its tokens.
@@ -158,8 +166,8 @@ class Step:
 class Content:
     """Audio, an image or any other file, with its media type, such as `audio/wav`.
 
-    In journals and reports `data` is left out; `path` is then where it is in the results folder,
-    `sha256` and `size` (in bytes) say what it was.
+    Journals and reports leave out `data`; they have its `path` in the results folder, its `sha256`
+    and its `size` in bytes.
     """
 
     data: bytes = b""
@@ -173,17 +181,22 @@ class Content:
 class Response:
     """The answer of a provider.
 
-    `cost_usd` only if the provider itself named a price; `reward` is a task verifier's. `steps` is
-    None if it does not tell how it came to its answer, `context` if it does not tell what was
-    retrieved for it; `metadata` is whatever else it tells, as JSON values. `first_token_s` is when
-    the first of a streamed answer came, in seconds after the request.
-
-    Of a conversation, `turns` has what was said and done; `output` is then the last answer,
-    `tool_calls` and `usage` are those of all turns. `files` is what the answer was made of beside
-    text.
-
-    `whole` is the path, in the results folder, of an output that is too long for journals and
-    reports: `output` has its beginning then, and a last line that says so.
+    Args:
+        output: the text.
+        tool_calls: the tools that the model asked for; of a conversation, those of all turns.
+        usage: the tokens; of a conversation, those of all turns.
+        model: the model that answered, in the provider's words.
+        finish_reason: why the answer ended, in the provider's words.
+        cost_usd: the price, if the provider itself names one.
+        steps: how the agent came to the answer; None if it does not tell.
+        reward: the score that a task's verifier gave.
+        turns: the exchanges of a conversation; `output` is then the last answer.
+        files: what the answer has besides text.
+        whole: the path, in the results folder, of an output that is too long for journals and
+            reports. `output` then has its beginning, and a last line that says so.
+        context: what was retrieved for the answer; None if it does not tell.
+        metadata: anything else that it tells, as JSON values.
+        first_token_s: when the first of a streamed answer came, in seconds after the request.
     """
 
     output: str = ""
@@ -203,69 +216,65 @@ class Response:
 
     @property
     def slowest_first_token_s(self) -> float | None:
-        """The longest wait for a first token, of all turns if it was a conversation; None if one
-        was not measured.
-        """
+        """The longest wait for a first token in any turn; None if one was not measured."""
         if not self.turns:
             return self.first_token_s
-        waits = [turn.response.first_token_s for turn in self.turns]
-        known = [wait_s for wait_s in waits if wait_s is not None]
-        return max(known) if len(known) == len(waits) else None
+        slowest_s = 0.0
+        for turn in self.turns:
+            if turn.response.first_token_s is None:
+                return None
+            slowest_s = max(slowest_s, turn.response.first_token_s)
+        return slowest_s
 
     @property
     def passages(self) -> tuple[Passage, ...] | None:
-        """The retrieved texts, those of all turns if it was a conversation; None if nothing is told
-        about them.
-        """
+        """The retrieved texts of all turns, each once; None if nothing is told about them."""
         if self.context is not None or not self.turns:
             return self.context
-        told = [passages for turn in self.turns if (passages := turn.response.passages) is not None]
-        return (
-            tuple(dict.fromkeys(passage for passages in told for passage in passages))
-            if told
-            else None
-        )
+        is_told = False
+        found: dict[Passage, None] = {}
+        for turn in self.turns:
+            passages = turn.response.passages
+            if passages is not None:
+                is_told = True
+                found.update(dict.fromkeys(passages))
+        if not is_told:
+            return None
+        return tuple(found)
 
     @property
     def steps_taken(self) -> "tuple[Step, ...] | None":
-        """Every step, those of all turns if it was a conversation; None if one of them does not
-        tell its steps.
-        """
+        """The steps of all turns; None if one of them does not tell its steps."""
         if self.steps is not None or not self.turns:
             return self.steps
-        known = [turn.response.steps_taken for turn in self.turns]
-        return (
-            None
-            if any(steps is None for steps in known)
-            else tuple(step for steps in known for step in steps or ())
-        )
+        taken: list[Step] = []
+        for turn in self.turns:
+            steps = turn.response.steps_taken
+            if steps is None:
+                return None
+            taken += steps
+        return tuple(taken)
 
     @property
     def tokens(self) -> Usage | None:
-        """The tokens of the response: as its provider counted them, else those of its steps."""
+        """The tokens as the provider counted them, else those of the steps."""
         if self.usage is not None or not self.steps:
             return self.usage
-        counted = [step.usage for step in self.steps if step.usage is not None]
-        return sum(counted, Usage()) if counted else None
+        total = None
+        for step in self.steps:
+            if step.usage is not None:
+                total = step.usage + (total or Usage())
+        return total
 
     @property
     def calls_made(self) -> tuple[ToolCall, ...]:
-        """Every tool call on the way, sub-agents' too; where no steps are known, those that were
-        asked for last.
-        """
-        made = tuple(
-            ToolCall(step.name, step.arguments)
-            for step in self.steps or ()
-            if step.kind == "tool_call"
-        )
-        if not made and self.steps is None:
-            made = tuple(call for turn in self.turns for call in turn.response.calls_made)
-        return made or self.tool_calls
-
-
-GOAL_REACHED = (
-    "goal_reached"  # the `finish_reason` of a conversation whose simulated user got what it wanted
-)
+        """Every tool call of the steps or turns, sub-agents' too; without any, `tool_calls`."""
+        steps = self.steps or ()
+        made = [ToolCall(step.name, step.arguments) for step in steps if step.kind == "tool_call"]
+        if self.steps is None:
+            for turn in self.turns:
+                made += turn.response.calls_made
+        return tuple(made) or self.tool_calls
 
 
 @dataclass(frozen=True, slots=True)

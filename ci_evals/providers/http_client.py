@@ -4,7 +4,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from io import BytesIO
 
@@ -25,7 +25,7 @@ from ci_evals.providers.http_messages import (
     readable,
     retry_after_s,
 )
-from ci_evals.providers.tokens import shared_token
+from ci_evals.providers.tokens import Token, shared_token
 from ci_evals.redaction import MASK, SHORTEST
 
 MAX_BYTES = 50 * 1024 * 1024
@@ -71,16 +71,19 @@ class HttpClient:
         if token is not None:
             self._token = shared_token(token, resources)
 
-    async def send(self, call: Call, timeout_s: float) -> Reply:
+    def send(self, call: Call, timeout_s: float) -> Awaitable[Reply]:
         if self._token is None:
-            return await self._send(call, call.headers, timeout_s)
-        token = await self._token.get()
+            return self._send(call, call.headers, timeout_s)
+        return self._send_with_token(call, self._token, timeout_s)
+
+    async def _send_with_token(self, call: Call, source: Token, timeout_s: float) -> Reply:
+        token = await source.get()
         try:
             return await self._send(call, _with_token(call.headers, token), timeout_s)
         except ProviderError as error:
             if error.status != 401:
                 raise
-        token = await self._token.get(refused=token)
+        token = await source.get(refused=token)
         return await self._send(call, _with_token(call.headers, token), timeout_s)
 
     async def _send(self, call: Call, headers: Mapping[str, str], timeout_s: float) -> Reply:

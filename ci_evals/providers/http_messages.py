@@ -3,8 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -71,7 +70,7 @@ class Reply:
 class HttpClient(Protocol):
     """Makes the calls of one provider."""
 
-    async def send(self, call: Call, timeout_s: float) -> Reply:
+    def send(self, call: Call, timeout_s: float) -> Awaitable[Reply]:
         """Make a call and return its answer. Redirects are not followed, so that a key stays where
         it belongs.
 
@@ -98,8 +97,10 @@ def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:
     Raises:
         ProviderError: it is not valid JSON, or of another shape.
     """
-    with suppress(ValidationError):
+    try:
         return adapter.validate_json(body)
+    except ValidationError:
+        pass  # perhaps because of stray bytes or lone surrogates
     try:
         value = json.loads(body.decode("utf-8-sig", "replace"), strict=False)
         return adapter.validate_python(plain_json(value))

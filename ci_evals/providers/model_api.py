@@ -1,7 +1,7 @@
 """The base of the model APIs: their settings, their address and key, and streams of theirs."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -172,14 +172,14 @@ class Endpoint:
         self._headers = headers
         self._http = open_http_client(resources, token)
 
-    async def post(self, fields: Mapping[str, Any], timeout_s: float) -> Reply:
+    def post(self, fields: Mapping[str, Any], timeout_s: float) -> Awaitable[Reply]:
         """Post `fields` with those of every call.
 
         Raises:
             ProviderError: there was no answer.
         """
         body = encode_json({**self.fields, **fields})
-        return await self._http.send(Call("POST", self._url, self._headers, body), timeout_s)
+        return self._http.send(Call("POST", self._url, self._headers, body), timeout_s)
 
     def read(self, adapter: TypeAdapter[T], reply: Reply) -> T:
         """Decode an answer; raises ProviderError if it has another shape."""

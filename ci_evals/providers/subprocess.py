@@ -30,17 +30,19 @@ _VARIABLE = "CI_EVALS_CALL"
 _THIS_PROCESS = os.urandom(16).hex()
 
 _numbers = count()
-_running: set[int] = set()  # the programs not yet cleaned up, each the leader of a process group
-_elsewhere: dict[
-    str, tuple[str, ...]
-] = {}  # names of containers and the like, with the command that ends them
+# The programs not yet cleaned up, each the leader of a process group.
+_running: set[int] = set()
+# Names of containers and the like, with the command that ends them.
+_elsewhere: dict[str, tuple[str, ...]] = {}
+
+_Why = Literal["exit", "timeout", "too_large"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
     """The end of a program, and its output. A negative `status` is the signal that killed it."""
 
-    why: Literal["exit", "timeout", "too_large"]
+    why: _Why
     status: int | None
     stdout: bytes
     stderr_tail: bytes
@@ -54,7 +56,9 @@ class ProgramEnd:
     def last_line(self) -> str:
         """The last line on stderr, shortened; empty if there is none."""
         lines = self.stderr.strip().splitlines()
-        return one_line(lines[-1], 300) if lines else ""
+        if not lines:
+            return ""
+        return one_line(lines[-1], 300)
 
 
 class Descendants:
@@ -62,7 +66,7 @@ class Descendants:
 
     A variable in their environment marks them, so that they are found even after their parents have
     ended. Where the system hides the environment of a process, as macOS does for its own programs,
-    only its process group is known.
+    only the members of its process group are found.
     """
 
     def __init__(self) -> None:
@@ -70,23 +74,25 @@ class Descendants:
         self._before = frozenset(psutil.pids())  # older than the programs: no need to look at them
 
     def environment(self, given: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Return an environment that marks a program; `given` is the one to extend, None for that
-        of this process.
+        """Return an environment that marks a program.
+
+        Args:
+            given: the environment to extend; that of this process when None.
         """
-        inherited = os.environ if given is None else given
-        return {
-            **inherited,
-            _VARIABLE: inherited.get(_VARIABLE, "") + self.mark,
-        }  # ci-evals may run within ci-evals
+        if given is None:
+            given = os.environ
+        outer = given.get(_VARIABLE, "")  # ci-evals may run within ci-evals
+        return {**given, _VARIABLE: outer + self.mark}
 
     def living(self, group: int | None = None) -> list[psutil.Process]:
-        """Return those that are alive, and the living members of a process group."""
-        return _find(
-            self.mark, () if group is None else (group,), set(psutil.pids()) - self._before
-        )
+        """Return the processes that are alive, and the living members of a process group."""
+        groups = []
+        if group is not None:
+            groups.append(group)
+        return _find(self.mark, groups, set(psutil.pids()) - self._before)
 
     async def end(self) -> None:
-        """Kill those that are left, and wait until they are gone."""
+        """Kill the processes that are left, and wait until they are gone."""
         await _end(self.living)
 
 
@@ -129,25 +135,28 @@ async def run_program(
         if not scope.expired():
             raise
     finally:
-        in_time = child.ended.is_set()
+        has_ended = child.ended.is_set()
         await _clear_away(child, members, ends_all=descendants is None)
-    status = child.transport.get_returncode() if child.transport else None
-    why: Literal["exit", "timeout", "too_large"] = "exit" if in_time else "timeout"
-    return ProgramEnd(
-        "too_large" if child.too_large else why, status, bytes(child.stdout), bytes(child.stderr)
-    )
+    status = None
+    if child.transport is not None:
+        status = child.transport.get_returncode()
+    why: _Why = "timeout"
+    if child.too_large:
+        why = "too_large"
+    elif has_ended:
+        why = "exit"
+    return ProgramEnd(why, status, bytes(child.stdout), bytes(child.stderr))
 
 
 class RunningProgram:
-    """A program that runs beside this process; `output` is the end of what it wrote to stdout and
-    stderr.
-    """
+    """A program that runs in the background."""
 
     def __init__(self, child: "_Child") -> None:
         self._child = child
 
     @property
     def output(self) -> str:
+        """The end of what it wrote to stdout and stderr."""
         return self._child.stderr.decode(errors="replace")
 
     @property
@@ -161,7 +170,7 @@ class RunningProgram:
         return describe_status(self._child.transport.get_returncode() or 0)
 
     async def wait(self, timeout_s: float) -> bool:
-        """Return True once it has ended, False if it goes on for so long."""
+        """Return True once it has ended, or False after `timeout_s` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._child.exited.wait()
@@ -173,8 +182,7 @@ class RunningProgram:
 async def running_program(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]
 ) -> AsyncIterator[RunningProgram]:
-    """Run a program for as long as the context lasts, then end it and every process that it
-    started.
+    """Run a program while the context lasts, then end it and every process that it started.
 
     If this process is killed meanwhile, a guard ends them.
 
@@ -192,7 +200,7 @@ async def running_program(
 
 @contextmanager
 def _guarded(members: Descendants) -> Iterator[None]:
-    """Have a process of its own end `members` if this one is gone."""
+    """Start a process that ends `members` if this process is killed."""
     command = [sys.executable, "-P", guard.__file__, _VARIABLE, members.mark]
     nowhere = subprocess.DEVNULL
     process = subprocess.Popen(  # noqa: S603
@@ -217,11 +225,11 @@ def describe_status(status: int) -> str:
 
 @contextmanager
 def kill_on_exit(name: str, *, command: tuple[str, ...]) -> Iterator[None]:
-    """Let `kill_all` end something that is no child of this process, such as a container.
+    """Let `kill_all` end something that is not a child of this process, such as a container.
 
     Args:
         name: its name, as the command takes it.
-        command: takes names as arguments and ends what bears them.
+        command: takes names as arguments and ends what has them.
     """
     _elsewhere[name] = command
     try:
@@ -231,16 +239,17 @@ def kill_on_exit(name: str, *, command: tuple[str, ...]) -> Iterator[None]:
 
 
 def kill_all() -> None:
-    """Kill every program and its descendants at once, without waiting: for a process that is about
-    to exit.
+    """Kill every program and its descendants at once, for a process that is about to exit.
 
-    Containers are ended by commands that outlive this process.
+    Nothing is waited for: containers are ended by commands that outlive this process.
     """
     _kill(_find(_THIS_PROCESS, _running.copy(), psutil.pids()))
-    left = _elsewhere.copy()
+    names: dict[tuple[str, ...], list[str]] = {}
+    for name, command in _elsewhere.copy().items():
+        names.setdefault(command, []).append(name)
     nowhere = subprocess.DEVNULL
-    for command in {*left.values()}:
-        argv = [*command, *(name for name, its_command in left.items() if its_command == command)]
+    for command, theirs in names.items():
+        argv = [*command, *theirs]
         with suppress(OSError):
             subprocess.Popen(argv, stdin=nowhere, stdout=nowhere, stderr=nowhere, **_own_group())  # noqa: S603  no shell
 
@@ -248,9 +257,9 @@ def kill_all() -> None:
 class _Child(asyncio.SubprocessProtocol):
     """Collects the output of a program; `ended` is set when it has exited or written too much.
 
-    With `tail_bytes`, only the end of all that it writes is kept, in `stderr`.
+    With `tail_bytes`, only the end of all output is kept, in `stderr`.
 
-    `asyncio.subprocess.Process.wait` is of no use here: in some releases of Python it waits for
+    `asyncio.subprocess.Process.wait` cannot be used: in some releases of Python it waits for
     grandchildren that hold the pipes open.
     """
 
@@ -292,9 +301,9 @@ class _Child(asyncio.SubprocessProtocol):
 async def _start(
     child: _Child, argv: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str]
 ) -> None:
+    # The input is a file, because asyncio's stdin is a socket, which programs cannot open as
+    # /dev/stdin. Besides, a program that ignores its input does not break a pipe.
     with tempfile.TemporaryFile() as file:
-        # A file, because asyncio's stdin is a socket, which programs cannot open as /dev/stdin. Nor
-        # does a program that ignores its input break a pipe.
         file.write(stdin)
         file.seek(0)
         loop = asyncio.get_running_loop()
@@ -322,29 +331,36 @@ def _own_group() -> dict[str, Any]:
 
 
 async def _clear_away(child: _Child, members: Descendants, *, ends_all: bool) -> None:
-    """End a program if it is still running, and its process group or, if `ends_all`, all its
+    """End a program if it is still running, with its process group or, if `ends_all`, all its
     descendants.
     """
-    if child.transport is None:  # it was not started, or a moment ago
+    if child.transport is None:  # it was not started, or only a moment ago
         await members.end()
         return
     pid = child.transport.get_pid()
-    try:
+
+    def find() -> list[psutil.Process]:
         if ends_all:
-            await _end(lambda: members.living(pid), gently=not child.exited.is_set())
-        else:
-            await _end(lambda: _find(None, (pid,), psutil.pids()), gently=not child.exited.is_set())
+            return members.living(pid)
+        return _find(None, (pid,), psutil.pids())
+
+    try:
+        await _end(find, gently=not child.exited.is_set())
         with suppress(TimeoutError):
             async with asyncio.timeout(_REAP_S):
                 await child.exited.wait()
     finally:
         _running.discard(pid)
-        child.transport.close()  # last: it would reap the program before asyncio's watcher does, which then complains
+        # Last, because it reaps the program: asyncio's watcher complains if it comes second.
+        child.transport.close()
 
 
 async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False) -> None:
-    """Kill processes until none is found. If `gently`, terminate them first and give them a second
-    to exit.
+    """Kill processes until none is found.
+
+    Args:
+        find: returns those that are left.
+        gently: terminate them first and give them a second to exit.
     """
     try:
         if gently:
@@ -354,13 +370,13 @@ async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False
                     process.terminate()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_GRACE_S):
-                    while any(map(_is_alive, terminating)):  # noqa: ASYNC110  nothing reports their end
+                    while any(map(_is_alive, terminating)):  # noqa: ASYNC110  nothing reports it
                         await asyncio.sleep(_POLL_S)
-    finally:  # also if a second cancellation cuts the grace short
-        for _ in range(
-            _MOST_PASSES
-        ):  # one that was starting another when it was looked for leaves that behind
-            if not (left := find()):
+    finally:  # even if a second cancellation cuts the grace short
+        # Several times: a process may have started another one while it was looked for.
+        for _ in range(_MOST_PASSES):
+            left = find()
+            if not left:
                 break
             _kill(left)
     with suppress(TimeoutError):
@@ -371,24 +387,23 @@ async def _end(find: Callable[[], list[psutil.Process]], *, gently: bool = False
 
 
 def _find(mark: str | None, groups: Collection[int], pids: Collection[int]) -> list[psutil.Process]:
-    """Return the living processes among `pids` that have a mark in their environment or are of a
-    process group.
-    """
+    """Return the living processes among `pids` with a mark in their environment or of a group."""
     found = []
     for pid in pids:
         with suppress(psutil.Error, OSError):  # gone by now, or somebody else's
             process = psutil.Process(pid)
-            if not _is_in(groups, pid) and (
-                mark is None or mark not in process.environ().get(_VARIABLE, "")
-            ):
-                continue
-            if _is_alive(process):
+            is_wanted = _group_of(pid) in groups
+            if not is_wanted and mark is not None:
+                is_wanted = mark in process.environ().get(_VARIABLE, "")
+            if is_wanted and _is_alive(process):
                 found.append(process)
     return found
 
 
-def _is_in(groups: Collection[int], pid: int) -> bool:
-    return pid in groups if sys.platform == "win32" else os.getpgid(pid) in groups
+def _group_of(pid: int) -> int:
+    if sys.platform == "win32":
+        return pid
+    return os.getpgid(pid)
 
 
 def _is_alive(process: psutil.Process) -> bool:
