@@ -8,7 +8,7 @@ from pathlib import Path
 from factories import result_of
 from rendered import html_of
 
-from ci_evals.cli.live import GrowingJournal
+from ci_evals.cli.live import summarize_journal
 from ci_evals.engine.journal import Header, Journal
 from ci_evals.model.report import SuiteInfo
 from ci_evals.model.result import Result
@@ -27,16 +27,15 @@ def write(
 
 def test_each_look_tells_what_there_is_by_then(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    growing = GrowingJournal(path)
     write(path, [])
-    assert growing.summarize() is None
+    assert summarize_journal(path) is None
     write(path, [result_of("a"), result_of("b", "errored")], resume=True)
-    summary = growing.summarize()
+    summary = summarize_journal(path)
     assert summary is not None
     assert summary.verdict.reason == "2 of 4 runs so far: 1 errored"
     assert not summary.is_going_on, "nobody writes any more"
     write(path, [result_of("b", "failed"), result_of("a", run=2)], resume=True)
-    summary = growing.summarize()
+    summary = summarize_journal(path)
     assert summary is not None
     assert summary.verdict.reason == "3 of 4 runs so far: 1 failed", (
         "the run that had errored was made again"
@@ -46,11 +45,10 @@ def test_each_look_tells_what_there_is_by_then(tmp_path: Path) -> None:
 
 def test_another_run_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    growing = GrowingJournal(path)
     write(path, [result_of("a", "failed"), result_of("b", "failed")])
-    growing.summarize()
+    summarize_journal(path)
     write(path, [result_of("a")], started_at=2.0)
-    summary = growing.summarize()
+    summary = summarize_journal(path)
     assert summary is not None
     assert summary.verdict.reason == "1 of 4 runs so far: all passed"
 
@@ -65,7 +63,7 @@ def test_what_has_not_run_yet_leaves_its_column_empty(tmp_path: Path) -> None:
             result_of("b", provider="haiku"),
         ],
     )
-    summary = GrowingJournal(path).summarize()
+    summary = summarize_journal(path)
     assert summary is not None
     rows = re.findall(r'<span class="chips">.*?</summary>', html_of(summary), re.DOTALL)
     assert [re.findall(r'class="(gap|chip)[ "]', row) for row in rows] == [
