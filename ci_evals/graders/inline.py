@@ -19,48 +19,45 @@ from ci_evals.graders.base import failed
 from ci_evals.model.case import Answer, Finding
 
 _PARAMETERS = ("output", "answer", "vars", "input", "context")
-_FILE = "<python>"
 _MODULES = {"json": json, "math": math, "re": re}
+_FILE = "<python>"
 
 
 @lru_cache(maxsize=256)
-def compile_code(source: str) -> Callable[..., Any]:
-    """Make a function of the output and the answer of code: an expression, or lines that return or
-    assert something.
+def compile_code(source: str) -> Callable[[Any, Answer], Any]:
+    """Make a function of the output and the answer of Python code.
 
-    Lines may end with the expression, or with a function `get_assert(output, context)`, instead of
-    a `return`.
+    Args:
+        source: an expression, or lines that return or assert something. Lines may also end with an
+            expression, or with a function `get_assert(output, context)`.
 
     Raises:
-        SyntaxError: it is no such code, or uses a name that nothing has.
+        SyntaxError: it is not such code, or uses a name that nothing has.
     """
-    body = _parse(source)
-    is_async = any(isinstance(node, ast.Await) for node in _own_nodes(body))
-    function = f"{'async ' * is_async}def judge({', '.join(_PARAMETERS)}): pass"
-    module = ast.parse(function)
-    module.body[0].body = body  # type: ignore[attr-defined]  # it is a function
+    module = ast.parse(f"def judge({', '.join(_PARAMETERS)}): pass")
+    module.body[0].body = _parse(source)  # type: ignore[attr-defined]  # it is a function
+    _check_names(ast.unparse(module))
     names: dict[str, Any] = dict(_MODULES)
-    code = compile(ast.fix_missing_locations(module), _FILE, "exec")
-    for name in _names_of(symtable.symtable(ast.unparse(module), _FILE, "exec").get_children()[0]):
-        if name not in names and not hasattr(builtins, name):
-            known = ", ".join((*_PARAMETERS, *_MODULES))
-            raise SyntaxError(f"{name!r} is not defined: there are {known}")
-    exec(code, names)  # noqa: S102  it is the suite owner's, as their modules are
+    exec(compile(ast.fix_missing_locations(module), _FILE, "exec"), names)  # noqa: S102  it is the suite owner's, as their modules are
     judge = names["judge"]
 
-    def judged(output: Any, answer: Answer) -> Any:
+    def judge_answer(output: Any, answer: Answer) -> Any:
+        request = answer.request
         try:
-            return _as_judgement(_call(judge, output, answer))
-        except (json.JSONDecodeError, AssertionError) as error:
-            return _fail_or_raise(error, output, source)
+            value = judge(output, answer, request.case.vars, request.input, context_of(answer))
+        except AssertionError as error:
+            return _failed_assertion(error, output, source)
+        except json.JSONDecodeError as error:
+            if isinstance(output, str) and error.doc.strip() == output.strip():
+                return failed(f"is not JSON: {error}", got=quote(output))
+            raise
+        if isinstance(value, re.Match):
+            return True
+        if not value and not isinstance(value, int | float | dict):
+            return False
+        return value
 
-    async def judged_soon(output: Any, answer: Answer) -> Any:
-        try:
-            return _as_judgement(await _call(judge, output, answer))
-        except (json.JSONDecodeError, AssertionError) as error:
-            return _fail_or_raise(error, output, source)
-
-    return judged_soon if is_async else judged
+    return judge_answer
 
 
 def _parse(source: str) -> list[ast.stmt]:
@@ -71,79 +68,58 @@ def _parse(source: str) -> list[ast.stmt]:
         raise SyntaxError(str(error)) from None
     except SyntaxError:
         body = ast.parse(textwrap.dedent(source)).body
-    if not any(isinstance(node, ast.Return) for node in _own_nodes(body)):
-        body += _return_of(body)
-        if not isinstance(body[-1], ast.Return):
-            raise SyntaxError("nothing is returned", (None, len(source.splitlines()), None, None))
-    return body
+    kinds = {type(node) for node in _own_nodes(body)}
+    last = body[-1] if body else None
+    if ast.Return in kinds:
+        return body
+    if isinstance(last, ast.Expr) and not isinstance(last.value, ast.Constant):
+        return [*body[:-1], ast.Return(last.value)]
+    if isinstance(last, ast.FunctionDef) and last.name == "get_assert":
+        return [*body, *ast.parse("return get_assert(output, context)").body]
+    if ast.Assert in kinds:
+        return [*body, ast.Return(ast.Constant(value=True))]
+    raise SyntaxError("nothing is returned", (None, len(source.splitlines()), None, None))
 
 
 def _own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
     """Yield the nodes of code, but for those inside functions and classes of its own."""
-    inside: list[ast.AST] = list(body)
-    while inside:
-        node = inside.pop()
+    remaining: list[ast.AST] = list(body)
+    while remaining:
+        node = remaining.pop()
         yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            inside += ast.iter_child_nodes(node)
+            remaining += ast.iter_child_nodes(node)
 
 
-def _return_of(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return what lines without a `return` mean to end with; of an expression at their end, in its
-    place.
-    """
-    last = body[-1] if body else None
-    if isinstance(last, ast.Expr) and not isinstance(last.value, ast.Constant):
-        body.pop()
-        return [ast.Return(last.value)]
-    if isinstance(last, ast.FunctionDef) and last.name == "get_assert":
-        return ast.parse("return get_assert(output, context)").body
-    if any(isinstance(node, ast.Assert) for node in _own_nodes(body)):
-        return ast.parse("return True").body
-    return []
+def _check_names(function: str) -> None:
+    """Raise a SyntaxError if code uses a name that nothing has."""
+    tables = symtable.symtable(function, _FILE, "exec").get_children()
+    for table in tables:  # which grows
+        for symbol in table.get_symbols():
+            name = symbol.get_name()
+            if not symbol.is_global() or not symbol.is_referenced() or symbol.is_assigned():
+                continue
+            if name not in _MODULES and not hasattr(builtins, name):
+                known = ", ".join((*_PARAMETERS, *_MODULES))
+                raise SyntaxError(f"{name!r} is not defined: there are {known}")
+        tables += table.get_children()
 
 
-def _as_judgement(value: Any) -> Any:
-    """Return what code gave, with what `re` and empty values mean in an `if`."""
-    if isinstance(value, re.Match):
-        return True
-    return value if value or isinstance(value, int | float | dict) else False
-
-
-def _call(judge: Callable[..., Any], output: Any, answer: Answer) -> Any:
-    request = answer.request
-    return judge(output, answer, request.case.vars, request.input, context_of(answer))
-
-
-def _fail_or_raise(
-    error: json.JSONDecodeError | AssertionError, output: Any, source: str
-) -> Finding:
-    """Return the finding on an answer that is no JSON or not as asserted; raise any other error
-    again.
-    """
-    if isinstance(error, AssertionError):
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        if last.filename != _FILE or last.lineno is None:
-            raise error
-        asserted = str(error) or textwrap.dedent(source).splitlines()[last.lineno - 1].strip()
-        return failed(one_line(asserted), got=quote(output))
-    if not isinstance(output, str) or error.doc.strip() != output.strip():
+def _failed_assertion(error: AssertionError, output: Any, source: str) -> Finding:
+    """Return the finding of an assertion in the code. Raise one of other code again."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    if last.filename != _FILE or last.lineno is None:
         raise error
-    return failed(f"is not JSON: {error}", got=quote(output))
-
-
-def _names_of(table: symtable.SymbolTable) -> Iterator[str]:
-    """Yield the names that code takes from outside of it."""
-    for symbol in table.get_symbols():
-        if symbol.is_global() and symbol.is_referenced() and not symbol.is_assigned():
-            yield symbol.get_name()
-    for child in table.get_children():
-        yield from _names_of(child)
+    line = textwrap.dedent(source).splitlines()[last.lineno - 1]
+    return failed(one_line(str(error) or line.strip()), got=quote(output))
 
 
 def context_of(answer: Answer) -> dict[str, Any]:
-    """Return what code learns of a run beside its output."""
+    """Return what code learns of a run besides its output."""
     request, response, case = answer.request, answer.response, answer.request.case
+    provider_response = to_jsonable_python(response, fallback=repr)
+    provider_response["cost"] = answer.cost_usd
+    provider_response["latencyMs"] = round(answer.latency_s * 1000)
     return {
         "vars": dict(case.vars),
         "prompt": request.input,
@@ -153,6 +129,5 @@ def context_of(answer: Answer) -> dict[str, Any]:
             "metadata": dict(case.metadata),
         },
         "metadata": dict(response.metadata),
-        "providerResponse": to_jsonable_python(response, fallback=repr)
-        | {"cost": answer.cost_usd, "latencyMs": round(answer.latency_s * 1000)},
+        "providerResponse": provider_response,
     }
