@@ -1,6 +1,7 @@
 """`embedding_similar`: the answer means much the same."""
 
 from dataclasses import dataclass
+from functools import cache
 from math import fsum, hypot, isfinite
 from typing import ClassVar
 
@@ -11,8 +12,6 @@ from ci_evals.format import quote
 from ci_evals.graders.base import ModelGrader, failed, passed, reaches
 from ci_evals.model.case import Answer, Finding, Models, Request
 from ci_evals.model.fields import NonEmpty, Share
-
-_VECTORS = TypeAdapter(tuple[list[float], list[float]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +38,26 @@ class EmbeddingSimilar(ModelGrader):
         )
         similarity = _cosine((await models.ask(self, request)).output)
         score = min(1.0, max(0.0, similarity))
-        close = reaches(similarity, self.threshold)
-        relation = "at least" if close else "less than"
-        reason = f"cosine similarity {similarity:.3f}, {relation} {self.threshold:g}, to {quote(self.value)}"
-        return passed(reason, score) if close else failed(reason, score, got=quote(output))
+        subject = f"cosine similarity {similarity:.3f}"
+        if reaches(similarity, self.threshold):
+            return passed(f"{subject}, at least {self.threshold:g}, to {quote(self.value)}", score)
+        reason = f"{subject}, less than {self.threshold:g}, to {quote(self.value)}"
+        return failed(reason, score, got=quote(output))
+
+
+@cache
+def _adapter() -> TypeAdapter[tuple[list[float], list[float]]]:
+    return TypeAdapter(tuple[list[float], list[float]])
 
 
 def _cosine(reply: str) -> float:
     try:
-        one, other = _VECTORS.validate_json(reply)
+        one, other = _adapter().validate_json(reply)
     except ValueError as error:
         raise GradingError(
             f"the provider gave no two embeddings: got {quote(reply)}", "judge"
         ) from error
-    if (
-        len(one) != len(other)
-        or not any(one)
-        or not any(other)
-        or not all(map(isfinite, one + other))
-    ):
+    lengths = hypot(*one) * hypot(*other)
+    if len(one) != len(other) or not lengths or not isfinite(lengths):
         raise GradingError("the provider gave embeddings that cannot be compared", "judge")
-    return fsum(left * right for left, right in zip(one, other, strict=True)) / (
-        hypot(*one) * hypot(*other)
-    )
+    return fsum(left * right for left, right in zip(one, other, strict=True)) / lengths

@@ -1,13 +1,10 @@
-"""`judge`: a model grades the answer by a rubric. Its request, its reply, and orders that an answer
-gives to it.
-"""
+"""`judge`: a model grades the answer by a rubric."""
 
 import json
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -18,8 +15,9 @@ from pydantic import Strict, TypeAdapter, ValidationError
 
 from ci_evals.errors import GradingError
 from ci_evals.format import closest, number_of, one_line, quote
-from ci_evals.graders.base import ModelGrader, reaches
+from ci_evals.graders.base import ModelGrader, failed, reaches
 from ci_evals.graders.json import json_values, strip_fence
+from ci_evals.graders.orders import find_orders
 from ci_evals.graders.rubrics import (
     MATERIAL,
     PROMPT,
@@ -41,8 +39,8 @@ _TRIES = 2  # how often a judge is asked for a verdict that can be read
 _REASON_CHARACTERS = 600
 _STATEMENT_CHARACTERS = 300
 _MAX_STATEMENTS = 500
+_MAX_NAMED = 3  # statements that a reason quotes
 _MAX_REPLY_CHARACTERS = 100_000
-_MAX_SEARCHED_CHARACTERS = 200_000
 
 T = TypeVar("T")
 
@@ -82,27 +80,28 @@ class LlmJudge(ModelGrader):
         if self.choices is not None and self.scale is not None:
             found.append("give either `choices` or a `scale`")
         if self.rubric in RUBRICS:
-            lacking = (
-                option for option in RUBRICS[self.rubric].needs if getattr(self, option) is None
-            )
-            found.extend(f"the rubric `{self.rubric}` needs `{option}`" for option in lacking)
-        elif len(self.rubric.split()) == 1 and (
-            close := closest(self.rubric.strip().lower(), RUBRICS, 0.7)
-        ):
-            hint = f"did you mean {quote(close)}? Else say it in a sentence"  # as own rubrics are
-            found.append(f"unknown rubric {quote(self.rubric)}, {hint}")
-        if self._listing:
+            for option in RUBRICS[self.rubric].needs:
+                if getattr(self, option) is None:
+                    found.append(f"the rubric `{self.rubric}` needs `{option}`")
+        elif len(self.rubric.split()) == 1:
+            close = closest(self.rubric.strip().lower(), RUBRICS, 0.7)
+            if close is not None:  # else it is a rubric of one word
+                hint = f"did you mean {quote(close)}? Else say it in a sentence"
+                found.append(f"unknown rubric {quote(self.rubric)}, {hint}")
+        if self._listing is not None:
             if self.choices is not None or self.scale is not None:
-                text = "is scored by what holds, statement by statement: it takes neither `choices` nor a `scale`"
-                found.append(f"the rubric `{self.rubric}` {text}")
+                found.append(
+                    f"the rubric `{self.rubric}` is scored by what holds, statement by statement:"
+                    " it takes neither `choices` nor a `scale`"
+                )
         elif len({reaches(score, self._threshold) for score in self.scores.values()}) == 1:
             found.append(
-                f"no verdict would change anything: all scores are on one side of the threshold {self._threshold:g}"
+                "no verdict would change anything:"
+                f" all scores are on one side of the threshold {self._threshold:g}"
             )
         return found
 
     def _prompt_problems(self) -> list[str]:
-        known = {*VARIABLES, *MATERIAL}
         used: set[str] = set()
         for text in self._templates:
             try:
@@ -111,23 +110,25 @@ class LlmJudge(ModelGrader):
                 return [f"prompt: bad template: {one_line(str(error))}"]
         if self.prompt is None:
             return []
-        if strangers := sorted(used - known):
-            return [
-                f"prompt: {name!r} is undefined; known: {', '.join(VARIABLES + MATERIAL)}"
-                for name in strangers
-            ]
+        known = VARIABLES + MATERIAL
+        if strangers := sorted(used.difference(known)):
+            listed = ", ".join(known)
+            return [f"prompt: {name!r} is undefined; known: {listed}" for name in strangers]
         found = []
         if "reply" not in used:
             found.append("prompt: has no `{{ reply }}`, which tells the judge how to answer")
-        if not isinstance(self.prompt, str) and not used & {"answer", "data"}:
+        if not self._prompt_is_system_message and not used & {"answer", "data"}:
             found.append(
-                "prompt: none of its messages has `{{ answer }}` or `{{ data }}`, so the judge sees no answer"
+                "prompt: none of its messages has `{{ answer }}` or `{{ data }}`,"
+                " so the judge sees no answer"
             )
         return found
 
     @property
     def needs(self) -> Literal["context"] | None:
-        return "context" if self._listing and self.context is None else None
+        if self._listing is not None and self.context is None:
+            return "context"
+        return None
 
     @property
     def scores(self) -> Mapping[str | int, float]:
@@ -138,18 +139,31 @@ class LlmJudge(ModelGrader):
 
     @property
     def _listing(self) -> Listing | None:
-        return RUBRICS[self.rubric].listing if self.rubric in RUBRICS else None
+        """What a ready rubric has listed instead of a verdict, if it is of that kind."""
+        if self.rubric in RUBRICS:
+            return RUBRICS[self.rubric].listing
+        return None
 
     @property
     def _threshold(self) -> float:
-        usual = self._listing.threshold if self._listing else 0.5
-        return usual if self.threshold is None else self.threshold
+        if self.threshold is not None:
+            return self.threshold
+        if self._listing is not None:
+            return self._listing.threshold
+        return 0.5
+
+    @property
+    def _prompt_is_system_message(self) -> bool:
+        """True if the messages are a system message and the data."""
+        return self.prompt is None or isinstance(self.prompt, str)
 
     @property
     def _templates(self) -> list[str]:
-        """The templates of the messages; a system message is followed by the data."""
-        if self.prompt is None or isinstance(self.prompt, str):
-            return [self.prompt or PROMPT]
+        """The templates of the messages; that of the data is not among them."""
+        if self.prompt is None:
+            return [PROMPT]
+        if isinstance(self.prompt, str):
+            return [self.prompt]
         return [message.text for message in self.prompt]
 
     async def grade_with(self, answer: Answer, models: Models) -> Finding:
@@ -159,46 +173,43 @@ class LlmJudge(ModelGrader):
             GradingError: the judge gave no verdict that can be read, or the answer does not tell
                 its context.
         """
-        finding = await (
-            self._vote(answer, models) if self._listing is None else self._list(answer, models)
-        )
-        outputs = [turn.response.output for turn in answer.response.turns] or [
-            answer.response.output
-        ]
-        order = next(filter(None, map(find_orders, outputs)), None)
-        if order is None:
-            return finding
-        reason = (
-            f"{finding.reason} [the answer seems to give orders to its judge: {quote(order, 100)}]"
-        )
-        return replace(finding, reason=reason, orders_judge=True)
+        if self._listing is None:
+            finding = await self._vote(answer, models)
+        else:
+            finding = await self._list(self._listing, answer, models)
+        outputs = [turn.response.output for turn in answer.response.turns]
+        for output in outputs or [answer.response.output]:
+            order = find_orders(output)
+            if order is not None:
+                warning = f"[the answer seems to give orders to its judge: {quote(order, 100)}]"
+                return replace(finding, reason=f"{finding.reason} {warning}", orders_judge=True)
+        return finding
 
     async def _vote(self, answer: Answer, models: Models) -> Finding:
         """Ask for a verdict, `samples` times."""
         verdicts = list(self.scores)
-        expected = (
-            f"verdict that can be read (one of {one_line(', '.join(map(str, verdicts[:10])))})"
-        )
+        listed = one_line(", ".join(map(str, verdicts[:10])))
+        expected = f"verdict that can be read (one of {listed})"
         opinions = await self._ask(
             answer, models, lambda text: read_opinion(text, verdicts), expected
         )
         verdict = self._decide(opinions)
         score = self.scores[verdict]
         why = next(opinion.reason for opinion in opinions if opinion.verdict == verdict)
-        reason = f"{self._tally(opinions, verdict)}: {one_line(why, _REASON_CHARACTERS) or 'no reason given'}"
+        why = one_line(why, _REASON_CHARACTERS) or "no reason given"
+        reason = f"{self._tally(opinions, verdict)}: {why}"
         return Finding(reaches(score, self._threshold), score, reason)
 
-    async def _list(self, answer: Answer, models: Models) -> Finding:
+    async def _list(self, listing: Listing, answer: Answer, models: Models) -> Finding:
         """Ask for what holds and what does not, `samples` times; the lower median of the scores
         decides.
         """
-        listing, texts = self._listing, len(self._texts(answer))
-        assert listing is not None
+        texts = len(self._texts(answer))
         if not texts and not listing.without_context:
-            return Finding(passed=False, score=0.0, reason="nothing was retrieved")
-        expected = "list of statements that can be read" + (
-            f", one for each of {texts} texts" if listing.by_text else ""
-        )
+            return failed("nothing was retrieved")
+        expected = "list of statements that can be read"
+        if listing.by_text:
+            expected += f", one for each of {texts} texts"
         lists = await self._ask(
             answer,
             models,
@@ -207,33 +218,25 @@ class LlmJudge(ModelGrader):
         )
         statements = sorted(lists, key=listing.score)[(len(lists) - 1) // 2]
         score = listing.score(statements)
-        wrong = [each for each in statements if not each.holds]
-        noun = number_of(len(statements), "text" if listing.by_text else "statement")
-        reason = listing.finding.format(f"{len(statements) - len(wrong):,} of {noun}")
-        if wrong:
-            reason += f"; not {', '.join(quote(each.text, 100) for each in wrong[:3])}"
-            reason += f" and {len(wrong) - 3:,} more" if len(wrong) > 3 else ""
+        reason = _describe_statements(listing, statements)
         return Finding(reaches(score, self._threshold), score, reason, statements=statements)
 
     async def _ask(
         self, answer: Answer, models: Models, read: Callable[[str], T | None], expected: str
     ) -> Sequence[T]:
         """Ask `samples` times, each of them once more if the reply cannot be read."""
-        found = []
-        first = (answer.request.run - 1) * self.samples * _TRIES + 1
-        for sample in range(self.samples):
-            replied = ""
+        found: list[T] = []
+        number = (answer.request.run - 1) * self.samples * _TRIES + 1
+        for first in range(number, number + self.samples * _TRIES, _TRIES):
             for attempt in range(_TRIES):
-                response = await models.ask(
-                    self, self._request(answer, first + sample * _TRIES + attempt)
-                )
-                replied = response.output
-                if (opinion := read(replied)) is not None:
+                response = await models.ask(self, self._request(answer, first + attempt))
+                opinion = read(response.output)
+                if opinion is not None:
                     found.append(opinion)
                     break
             else:
                 raise GradingError(
-                    f"the judge's reply has no {expected}: got {quote(replied)}", "judge"
+                    f"the judge's reply has no {expected}: got {quote(response.output)}", "judge"
                 )
         return found
 
@@ -242,27 +245,33 @@ class LlmJudge(ModelGrader):
 
         `run` tells requests about the same answer apart.
         """
-        rubric = (RUBRICS[self.rubric].text if self.rubric in RUBRICS else self.rubric).strip()
+        rubric = self.rubric
+        if rubric in RUBRICS:
+            rubric = RUBRICS[rubric].text
+        rubric = rubric.strip()
         material = self._material(answer)
         data = json.dumps(material, ensure_ascii=False, indent=1, default=str)
         # A line that no text in the data can have been written to contain, as it is made from all
         # of the data. It is made and not drawn, so that the same question is the same request.
-        mark = f"data-{blake2b(f'{rubric}{chr(0)}{data}'.encode(errors='replace'), digest_size=12).hexdigest()}"
+        content = f"{rubric}\0{data}".encode(errors="replace")
+        mark = f"data-{blake2b(content, digest_size=12).hexdigest()}"
         given = {"rubric": rubric, "reply": self._reply, "mark": mark, "data": data}
         messages = self._messages({**dict.fromkeys(MATERIAL), **material, **given})
-        if self.prompt is None or isinstance(self.prompt, str):
+        if self._prompt_is_system_message:
             messages += (Message("user", f"{mark}\n{data}\n{mark}"),)
         return Request(
             _plain(messages), messages, answer.request.case, run, timeout_s=0.0, schema=self._schema
         )
 
     def _messages(self, values: Mapping[str, Any]) -> tuple[Message, ...]:
-        """Fill in the prompt. Raises GradingError if that fails."""
-        own = (
-            [Message("system")]
-            if self.prompt is None or isinstance(self.prompt, str)
-            else self.prompt
-        )
+        """Fill in the prompt.
+
+        Raises:
+            GradingError: that fails.
+        """
+        own: Sequence[Message] = [Message("system")]
+        if self.prompt is not None and not isinstance(self.prompt, str):
+            own = self.prompt
         try:
             texts = [text_renderer(template)(values) for template in self._templates]
         except Exception as error:  # a user's template can raise anything
@@ -276,22 +285,17 @@ class LlmJudge(ModelGrader):
     @property
     def _reply(self) -> str:
         """The instruction how to reply."""
-        if self._listing:
+        if self._listing is not None:
             return REPLY_STATEMENTS
-        verdicts = list(self.scores)
+        verdicts = [json.dumps(verdict, ensure_ascii=False) for verdict in self.scores]
+        listed = f"one of {', '.join(verdicts)}"
         if self.scale is not None:
             listed = f"a whole number from 1 (worst) to {self.scale} (best)"
-        else:
-            listed = "one of " + ", ".join(
-                json.dumps(verdict, ensure_ascii=False) for verdict in verdicts
-            )
-        return REPLY_VERDICT.format(
-            verdicts=listed, example=json.dumps(verdicts[0], ensure_ascii=False)
-        )
+        return REPLY_VERDICT.format(verdicts=listed, example=verdicts[0])
 
     @property
     def _schema(self) -> Mapping[str, Any]:
-        if self._listing:
+        if self._listing is not None:
             return STATEMENTS_SCHEMA
         return {
             "type": "object",
@@ -307,83 +311,90 @@ class LlmJudge(ModelGrader):
         Raises:
             GradingError: the answer does not tell what was.
         """
+        texts: list[Mapping[str, Any]] = []
         if self.context is not None:
             given = self.context if isinstance(self.context, list | tuple) else [self.context]
-            texts = [
-                each if isinstance(each, Mapping) and "text" in each else {"text": each}
-                for each in given
-            ]
-        elif (passages := answer.response.passages) is not None:
-            texts = [
-                {"id": each.id, "text": each.text} if each.id else {"text": each.text}
-                for each in passages
-            ]
+            for each in given:
+                has_text = isinstance(each, Mapping) and "text" in each
+                texts.append(each if has_text else {"text": each})
+        elif answer.response.passages is not None:
+            for passage in answer.response.passages:
+                named = {"id": passage.id} if passage.id else {}
+                texts.append({**named, "text": passage.text})
         else:
-            text = "the answer does not tell what was retrieved for it: return `context`, or give the judge a `context`"
-            raise GradingError(text)
+            raise GradingError(
+                "the answer does not tell what was retrieved for it: return `context`,"
+                " or give the judge a `context`"
+            )
         return [{"number": number, **each} for number, each in enumerate(texts, 1)]
 
     def _material(self, answer: Answer) -> dict[str, Any]:
         """Collect what the judge is shown of an answer, as data."""
         request, response = answer.request, answer.response
         material: dict[str, Any] = {}
-        if request.input is not None or request.messages:
-            has_files = any(
-                part.source is not None for message in request.messages for part in message.parts
-            )
-            material["question"] = (
-                request.input
-                if request.input is not None and not has_files
-                else _plain(request.messages)
-            )
+        parts = [part for message in request.messages for part in message.parts]
+        if request.input is not None and all(part.source is None for part in parts):
+            material["question"] = request.input
+        elif request.input is not None or request.messages:
+            material["question"] = _plain(request.messages)
         if response.turns:
             material["conversation"] = [
                 {"user": turn.user, "assistant": turn.response.output} for turn in response.turns
             ]
         material["answer"] = response.output
         if response.calls_made:
-            calls = response.calls_made
             material["tool_calls"] = [
-                {"name": call.name, "arguments": call.arguments} for call in calls
+                {"name": call.name, "arguments": call.arguments} for call in response.calls_made
             ]
         if self.reference is not None:
             material["reference"] = self.reference
-        if self._listing:
+        if self._listing is not None:
             material["context"] = self._texts(answer)
         elif self.context is not None:
             material["context"] = self.context
         return material
 
     def _decide(self, opinions: Sequence["Opinion"]) -> str | int:
-        """Return the verdict of most, the lower score where as many say otherwise; on a scale the
-        (lower) median.
+        """Return the verdict of most; of several such verdicts, the one with the lowest score. On a
+        scale, return the (lower) median.
         """
+        verdicts = [opinion.verdict for opinion in opinions]
         if self.scale is not None:
-            numbers = sorted(
-                opinion.verdict for opinion in opinions if isinstance(opinion.verdict, int)
-            )
-            return numbers[(len(opinions) - 1) // 2]
-        counts = Counter(opinion.verdict for opinion in opinions)
+            return sorted(verdicts, key=int)[(len(verdicts) - 1) // 2]
+        counts = Counter(verdicts)
         most = max(counts.values())
-        return min(
-            (verdict for verdict, count in counts.items() if count == most),
-            key=lambda each: self.scores[each],
-        )
+        tied = [verdict for verdict, count in counts.items() if count == most]
+        return min(tied, key=lambda verdict: self.scores[verdict])
 
     def _tally(self, opinions: Sequence["Opinion"], verdict: str | int) -> str:
         """Return `judged fail`, or `2 of 3 judged fail (1 × pass)`."""
-        shown = one_line(str(verdict), 60) + (f" of {self.scale}" if self.scale else "")
+        shown = one_line(str(verdict), 60)
+        if self.scale is not None:
+            shown = f"{shown} of {self.scale}"
         if len(opinions) == 1:
             return f"judged {shown}"
         counts = Counter(opinion.verdict for opinion in opinions)
-        others = ", ".join(
-            f"{count} × {one_line(str(each), 60)}"
-            for each, count in counts.most_common()
-            if each != verdict
-        )
-        return f"{counts[verdict]} of {len(opinions)} judged {shown}" + (
-            f" ({others})" if others else ""
-        )
+        agreeing = counts.pop(verdict)
+        text = f"{agreeing} of {len(opinions)} judged {shown}"
+        if not counts:
+            return text
+        others = [f"{count} × {one_line(str(each), 60)}" for each, count in counts.most_common()]
+        return f"{text} ({', '.join(others)})"
+
+
+def _describe_statements(listing: Listing, statements: Sequence[Statement]) -> str:
+    """Return `the context supports 1 of 2 statements; not 'Refunds take 30 days.'`."""
+    wrong = [each for each in statements if not each.holds]
+    noun = "text" if listing.by_text else "statement"
+    share = f"{len(statements) - len(wrong):,} of {number_of(len(statements), noun)}"
+    reason = listing.finding.format(share)
+    if not wrong:
+        return reason
+    named = ", ".join(quote(each.text, 100) for each in wrong[:_MAX_NAMED])
+    reason = f"{reason}; not {named}"
+    if len(wrong) > _MAX_NAMED:
+        reason = f"{reason} and {len(wrong) - _MAX_NAMED:,} more"
+    return reason
 
 
 def _plain(messages: Sequence[Message]) -> list[dict[str, str]]:
@@ -401,8 +412,7 @@ class Opinion:
 def read_opinion(text: str, verdicts: Sequence[str | int]) -> Opinion | None:
     """Read the verdict in a judge's reply; None if there is not exactly one.
 
-    A reply that quotes an object of the judged answer beside its own would have two: it says
-    nothing.
+    A reply that quotes an object of the judged answer as well would have two: it says nothing.
     """
     found = [each for each in _objects(text) if "verdict" in each]
     if len(found) != 1:
@@ -413,8 +423,10 @@ def read_opinion(text: str, verdicts: Sequence[str | int]) -> Opinion | None:
     if isinstance(given, float) and given.is_integer():
         given = int(given)
     named = str(given).strip().strip(".").casefold()  # `Pass.` and `"4"` are understood
-    verdict = next((verdict for verdict in verdicts if str(verdict).casefold() == named), None)
-    return None if verdict is None else Opinion(verdict, str(found[0].get("reason") or ""))
+    for verdict in verdicts:
+        if str(verdict).casefold() == named:
+            return Opinion(verdict, str(found[0].get("reason") or ""))
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +438,9 @@ class _Listed:
     texts: list[int] = field(default_factory=list)
 
 
-_LISTED = TypeAdapter(Annotated[list[_Listed], MaxLen(_MAX_STATEMENTS)])
+@cache
+def _list_adapter() -> TypeAdapter[list[_Listed]]:
+    return TypeAdapter(Annotated[list[_Listed], MaxLen(_MAX_STATEMENTS)])
 
 
 def read_statements(text: str, texts: int, *, by_text: bool) -> tuple[Statement, ...] | None:
@@ -441,17 +455,14 @@ def read_statements(text: str, texts: int, *, by_text: bool) -> tuple[Statement,
     if len(found) != 1:
         return None
     try:
-        listed = _LISTED.validate_python(found[0]["statements"])
+        listed = _list_adapter().validate_python(found[0]["statements"])
     except ValidationError:
         return None
-    statements = [
-        Statement(
-            one_line(each.text, _STATEMENT_CHARACTERS),
-            each.holds,
-            tuple(sorted({number for number in each.texts if 1 <= number <= texts})),
-        )
-        for each in listed
-    ]
+    statements: list[Statement] = []
+    for each in listed:
+        numbers = {number for number in each.texts if 1 <= number <= texts}
+        text = one_line(each.text, _STATEMENT_CHARACTERS)
+        statements.append(Statement(text, each.holds, tuple(sorted(numbers))))
     if by_text:
         statements.sort(key=lambda each: each.texts)
         if [each.texts for each in statements] != [(number,) for number in range(1, texts + 1)]:
@@ -462,43 +473,3 @@ def read_statements(text: str, texts: int, *, by_text: bool) -> tuple[Statement,
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
     """Find the JSON objects in a text that are inside no other one."""
     return json_values(strip_fence(text[:_MAX_REPLY_CHARACTERS]), "{")
-
-
-_JUDGE = r"(?:judge|grader|evaluator|examiner|assessor|rater)s?\b"
-_VERDICT = r"\b(?:verdict|score|grade|rating|result|mark)s?\b"
-_GOOD = r"\b(?:pass(?:ed|ing)?|correct|full|perfect|top|highest|maximum|best|10/10|5/5|100 ?%|a\+)"
-_GIVE = r"\b(?:give|assign|award|return|output|respond with|reply with|answer with|set)\b.{0,40}"
-_MARK = r"\b(?:mark|grade|rate|score|judge|label|classify|consider|accept)\s+(?:this|the|my)\s+"
-_DISMISS = r"\b(?:ignore|disregard|forget|override|overrule)\b.{0,40}"
-_RULES = r"\b(?:instructions?|rubrics?|rules|criteria|prompts?|guidelines|above|previous|prior)"
-_ADDRESS = r"\b(?:dear|attention|hey|hello|hi|note (?:to|for)|message (?:to|for)|as|to|you are)\s+"
-
-_PATTERNS = (
-    _DISMISS + _RULES,
-    _ADDRESS + r"(?:an?\s+|the\s+|all\s+)?(?:\w+\s+)?" + _JUDGE,
-    _JUDGE
-    + r"\s*[,:]\s*(?:please|you|mark|give|assign|return|output|respond|pass|score|grade|rate)\b",
-    _MARK + r"(?:answer|response|output|submission|reply|text)\b.{0,40}" + _GOOD,
-    _GIVE + _GOOD + r"\b.{0,20}" + _VERDICT,
-    _GIVE + _VERDICT + r".{0,20}" + _GOOD,
-    _VERDICT + r"[\"']?\s*[:=]\s*[\"']?(?:" + _GOOD + r"|(?:1|1\.0|5|10|100|yes|true)\b)",
-    r"</?\s*(?:data|answer|reference|rubric|instructions?|system|user|assistant)[\w-]*\s*>",
-    r"<\|(?:im_start|im_end|system|endoftext|eot_id)\|?>|\[/?inst\]|<<sys>>",
-    r"(?:^|\n)\s*#{0,6}\s*(?:new |updated |real )?(?:system|developer)(?: prompt| message| instructions?)?\s*:",
-    r"\b(?:new|updated|real|actual)\s+(?:system\s+)?(?:instructions?|rubric|criteria|task)\s*(?::|are|is)",
-    r"\bend of (?:the )?(?:data|answer|response|submission|text to (?:be )?(?:graded|judged|evaluated))",
-)
-_ORDERS = re.compile("|".join(_PATTERNS))
-
-
-def find_orders(text: str) -> str | None:
-    """Return the words with which a text seems to give orders to whoever judges it; None if there
-    are none.
-
-    It looks through capitals, look-alikes of ASCII (NFKC), invisible characters and white space.
-    """
-    plain = unicodedata.normalize("NFKC", text[:_MAX_SEARCHED_CHARACTERS])
-    visible = "".join(char for char in plain if unicodedata.category(char) not in ("Cf", "Mn"))
-    folded = re.sub(r"[^\S\n]+", " ", visible.casefold())
-    found = _ORDERS.search(folded) or _ORDERS.search(" ".join(folded.split()))
-    return found[0].strip() if found else None

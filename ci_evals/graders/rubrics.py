@@ -1,6 +1,4 @@
-"""The ready rubrics of `judge`, the prompt that a judge is given, and what it finds statement by
-statement.
-"""
+"""The ready rubrics of `judge`, and the texts of its requests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,18 +34,22 @@ context that it is about, `holds` is true or false."""
 
 def share_of(statements: Sequence[Statement]) -> float:
     """Return the share of statements that hold; 1 if there is nothing that might not."""
-    return sum(each.holds for each in statements) / len(statements) if statements else 1.0
+    if not statements:
+        return 1.0
+    return sum(each.holds for each in statements) / len(statements)
 
 
 def average_precision(statements: Sequence[Statement]) -> float:
-    """Return the average precision of a ranking, given for each rank in order whether it is
-    relevant.
+    """Return the average precision of a ranking; a statement for each rank says if it is relevant.
 
     C. D. Manning, P. Raghavan, H. Schütze, Introduction to Information Retrieval (2008), section
     8.4.
     """
-    found = [rank for rank, each in enumerate(statements, 1) if each.holds]
-    return sum(number / rank for number, rank in enumerate(found, 1)) / len(found) if found else 0.0
+    relevant = [rank for rank, each in enumerate(statements, 1) if each.holds]
+    if not relevant:
+        return 0.0
+    precisions = [number / rank for number, rank in enumerate(relevant, 1)]
+    return sum(precisions) / len(precisions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class Listing:
             statements`.
         score: of all that is listed.
         threshold: the lowest score that passes, unless the suite names one.
-        by_text: one entry for each text of the context, and not for each statement.
-        without_context: whether there is something to judge where nothing was retrieved.
+        by_text: one entry for each text of the context instead of each statement.
+        without_context: there is something to judge even if nothing was retrieved.
     """
 
     finding: str

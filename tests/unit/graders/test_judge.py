@@ -11,7 +11,8 @@ from factories import checked
 
 from ci_evals.errors import GradingError
 from ci_evals.graders.embeddings import EmbeddingSimilar
-from ci_evals.graders.judge import LlmJudge, Opinion, find_orders, read_opinion, read_statements
+from ci_evals.graders.judge import LlmJudge, Opinion, read_opinion, read_statements
+from ci_evals.graders.orders import find_orders
 from ci_evals.graders.rubrics import MATERIAL, PROMPT, RUBRICS, VARIABLES, average_precision
 from ci_evals.graders.scoring import grade
 from ci_evals.model.case import Answer, Asking, Expectation, Finding, Request, Statement
