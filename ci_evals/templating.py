@@ -65,10 +65,15 @@ def describe_error(error: Exception, names: Iterable[str] = ()) -> str:
         names: the names that have a value.
     """
     text = str(error) or type(error).__name__
-    undefined = re.fullmatch(r"'(.+)' is undefined", text)
+    undefined = re.fullmatch(r"'(.+)' is undefined", text)  # as Jinja2 puts it
     if undefined is None:
         return text
-    return f"{text}{_hint(undefined[1], names)}"
+    return describe_undefined(undefined[1], names)
+
+
+def describe_undefined(name: str, names: Iterable[str]) -> str:
+    """Return that a name has no value, and which of those that have one may be meant."""
+    return f"{name!r} is undefined{_hint(name, names)}"
 
 
 def _hint(name: str, known: Iterable[Any]) -> str:

@@ -1,4 +1,4 @@
-"""The seam of graders: a grader *is* its options, and its fields are the keys in the YAML."""
+"""What all graders have: a grader *is* its options, and its fields are the keys in the YAML."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
@@ -25,17 +25,15 @@ class GraderOptions(Options):
 
     short: ClassVar[str] = "value"
     has_dependency: ClassVar[bool] = False
-    """True if it needs something beside the answer: a function, a model."""
+    """True if it needs something besides the answer: a function, a model."""
     portable: ClassVar[bool] = False
     """True if it is the team's own code, which an executor may run on another machine."""
     reads_text: ClassVar[bool] = True
-    """False if it looks at something else than the text of an answer, so that there is nothing to
-    transform.
-    """
+    """False if it does not look at the text of an answer, so that there is nothing to transform."""
     own_templates: ClassVar[tuple[str, ...]] = ()
-    """Fields that are templates of the grader's own, into which no vars of a case are filled."""
+    """The fields that are templates of its own, which are not filled with the vars of a case."""
     from_file: ClassVar[tuple[str, ...]] = ()
-    """The fields whose value may stand in a file of its own: `{file: schema.json}`."""
+    """The fields whose value may be in a file: `{file: schema.json}`."""
 
     weight: NonNegative = field(default=1.0, kw_only=True)
     name: Annotated[
@@ -57,9 +55,7 @@ class GraderOptions(Options):
 
     @property
     def needs(self) -> Detail | None:
-        """Something that not every provider tells with its answers, and without which the grader
-        cannot judge.
-        """
+        """The detail of an answer that it needs and that not every provider tells, if any."""
         return None
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
@@ -67,14 +63,14 @@ class GraderOptions(Options):
         raise NotImplementedError
 
     def problems(self) -> list[str]:
-        """List what is wrong with the options, as far as that shows before any call: a regex that
-        does not compile.
+        """List what can be seen to be wrong with the options before any call, such as a regular
+        expression that does not compile.
         """
         return []
 
     def missing(self, folder: Path) -> str | None:
-        """Say what it needs beside an answer and can't be found from the suite's folder: a module.
-        None if nothing.
+        """Say what it needs and cannot be found from the suite's folder, such as a module; None if
+        nothing.
         """
         return None
 
@@ -86,15 +82,15 @@ class GraderOptions(Options):
         """
 
     def for_negation(self) -> Self:
-        """Return the grader that `not_` negates: itself, unless extras must not make a forbidden
-        thing look absent.
+        """Return the grader that `not_` negates.
+
+        That is the grader itself, unless options must change so that a forbidden thing does not
+        look absent.
         """
         return self
 
     def for_fingerprint(self) -> Self:
-        """Return the same grader without the options that don't decide what it finds, such as
-        time-outs.
-        """
+        """Return the grader without options that don't decide what it finds, such as time-outs."""
         return self
 
 
@@ -108,7 +104,9 @@ class AlwaysTrue(GraderOptions):
     value: Bool = True
 
     def problems(self) -> list[str]:
-        return [] if self.value else [f"`false` says nothing: {self.instead}"]
+        if not self.value:
+            return [f"`false` says nothing: {self.instead}"]
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,5 @@ def failed(reason: str, score: float = 0.0, *, got: str | None = None) -> Findin
 
 
 def reaches(score: float, threshold: float) -> bool:
-    """Return True if a score is at least the threshold, give or take what adding up floats does to
-    it.
-    """
+    """Return True if a score is at least the threshold, within the rounding errors of floats."""
     return score >= threshold - _TOLERANCE

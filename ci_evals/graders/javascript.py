@@ -53,10 +53,10 @@ class JavaScriptGrader(GraderOptions):
     def problems(self) -> list[str]:
         if (self.code is None) == (self.file is None):
             return ["give either code, as in `javascript: output.length < 200`, or a `file`"]
-        if self.code is not None and (
-            self.code.startswith("file://") or split_file(self.code.strip())
-        ):
-            path = self.code.removeprefix("file://").strip()
+        if self.code is None:
+            return []
+        path = self.code.removeprefix("file://").strip()
+        if path != self.code.strip() or split_file(path):
             return [f"to run a file, write `javascript: {{file: {one_line(path)}}}`"]
         return []
 
@@ -65,7 +65,9 @@ class JavaScriptGrader(GraderOptions):
             return file_problem(self.file, folder)
         code = self.code or ""
         problem = syntax_problem(code)
-        return f"expected JavaScript, got {quote(code)}: {problem}" if problem else None
+        if problem is None:
+            return None
+        return f"expected JavaScript, got {quote(code)}: {problem}"
 
     def prepare(self) -> None:
         current_node().check(do="check", **self._source)
@@ -75,34 +77,20 @@ class JavaScriptGrader(GraderOptions):
 
     @property
     def _source(self) -> Mapping[str, str]:
-        return {"code": self.code or ""} if self.file is None else split_file(self.file) or {}
+        if self.file is not None:
+            return split_file(self.file) or {}
+        return {"code": self.code or ""}
+
+    @property
+    def _label(self) -> str:
+        return one_line(self.code or self.file or "", _NAME_CHARACTERS)
 
     async def grade(self, answer: Answer) -> Finding:
-        name = one_line(self.code or self.file or "", _NAME_CHARACTERS)
-
-        async def judge(output: Any, answer: Answer) -> Any:
-            context = {**context_of(answer), "config": dict(self.config)}
-            judged = await current_node().ask(
-                do="grade", output=output, context=context, **self._source
-            )
-            if judged is None:
-                expected = "`return` a boolean, a score from 0 to 1, or {pass, score, reason}"
-                raise GradingError(f"{name} gave nothing: {expected}", "grader")
-            if isinstance(judged, bool):
-                return Finding(judged, float(judged), f"{name} returned {str(judged).lower()}")
-            if isinstance(judged, dict):  # other tools have more in it
-                return {
-                    key: judged[key]
-                    for key in ("pass", "passed", "score", "reason")
-                    if key in judged
-                }
-            return judged
-
-        called = FunctionGrader(
-            judge, name=name, threshold=self.threshold, timeout_s=self.timeout_s
+        judge = FunctionGrader(
+            self._run, name=self._label, threshold=self.threshold, timeout_s=self.timeout_s
         )
         try:
-            return await called.grade(answer)
+            return await judge.grade(answer)
         except JavaScriptError as error:
             first = one_line(str(error).partition("\n")[0], _REASON_CHARACTERS)
             if error.parse:  # of the answer, as code itself is parsed beforehand
@@ -110,3 +98,19 @@ class JavaScriptGrader(GraderOptions):
             raise GradingError(f"it threw {first}", "grader", detail=str(error)) from error
         except NodeEndedError as error:
             raise GradingError(str(error), "grader") from error
+
+    async def _run(self, output: Any, answer: Answer) -> Any:
+        """Run the code, and return its judgement as a Python function would."""
+        context = {**context_of(answer), "config": dict(self.config)}
+        judged = await current_node().ask(
+            do="grade", output=output, context=context, **self._source
+        )
+        if judged is None:
+            expected = "`return` a boolean, a score from 0 to 1, or {pass, score, reason}"
+            raise GradingError(f"{self._label} gave nothing: {expected}", "grader")
+        if isinstance(judged, bool):
+            return Finding(judged, float(judged), f"{self._label} returned {str(judged).lower()}")
+        if isinstance(judged, dict):  # other tools have more in it
+            known = ("pass", "passed", "score", "reason")
+            return {key: judged[key] for key in known if key in judged}
+        return judged

@@ -1,12 +1,10 @@
-"""Graders of what an answer took and came to: `latency`, `cost`, `finish_reason`, `reward`,
-`goal_reached`.
-"""
+"""Graders of how an answer came about: `latency`, `cost`, `finish_reason`, `reward`, `goal_reached`."""
 
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar, Literal
 
-from ci_evals.format import quote
+from ci_evals.format import number_of, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import NonEmpty, NonNegative, OneOrMore, Seconds, Share
@@ -33,35 +31,34 @@ class Latency(GraderOptions):
         return None if self.first_token is None else "first_token"
 
     def problems(self) -> list[str]:
-        given = self.value is not None or self.first_token is not None
-        return (
-            []
-            if given
-            else ["sets no limit: give it seconds, as in `latency: 5`, or a `first_token`"]
-        )
+        if self.value is None and self.first_token is None:
+            return ["sets no limit: give it seconds, as in `latency: 5`, or a `first_token`"]
+        return []
 
     def grade(self, answer: Answer) -> Finding:
-        first_token_s = answer.response.slowest_first_token_s
-        if self.first_token is not None and first_token_s is None:
-            return failed(
-                "the time to the first token is not known: the provider did not stream its answer"
-            )
-        limits = [
-            (took_s, limit_s, what)
-            for took_s, limit_s, what in (
-                (first_token_s, self.first_token, "took {} s to the first token"),
-                (answer.latency_s, self.value, "took {} s"),
-            )
-            if limit_s is not None and took_s is not None
-        ]
-        kept = all(took_s <= limit_s for took_s, limit_s, _ in limits)
-        said = [
-            f"{what.format(f'{round(took_s, 3):g}')}, {'within' if took_s <= limit_s else 'more than'} the"
-            f" {limit_s:g} s allowed"
-            for took_s, limit_s, what in limits
-            if kept or took_s > limit_s
-        ]
-        return passed("; ".join(said)) if kept else failed("; ".join(said))
+        kept: list[str] = []
+        missed: list[str] = []
+        if self.first_token is not None:
+            first_token_s = answer.response.slowest_first_token_s
+            if first_token_s is None:
+                return failed(
+                    "the time to the first token is not known:"
+                    " the provider did not stream its answer"
+                )
+            took = f"took {round(first_token_s, 3):g} s to the first token"
+            if first_token_s <= self.first_token:
+                kept.append(f"{took}, within the {self.first_token:g} s allowed")
+            else:
+                missed.append(f"{took}, more than the {self.first_token:g} s allowed")
+        if self.value is not None:
+            took = f"took {round(answer.latency_s, 3):g} s"
+            if answer.latency_s <= self.value:
+                kept.append(f"{took}, within the {self.value:g} s allowed")
+            else:
+                missed.append(f"{took}, more than the {self.value:g} s allowed")
+        if missed:
+            return failed("; ".join(missed))
+        return passed("; ".join(kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +74,16 @@ class Cost(GraderOptions):
         cost_usd, response = answer.cost_usd, answer.response
         if cost_usd is None and response.usage is None:
             return failed(
-                "the cost is not known: the provider reported no `usage`, so there are no tokens to price"
+                "the cost is not known: the provider reported no `usage`,"
+                " so there are no tokens to price"
             )
         if cost_usd is None:
-            model = f" of model {quote(response.model, 80)}" if response.model else ""
+            price = "price"
+            if response.model:
+                price = f"price of model {quote(response.model, 80)}"
             return failed(
-                f"the cost is not known: no price{model} is listed; "
-                "set the provider's `price: {input_per_mtok: …, output_per_mtok: …}`, in USD per million tokens"
+                f"the cost is not known: no {price} is listed; set the provider's"
+                " `price: {input_per_mtok: …, output_per_mtok: …}`, in USD per million tokens"
             )
         if cost_usd <= self.value:
             return passed(f"cost {_dollars(cost_usd)}, within the {_dollars(self.value)} allowed")
@@ -91,13 +91,13 @@ class Cost(GraderOptions):
 
 
 def _dollars(amount: float) -> str:
-    """`$0.000001`, never `$1e-06`; with more digits than tables have, so that a cost just above its
-    limit shows.
+    """`$0.000001`, never `$1e-06`. It has more digits than tables show, so that a cost just above
+    its limit can be seen.
     """
     return f"${Decimal(f'{amount:.4g}'):f}"
 
 
-_REASONS = {  # as providers call them, in the words of the OpenAI API
+_USUAL_REASONS = {  # what other APIs call them, in the words of OpenAI's
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
@@ -113,30 +113,29 @@ class FinishReason(GraderOptions):
     """The model ended for this reason, or for one of several: `stop`, `length`, `tool_calls`,
     `content_filter`.
 
-    The names that other APIs have for these are understood, and any other reason is compared as it
-    is told.
+    The names that other APIs have for these are understood; any other reason is compared as it is.
     """
 
     reads_text: ClassVar[bool] = False
     value: NonEmpty | OneOrMore[NonEmpty]
 
     def grade(self, answer: Answer) -> Finding:
-        wanted = (self.value,) if isinstance(self.value, str) else self.value
+        wanted = self.value
+        if isinstance(wanted, str):
+            wanted = [wanted]
         reason = answer.response.finish_reason
         if reason is None:
             return failed("the provider did not tell why the answer ended")
-        ended, among = (
-            f"ended with {quote(reason, 80)}",
-            " or ".join(quote(each, 80) for each in wanted),
-        )
+        ended = f"ended with {quote(reason, 80)}"
         if _usual(reason) in map(_usual, wanted):
             return passed(ended)
+        among = " or ".join(quote(each, 80) for each in wanted)
         return failed(f"{ended}, expected {among}")
 
 
 def _usual(reason: str) -> str:
     name = reason.strip().casefold()
-    return _REASONS.get(name, name)
+    return _USUAL_REASONS.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +162,7 @@ class GoalReached(AlwaysTrue):
     instead = "write `not_goal_reached: true`, or leave it out"
 
     def grade(self, answer: Answer) -> Finding:
-        turns = len(answer.response.turns)
-        within = f"within {turns} turn{'s' * (turns != 1)}"
+        within = f"within {number_of(len(answer.response.turns), 'turn')}"
         if answer.response.finish_reason == GOAL_REACHED:
             return passed(f"the user reached its goal {within}")
         return failed(f"the user did not reach its goal {within}")

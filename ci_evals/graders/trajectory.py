@@ -43,9 +43,8 @@ class Trajectory(GraderOptions):
 
     def problems(self) -> list[str]:
         if not self.calls and self.match in ("in_order", "superset"):
-            return [
-                f"no calls are expected and all are allowed by `match: {self.match}`: this would always pass"
-            ]
+            allowed = f"all are allowed by `match: {self.match}`"
+            return [f"no calls are expected and {allowed}: this would always pass"]
         return []
 
     def grade(self, answer: Answer) -> Finding:
@@ -57,21 +56,23 @@ class Trajectory(GraderOptions):
         expected = [ExpectedCall(call) if isinstance(call, str) else call for call in self.calls]
         pairs = self._pair(expected, actual)
         aligned = _Alignment(expected, actual, pairs, self.ignore_extra_args)
-        share = len(pairs) / max(1, len(expected))
-        if self.match == "subset":
-            finding, share = aligned.unexpected(), len(pairs) / max(1, len(actual))
-        elif self.match in ("in_order", "superset"):
-            finding = aligned.missing(in_order=self.match == "in_order")
-        else:
-            share = len(pairs) / max(1, len(expected), len(actual))
-            if self.match == "any_order":
-                finding = aligned.missing() or aligned.unexpected()
-            else:
-                finding = aligned.divergence()
-        if finding is None:
+        match self.match:
+            case "subset":
+                difference, most = aligned.unexpected(), len(actual)
+            case "superset":
+                difference, most = aligned.missing(), len(expected)
+            case "in_order":
+                difference, most = aligned.missing_in_order(), len(expected)
+            case "any_order":
+                difference = aligned.missing() or aligned.unexpected()
+                most = max(len(expected), len(actual))
+            case "exact":
+                difference = aligned.divergence()
+                most = max(len(expected), len(actual))
+        if difference is None:
             return passed(f"called {_path(actual)}")
-        reason, got = finding
-        return failed(reason, share, got=got)
+        reason, got = difference
+        return failed(reason, len(pairs) / max(1, most), got=got)
 
     def _pair(
         self, expected: Sequence[ExpectedCall], actual: Sequence[ToolCall]
@@ -85,10 +86,12 @@ class Trajectory(GraderOptions):
                 if want.fits(call, ignore_extra_args=self.ignore_extra_args)
             }
         fitting = find_fitting(expected, actual, ignore_extra_args=self.ignore_extra_args)
-        return pair_in_order(fitting) if self.match == "in_order" else pair_in_any_order(fitting)
+        if self.match == "in_order":
+            return pair_in_order(fitting)
+        return pair_in_any_order(fitting)
 
 
-_Divergence = tuple[str, str | None]
+_Difference = tuple[str, str | None]
 """What was expected, and what was called instead."""
 
 
@@ -101,68 +104,86 @@ class _Alignment:
     pairs: Mapping[int, int]
     ignore_extra_args: bool
 
-    @property
-    def _extra(self) -> list[int]:
-        used = set(self.pairs.values())
-        return [at for at in range(len(self.actual)) if at not in used]
-
-    def _in_full(self, reason: str) -> _Divergence:
-        return f"{reason}; expected {_path(self.expected)}", _path(self.actual)
-
-    def divergence(self) -> _Divergence | None:
+    def divergence(self) -> _Difference | None:
         """Describe the first place where one trajectory is not the other."""
         expected, actual = self.expected, self.actual
         for at, (want, call) in enumerate(zip(expected, actual, strict=False)):
             if at not in self.pairs:
                 if want.name == call.name:
-                    return self._difference(at, want, call)
+                    return self._difference(at, want)
                 called = f"call {at + 1} is {describe_call(call)} instead of {describe_call(want)}"
                 return self._in_full(called)
+        if len(actual) == len(expected):
+            return None
+        last = "no call"
+        if expected and actual:
+            last = f"call {min(len(expected), len(actual))}"
         if len(actual) < len(expected):
-            last = f"call {len(actual)}" if actual else "no call"
-            missing = describe_call(expected[len(actual)])
-            return self._in_full(f"stops after {last}, before {missing}")
-        if len(actual) > len(expected):
-            last = f"call {len(expected)}" if expected else "no call"
-            further = describe_call(actual[len(expected)])
-            return self._in_full(f"goes on after {last} with {further}")
-        return None
+            absent = describe_call(expected[len(actual)])
+            return self._in_full(f"stops after {last}, before {absent}")
+        further = describe_call(actual[len(expected)])
+        return self._in_full(f"goes on after {last} with {further}")
 
-    def missing(self, *, in_order: bool = False) -> _Divergence | None:
+    def missing(self) -> _Difference | None:
         """Describe the first expected call that was not made."""
-        index = next((at for at in range(len(self.expected)) if at not in self.pairs), None)
+        index = self._first_missing
         if index is None:
             return None
-        want, after = self.expected[index], ""
-        before = max((at for at in self.pairs if at < index), default=None)
-        if in_order and before is not None:
-            after = (
-                f" after call {self.pairs[before] + 1}, {one_line(self.expected[before].name, 80)}"
-            )
+        want = self.expected[index]
+        for at in self._extra:
+            if self.actual[at].name == want.name:
+                return self._difference(at, want)
+        return self._in_full(f"{describe_call(want)} is missing")
+
+    def missing_in_order(self) -> _Difference | None:
+        """Describe the first expected call that was not made after those before it."""
+        index = self._first_missing
+        if index is None:
+            return None
+        want = self.expected[index]
+        after = ""
+        if index > 0:
+            before = self.expected[index - 1]
+            after = f" after call {self.pairs[index - 1] + 1}, {one_line(before.name, 80)}"
         namesakes = [at for at in self._extra if self.actual[at].name == want.name]
-        if in_order:
-            for at in namesakes:
-                if want.fits(self.actual[at], ignore_extra_args=self.ignore_extra_args):
-                    reason = f"{describe_call(want)} was call {at + 1}, but is expected{after}"
-                    return self._in_full(reason)
+        for at in namesakes:
+            if want.fits(self.actual[at], ignore_extra_args=self.ignore_extra_args):
+                reason = f"{describe_call(want)} was call {at + 1}, but is expected{after}"
+                return self._in_full(reason)
         if namesakes:
-            return self._difference(namesakes[0], want, self.actual[namesakes[0]])
+            return self._difference(namesakes[0], want)
         return self._in_full(f"{describe_call(want)} is missing{after}")
 
-    def unexpected(self) -> _Divergence | None:
+    def unexpected(self) -> _Difference | None:
         """Describe the first call that was not expected."""
-        if not (extra := self._extra):
-            return None
-        call = describe_call(self.actual[extra[0]])
-        return self._in_full(f"call {extra[0] + 1}, {call}, was not expected")
+        for at in self._extra:
+            call = describe_call(self.actual[at])
+            return self._in_full(f"call {at + 1}, {call}, was not expected")
+        return None
 
-    def _difference(self, at: int, want: ExpectedCall, call: ToolCall) -> _Divergence:
-        """Describe how a call differs from the expected one of the same tool."""
+    @property
+    def _first_missing(self) -> int | None:
+        for index in range(len(self.expected)):
+            if index not in self.pairs:
+                return index
+        return None
+
+    @property
+    def _extra(self) -> list[int]:
+        paired = set(self.pairs.values())
+        return [at for at in range(len(self.actual)) if at not in paired]
+
+    def _difference(self, at: int, want: ExpectedCall) -> _Difference:
+        """Describe how an actual call differs from the expected one of the same tool."""
         name = one_line(want.name, 80)
+        call = self.actual[at]
         for difference in want.differences(call, ignore_extra_args=self.ignore_extra_args):
             reason = f"call {at + 1} is {name} with other arguments: {difference.reason}"
             return reason, difference.got
         return self._in_full(f"call {at + 1} calls {name} once more")
+
+    def _in_full(self, reason: str) -> _Difference:
+        return f"{reason}; expected {_path(self.expected)}", _path(self.actual)
 
 
 def _path(calls: Sequence[ToolCall | ExpectedCall]) -> str:
@@ -178,16 +199,20 @@ class NoToolErrors(AlwaysTrue):
     instead = "write `not_no_tool_errors: true`, or leave it out"
 
     def grade(self, answer: Answer) -> Finding:
-        calls = [
-            (at, step) for at, step in enumerate(_steps(answer), 1) if step.kind == "tool_call"
-        ]
-        errors = [(at, step) for at, step in calls if step.error is not None]
+        calls = 0
+        errors: list[str] = []
+        for at, step in enumerate(_steps(answer), 1):
+            if step.kind != "tool_call":
+                continue
+            calls += 1
+            if step.error is not None:
+                errors.append(f"{one_line(step.name, 80)} failed at step {at}: {quote(step.error)}")
         if not errors:
-            return passed(f"none of {len(calls)} tool calls failed")
-        at, first = errors[0]
-        more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-        reason = f"{one_line(first.name, 80)} failed at step {at}: {quote(first.error or '')}{more}"
-        return failed(reason, 1 - len(errors) / len(calls))
+            return passed(f"none of {calls} tool calls failed")
+        reason = errors[0]
+        if len(errors) > 1:
+            reason = f"{reason}, and {len(errors) - 1} more"
+        return failed(reason, 1 - len(errors) / calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +229,11 @@ class MaxToolCalls(GraderOptions):
     tool: str | None = None
 
     def grade(self, answer: Answer) -> Finding:
-        made = [call.name for call in answer.response.calls_made if self.tool in (None, call.name)]
-        return _at_most(
-            self.value,
-            made,
-            "tool calls" if self.tool is None else f"calls of {one_line(self.tool, 80)}",
-        )
+        made = [call.name for call in answer.response.calls_made]
+        if self.tool is None:
+            return _at_most(self.value, made, "tool calls")
+        of_tool = [name for name in made if name == self.tool]
+        return _at_most(self.value, of_tool, f"calls of {one_line(self.tool, 80)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +248,8 @@ class MaxSteps(GraderOptions):
     value: Count
 
     def grade(self, answer: Answer) -> Finding:
-        return _at_most(
-            self.value, [step.name for step in _steps(answer) if step.kind != "message"], "steps"
-        )
+        steps = [step.name for step in _steps(answer) if step.kind != "message"]
+        return _at_most(self.value, steps, "steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,24 +262,30 @@ class MaxModelRequests(GraderOptions):
     value: Count
 
     def grade(self, answer: Answer) -> Finding:
-        requests = ["" for step in _steps(answer) if step.kind == "model_request"]
+        requests = [step for step in _steps(answer) if step.kind == "model_request"]
         if not requests:
             raise GradingError(
                 "the steps tell of no request to a model: add steps of kind `model_request`"
             )
-        return _at_most(self.value, requests, "model requests")
+        if len(requests) <= self.value:
+            return passed(f"{len(requests)} model requests, within the {self.value} allowed")
+        return failed(f"{len(requests)} model requests, more than the {self.value} allowed")
 
 
 def _at_most(limit: int, names: Sequence[str], what: str) -> Finding:
     if len(names) <= limit:
         return passed(f"{len(names)} {what}, within the {limit} allowed")
-    beyond = f"; beyond them from {one_line(names[limit], 80)} on" if names[limit] else ""
-    return failed(f"{len(names)} {what}, more than the {limit} allowed{beyond}")
+    reason = f"{len(names)} {what}, more than the {limit} allowed"
+    if names[limit]:
+        reason = f"{reason}; beyond them from {one_line(names[limit], 80)} on"
+    return failed(reason)
 
 
 def _steps(answer: Answer) -> tuple[Step, ...]:
     steps = answer.response.steps_taken
-    if steps is None:
-        which = "one of the conversation's answers" if answer.response.turns else "the answer"
-        raise GradingError(f"{which} tells no steps: have the provider return `steps`")
-    return steps
+    if steps is not None:
+        return steps
+    subject = "the answer"
+    if answer.response.turns:
+        subject = "one of the conversation's answers"
+    raise GradingError(f"{subject} tells no steps: have the provider return `steps`")

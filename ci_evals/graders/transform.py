@@ -4,14 +4,13 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateSyntaxError, UndefinedError
+from jinja2 import Environment, TemplateSyntaxError
 from jinja2.meta import find_undeclared_variables
 from jinja2.runtime import Undefined
-from jinja2.sandbox import SandboxedEnvironment
 from pydantic_core import from_json
 
 from ci_evals.errors import GradingError
@@ -19,7 +18,7 @@ from ci_evals.format import one_line, quote
 from ci_evals.graders.json import strip_fence
 from ci_evals.jsonpath import find_all, is_singular, path_problems
 from ci_evals.model.case import Answer
-from ci_evals.templating import describe_error, is_template, template_sandbox
+from ci_evals.templating import describe_undefined, is_template, template_sandbox
 from ci_evals.user_code import (
     call,
     has_second_parameter,
@@ -30,7 +29,7 @@ from ci_evals.user_code import (
 )
 
 _NAMES = ("output", "input", "vars", "metadata")
-"""What expressions know."""
+"""The names that expressions may use."""
 
 
 class NothingThereError(Exception):
@@ -42,26 +41,25 @@ class NothingThereError(Exception):
 
 
 def transform_problem(source: str, folder: Path) -> str | None:
-    """Say what is wrong with a transform, as far as that shows before any call; None if nothing
-    is.
-    """
+    """Say what can be seen to be wrong with a transform before any call; None if nothing is."""
     if source.startswith("$"):
-        return next(iter(path_problems(source)), None)
+        problems = path_problems(source)
+        return problems[0] if problems else None
     if target_parts(source) is not None:
         return missing_target(source, folder)
     if is_template(source):
         return f"write the expression without braces, as in `output | trim`: got {quote(source)}"
     try:
         _compile(source)
-        unknown = sorted(
-            find_undeclared_variables(_environment().parse(f"{{{{ {source} }}}}")) - set(_NAMES)
-        )
+        used = find_undeclared_variables(_environment().parse(f"{{{{ {source} }}}}"))
     except TemplateSyntaxError as error:
-        usual = "expected JSONPath (`$.answer`), `module:function` or a Jinja2 expression (`output | trim`)"
-        return f"{usual}, got {quote(source)}: {one_line(str(error))}"
-    return (
-        describe_error(UndefinedError(f"{unknown[0]!r} is undefined"), _NAMES) if unknown else None
-    )
+        return (
+            "expected JSONPath (`$.answer`), `module:function` or a Jinja2 expression"
+            f" (`output | trim`), got {quote(source)}: {one_line(str(error))}"
+        )
+    for name in sorted(used.difference(_NAMES)):
+        return describe_undefined(name, _NAMES)
+    return None
 
 
 def prepare_transform(source: str) -> None:
@@ -88,12 +86,14 @@ async def transform_answer(source: str, answer: Answer) -> Answer:
         value = await _call(source, answer)
     else:
         value = _evaluate(source, answer)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value
+    if not isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False, default=str)
     return replace(answer, response=replace(answer.response, output=text), value=value)
 
 
 def _find(path: str, output: Any) -> Any:
-    """Return what is at a JSONPath: a list where it may lead to several values."""
+    """Return what is at a JSONPath: a list if it may lead to several values."""
     try:
         data = _read(output)
     except ValueError as error:
@@ -102,24 +102,27 @@ def _find(path: str, output: Any) -> Any:
     found = find_all(path, data)
     if not found:
         raise NothingThereError("nothing is there", data)
-    return found[0] if is_singular(path) else found
+    if is_singular(path):
+        return found[0]
+    return found
 
 
 def _read(output: Any) -> Any:
-    return (
-        from_json(strip_fence(output), allow_inf_nan=False) if isinstance(output, str) else output
-    )
+    """Read an answer as JSON, unless it is data already."""
+    if isinstance(output, str):
+        return from_json(strip_fence(output), allow_inf_nan=False)
+    return output
 
 
 async def _call(target: str, answer: Answer) -> Any:
     function = load(target)
-    takes_answer = has_second_parameter(function, "answer", variadic=True)
+    arguments: tuple[Any, ...] = (answer.output,)
+    if has_second_parameter(function, "answer", variadic=True):
+        arguments = (answer.output, answer)
     timeout_s = answer.request.timeout_s
     try:
         async with asyncio.timeout(timeout_s) as scope:
-            value = await call(
-                function, *((answer.output, answer) if takes_answer else (answer.output,))
-            )
+            value = await call(function, *arguments)
     except TimeoutError:
         if not scope.expired():
             raise
@@ -130,16 +133,14 @@ async def _call(target: str, answer: Answer) -> Any:
 
 
 def _evaluate(expression: str, answer: Answer) -> Any:
-    request, response = answer.request, answer.response
-    names = dict(
-        zip(
-            _NAMES,
-            (answer.output, request.input, request.case.vars, response.metadata),
-            strict=True,
-        )
-    )
+    values = {
+        "output": answer.output,
+        "input": answer.request.input,
+        "vars": answer.request.case.vars,
+        "metadata": answer.response.metadata,
+    }
     try:
-        value = _compile(expression)(names)
+        value = _compile(expression)(values)
         if isinstance(value, Undefined):
             str(value)  # raises an UndefinedError that names what is undefined
     except Exception as error:  # an expression can raise anything about an unexpected answer
@@ -154,9 +155,8 @@ def _compile(expression: str) -> Callable[[Mapping[str, Any]], Any]:
     return _environment().compile_expression(expression, undefined_to_none=False)
 
 
-@lru_cache(maxsize=1)
-def _environment() -> SandboxedEnvironment:
+@cache
+def _environment() -> Environment:
     environment = template_sandbox().overlay()
-    assert isinstance(environment, SandboxedEnvironment)
     environment.filters = {**environment.filters, "from_json": _read}
     return environment
