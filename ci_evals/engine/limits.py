@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ci_evals.engine.pace import CATCH_UP_S, Pace, Permit
 from ci_evals.model.response import Message, Usage
-from ci_evals.providers.http_messages import date_in, number_in
+from ci_evals.providers.http_headers import date_in, number_in
 
 START_CALLS, START_S = 16, 0.25
 """The most calls under way at first, and for how long in seconds: a tight limit shows."""

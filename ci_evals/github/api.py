@@ -22,7 +22,8 @@ from ci_evals.errors import GitHubError, GitHubErrorKind
 from ci_evals.github.context import Context, Repository
 from ci_evals.model.fields import Secret, first_problem
 from ci_evals.providers.http_client import why_lost
-from ci_evals.providers.http_messages import date_in, number_in, readable, retry_after_s
+from ci_evals.providers.http_headers import date_in, number_in, retry_after_s
+from ci_evals.providers.http_messages import readable
 
 T = TypeVar("T")
 

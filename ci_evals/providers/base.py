@@ -225,8 +225,8 @@ class ProviderOptions(Options):
         return self.kind
 
     @property
-    def tells(self) -> Sequence[Detail]:
-        """The facts that its answers may carry beside the output."""
+    def details(self) -> Sequence[Detail]:
+        """What its answers may have besides the output."""
         return ("cost", "steps", "context", "first_token")
 
     @property

@@ -124,17 +124,17 @@ class Http(ProviderOptions):
     stream: Stream | None = None
 
     @property
-    def tells(self) -> Sequence[Detail]:
-        told: list[Detail] = []
+    def details(self) -> Sequence[Detail]:
+        found: list[Detail] = []
         if self.cost_usd is not None or self.usage is not None:
-            told.append("cost")
+            found.append("cost")
         if self.steps is not None:
-            told.append("steps")
+            found.append("steps")
         if self.context is not None:
-            told.append("context")
+            found.append("context")
         if self.stream is not None:
-            told.append("first_token")
-        return told
+            found.append("first_token")
+        return found
 
     @property
     def default_name(self) -> str:

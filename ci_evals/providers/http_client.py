@@ -13,17 +13,15 @@ from yarl import URL
 
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.providers.base import Resources, TokenCommand
+from ci_evals.providers.http_headers import date_in, number_in, retry_after_s
 from ci_evals.providers.http_messages import (
     Call,
     Event,
     Reply,
     authority,
-    date_in,
     kind_of,
-    number_in,
     place_of,
     readable,
-    retry_after_s,
 )
 from ci_evals.providers.tokens import Token, shared_token
 from ci_evals.redaction import MASK, SHORTEST

@@ -1,12 +1,9 @@
-"""Requests and answers over HTTP: their types, what is wrong with them, and what headers say."""
+"""Requests and answers over HTTP: their types, and what is wrong with them."""
 
 import json
-import math
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Protocol, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +14,7 @@ from ci_evals.format import one_line
 from ci_evals.model.fields import first_problem, is_complete_url
 from ci_evals.providers.answer import plain_json
 from ci_evals.providers.base import PARTS, Resources, TokenCommand
+from ci_evals.providers.http_headers import number_in
 
 END_OF_STREAM = "[DONE]"
 """The data of the last event of OpenAI's streams, and of many after them."""
@@ -147,50 +145,6 @@ def token_problems(token: TokenCommand | None, headers: Mapping[str, str]) -> li
         for name in headers
         if name.lower() == "authorization"
     ]
-
-
-# Headers.
-
-
-def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds to wait before a retry: `retry-after-ms`, or `Retry-After` (RFC 9110)."""
-    milliseconds = number_in(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    retry_after = headers.get("Retry-After")
-    seconds = number_in(retry_after)
-    if seconds is not None:
-        return seconds
-    until = date_in(retry_after)
-    if until is None:
-        return None
-    return max(0.0, (until - now).total_seconds())
-
-
-def number_in(text: str | None) -> float | None:
-    """Return a header's number if it can measure a time or a count: finite, not negative."""
-    if not text:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    if math.isfinite(value) and value >= 0:
-        return value
-    return None
-
-
-def date_in(text: str | None) -> datetime | None:
-    """Return a header's HTTP date (RFC 9110), taken as UTC where it names no zone."""
-    if not text:
-        return None
-    try:
-        date = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    if date.tzinfo is None:
-        return date.replace(tzinfo=UTC)
-    return date
 
 
 # Answers and addresses in messages.

@@ -88,7 +88,7 @@ class ModelOptions(ProviderOptions):
         return f"{self.kind}:{self.model}"
 
     @property
-    def tells(self) -> Sequence[Detail]:
+    def details(self) -> Sequence[Detail]:
         if self.stream:
             return ("cost", "first_token")
         return ("cost",)

@@ -166,7 +166,7 @@ def _lack_of(detail: Detail, options: ProviderOptions, *, priced: bool) -> str |
     told elsewhere.
     """
     name, keys = options.name, keys_of(type(options))
-    if detail in options.tells:
+    if detail in options.details:
         if detail != "cost" or priced or options.own_code or has_price(options):
             return None
         return f"needs the cost of an answer, and the price of {name} is not known: give the provider a `price`"

@@ -58,7 +58,7 @@ class TaskAgent(ProgramOptions):
     sandbox: str = "auto"
 
     @property
-    def tells(self) -> Sequence[Detail]:
+    def details(self) -> Sequence[Detail]:
         return ("first_token",)
 
     @property

@@ -17,7 +17,8 @@ from yarl import URL
 
 from ci_evals.errors import ProviderError
 from ci_evals.providers.http_client import HttpClient, open_session, why_lost
-from ci_evals.providers.http_messages import Call, decode, place_of, readable, retry_after_s
+from ci_evals.providers.http_headers import retry_after_s
+from ci_evals.providers.http_messages import Call, decode, place_of, readable
 
 NOW = datetime(2025, 6, 15, 12, 0, 0, tzinfo=UTC)
 
