@@ -80,10 +80,15 @@ class Command(ProgramOptions):
 
     @property
     def default_name(self) -> str:
-        """`command:python agent.py`: the program and a first argument that is not an option."""
-        name = Path(self.argv[0]).name
-        if len(self.argv) > 1 and not self.argv[1].startswith("-"):
-            name = f"{name} {self.argv[1]}"
+        """`command:python agent.py`: the program and a first argument that is not an option.
+
+        Raises:
+            ValueError: there is no program.
+        """
+        program, *arguments = self.argv
+        name = Path(program).name
+        if arguments and not arguments[0].startswith("-"):
+            name = f"{name} {arguments[0]}"
         return f"command:{name}"
 
     def problems(self, folder: Path) -> list[str]:
