@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ci_evals.gate.compare import SUSPICION, USUAL_CONFIRM_RUNS
 from ci_evals.gate.outages import worst_round
-from ci_evals.reports.cells import brief_chance
+from ci_evals.reports.findings import brief_chance
 from ci_evals.stats.exact_tests import fisher_lower
 from ci_evals.stats.power import Plan, comparison_power, planned_drop
 

@@ -56,8 +56,8 @@ from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.redaction import Redactor
 from ci_evals.release import __version__
-from ci_evals.reports.cells import reasons_of
 from ci_evals.reports.files import remove_reports
+from ci_evals.reports.view import reasons_of
 from ci_evals.suite.types import CheckedSuite
 
 MAX_NAMES = 5
@@ -514,10 +514,9 @@ class _Session:
         records = part.records
         indices = [index for index in runs if index in records]
         causes = Counter(
-            reason
+            reasons_of(result)[0].text
             for result in report.results(indices)
             if result.status == "failed"
-            for reason in reasons_of(result)[:1]
         )
         message = outage_message(why, causes)
         for index, result in zip(indices, report.results(indices), strict=True):

@@ -643,16 +643,20 @@ def how_to_check(report: SuiteReport) -> str:
     return "to check it, run without `--replay`; `gate: {on_unchecked: warn}` makes this a warning"
 
 
-def unchanged_clause(report: SuiteReport) -> str:
+def unchanged_sentence(report: SuiteReport) -> str:
     """Say what recorded answers prove where nothing was called: `prompts and cases are unchanged,
-    …: `.
+    and no model was called`; empty elsewhere.
     """
     if not (report.suite.without_secrets and report.recorded):
         return ""
     but = f" but for {number_of(report.errored, 'run')}" if report.errored else ""
-    return (
-        f"prompts and cases are unchanged{but}, and no model was called; their recorded answers: "
-    )
+    return f"prompts and cases are unchanged{but}, and no model was called"
+
+
+def unchanged_clause(report: SuiteReport) -> str:
+    """Return `unchanged_sentence` as the beginning of a sentence on the recorded answers."""
+    proven = unchanged_sentence(report)
+    return f"{proven}; their recorded answers: " if proven else ""
 
 
 def scope_clause(report: SuiteReport) -> str:

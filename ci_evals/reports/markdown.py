@@ -38,31 +38,32 @@ from ci_evals.gate.bars import VERDICTS, VerdictStatus
 from ci_evals.gate.wording import SourceSentence, scope_label
 from ci_evals.model.case import Case
 from ci_evals.release import __version__
-from ci_evals.reports.cells import (
-    JudgedCell,
-    address_of,
-    answer_text,
-    asked_text,
-    detail_text,
-    failed_runs,
-    place_of,
-    whole_answers,
-)
 from ci_evals.reports.files import Format
-from ci_evals.reports.findings import (
-    CellRow,
-    Entry,
-    Findings,
-    Group,
-    GroupKind,
-    findings,
-    join_sentence,
-)
+from ci_evals.reports.findings import ROWS, CellRow, Findings, findings
+from ci_evals.reports.groups import Entry, Group, GroupKind, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
+from ci_evals.reports.view import (
+    FEW,
+    LINE_CHARACTERS,
+    MOST,
+    NAME_CHARACTERS,
+    SOME,
+    TEXT_CHARACTERS,
+    CellView,
+    RunView,
+    asked_text,
+    place_of,
+)
 
 MAX_BYTES: Final = 900_000
 """Of summary.md. GitHub drops a step summary of more than 1,048,576 bytes whole."""
+
+_MAX_ROWS = 50  # of a table
+_DIFF_LINES = 60
+_BRIEF_CHARACTERS = 60  # of a reason in an entry's line, or of a name in the headline
+_ASKED_CHARACTERS = 600  # of a question in the comment
+_SENTENCE_CHARACTERS = 1000
 
 VERDICT_MARKS: Mapping[VerdictStatus, str] = {
     "pass": "✅",
@@ -76,23 +77,6 @@ _MARKS: Mapping[GroupKind, str] = {
     "failing": "❌",
     "fixed": "🟢",
 }
-_IN_TABLE: tuple[GroupKind, ...] = ("regressed", "failing", "fixed")
-_MAX_ROWS = 50
-_MAX_CELLS = 10  # of a kind in the table of cells
-_MAX_EXAMPLES = 3  # of cells that failed alike
-_MAX_NAMES = 100
-_BRIEF_CHARACTERS = 60
-_HEADLINE_NAME = 40
-_MAX_PROBLEMS = 10
-_MAX_OPEN = 10  # entries of a group that unfold in the open; the others are behind their number
-_PLAIN_CHARACTERS = 1000
-_NAME_CHARACTERS = 200
-_INLINE_CHARACTERS = 100  # what is asked on one line has no block of its own
-_ASKED_CHARACTERS = 2000
-_ASKED_IN_COMMENT_CHARACTERS = 600
-_ANSWER_CHARACTERS = 2000
-_DIFF_LINES = 60
-_DIFF_CHARACTERS = 300
 
 
 class Markdown(str):
@@ -112,16 +96,14 @@ def summary_document(summary: Summary) -> "Document":
     return Document(
         _environment().get_template("summary.md.j2"),
         {"found": found},
-        _blocks(found, Links(), _ASKED_CHARACTERS),
+        _blocks(found, Links(), TEXT_CHARACTERS),
         (f"## {_headline(found)}\n",),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """URLs of the workflow run, of its artifact and of the files at its commit, as far as there are
-    any.
-    """
+    """URLs of the workflow run, of its artifact and of the files at its commit, where known."""
 
     run: str | None = None
     artifact: str | None = None
@@ -131,58 +113,58 @@ class Links:
         """Return the place of a case in the suite, linked where that is a file of the
         repository.
         """
-        file = PurePosixPath(case.file)
+        place, file = place_of(case), PurePosixPath(case.file)
+        if not place:
+            return Markdown()
         if not case.file or self.source is None or file.is_absolute() or ".." in file.parts:
-            return code(place_of(case)) if place_of(case) else Markdown()
-        return link(place_of(case), f"{self.source}/{quote(case.file)}#L{case.line}")
+            return code(place)
+        return link(place, f"{self.source}/{quote(case.file)}#L{case.line}")
 
 
 def comment_document(summary: Summary, links: Links = Links()) -> "Document":
     """Return one suite's section of the comment on a pull request."""
     found = findings(summary)
     suite = summary.report.suite.name
-    shortest: list[str] = [
-        fill("### {} · {}", _headline(found, reason), code(one_line(suite, name)))
-        for reason in (1000, 300, 100, 30)
-        for name in (80, 30)
-    ]
+    shortest: list[str] = []
+    for reason in (_SENTENCE_CHARACTERS, 300, 100, 30):
+        for name in (80, 30):
+            headline = _headline(found, reason)
+            shortest.append(fill("### {} · {}", headline, code(one_line(suite, name))))
     shortest.append(f"### {verdict_title(summary.verdict.status)}")
     pages = {"run": links.run, "artifact": links.artifact}
-    values = {"found": found, "links": pages, "version": __version__}
-    blocks = _blocks(found, links, _ASKED_IN_COMMENT_CHARACTERS)
-    return Document(_environment().get_template("comment.md.j2"), values, blocks, shortest)
+    return Document(
+        _environment().get_template("comment.md.j2"),
+        {"found": found, "links": pages, "version": __version__},
+        _blocks(found, links, _ASKED_CHARACTERS),
+        shortest,
+    )
 
 
 def progress_text(suite: str, run_url: str | None) -> str:
-    """Return the section of the comment that stands there while its run lasts."""
-    see = fill(": {}", link("see the run", run_url)) if run_url else Markdown()
-    return fill("### ⏳ Running · {}{}", code(one_line(suite, 80)), see)
+    """Return the section of the comment while the suite runs."""
+    text = fill("### ⏳ Running · {}", _suite(suite))
+    return fill("{}: {}", text, link("see the run", run_url)) if run_url else text
 
 
 def problems_text(
     problems: Sequence[Problem], run_url: str | None = None, *, level: str = "###"
 ) -> str:
-    """Return what stands in the place of a suite's section, or summary, where an error ended the
-    command.
-    """
+    """Return the section, or the summary, of a suite that an error kept from running."""
     placed = [problem for problem in problems if problem.file]
-    text = f"The suite is broken ({number_of(len(placed), 'problem')}), and nothing was run"
-    headline = (
-        text if placed else with_code(problems[0].message[:1].upper() + problems[0].message[1:])
-    )
+    if placed:
+        count = number_of(len(placed), "problem")
+        headline = plain(f"The suite is broken ({count}), and nothing was run")
+    else:
+        headline = with_code(_capitalize(problems[0].message))
     lines = [fill("{} {} {}\n", Markdown(level), VERDICT_MARKS["error"], headline)]
-    for file, line, path, message in placed[:_MAX_PROBLEMS]:
+    for file, line, path, message in placed[:SOME]:
         place = code(f"{file}:{line}" if line else file)
-        lines.append(
-            fill(
-                "- {}{}: {}",
-                place,
-                fill(", {}", code(path)) if path else Markdown(),
-                with_code(message),
-            )
-        )
-    if (left_out := len(placed) - _MAX_PROBLEMS) > 0:
-        lines.append(fill("- … and {}, see the log", number_of(left_out, "more problem")))
+        if path:
+            place = fill("{}, {}", place, code(path))
+        lines.append(fill("- {}: {}", place, with_code(message)))
+    if len(placed) > SOME:
+        more = number_of(len(placed) - SOME, "more problem")
+        lines.append(fill("- … and {}, see the log", more))
     if run_url:
         lines.append(fill("\n{}", link("see the run", run_url)))
     return "\n".join(lines) + "\n"
@@ -191,33 +173,27 @@ def problems_text(
 def unchanged_text(
     reason: str, suite: str, run_url: str | None = None, *, level: str = "###"
 ) -> str:
-    """Return what stands in the place of a suite's section, or summary, where it was rightly not
-    run.
-    """
-    lines = [fill("{} {} Not run: {}\n", Markdown(level), VERDICT_MARKS["pass"], reason)]
-    see = fill(" · {}", link("see the run", run_url)) if run_url else Markdown()
-    lines.append(fill("**{}**{}", code(one_line(suite, 80)), see))
-    return "\n".join(lines) + "\n"
+    """Return the section, or the summary, of a suite that rightly was not run."""
+    headline = fill("{} {} Not run: {}", Markdown(level), VERDICT_MARKS["pass"], reason)
+    name = fill("**{}**", _suite(suite))
+    if run_url:
+        name = fill("{} · {}", name, link("see the run", run_url))
+    return f"{headline}\n\n{name}\n"
 
 
 def suites_text(summaries: Sequence[Summary], not_run: Mapping[str, str]) -> str:
-    """Return the list of several suites that one step ran, below what is said of each."""
-    lines = [
-        fill(
-            "## {} of {} run\n",
-            f"{len(summaries):,}",
-            number_of(len(summaries) + len(not_run), "suite"),
-        )
-    ]
+    """Return the list of several suites that one step ran, which stands below their sections."""
+    total = number_of(len(summaries) + len(not_run), "suite")
+    lines = [fill("## {} of {} run\n", f"{len(summaries):,}", total)]
     for each in summaries:
-        name, verdict = code(one_line(each.report.suite.name, 80)), each.verdict
-        lines.append(
-            fill("- {} {}: {}", VERDICT_MARKS[verdict.status], name, one_line(verdict.reason, 300))
-        )
-    lines += [
-        fill("- {}: not run: {}", code(one_line(name, 80)), why) for name, why in not_run.items()
-    ]
+        mark, reason = VERDICT_MARKS[each.verdict.status], one_line(each.verdict.reason, 300)
+        lines.append(fill("- {} {}: {}", mark, _suite(each.report.suite.name), reason))
+    lines += [fill("- {}: not run: {}", _suite(name), why) for name, why in not_run.items()]
     return "\n".join(lines) + "\n"
+
+
+def _suite(name: str) -> Markdown:
+    return code(one_line(name, NAME_CHARACTERS))
 
 
 def verdict_title(status: VerdictStatus) -> str:
@@ -253,7 +229,7 @@ def plain(text: str) -> Markdown:
     """Return running text on one line that formats nothing, links to nothing and notifies
     nobody.
     """
-    return Markdown(_inert(one_line(text, _PLAIN_CHARACTERS)))
+    return Markdown(_inert(one_line(text, _SENTENCE_CHARACTERS)))
 
 
 def units(text: str) -> Markdown:
@@ -267,16 +243,18 @@ def code(text: str) -> Markdown:
 
     People, issues and commits are no links in there; e-mail addresses are.
     """
-    shown = _E_MAIL.sub("@\u200b", name_of(text, _NAME_CHARACTERS))
+    shown = _E_MAIL.sub("@\u200b", name_of(text, LINE_CHARACTERS))
     return Markdown(f"<code>{_SYNTAX.sub(_entity, shown)}</code>")
 
 
-def with_code(text: str) -> Markdown:
+def with_code(sentence: str) -> Markdown:
     """Return a sentence of ours, in which backticks mark code; only what stands outside of them is
     escaped.
     """
-    spans = code_spans(one_line(text, _PLAIN_CHARACTERS))
-    return Markdown("".join(f"`{span}`" if is_code else _inert(span) for span, is_code in spans))
+    pieces = []
+    for text, is_code in code_spans(one_line(sentence, _SENTENCE_CHARACTERS)):
+        pieces.append(f"`{text}`" if is_code else _inert(text))
+    return Markdown("".join(pieces))
 
 
 def link(text: str, url: str) -> Markdown:
@@ -304,15 +282,13 @@ def difference(before: str | None, after: str) -> Markdown:
 
 def _lines(text: str) -> list[str]:
     every = text.rstrip("\n").split("\n")
-    lines = [
-        line if len(line) <= _DIFF_CHARACTERS else f"{line[:_DIFF_CHARACTERS]}…"
-        for line in every[:_DIFF_LINES]
-    ]
-    return (
-        [*lines, f"… ({len(every) - _DIFF_LINES:,} more lines)"]
-        if len(every) > _DIFF_LINES
-        else lines
-    )
+    lines = []
+    for line in every[:_DIFF_LINES]:
+        is_long = len(line) > LINE_CHARACTERS
+        lines.append(f"{line[:LINE_CHARACTERS]}…" if is_long else line)
+    if len(every) > _DIFF_LINES:
+        lines.append(f"… ({len(every) - _DIFF_LINES:,} more lines)")
+    return lines
 
 
 def _inert(text: str) -> str:
@@ -334,9 +310,7 @@ def _entity(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One entry as Markdown: in one line, and with all that unfolds, where there is more and room
-    for it.
-    """
+    """One entry as Markdown: in one line, and, if there is more to unfold, in full."""
 
     brief: Markdown
     full: Markdown = Markdown()  # noqa: RUF009  it is immutable
@@ -357,7 +331,7 @@ class ShownGroup:
     @property
     def in_table(self) -> bool:
         """Return True if its cells are in the table of cells, too."""
-        return self.group.kind in _IN_TABLE
+        return self.group.kind in ROWS
 
     @property
     def brief(self) -> str:
@@ -369,25 +343,27 @@ class ShownGroup:
     @property
     def first(self) -> Markdown:
         """The entries in the open: all, or a few where there are many that unfold."""
-        return self._join(self.blocks[: self._open])
+        return self._join(self.blocks[: self._in_the_open])
 
     @property
     def others(self) -> Markdown:
         """The entries behind their number."""
-        return self._join(self.blocks[self._open :])
+        return self._join(self.blocks[self._in_the_open :])
 
     @property
     def number_of_others(self) -> str:
-        return number_of(len(self.blocks) - self._open, f"more {self.group.noun}")
+        return number_of(len(self.blocks) - self._in_the_open, f"more {self.group.noun}")
 
     @property
     def left_out(self) -> int:
         return self.group.total - len(self.blocks)
 
     @property
-    def _open(self) -> int:
-        many = self.unfolds and not self.group.folded and len(self.blocks) > _MAX_OPEN + 2
-        return _MAX_OPEN if many else len(self.blocks)
+    def _in_the_open(self) -> int:
+        # One or two more need no more room than their number would.
+        if self.unfolds and not self.group.folded and len(self.blocks) > SOME + 2:
+            return SOME
+        return len(self.blocks)
 
     def _join(self, blocks: Sequence[Markdown]) -> Markdown:
         return Markdown(("\n\n" if self.unfolds else "\n").join(blocks))
@@ -410,54 +386,53 @@ class Document:
     shortest: Sequence[str]
 
     def render(self, max_bytes: int) -> str:
-        """Return the document in at most so many bytes of UTF-8, or the last of `shortest`.
+        """Return the document in at most `max_bytes` of UTF-8, or the last of `shortest`.
 
         Details fold away before entries go, and the least important entries go first; what went is
         counted.
         """
-        places = [
-            (number, place)
-            for number, (_, blocks) in enumerate(self.groups)
-            for place in range(len(blocks))
-        ]
-
-        def shown(count: int) -> list[list[Markdown]]:
-            chosen: list[list[Markdown]] = [[] for _ in self.groups]
-            for number, place in places[:count]:
-                chosen[number].append(self.groups[number][1][place].brief)
-            return chosen
-
-        def size(count: int) -> int:
-            return _size(self._fill(shown(count)))
-
-        count = len(places)
-        if size(count) > max_bytes:
-            count = bisect_right(range(count), max_bytes, key=size) - 1
+        entries = sum(len(blocks) for _, blocks in self.groups)
+        # Filling a template is costly, and mostly there is room for all.
+        count = entries
+        if self._size(entries) > max_bytes:
+            count = bisect_right(range(entries), max_bytes, key=self._size) - 1
         if count < 0:
-            return next(
-                (text for text in self.shortest if _size(text) <= max_bytes), self.shortest[-1]
-            )
-        blocks = shown(count)
-        room = max_bytes - _size(self._fill(blocks))
-        for number, place in places[:count]:
-            block = self.groups[number][1][place]
-            growth = _size(block.full) - _size(block.brief)
-            if block.full and growth <= room:
-                blocks[number][place] = block.full
-                room -= growth
-        return self._fill(blocks)
+            fitting = (text for text in self.shortest if _size(text) <= max_bytes)
+            return next(fitting, self.shortest[-1])
+        return self._fill(self._unfold(count, max_bytes - self._size(count)))
+
+    def _size(self, count: int) -> int:
+        """Return the size of the document with the first `count` entries, all of them folded."""
+        return _size(self._fill(self._unfold(count, room=0)))
+
+    def _unfold(self, count: int, room: int) -> list[list[Markdown]]:
+        """Return the first `count` entries by group, those in full for which there is room."""
+        shown = []
+        for _, blocks in self.groups:
+            texts = []
+            for block in blocks[:count]:
+                growth = _size(block.full) - _size(block.brief)
+                if block.full and growth <= room:
+                    texts.append(block.full)
+                    room -= growth
+                else:
+                    texts.append(block.brief)
+            count -= len(texts)
+            shown.append(texts)
+        return shown
 
     def _fill(self, shown: Sequence[Sequence[Markdown]]) -> str:
-        groups = [
-            ShownGroup(group, chosen, unfolds=any(block.full for block in blocks))
-            for (group, blocks), chosen in zip(self.groups, shown, strict=True)
-        ]
+        groups = []
         left_out: Counter[str] = Counter()
-        for each in groups:
-            left_out[each.group.noun] += 0 if each.blocks else each.group.total
+        for (group, blocks), texts in zip(self.groups, shown, strict=True):
+            if texts:
+                unfolds = any(block.full for block in blocks)
+                groups.append(ShownGroup(group, texts, unfolds))
+            else:
+                left_out[group.noun] += group.total
         return self.template.render(
             self.values,
-            groups=[each for each in groups if each.blocks],
+            groups=groups,
             left_out=", ".join(number_of(count, noun) for noun, count in left_out.items() if count),
         )
 
@@ -472,77 +447,64 @@ def _size(text: str) -> int:
 def _blocks(
     found: Findings, links: Links, asked_characters: int
 ) -> list[tuple[Group, list[Block]]]:
-    """Return the entries of every group; what a row of the table of cells tells whole has none."""
-    told = {row.cell.key for row in _rows(found) if row.kind == "fixed"}
-    return [
-        (
-            group,
-            [
-                _block(found.summary, group, entry, links, asked_characters)
-                for entry in group.entries
-            ],
-        )
-        for group in found.groups
-        if group.kind != "fixed" or group.total > len(told)
-    ]
+    """Return the entries of every group that the table of cells does not tell whole."""
+    fixed = [row for row in _rows(found) if row.kind == "fixed"]
+    shown = []
+    for group in found.groups:
+        if group.kind == "fixed" and group.total == len(fixed):
+            continue
+        blocks = [_block(found, group, entry, links, asked_characters) for entry in group.entries]
+        shown.append((group, blocks))
+    return shown
 
 
 def _rows(found: Findings) -> list[CellRow]:
     """Return the rows of the table of cells: the first of each kind."""
-    return [
-        row
-        for kind in _IN_TABLE
-        for row in [each for each in found.rows if each.kind == kind][:_MAX_CELLS]
-    ]
+    rows: list[CellRow] = []
+    for kind in ROWS:
+        rows += [row for row in found.rows if row.kind == kind][:SOME]
+    return rows
 
 
 def _block(
-    summary: Summary, group: Group, entry: Entry, links: Links, asked_characters: int
+    found: Findings, group: Group, entry: Entry, links: Links, asked_characters: int
 ) -> Block:
-    subject = join_sentence(entry.subject, code, _own)
-    several = len(entry.cells) > 1
-    # In the table of cells, the answer is shown below.
-    reasons = entry.missed if group.kind in _IN_TABLE else entry.reasons
-    whole = "⏎".join(reasons[0].split("\n")) if reasons else ""
+    in_table, is_shared = group.kind in ROWS, len(entry.cells) > 1
+    # Where the figures are in the table of cells, the line has the reason, without the answer that
+    # stands below it.
+    reasons = entry.missed if in_table else entry.reasons
+    whole = reasons[0] if reasons else ""
     reason = one_line(whole, _BRIEF_CHARACTERS)
-    untold = entry.reasons if len(entry.reasons) > 1 or reason != whole else ()
-    if several:
-        line = fill(
-            "<b>{}</b>: {}", Markdown(subject), Markdown(join_sentence(entry.finding, plain, _own))
-        )
-    elif group.kind in _IN_TABLE and reason:  # its figures are in the table of cells
-        line = fill("<b>{}</b>: {}", Markdown(subject), reason)
+    subject = Markdown(join_sentence(entry.subject, code, _own))
+    if is_shared and entry.run is not None:
+        finding = Markdown(join_sentence(entry.finding, plain, _own))
+        line = fill("<b>{}</b>: {}", subject, finding)
+    elif in_table and reason and not is_shared:
+        line = fill("<b>{}</b>: {}", subject, reason)
     else:
-        line = Markdown(entry.line(code, _own) + (fill("<br>{}", reason) if reason else ""))
-    critical = Markdown("<b>critical</b> ") if entry.critical else Markdown()
-    names = (
-        Markdown(entry.line(code, _own).removeprefix(subject))
-        if several and entry.failed is None
-        else Markdown()
-    )
-    brief = fill("- {}{}", critical, Markdown(f"{subject}{names}") if names else line)
-    if entry.cell is None or entry.failed is None:
+        line = Markdown(entry.line(code, _own))
+        if reason and not is_shared:
+            line = fill("{}<br>{}", line, reason)
+    if entry.critical:
+        line = fill("<b>critical</b> {}", line)
+    brief = fill("- {}", line)
+    if entry.run is None:
         return Block(brief)
-    examples = [
-        _example(summary, cell, links, asked_characters) for cell in entry.cells[:_MAX_EXAMPLES]
-    ]
-    values = {
-        "entry": entry,
-        "critical": critical,
-        "line": line,
-        "examples": examples,
-        "base": summary.base,
-    }
-    values |= {"reasons": untold}
-    ids = (
-        Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:_MAX_NAMES]))
-        if several
-        else Markdown()
-    )
-    text = (
-        _environment()
-        .get_template("entry.md.j2")
-        .render(**values, ids=ids, more=len(entry.cells) - _MAX_NAMES)
+    ids = Markdown()
+    if is_shared:
+        ids = Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:MOST]))
+    failed = [(entry.cells[0], entry.run)]
+    failed += [(cell, run) for cell in entry.cells[1:FEW] if (run := cell.run("failed"))]
+    examples = [_example(cell, run, links, asked_characters) for cell, run in failed]
+    template = _environment().get_template("entry.md.j2")
+    text = template.render(
+        line=line,
+        examples=examples,
+        reasons=entry.reasons if len(entry.reasons) > 1 or reason != whole else (),
+        base=found.summary.base,
+        ids=ids,
+        count=len(entry.cells),
+        more=len(entry.cells) - MOST,
     )
     return Block(brief, Markdown(text.strip("\n")))
 
@@ -556,36 +518,29 @@ def _own(text: str) -> Markdown:
 class Example:
     """One cell with its first failed run, ready to be shown."""
 
-    case: str
+    cell: CellView
+    run: RunView
     place: Markdown
     bar: str
-    address: str
     asked: str
-    run: int
     has_base: bool
     answers: Markdown
-    whole: tuple[str, ...]
-    detail: str | None
 
 
-def _example(summary: Summary, cell: JudgedCell, links: Links, asked_characters: int) -> Example:
-    (failed,) = failed_runs(summary.report, cell.cell, 1)
-    before = summary.before.get(cell.key)
-    variant = cell.variant if len(summary.report.plan.variants) > 1 else None
+def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) -> Example:
+    before = cell.summary.before.get(cell.key)
     bar = "every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass"
-    if quarantine := cell.case.quarantine:
-        bar = f"in quarantine until {quarantine.until}"
+    if cell.case.quarantine:
+        bar = f"in quarantine until {cell.case.quarantine.until}"
+    answer = shorten(run.answer or "(nothing)", TEXT_CHARACTERS)
     return Example(
-        case=cell.case.id,
+        cell=cell,
+        run=run,
         place=links.to_place(cell.case),
         bar=bar,
-        address=f"report.html#{address_of(cell.case.id, variant)}",
-        asked=abridge(asked_text(cell.case, failed), asked_characters),
-        run=failed.run,
+        asked=abridge(asked_text(cell.case, run.first), asked_characters),
         has_base=before is not None,
-        answers=difference(before, shorten(answer_text(failed) or "(nothing)", _ANSWER_CHARACTERS)),
-        whole=whole_answers(failed),
-        detail=detail_text(failed),
+        answers=difference(before, answer),
     )
 
 
@@ -603,18 +558,16 @@ def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _headline(found: Findings, characters: int = 1000) -> Markdown:
-    """`❌ 2 cases regressed: refund, cancel`; texts are cut at so many characters."""
-
-    def show(piece: str) -> Markdown:
-        return _own(piece if len(piece) <= characters else one_line(piece, characters))
-
+def _headline(found: Findings, characters: int = _SENTENCE_CHARACTERS) -> Markdown:
+    """`❌ 2 cases regressed: refund, cancel`; each text is cut at so many characters."""
+    name_characters = min(characters, _BRIEF_CHARACTERS)
     text = join_sentence(
-        found.headline, lambda name: code(one_line(name, min(characters, _HEADLINE_NAME))), show
+        found.headline,
+        lambda name: code(one_line(name, name_characters)),
+        lambda own: _own(own if len(own) <= characters else one_line(own, characters)),
     )
-    return Markdown(
-        keep_units(f"{VERDICT_MARKS[found.summary.verdict.status]} {text[:1].upper()}{text[1:]}")
-    )
+    mark = VERDICT_MARKS[found.summary.verdict.status]
+    return Markdown(keep_units(f"{mark} {_capitalize(text)}"))
 
 
 @cache
@@ -622,22 +575,22 @@ def _environment() -> Environment:
     environment = templating.environment(finalize)
     environment.globals |= {"max_rows": _MAX_ROWS, "max_labels": MAX_LABELS_SHOWN, "ties": TIES}
     environment.filters |= {
+        "basis": _basis,
+        "brief_cells": _rows,
+        "capitalize_first": _capitalize,
         "cell_mark": lambda row: _MARKS[row.kind],
         "code": code,
         "duration": duration,
         "fence": fence,
-        "fits_inline": lambda text: "\n" not in text and len(text) <= _INLINE_CHARACTERS,
-        "brief_cells": _rows,
+        "fits_inline": lambda text: "\n" not in text and len(text) <= NAME_CHARACTERS,
         "headline": _headline,
         "interval": _interval,
-        "basis": _basis,
-        "capitalize_first": _capitalize,
         "link": link,
-        "note": lambda text: fill("<br><sub>{}</sub>", text) if text else Markdown(),
+        "note": _note,
         "number_of": number_of,
         "percent": percent,
-        "score": score,
         "scope_label": scope_label,
+        "score": score,
         "seconds": seconds,
         "taken_for": lambda task, row: Markdown(task.taken_for(row, code)),
         "unbroken": lambda text: Markdown(plain(text).replace(" ", "\xa0")),
@@ -648,6 +601,11 @@ def _environment() -> Environment:
         "with_interval": rate_with_interval,
     }
     return environment
+
+
+def _note(text: str) -> Markdown:
+    """Return a figure's remark on a line of its own, in small print."""
+    return fill("<br><sub>{}</sub>", text) if text else Markdown()
 
 
 def _interval(lower: float | None, upper: float | None) -> str:

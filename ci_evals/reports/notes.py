@@ -1,6 +1,4 @@
-"""Notes beside the findings: the course of the run, its cost, and the evidence that the verdict
-rests on.
-"""
+"""Facts and notes: what the run came to, how it went, and what the verdict rests on."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
@@ -17,12 +15,12 @@ from ci_evals.gate.wording import (
     few_runs_sentence,
     lost_report_sentences,
 )
-from ci_evals.model.report import Resumption, SuiteReport
+from ci_evals.model.report import Looks, Resumption, SuiteReport
 from ci_evals.model.rules import Gate, TagRule
-from ci_evals.reports.cells import judged_cells
 from ci_evals.reports.summary import Note, Summary
+from ci_evals.reports.view import FEW, cell_views
 
-_MOST_CASES = 5
+# The run.
 
 
 def outcome(report: SuiteReport) -> str:
@@ -31,216 +29,250 @@ def outcome(report: SuiteReport) -> str:
     Where runs are missing from the rate, or it is not the share of these runs, it says so:
     `2 of 4 graded runs passed, pass rate 50.0 % (mean over cases), 2 failed, 10 errored`.
     """
-    totals, rate = report.totals, report.pass_rate
-    share, complete = totals.pass_rate, totals.graded == totals.planned
-    if share is None or rate is None:
+    totals = report.totals
+    runs = number_of(totals.graded, "run" if totals.graded == totals.planned else "graded run")
+    passed = f"{totals.passed:,} of {runs} passed"
+    mean = "cases" if len(report.plan.variants) == 1 else "cases and variants"
+    if not totals.graded:
         parts = ["no run was graded"]
+    elif rate_is_share(report):
+        parts = [f"{passed} ({percent(totals.pass_rate)})"]
     else:
-        text = f"{totals.passed:,} of {number_of(totals.graded, 'run' if complete else 'graded run')} passed"
-        mean = (
-            "mean over cases" if len(report.plan.variants) == 1 else "mean over cases and variants"
-        )
-        plain = complete and isclose(rate, share)
-        parts = [
-            f"{text} ({percent(share)})" if plain else f"{text}, pass rate {percent(rate)} ({mean})"
-        ]
+        parts = [f"{passed}, pass rate {percent(report.pass_rate)} (mean over {mean})"]
     rest = {"failed": totals.failed, "errored": totals.errored, "not run": totals.missing}
-    return ", ".join(parts + [f"{number:,} {word}" for word, number in rest.items() if number])
+    parts += [f"{number:,} {word}" for word, number in rest.items() if number]
+    return ", ".join(parts)
+
+
+def rate_is_share(report: SuiteReport) -> bool:
+    """Return True if the pass rate, a mean over cells, is the share of all planned runs, too."""
+    totals, rate = report.totals, report.pass_rate
+    if rate is None or totals.pass_rate is None:
+        return False
+    return totals.graded == totals.planned and isclose(rate, totals.pass_rate)
 
 
 def notes(report: SuiteReport) -> Iterator[Note]:
     """Yield notes on a run: interruption, resumption, recordings, judges, cost."""
     if reason := report.interrupted:
-        way_on = "; what ran is kept, and --resume goes on from it (in GitHub Actions, a re-run of the job)"
-        yield Note("Interrupted", reason + (way_on if reason.startswith("SIG") else ""), brief=True)
+        if reason.startswith("SIG"):
+            how = "in GitHub Actions, a re-run of the job"
+            reason = f"{reason}; what ran is kept, and --resume goes on from it ({how})"
+        yield Note("Interrupted", reason, brief=True)
     if run_id := report.suite.given_run_id:
         yield Note("Run id", one_line(run_id))
-    if report.suite.selection:
-        yield Note(
-            "Selected", f"{report.suite.selection}: the other cases were not run", brief=True
-        )
-    yield from _quarantined_cases(report)
+    if selection := report.suite.selection:
+        yield Note("Selected", f"{selection}: the other cases were not run", brief=True)
+    yield from _quarantined(report)
     if report.resumption is not None:
-        yield Note("Resumed", _resumed_runs(report.resumption, report.total), brief=True)
+        yield Note("Resumed", _resumed(report.resumption, report.total), brief=True)
         for journal in report.resumption.torn:
             yield Note(
                 "Torn",
                 f"the last line of {journal} was cut off in the middle, and its run does not count",
             )
-    yield from _recorded_runs(report)
-    if (judging := report.judging).calls:
-        count, cost = (
-            judging.input_tokens + judging.output_tokens,
-            usd(judging.cost_usd, "cost unknown"),
-        )
-        tokens = number_of(count, "token") if count else "tokens unknown"
-        of = f" for {judging.priced:,} of them" if judging.priced and judging.unpriced else ""
-        yield Note("Judged", f"{number_of(judging.calls, 'call')} of judges, {tokens}, {cost}{of}")
-    purposes = zip(report.spent, ("planned runs", "confirm runs", "judges"), strict=True)
-    parts = [f"{usd(cost)} for {purpose}" for cost, purpose in purposes if cost]
-    if len(parts) > 1:
-        lack = _unpriced_calls(report)
-        yield Note(
-            "Spent", f"{_total(report)} in all: {', '.join(parts)}{f'; {lack}' if lack else ''}"
-        )
+    yield from _recorded(report)
+    yield from _judged(report)
+    yield from _spent(report)
     if orders := report.orders_to_judges:
         count = sum(orders.values())
-        does = (
-            "seems to give orders to its judge"
-            if count == 1
-            else "seem to give orders to their judge"
-        )
-        yield Note("Suspicious", f"{number_of(count, 'answer')} {does}: {_case_list(orders)}")
+        does = "seems to give orders to its judge"
+        if count > 1:
+            does = "seem to give orders to their judge"
+        yield Note("Suspicious", f"{number_of(count, 'answer')} {does}: {_list(orders)}")
 
 
-def _case_list(cases: Collection[str]) -> str:
-    """`refund, cancel, 12 more cases`."""
-    names = [name_of(case) for case in islice(cases, _MOST_CASES)]
-    more = len(cases) - len(names)
-    return ", ".join([*names, number_of(more, "more case")] if more else names)
+def _list(cases: Collection[str]) -> str:
+    """`refund, cancel, faq, 12 more cases`."""
+    names = [name_of(case) for case in islice(cases, FEW)]
+    if len(cases) > FEW:
+        names.append(number_of(len(cases) - FEW, "more case"))
+    return ", ".join(names)
 
 
-def _quarantined_cases(report: SuiteReport) -> Iterator[Note]:
+def _quarantined(report: SuiteReport) -> Iterator[Note]:
     """`refund until 2026-12-31: waits for the index; the gate leaves it out`."""
-    marked = [(case.id, case.quarantine) for case in report.plan.cases if case.quarantine]
-    shown = [
-        f"{name_of(id_)} until {each.until}: {one_line(each.reason)}"
-        for id_, each in marked[:_MOST_CASES]
-    ]
-    shown += [number_of(more, "more case")] if (more := len(marked) - len(shown)) else []
-    if shown:
-        yield Note(
-            "Quarantined",
-            f"{'; '.join(shown)}; the gate leaves {'it' if len(marked) == 1 else 'them'} out",
-            brief=True,
-        )
-
-
-def _recorded_runs(report: SuiteReport) -> Iterator[Note]:
-    of = number_of(report.total, "run")
-    if report.reused:
-        why = "unchanged since an earlier run; graded again"
-        yield Note(
-            "Reused",
-            f"{report.reused:,} of {of} {_was(report.reused)} not made again: {why}",
-            brief=True,
-        )
-    if recorded := report.recorded - report.reused:
-        yield Note(
-            "Recorded",
-            f"{recorded:,} of {of} {_was(recorded)} recorded, no provider was called for them",
-            brief=True,
-        )
-
-
-def _was(count: int) -> str:
-    return "was" if count == 1 else "were"
-
-
-def _resumed_runs(found: Resumption, total: int) -> str:
-    """`120 of 200 runs kept, 3 errored ones tried again, 77 new ones`."""
-    new = total - (found.kept + found.retried + found.changed)
-    others = (
-        (found.retried, "errored", " tried again"),
-        (found.changed, "changed", " run anew"),
-        (new, "new", ""),
-    )
+    cases = [(case.id, case.quarantine) for case in report.plan.cases if case.quarantine]
+    if not cases:
+        return
     parts = [
-        f"{count:,} {word} {'one' if count == 1 else 'ones'}{fate}"
-        for count, word, fate in others
-        if count
+        f"{name_of(id_)} until {quarantine.until}: {one_line(quarantine.reason)}"
+        for id_, quarantine in cases[:FEW]
     ]
-    return ", ".join([f"{found.kept:,} of {number_of(total, 'run')} kept", *parts])
+    if len(cases) > FEW:
+        parts.append(number_of(len(cases) - FEW, "more case"))
+    them = "it" if len(cases) == 1 else "them"
+    parts.append(f"the gate leaves {them} out")
+    yield Note("Quarantined", "; ".join(parts), brief=True)
+
+
+def _resumed(found: Resumption, total: int) -> str:
+    """`120 of 200 runs kept, 3 errored ones tried again, 77 new ones`."""
+    parts = [f"{found.kept:,} of {number_of(total, 'run')} kept"]
+    new = total - (found.kept + found.retried + found.changed)
+    for count, word, fate in (
+        (found.retried, "errored", " tried again"),
+        (found.changed, "changed", " run again"),
+        (new, "new", ""),
+    ):
+        if count:
+            parts.append(f"{count:,} {word} {'one' if count == 1 else 'ones'}{fate}")
+    return ", ".join(parts)
+
+
+def _recorded(report: SuiteReport) -> Iterator[Note]:
+    reused, recorded = report.reused, report.recorded - report.reused
+    of = f"of {number_of(report.total, 'run')}"
+    if reused:
+        was = "was" if reused == 1 else "were"
+        why = "unchanged since an earlier run; graded again"
+        yield Note("Reused", f"{reused:,} {of} {was} not made again: {why}", brief=True)
+    if recorded:
+        was = "was" if recorded == 1 else "were"
+        text = f"{recorded:,} {of} {was} recorded, no provider was called for them"
+        yield Note("Recorded", text, brief=True)
+
+
+def _judged(report: SuiteReport) -> Iterator[Note]:
+    judging = report.judging
+    if not judging.calls:
+        return
+    count = judging.input_tokens + judging.output_tokens
+    tokens = number_of(count, "token") if count else "tokens unknown"
+    cost = usd(judging.cost_usd, "cost unknown")
+    if judging.priced and judging.unpriced:
+        cost = f"{cost} for {judging.priced:,} of them"
+    yield Note("Judged", f"{number_of(judging.calls, 'call')} of judges, {tokens}, {cost}")
+
+
+def _spent(report: SuiteReport) -> Iterator[Note]:
+    """`$0.054 in all: $0.05 for planned runs, $0.004 for judges`."""
+    purposes = zip(report.spent, ("planned runs", "confirm runs", "judges"), strict=True)
+    parts = [f"{usd(cost)} for {purpose}" for cost, purpose in purposes if cost]
+    if len(parts) < 2:
+        return
+    text = f"{_total_cost(report)} in all: {', '.join(parts)}"
+    if lack := _unpriced(report):
+        text = f"{text}; {lack}"
+    yield Note("Spent", text)
+
+
+def _total_cost(report: SuiteReport) -> str:
+    """`$0.054`, or `at least $0.054` where the price of a call is not known."""
+    total = usd(report.spent.total_usd)
+    return f"at least {total}" if any(report.unpriced) else total
+
+
+def _unpriced(report: SuiteReport) -> str:
+    """`the price of 12 runs and 3 calls of judges is not known`; empty if all prices are."""
+    runs, calls = report.unpriced
+    parts = []
+    if runs:
+        parts.append(number_of(runs, "run"))
+    if calls:
+        parts.append(f"{number_of(calls, 'call')} of judges")
+    return f"the price of {' and '.join(parts)} is not known" if parts else ""
+
+
+# The comparison.
 
 
 def comparison_notes(summary: Summary) -> Iterator[Note]:
-    """Yield notes on the judgement: by whose rules, beside which report or why beside none, and the
-    confirm runs.
+    """Yield notes on the judgement: by whose rules, against which report or why against none, and
+    the confirm runs.
     """
     report, comparison = summary.report, summary.comparison
     for note in summary.notes:  # on how it was judged, so nobody may miss them
         yield note._replace(brief=True)
-    if looks := report.looks:
-        most, last = looks.rounds[-1], looks.rounds[looks.taken - 1] if looks.taken else 0
-        rounds = number_of(most, "round")
-        yield Note(
-            "Looks",
-            f"stopped after {last} of up to {rounds}"
-            if last < most
-            else f"all {rounds} were needed",
-        )
+    if report.looks is not None:
+        yield Note("Looks", _looks(report.looks))
     if isinstance(comparison, NoComparison):
         yield Note("Not compared", comparison.reason)
     if not isinstance(comparison, Comparison):
         return
-    sentence = str(baseline_sentence(comparison, report.started_at))
-    yield Note("Compared", sentence.removeprefix("compared "))
+    yield _compared(comparison, report.started_at)
     for text in lost_report_sentences(comparison.baseline):
         yield Note("Left out", text, brief=True)
-    yield from _changed_judgement(summary, comparison)
-    if report.confirmation is not None:
-        yield Note("Confirmed", _confirmed_suspects(report.confirmation, comparison))
-    elif comparison.confirm_runs and (unsure := comparison.counts.get("suspect", 0)):
-        why = "the verdict was settled" if report.settled else "the run had ended"
-        yield Note("Not confirmed", f"{number_of(unsure, 'suspect')} did not run again: {why}")
+    if changed := [*_changed_rules(summary, comparison)]:
+        yield Note("Gate changed", "; ".join(changed), brief=True)
+    if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
+        yield Note("Graders changed", _regraded(regraded, comparison), brief=True)
+    yield from _confirmed(report, comparison)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text, brief=True)
     if beyond := beyond_naming(comparison):
         yield Note("Not named", few_runs_sentence(comparison, beyond), brief=True)
 
 
-def _changed_judgement(summary: Summary, comparison: Comparison) -> Iterator[Note]:
-    """Yield notes on what is judged otherwise than on the baseline, which its own change may have
-    brought about.
-    """
-    if changed := [*_changed_rules(summary, comparison)]:
-        yield Note("Gate changed", "; ".join(changed), brief=True)
-    if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
-        one, base = len(regraded) == 1, comparison.baseline.label
-        have, they = ("has", "it was") if one else ("have", "they were")
-        judged = f"{number_of(len(regraded), 'case')} {have} other graders than on {base}, so {they} not compared"
-        yield Note("Graders changed", f"{judged}: {_case_list(regraded)}", brief=True)
+def _compared(comparison: Comparison, started_at: float) -> Note:
+    """`with main at 0123456, 3 hours older, and 5 reports before it (up to 30 runs per case)`."""
+    sentence = baseline_sentence(comparison, started_at)
+    if not comparison.compared:
+        return Note("Not compared", str(sentence))
+    at = f" at {sentence.commit}" if sentence.commit else ""
+    return Note("Compared", f"with {comparison.baseline.label}{at}{sentence.rest}")
+
+
+def _looks(looks: Looks) -> str:
+    most = looks.rounds[-1]
+    last = looks.rounds[looks.taken - 1] if looks.taken else 0
+    if last < most:
+        return f"stopped after {last} of up to {number_of(most, 'round')}"
+    return f"all {number_of(most, 'round')} were needed"
+
+
+def _regraded(cases: Collection[str], comparison: Comparison) -> str:
+    have, were = ("has", "it was") if len(cases) == 1 else ("have", "they were")
+    than = f"other graders than on {comparison.baseline.label}"
+    return f"{number_of(len(cases), 'case')} {have} {than}, so {were} not compared: {_list(cases)}"
 
 
 def _changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
     """Yield each rule that is not that of the baseline: `min_pass_rate is 0.8 here and 0.9 on
     main`.
-
-    The bars of single cases are told where the gate itself is the same.
     """
     base, before, now = comparison.baseline.label, comparison.baseline.gate, summary.gate or Gate()
-    there = {} if before is None else _rules_of(before)
-    here = {} if before is None else _rules_of(now)
-    for name in [name for name in {**there, **here} if there.get(name) != here.get(name)]:
-        yield f"{name_of(name)} is {here.get(name, 'not set')} here and {there.get(name, 'not set')} on {base}"
+    if before is not None:
+        there, here = _rules_of(before), _rules_of(now)
+        for name in {**there, **here}:
+            mine, theirs = here.get(name, "not set"), there.get(name, "not set")
+            if mine != theirs:
+                yield f"{name_of(name)} is {mine} here and {theirs} on {base}"
+    yield from _changed_cases(summary, comparison)
+
+
+def _changed_cases(summary: Summary, comparison: Comparison) -> Iterator[str]:
+    """Yield the cases that are in quarantine only here; where the gate itself is the same, also
+    those with another bar than on the baseline.
+    """
+    base, same_gate = comparison.baseline, comparison.baseline.gate == (summary.gate or Gate())
     bars: dict[str, str] = {}
     hidden: dict[str, None] = {}
-    for cell in judged_cells(summary):
+    for cell in cell_views(summary):
         known = comparison.base_of(cell.key) if cell.found else None
-        if known and cell.case.quarantine and not known.quarantined:
+        if known is None:
+            continue
+        if cell.case.quarantine and not known.quarantined:
             hidden[cell.case.id] = None
-        elif known and before == now and known.bar not in (None, cell.bar):
-            bars.setdefault(
-                cell.case.id, f"{percent(cell.bar)} here and {percent(known.bar)} on {base}"
-            )
-    yield from (
-        f"the bar of {name_of(case)} is {text}" for case, text in islice(bars.items(), _MOST_CASES)
-    )
-    if (more := len(bars) - _MOST_CASES) > 0:
-        yield f"and {number_of(more, 'more bar')}"
+        elif same_gate and known.bar not in (None, cell.bar):
+            text = f"{percent(cell.bar)} here and {percent(known.bar)} on {base.label}"
+            bars.setdefault(cell.case.id, text)
+    for case, text in islice(bars.items(), FEW):
+        yield f"the bar of {name_of(case)} is {text}"
+    if len(bars) > FEW:
+        yield f"and {number_of(len(bars) - FEW, 'more bar')}"
     if hidden:
-        yield f"in quarantine only here: {_case_list(hidden)}"
+        yield f"in quarantine only here: {_list(hidden)}"
 
 
-def _rules_of(gate: Gate) -> Mapping[str, object]:
-    """Return the rules of a gate as they are shown, by the keys of the suite; those that are not
-    set are left out.
-    """
-    shown: dict[str, object] = {}
+def _rules_of(gate: Gate) -> Mapping[str, str]:
+    """Return the rules of a gate that are set, as text, by the keys of the suite."""
+    shown = {}
     for field in fields(gate):
         value = getattr(gate, field.name)
         if isinstance(value, Mapping):
-            shown |= {f"{field.name}.{key}": _rule(each) for key, each in value.items()}
+            for key, each in value.items():
+                shown[f"{field.name}.{key}"] = _rule(each)
         elif value is not None:
             shown[field.name] = _rule(value)
     return shown
@@ -248,90 +280,100 @@ def _rules_of(gate: Gate) -> Mapping[str, object]:
 
 def _rule(value: object) -> str:
     """`0.9`, `true`, `warn`, `0.9, critical`."""
-    if isinstance(value, TagRule):
-        parts = [f"{value.min_pass_rate:g}"] if value.min_pass_rate is not None else []
-        return ", ".join([*parts, *(["critical"] if value.critical else [])]) or "not critical"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    match value:
+        case TagRule():
+            parts = []
+            if value.min_pass_rate is not None:
+                parts.append(f"{value.min_pass_rate:g}")
+            if value.critical:
+                parts.append("critical")
+            return ", ".join(parts) or "not critical"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)
 
 
-def bounds_fact(gate: Gate | None) -> str:
-    """`one-sided, each 95 % sure`."""
-    return f"one-sided, each {percent((gate or Gate()).confidence)} sure"
-
-
-def _confirmed_suspects(confirmation: SuiteReport, comparison: Comparison) -> str:
+def _confirmed(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
     """`3 suspects ran again, 21 more runs, $0.02: 1 regressed, 2 within noise`."""
+    confirmation = report.confirmation
+    if confirmation is None:
+        suspects = comparison.counts.get("suspect", 0)
+        if suspects and comparison.confirm_runs:
+            why = "the verdict was settled" if report.settled else "the run had ended"
+            text = f"{number_of(suspects, 'suspect')} did not run again: {why}"
+            yield Note("Not confirmed", text)
+        return
     keys = [confirmation.plan.key(cell.cell) for cell in confirmation.cells]
-    regressed = sum(
-        comparison.by_key[key].kind == "regressed" for key in keys if key in comparison.by_key
-    )
     totals, figures = confirmation.totals, confirmation.figures()
-    of = f"{totals.planned - totals.missing:,} of " if totals.missing else ""
-    parts = [
-        f"{number_of(len(keys), 'suspect')} ran again",
-        f"{of}{number_of(totals.planned, 'more run')}",
-    ]
+    runs = number_of(totals.planned, "more run")
+    if totals.missing:
+        runs = f"{totals.planned - totals.missing:,} of {runs}"
+    parts = [f"{number_of(len(keys), 'suspect')} ran again", runs]
     if figures.cost_usd is not None:
-        lacking = any(record.lacks_price for record in confirmation.records.values())
-        parts.append(
-            f"{usd(figures.cost_usd)}{f' for {figures.priced_runs:,} of them' if lacking else ''}"
-        )
+        cost = usd(figures.cost_usd)
+        if any(record.lacks_price for record in confirmation.records.values()):
+            cost = f"{cost} for {figures.priced_runs:,} of them"
+        parts.append(cost)
     lost = [
         result.error
         for result in confirmation.results(confirmation.indices("errored"))
         if result.error
     ]
-    parts += [f"{len(lost):,} errored"] if lost else []
-    ended = ((regressed, "regressed"), (len(keys) - regressed, "within noise"))
+    if lost:
+        parts.append(f"{len(lost):,} errored")
+    found = [comparison.by_key[key].kind for key in keys if key in comparison.by_key]
+    regressed = found.count("regressed")
+    ended = []
+    if regressed:
+        ended.append(f"{regressed:,} regressed")
+    if len(keys) > regressed:
+        ended.append(f"{len(keys) - regressed:,} within noise")
     outages = dict.fromkeys(error.message for error in lost if error.kind == "outage")
-    found = ", ".join(f"{count:,} {word}" for count, word in ended if count)
-    return f"{', '.join(parts)}: {'; '.join([found, *outages])}"
+    yield Note("Confirmed", f"{', '.join(parts)}: {'; '.join([', '.join(ended), *outages])}")
+
+
+# In short.
 
 
 def facts(summary: Summary) -> Iterator[str]:
-    """Yield what the run came to, in a few words each: `91 of 100 runs passed (91 %)`, `main 97 %`,
-    `$0.15`, `48 s`.
+    """Yield what the run took, in a few words each: `main 97 %`, `14 repeats to be sure`, `$0.15`,
+    `48 s`.
     """
     report, comparison = summary.report, summary.compared
-    yield outcome(report)
     if comparison and len(comparison.variants) == 1:
-        (variant,) = comparison.variants
-        yield f"{comparison.baseline.label.removeprefix('the ')} {percent(variant.base_rate, variant.head_rate)}"
+        variant = comparison.variants[0]
+        rate = percent(variant.base_rate, variant.head_rate)
+        yield f"{comparison.baseline.label.removeprefix('the ')} {rate}"
     if report.confirmation is not None:
         yield f"{number_of(report.confirmation.total, 'repeat')} to be sure"
     if report.spent.total_usd is not None:
-        lack = _unpriced_calls(report)
-        yield f"{_total(report)}{f' ({lack})' if lack else ''}"
+        cost, lack = _total_cost(report), _unpriced(report)
+        yield f"{cost} ({lack})" if lack else cost
     yield seconds(report.duration_s)
 
 
 def basis(summary: Summary) -> Iterator[SourceSentence | str]:
     """Yield the basis of the verdict: the baseline, the size of the plan, what bounds mean."""
     report, comparison = summary.report, summary.comparison
-    plan = [number_of(len(report.plan.cases), "case")]
-    plan += (
-        [number_of(len(report.plan.variants), "variant")] if len(report.plan.variants) > 1 else []
-    )
-    size = f"{' × '.join(plan)}, {number_of(report.total, 'run')}"
+    matrix = number_of(len(report.plan.cases), "case")
+    if len(report.plan.variants) > 1:
+        matrix = f"{matrix} × {number_of(len(report.plan.variants), 'variant')}"
+    size = f"{matrix}, {number_of(report.total, 'run')}"
     if isinstance(comparison, Comparison):
         yield baseline_sentence(comparison, report.started_at)
         yield detectable_sentence(comparison) or size
+    elif isinstance(comparison, NoComparison):
+        yield comparison.reason
+        yield size
     else:
-        yield comparison.reason if isinstance(comparison, NoComparison) else "compared with nothing"
+        yield "compared with nothing"
         yield size
     yield f"bounds are {bounds_fact(summary.gate)}"
 
 
-def _total(report: SuiteReport) -> str:
-    """`$0.054`, or `at least $0.054` where the price of a call is not known."""
-    return f"{'at least ' if any(report.unpriced) else ''}{usd(report.spent.total_usd)}"
-
-
-def _unpriced_calls(report: SuiteReport) -> str:
-    """`the price of 12 runs and 3 calls of judges is not known`; nothing if all prices are."""
-    runs, calls = report.unpriced
-    parts = [number_of(runs, "run")] if runs else []
-    parts += [f"{number_of(calls, 'call')} of judges"] if calls else []
-    return f"the price of {' and '.join(parts)} is not known" if parts else ""
+def bounds_fact(gate: Gate | None) -> str:
+    """`one-sided, each 95 % sure`."""
+    return f"one-sided, each {percent((gate or Gate()).confidence)} sure"

@@ -2,7 +2,7 @@
 out by rich.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from typing import Final, NamedTuple
 
@@ -25,37 +25,21 @@ from ci_evals.format import (
     without_commands,
 )
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, VerdictStatus
-from ci_evals.gate.compare import KINDS, Comparison, VariantComparison
+from ci_evals.gate.compare import KINDS, CellComparison, Comparison, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant
-from ci_evals.model.report import SuiteReport
-from ci_evals.reports.cells import answer_text, frames_of, place_of, question_text
-from ci_evals.reports.findings import (
-    Entry,
-    Findings,
-    ForeignText,
-    Group,
-    GroupKind,
-    Tone,
-    findings,
-    join_sentence,
-)
+from ci_evals.model.report import SuiteReport, Tally
+from ci_evals.reports.findings import Findings, findings
+from ci_evals.reports.groups import Entry, ForeignText, Group, GroupKind, Tone, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantReport
+from ci_evals.reports.view import FEW, MANY, SOME, place_of, question_text
 
-MAX_FAILED = 10
-MAX_FLAKY = 10
-MAX_SCOPES = 10
-MAX_STANDINGS = 20
-MAX_REASONS = 3
-_MOST_NAMED = 5
-
-NAME_CHARACTERS = 100
-QUESTION_CHARACTERS = 60
-ANSWER_CHARACTERS = 140
-LABEL_CHARACTERS = 40
-SENTENCE_CHARACTERS = 1000
+_QUESTION_CHARACTERS = 60
+_ANSWER_CHARACTERS = 140
+_LABEL_CHARACTERS = 40  # of a grader, a label or a variant in a column
+_SENTENCE_CHARACTERS = 1000
 
 UNBOUNDED = 1000
 """Columns for text that a terminal may break wherever it likes."""
@@ -127,64 +111,62 @@ def render_comparison(comparison: Comparison) -> str:
     order = (*changed, *(kind for kind in KINDS if kind not in changed))
     rows: list[tuple[str, ...]] = [("", "baseline", "here", "change", "p")]
     for variant in comparison.variants:
-        name = _short_name(variant.variant)
-        rows += _variant_rows(variant, f"{name}: " if comparison.several_variants else "")
+        rows += _variant_rows(comparison, variant)
     for cell in sorted(comparison.cells, key=lambda cell: order.index(cell.kind)):
-        on = f" on {_short_name(cell.variant)}" if comparison.several_variants else ""
-        base, here = (
-            tally_text(side) if side.graded else UNKNOWN for side in (cell.base, cell.head)
-        )
-        rows.append(
-            (
-                f"{_short_name(cell.case)}{on}",
-                base,
-                here,
-                cell.kind,
-                "" if cell.p is None else f"{cell.p:.2g}",
-            )
-        )
+        rows.append(_cell_row(comparison, cell))
     return draw([columns(rows)], width=UNBOUNDED).rstrip("\n")
 
 
-def _short_name(name: object) -> str:
-    return name_of(name, 60)
-
-
-def _variant_rows(variant: VariantComparison, prefix: str) -> Iterator[tuple[str, ...]]:
+def _variant_rows(comparison: Comparison, variant: VariantComparison) -> Iterator[tuple[str, ...]]:
     figures = variant.differences
-
-    def with_interval(figure: Difference, form: str) -> str:
-        if figure.lower is None or figure.upper is None:
-            return f"{figure.value:{form}}"
-        return f"{figure.value:{form}} ({figure.lower:{form}} to {figure.upper:{form}})"
-
-    base, here = (
-        percent(variant.base_rate, variant.head_rate),
-        percent(variant.head_rate, variant.base_rate),
-    )
-    points = (
-        UNKNOWN if figures.pass_rate is None else f"{100 * figures.pass_rate.value:+.1f} points"
-    )
-    yield f"{prefix}pass rate", base, here, points, f"{variant.p:.2g}"
+    name = f"{name_of(variant.variant)}: " if comparison.several_variants else ""
+    base = percent(variant.base_rate, variant.head_rate)
+    here = percent(variant.head_rate, variant.base_rate)
+    points = UNKNOWN
+    if figures.pass_rate is not None:
+        points = f"{100 * figures.pass_rate.value:+.1f} points"
+    yield f"{name}pass rate", base, here, points, f"{variant.p:.2g}"
     if figures.score is not None:
-        yield f"{prefix}mean score", "", "", with_interval(figures.score, "+.2f"), ""
+        yield f"{name}mean score", "", "", _with_bounds(figures.score, "+.2f"), ""
     for label, ratio in (
         ("cost", figures.cost),
         ("tokens", figures.tokens),
         ("latency", figures.latency),
     ):
         if ratio is not None:
-            yield f"{prefix}{label}", "", "", f"× {with_interval(ratio, '.2f')}", ""
+            yield f"{name}{label}", "", "", f"× {_with_bounds(ratio, '.2f')}", ""
+
+
+def _with_bounds(figure: Difference, form: str) -> str:
+    """`1.20 (1.05 to 1.40)`."""
+    value = format(figure.value, form)
+    if figure.lower is None or figure.upper is None:
+        return value
+    return f"{value} ({format(figure.lower, form)} to {format(figure.upper, form)})"
+
+
+def _cell_row(comparison: Comparison, cell: CellComparison) -> tuple[str, ...]:
+    name = name_of(cell.case)
+    if comparison.several_variants:
+        name = f"{name} on {name_of(cell.variant)}"
+    p = "" if cell.p is None else f"{cell.p:.2g}"
+    return name, _tally(cell.base), _tally(cell.head), cell.kind, p
+
+
+def _tally(tally: Tally) -> str:
+    return tally_text(tally) if tally.graded else UNKNOWN
 
 
 def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     found = findings(summary)
-    yield _verdict(found, one_line(join_sentence(found.headline, _name, str), SENTENCE_CHARACTERS))
+    headline = join_sentence(found.headline)
+    yield _verdict(found, one_line(headline, _SENTENCE_CHARACTERS))
     if found.evidence:
-        yield Padding(one_line(found.evidence, SENTENCE_CHARACTERS), _INDENT)
+        yield Padding(one_line(found.evidence, _SENTENCE_CHARACTERS), _INDENT)
     yield _BLANK
     yield from _figures(found, width)
-    yield from _scores(found.variants)
+    yield from _graders(found.variants)
+    yield from _metrics(found)
     for variant, task in found.tasks:
         yield from _labels(found, variant, task)
     if found.leaderboard:
@@ -223,179 +205,178 @@ _BEST, _WORST = " ▲", " ▼"
 _LEGEND = "▲ best  ▼ worst"
 _NO_MARK = "  "
 _MARK_STYLES = {_BEST: "green", _WORST: "red", _NO_MARK: ""}
-_WIDEST_VARIANT = 40
-_MOST_PERFECT = 3  # graders that are listed although every answer was right for them
 
 
 class Column(NamedTuple):
-    """A figure of every variant. The columns of the highest `rank` go first where the terminal is
-    too narrow.
+    """A figure of every variant.
+
+    The columns of the highest `rank` go first where the terminal is too narrow.
     """
 
     title: str
-    figures: Sequence[Text]
     rank: int
+    figures: Sequence[Text]
 
 
 def _figures(found: Findings, width: int) -> Iterator[ConsoleRenderable]:
     """Yield a table with a row for each variant, and as many columns as fit."""
     chosen = list(_columns(found))
     console = Console(width=UNBOUNDED, height=25)
-
-    def table() -> Table:
-        table = Table(
-            box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
-        )
-        table.add_column(overflow="fold", max_width=_WIDEST_VARIANT)
-        for column in chosen:
-            table.add_column(column.title, justify="right", no_wrap=True)
-        for row, variant in enumerate(found.variants):
-            table.add_row(
-                Text(_name(variant.variant), "bold"), *(column.figures[row] for column in chosen)
-            )
-        return table
-
-    while len(chosen) > 1 and Measurement.get(console, console.options, table()).maximum > width:
+    table = _table_of_variants(found, chosen)
+    while len(chosen) > 1 and Measurement.get(console, console.options, table).maximum > width:
         chosen.remove(max(chosen, key=lambda column: column.rank))
-    yield table()
+        table = _table_of_variants(found, chosen)
+    yield table
     if any(text.plain.endswith((_BEST, _WORST)) for column in chosen for text in column.figures):
         yield _dim(_LEGEND)
 
 
-def _columns(found: Findings) -> Iterator[Column]:
-    variants, base = found.variants, found.summary.base
-    same_work = (
-        len({variant.counts.graded for variant in variants}) == 1
-    )  # else fewer runs would look cheaper
-    pass_rates = [variant.pass_rate for variant in variants]
-    intervals = [rate_with_interval(each.pass_rate, each.lower, each.upper) for each in variants]
-    yield Column("pass rate", _marked(intervals, pass_rates, max), 0)
-    yield Column(
-        "runs", _marked([f"{each.counts.passed:,}/{each.counts.graded:,}" for each in variants]), 5
+def _table_of_variants(found: Findings, chosen: Sequence[Column]) -> Table:
+    table = Table(
+        box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
     )
-    if base:
-        changes = [found.variant_changes[variant.variant] for variant in variants]
-        yield Column(f"against {base}", _marked([change.pass_rate for change in changes]), 1)
+    table.add_column(overflow="fold", max_width=_LABEL_CHARACTERS)
+    for column in chosen:
+        table.add_column(column.title, justify="right", no_wrap=True)
+    for row, variant in enumerate(found.variants):
+        figures = [column.figures[row] for column in chosen]
+        table.add_row(Text(name_of(variant.variant), "bold"), *figures)
+    return table
+
+
+def _columns(found: Findings) -> Iterator[Column]:
+    variants = found.variants
+    figures = [each.figures for each in variants]
+    rates = [rate_with_interval(each.pass_rate, each.lower, each.upper) for each in variants]
+    yield Column(
+        "pass rate", 0, _marked(rates, [each.pass_rate for each in variants], highest_is_best=True)
+    )
+    tallies = [f"{each.counts.passed:,}/{each.counts.graded:,}" for each in variants]
+    yield Column("runs", 5, _marked(tallies))
+    yield from _changes(found)
     if k := variants[0].k:
-        all_pass = [variant.pass_hat_k for variant in variants]
-        yield Column(f"pass^{k}", _marked(list(map(percent, all_pass)), all_pass, max), 8)
-    errored = [variant.counts.errored for variant in variants]
+        chances = [each.pass_hat_k for each in variants]
+        yield Column(
+            f"pass^{k}", 8, _marked(list(map(percent, chances)), chances, highest_is_best=True)
+        )
+    errored = [each.counts.errored for each in variants]
     if any(errored):
-        yield Column("errored", _marked([f"{count:,}" for count in errored], errored), 2)
-    scores = [variant.match_rate for variant in variants]
-    yield Column("score", _marked(list(map(score, scores)), scores, max), 6)
-    costs = [
-        None if each.unpriced_runs or not same_work else each.figures.cost_usd for each in variants
-    ]
-    yield Column("cost", _marked([each.cost_text for each in variants], costs), 3)
-    if base and any(change.cost for change in changes):
-        yield Column("per run", _marked([change.cost for change in changes]), 9)
-    counts = [
-        (each.figures.input_tokens + each.figures.output_tokens) or None for each in variants
-    ]  # none told is 0
-    if any(counts):
-        texts = [f"{count:,}" if count else UNKNOWN for count in counts]
-        yield Column("tokens", _marked(texts, counts if same_work else ()), 10)
-    for title, rank, latencies in (
-        ("p50", 4, [each.figures.latency_p50_s for each in variants]),
-        ("p95", 7, [each.figures.latency_p95_s for each in variants]),
-        ("first token", 12, [each.figures.first_token_p50_s for each in variants]),
-    ):
-        if title == "first token" and not any(latencies):
-            continue
-        yield Column(title, _marked(list(map(seconds, latencies)), latencies), rank)
-    if base and any(change.latency for change in changes):
-        yield Column("p50's change", _marked([change.latency for change in changes]), 11)
+        yield Column("errored", 2, _marked([f"{count:,}" for count in errored], errored))
+    scores = [each.match_rate for each in variants]
+    yield Column("score", 6, _marked(list(map(score, scores)), scores, highest_is_best=True))
+    # Of different numbers of runs, the fewer would look cheaper.
+    same_work = len({each.counts.graded for each in variants}) == 1
+    costs = [None if each.unpriced_runs else each.figures.cost_usd for each in variants]
+    texts = [each.cost_text for each in variants]
+    yield Column("cost", 3, _marked(texts, costs if same_work else ()))
+    tokens = [(each.input_tokens + each.output_tokens) or None for each in figures]
+    if any(tokens):
+        texts = [f"{count:,}" if count else UNKNOWN for count in tokens]
+        yield Column("tokens", 10, _marked(texts, tokens if same_work else ()))
+    yield _latencies("p50", 4, [each.latency_p50_s for each in figures])
+    yield _latencies("p95", 7, [each.latency_p95_s for each in figures])
+    if any(each.first_token_p50_s for each in figures):
+        yield _latencies("first token", 12, [each.first_token_p50_s for each in figures])
+
+
+def _changes(found: Findings) -> Iterator[Column]:
+    """Yield the changes against the baseline, if there is one."""
+    if not found.summary.base:
+        return
+    changes = [found.variant_changes[variant.variant] for variant in found.variants]
+    title = f"against {found.summary.base}"
+    yield Column(title, 1, _marked([change.pass_rate for change in changes]))
+    if any(change.cost for change in changes):
+        yield Column("per run", 9, _marked([change.cost for change in changes]))
+    if any(change.latency for change in changes):
+        yield Column("p50's change", 11, _marked([change.latency for change in changes]))
+
+
+def _latencies(title: str, rank: int, latencies_s: Sequence[float | None]) -> Column:
+    return Column(title, rank, _marked(list(map(seconds, latencies_s)), latencies_s))
 
 
 def _marked(
-    texts: Sequence[str],
-    numbers: Sequence[float | None] = (),
-    best: Callable[[Iterable[float]], float] = min,
+    texts: Sequence[str], numbers: Sequence[float | None] = (), *, highest_is_best: bool = False
 ) -> list[Text]:
     """Mark the best and the worst of several figures. Those that look the same are marked the same,
     or not at all.
     """
     by_text = dict(zip(texts, numbers, strict=False))
-    known = {number for number in by_text.values() if number is not None}
-    marks: dict[float | None, str] = {}
-    if len(known) > 1:
-        marks = {max(known) if best is min else min(known): _WORST, best(known): _BEST}
-    if not marks:
+    known = sorted({number for number in by_text.values() if number is not None})
+    if len(known) < 2:
         return [Text(text) for text in texts]
-    marked = [(text, marks.get(by_text.get(text), _NO_MARK)) for text in texts]
-    return [Text(f"{text}{mark}", _MARK_STYLES[mark]) for text, mark in marked]
+    lowest, highest = (_WORST, _BEST) if highest_is_best else (_BEST, _WORST)
+    marks = {known[0]: lowest, known[-1]: highest}
+    marked = []
+    for text in texts:
+        number = by_text[text]
+        mark = _NO_MARK if number is None else marks.get(number, _NO_MARK)
+        marked.append(Text(f"{text}{mark}", _MARK_STYLES[mark]))
+    return marked
 
 
-def _scores(variants: Sequence[VariantReport]) -> Iterator[Text]:
-    """`graders: contains 0.90, regex 0.95 to 1.00, 4 others 1.00`, the lowest first; and the same
-    of metrics.
-    """
+def _graders(variants: Sequence[VariantReport]) -> Iterator[Text]:
+    """`graders: contains 0.90, regex 0.95 to 1.00, 4 others 1.00`, the lowest first."""
     means: dict[str, list[float]] = {}
     for variant in variants:
         for grader, mean in variant.grader_means.items():
             means.setdefault(grader, []).append(mean)
     listed = sorted(means, key=lambda grader: min(means[grader]))
     perfect = [grader for grader in listed if min(means[grader]) == 1]
-    if len(perfect) > _MOST_PERFECT:
+    if len(perfect) > FEW:
         listed = listed[: -len(perfect)]
-    texts = [
-        f"{name_of(grader, LABEL_CHARACTERS)} {span(means[grader], score)}" for grader in listed
-    ]
-    if len(perfect) > _MOST_PERFECT:
+    texts = [f"{_label(grader)} {span(means[grader], score)}" for grader in listed]
+    if len(perfect) > FEW:
         texts.append(f"{len(perfect)} {'others' if listed else 'graders'} 1.00")
     if texts:
         yield Text.assemble(("graders  ", "dim"), ", ".join(texts))
-    for name in dict.fromkeys(metric.name for variant in variants for metric in variant.metrics):
-        found = [(each, one) for each in variants for one in each.metrics if one.name == name]
-        shown = [
-            rate_with_interval(one.mean, one.lower, one.upper)
-            + (f" on {_name(each.variant)}" if variants[1:] else "")
-            for each, one in found
-        ]
-        yield Text.assemble(
-            ("metric  ", "dim"), f"{name_of(name, LABEL_CHARACTERS)} {', '.join(shown)}"
-        )
+
+
+def _metrics(found: Findings) -> Iterator[Text]:
+    """`metric: tone 0.90 (0.81 to 0.95) on gpt, 0.95 (0.91 to 0.97) on haiku`."""
+    by_name: dict[str, list[str]] = {}
+    for variant, metric in found.metrics:
+        text = rate_with_interval(metric.mean, metric.lower, metric.upper)
+        if found.several_variants:
+            text = f"{text} on {name_of(variant)}"
+        by_name.setdefault(metric.name, []).append(text)
+    for name, texts in by_name.items():
+        yield Text.assemble(("metric  ", "dim"), f"{_label(name)} {', '.join(texts)}")
+
+
+def _label(name: str) -> str:
+    return name_of(name, _LABEL_CHARACTERS)
 
 
 # The sections.
 
 
 def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[ConsoleRenderable]:
-    """The figures of a classification, and which label was taken for which."""
-
-    def label(name: str) -> str:
-        return name_of(name, LABEL_CHARACTERS)
-
-    title = f"{_name(task.name).capitalize()}{f' on {_name(variant)}' if found.several_variants else ''}"
+    """Yield the figures of a classification, and which label was taken for which."""
+    title = name_of(task.name).capitalize()
+    if found.several_variants:
+        title = f"{title} on {name_of(variant)}"
+    figures = f": accuracy {percent(task.accuracy)}, macro F1 {percent(task.macro_f1)}"
     yield _BLANK
-    yield Text.assemble(
-        (title, "bold"), f": accuracy {percent(task.accuracy)}, macro F1 {percent(task.macro_f1)}"
-    )
-    rows: list[Sequence[str | Text]] = [
-        [
-            Text(heading, "bold dim")
-            for heading in ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")
-        ]
-    ]
+    yield Text.assemble((title, "bold"), figures)
+    headings = ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")
+    rows: list[Sequence[str | Text]] = [[Text(heading, "bold dim") for heading in headings]]
     for row, each in enumerate(task.labels[:MAX_LABELS_SHOWN]):
-        figures = map(percent, (each.precision, each.recall, each.f1, each.roc_auc))
-        rows.append([label(each.label), *figures, task.taken_for(row, label)])
+        rates = map(percent, (each.precision, each.recall, each.f1, each.roc_auc))
+        rows.append([_label(each.label), *rates, task.taken_for(row, _label)])
     yield columns(rows)
     yield from _more(len(task.labels) - MAX_LABELS_SHOWN, "label")
 
 
 def _leaderboard(standings: Sequence[Standing]) -> Iterator[ConsoleRenderable]:
     """List the variants, the best first."""
-    rows = [
-        (
-            place,
-            _name(report.variant),
-            rate_with_interval(report.pass_rate, report.lower, report.upper),
-        )
-        for place, report in ((standing.place, standing.variant) for standing in standings)
-    ]
-    yield from _table("Leaderboard", rows, MAX_STANDINGS, "variant")
+    rows = []
+    for standing in standings:
+        report = standing.variant
+        rate = rate_with_interval(report.pass_rate, report.lower, report.upper)
+        rows.append((standing.place, name_of(report.variant), rate))
+    yield from _table("Leaderboard", rows, MANY, "variant")
     if any(standing.tied for standing in standings):
         yield _dim(TIES)
 
@@ -404,13 +385,13 @@ def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Iterator[Conso
     """List the parts of the matrix that have a bar, the worst first."""
     rows = []
     for scope in scopes:
-        label = scope_label(scope, report)
-        name = label if scope.kind == "suite" else f"{label} {scope.name}"
+        verdict = Text(VERDICTS[scope.status].upper(), _STYLES[scope.status])
+        name = scope_label(scope, report)
+        if scope.kind != "suite":
+            name = f"{name} {scope.name}"
         rate = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
-        rows.append(
-            (_word(scope.status), _name(name), rate, f"bar {percent(scope.bar, scope.bar)}")
-        )
-    return _table("Gate", rows, MAX_SCOPES, "bar")
+        rows.append((verdict, name_of(name), rate, f"bar {percent(scope.bar, scope.bar)}"))
+    return _table("Gate", rows, SOME, "bar")
 
 
 def _table(
@@ -420,61 +401,6 @@ def _table(
     yield Text(f"{title} ({len(rows):,})", "bold")
     yield columns(rows[:most])
     yield from _more(len(rows) - most, noun)
-
-
-def _group(group: Group) -> Iterator[ConsoleRenderable]:
-    yield _BLANK
-    yield Text(group.heading, "bold")
-    entries = group.entries[: MAX_FAILED if group.tone == "bad" else MAX_FLAKY]
-    for entry in entries:
-        yield from _entry(entry, group)
-    yield from _more(group.total - len(entries), group.noun)
-
-
-def _folded_group(group: Group) -> Text:
-    """`Flaky, but within the bar (2): greet, status`."""
-    named = list(dict.fromkeys(cell.case.id for entry in group.entries for cell in entry.cells))[
-        :_MOST_NAMED
-    ]
-    if group.kind == "changed":
-        return _dim(", ".join(entry.line(_name) for entry in group.entries))
-    if not named:
-        named = [entry.line(_name) for entry in group.entries][:MAX_REASONS]
-    more = group.count - len(named)
-    names = ", ".join([*map(_name, named), *([f"{more:,} more"] if more and named else [])])
-    return _dim(f"{group.title} ({group.count:,}){f': {names}' if names else ''}")
-
-
-def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
-    """`✗ refund on gpt: 1 of 3 runs passed  evals.yaml:12`, with the question, the answer, and why
-    it failed.
-    """
-    mark = Text(*_GROUP_MARKS.get(group.kind, _TONE_MARKS[group.tone]))
-    text = Text.assemble(("critical " if entry.critical else "", mark.style))
-    for piece in entry.text:
-        named = isinstance(piece, ForeignText)
-        text.append(_name(piece) if named else piece, "bold" if named else "")
-    if len(entry.cells) == 1:
-        text.append(f"  {_name(place_of(entry.cells[0].case))}", "dim")
-    yield columns([(mark, text)], gap=1)
-    if group.kind == "flaky":
-        return
-    sure = entry.cell is not None and (group.kind != "possible" or entry.cell.below_bar)
-    if (
-        sure
-        and entry.cell
-        and entry.failed is not None
-        and (answer := answer_text(entry.failed)) is not None
-    ):
-        asked = one_line(question_text(entry.cell.case, entry.failed), QUESTION_CHARACTERS)
-        shown = one_line(answer, ANSWER_CHARACTERS) or "(empty)"
-        yield Padding(_dim(f"{asked} → {shown}" if asked else f"→ {shown}"), _INDENT)
-    for reason in entry.missed[:MAX_REASONS]:
-        yield Padding(reason, _INDENT)
-    if (left_out := len(entry.missed) - MAX_REASONS) > 0:
-        yield Padding(f"… and {number_of(left_out, 'other reason')}", _INDENT)
-    for frame in frames_of(entry.failed.error) if entry.failed is not None else ():
-        yield Padding(_dim(frame), _INDENT)
 
 
 _GROUP_MARKS: Final[Mapping[GroupKind, tuple[str, str]]] = {
@@ -490,21 +416,68 @@ _TONE_MARKS: Final[Mapping[Tone, tuple[str, str]]] = {
 }
 
 
+def _group(group: Group) -> Iterator[ConsoleRenderable]:
+    yield _BLANK
+    yield Text(group.heading, "bold")
+    for entry in group.entries[:SOME]:
+        yield from _entry(entry, group)
+    yield from _more(group.total - SOME, group.noun)
+
+
+def _folded_group(group: Group) -> Text:
+    """`Flaky, but within the bar (2): greet, status`."""
+    if group.kind == "changed":
+        return _dim(", ".join(entry.line() for entry in group.entries))
+    cases = dict.fromkeys(cell.case.id for entry in group.entries for cell in entry.cells)
+    names = [name_of(case) for case in cases] or [entry.line() for entry in group.entries]
+    names[FEW:] = []
+    if group.count > len(names):
+        names.append(f"{group.count - len(names):,} more")
+    return _dim(f"{group.title} ({group.count:,}): {', '.join(names)}")
+
+
+def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
+    """`✗ refund on gpt: 1 of 3 runs passed  evals.yaml:12`, with the question, the answer, and why
+    it failed.
+    """
+    mark, color = _GROUP_MARKS.get(group.kind, _TONE_MARKS[group.tone])
+    text = Text()
+    if entry.critical:
+        text.append("critical ", color)
+    for piece in entry.text:
+        if isinstance(piece, ForeignText):
+            text.append(name_of(piece), "bold")
+        else:
+            text.append(piece)
+    if len(entry.cells) == 1:
+        text.append(f"  {name_of(place_of(entry.cells[0].case))}", "dim")
+    yield columns([(Text(mark, color), text)], gap=1)
+    if group.kind != "flaky":
+        yield from _details(entry, group)
+
+
+def _details(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
+    cell, run = entry.cell, entry.run
+    if cell and run and run.answer is not None and (group.kind != "possible" or cell.below_bar):
+        asked = one_line(question_text(cell.case, run.first), _QUESTION_CHARACTERS)
+        answer = one_line(run.answer, _ANSWER_CHARACTERS) or "(empty)"
+        yield Padding(_dim(f"{asked} → {answer}".lstrip()), _INDENT)
+    if len(entry.cells) == 1:
+        for line in entry.cells[0].failures.lines(FEW, with_answers=False):
+            yield Padding(line, _INDENT)
+    for frame in run.frames if run else entry.frames:
+        yield Padding(_dim(frame), _INDENT)
+
+
 def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
     for note in found.notes:
-        yield columns([(f"{note.label}:", one_line(note.text, SENTENCE_CHARACTERS))], gap=1)
+        yield columns([(f"{note.label}:", one_line(note.text, _SENTENCE_CHARACTERS))], gap=1)
     if found.expected:
         yield _dim(found.expected)
     if hint := found.summary.verdict.hint:
-        yield Text(one_line(hint[:1].upper() + hint[1:], SENTENCE_CHARACTERS))
+        yield Text(one_line(hint[:1].upper() + hint[1:], _SENTENCE_CHARACTERS))
     yield _BLANK
-    yield _verdict(
-        found, " · ".join((one_line(found.headline[0], 100).removesuffix(":"), *found.facts))
-    )
-
-
-def _word(status: VerdictStatus) -> Text:
-    return Text(VERDICTS[status].upper(), _STYLES[status])
+    yield _verdict(found, " · ".join((one_line(found.short_headline, 100), *found.facts)))
 
 
 def _more(left_out: int, noun: str) -> Iterator[ConsoleRenderable]:
@@ -514,7 +487,3 @@ def _more(left_out: int, noun: str) -> Iterator[ConsoleRenderable]:
 
 def _dim(text: str) -> Text:
     return Text(text, "dim")
-
-
-def _name(name: object) -> str:
-    return name_of(name, NAME_CHARACTERS)

@@ -42,10 +42,12 @@ TEXT_CHARACTERS: Final = 2000
 """Of a text on several lines: a question, an answer, a traceback."""
 FEW: Final = 3
 """Names in a sentence, and examples."""
+SOME: Final = 10
+"""Reasons, and entries of a list in the open."""
 MANY: Final = 20
-"""Items that a run, an answer or a grade has: retrieved texts, statements, facts."""
-MOST: Final = 100
-"""Entries of any other list."""
+"""What a single answer may have: retrieved texts, statements, facts."""
+MOST: Final = 200
+"""Entries of any list."""
 
 
 # Runs.
@@ -57,7 +59,7 @@ class Reason(NamedTuple):
     Attributes:
         missed: what was expected, without the answer: `contains: does not contain 'Paris'`. Runs
             with the same fault have the same text here, whatever they answered.
-        text: the same with what the answer had instead: `…: got 'Lyon'`.
+        text: the same with what the answer had instead: `…, got 'Lyon'`.
     """
 
     missed: str
@@ -242,10 +244,10 @@ def reasons_of(result: Result) -> tuple[Reason, ...]:
 
 
 def reason_of(grade: Grade) -> Reason:
-    """Return what a grader missed: `contains: expected 'Paris'`."""
-    text = f"{grade.grader}: {grade.reason}"
-    missed = text.partition(": got ")[0]
-    return Reason(one_line(missed, LINE_CHARACTERS), one_line(text, LINE_CHARACTERS))
+    """Return what a grader missed: `equals: expected 'Paris'`."""
+    missed = one_line(f"{grade.grader}: {grade.reason}", LINE_CHARACTERS)
+    text = one_line(f"{grade.grader}: {grade.sentence}", LINE_CHARACTERS)
+    return Reason(missed, text)
 
 
 def answer_text(result: Result) -> str | None:
@@ -308,7 +310,9 @@ def _common_grades(of_each: Sequence[Sequence[Grade]]) -> list[Grade]:
         first, *others = same
         grade = replace(first, parts=tuple(_common_grades([each.parts for each in same])))
         if any(other.reason != first.reason for other in others):
-            grade = replace(grade, reason="")
+            grade = replace(grade, reason="", got=None)
+        if any(other.got != first.got for other in others):
+            grade = replace(grade, got=None)
         if any(other.statements != first.statements for other in others):
             grade = replace(grade, statements=())
         common.append(grade)
@@ -417,7 +421,7 @@ class Failures:
         cause = next(iter(causes)) if len(causes) == 1 else None
         return cls(runs, tuple(missed.most_common()), tuple(reasons.most_common()), cause, error)
 
-    def lines(self, most: int, *, with_answers: bool = True) -> list[str]:
+    def lines(self, most: int = SOME, *, with_answers: bool = True) -> list[str]:
         """Return at most so many reasons, and one more line that counts those left out: `2 of 3
         failed runs: contains: …` where the runs differ.
         """
@@ -537,12 +541,19 @@ class CellView(CellReport):
         return _failures(self.summary).get(self.cell, Failures())
 
     @property
+    def cause(self) -> Hashable:
+        """A key of the reason that all failed runs share, whatever they answered; None if there is
+        none.
+
+        Only where no run passed, the lack of an answer is such a reason.
+        """
+        failures = self.failures
+        return None if failures.error and self.counts.passed else failures.cause
+
+    @property
     def common_error(self) -> RunError | None:
         """The error that ended every graded run without an answer, if there is one."""
-        failures = self.failures
-        if self.counts.passed or failures.cause is None:
-            return None
-        return failures.error
+        return self.failures.error if self.cause is not None else None
 
     def results(self, *statuses: Status, most: int | None = None) -> list[Result]:
         """Read its results from the journal, the confirm runs last.

@@ -1,0 +1,578 @@
+"""The groups of cells, errors and changes that a reviewer looks at, and what is said of each."""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, Literal, get_args
+
+from ci_evals.errors import ErrorKind
+from ci_evals.format import name_of, number_of, one_line, percent
+from ci_evals.gate.compare import CellKind, Comparison
+from ci_evals.gate.verdict import too_many_errored
+from ci_evals.gate.wording import same_reason, split_outage_message
+from ci_evals.model.case import Case, Variant
+from ci_evals.model.report import SuiteReport
+from ci_evals.model.result import Result
+from ci_evals.reports.summary import Summary, once_per_summary
+from ci_evals.reports.view import (
+    FEW,
+    LINE_CHARACTERS,
+    MANY,
+    MOST,
+    CellView,
+    RunView,
+    cell_views,
+    frames_of,
+    group_by,
+    place_of,
+    reasons_of,
+)
+from ci_evals.stats.rates import suite_flip_rate
+
+_FEWEST_ALIKE = 3  # cells that failed for the same reason, from which on they share an entry
+
+Tone = Literal["bad", "unsure", "good"]
+
+CellGroup = Literal[
+    "regressed",
+    "possible",
+    "fixed",
+    "failing",
+    "still failing",
+    "failed some",
+    "flaky",
+    "errored",
+    "quarantined",
+    "others",
+]
+
+GroupKind = CellGroup | Literal["against", "warnings", "unrecorded", "changed", "over budget"]
+
+_DECIDING: Final[tuple[GroupKind, ...]] = ("against", "regressed", "errored", "failing")
+
+
+class ForeignText(str):
+    """A text that others chose, inside a sentence of ours; a format marks it as such."""
+
+    __slots__ = ()
+
+
+Sentence = tuple[str, ...]
+"""A sentence in pieces, of which the `ForeignText`s are names and texts that others wrote."""
+
+
+def join_sentence(
+    sentence: Sentence, name: Callable[[str], str] = name_of, text: Callable[[str], str] = str
+) -> str:
+    """Return a sentence as one text; `name` and `text` escape names and our own words for a
+    format.
+    """
+    return "".join(
+        name(piece) if isinstance(piece, ForeignText) else text(piece) for piece in sentence
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One item of a group: `refund on gpt-4o: 30 of 30 on main, 4 of 10 here`.
+
+    Attributes:
+        subject: who or what it is about.
+        finding: what is said of it; may be empty.
+        critical: its regression alone makes the gate red.
+        cells: the cells that it is about, if any; several only where all failed for the same
+            reason.
+        run: the first failed run of the first cell, if its answer is worth showing.
+        frames: where the team's code crashed, if several runs share that.
+    """
+
+    subject: Sentence
+    finding: Sentence = ()
+    critical: bool = False
+    cells: tuple[CellView, ...] = ()
+    run: RunView | None = None
+    frames: tuple[str, ...] = ()
+
+    @property
+    def cell(self) -> CellView | None:
+        """The cell that it is about, or the first of several."""
+        return self.cells[0] if self.cells else None
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why its runs failed, the most frequent reason first."""
+        return self.cells[0].failures.lines() if len(self.cells) == 1 else list(self.frames)
+
+    @property
+    def missed(self) -> list[str]:
+        """The reasons without what the answers had, for where an answer is shown beside them."""
+        if len(self.cells) == 1:
+            return self.cells[0].failures.lines(with_answers=False)
+        return list(self.frames)
+
+    @property
+    def cases(self) -> Sentence:
+        """`, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5)`, if it is about several cells."""
+        if len(self.cells) < 2:
+            return ()
+        return (", in ", *list_cases([cell.case for cell in self.cells]))
+
+    @property
+    def text(self) -> Sentence:
+        """`40 cases on agent: no answer from localhost:8000, in faq 1 (evals.yaml:3), faq 2
+        (evals.yaml:5)`.
+        """
+        if not self.finding:
+            return (*self.subject, *self.cases)
+        return (*self.subject, ": ", *self.finding, *self.cases)
+
+    def line(self, name: Callable[[str], str] = name_of, text: Callable[[str], str] = str) -> str:
+        """Return it as one text; `name` and `text` escape names and our own words for a format."""
+        return join_sentence(self.text, name, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Items of one kind.
+
+    Attributes:
+        title: `Regressed`.
+        noun: what one item is called where it is left out: `regressed case`.
+        count: the number beside the title: of cases, where there are cases.
+        total: how many entries there are; `entries` has the first of them.
+        folded: nothing in it must be seen at once.
+        remark: what is said beside the title.
+    """
+
+    kind: GroupKind
+    title: str
+    noun: str
+    count: int
+    total: int
+    entries: tuple[Entry, ...]
+    folded: bool = False
+    remark: str = ""
+
+    @property
+    def heading(self) -> str:
+        """`Regressed (3)`."""
+        heading = f"{self.title} ({self.count:,})"
+        return f"{heading}: {self.remark}" if self.remark else heading
+
+    @property
+    def tone(self) -> Tone:
+        if self.kind == "fixed":
+            return "good"
+        return "bad" if self.kind in (*_DECIDING, "still failing") else "unsure"
+
+
+# Cells.
+
+
+@once_per_summary
+def cells_by_group(summary: Summary) -> Mapping[CellGroup, Sequence[CellView]]:
+    """Sort the cells of a report. Each is in one group, but what is `fixed` may be flaky, too.
+
+    `regressed`, `possible` and `fixed` are what the comparison found, the surest first. Of the
+    other cells, `failing` and `still failing` failed, the latter on the base branch too; `failed
+    some` are below their bar, but within noise; `flaky` are within their bar, but have failed runs;
+    of `errored` ones no run was graded; `others` passed or did not run. They have the lowest pass
+    rate first. What is in quarantine is in no other group.
+    """
+    groups: dict[CellGroup, list[CellView]] = {group: [] for group in get_args(CellGroup)}
+    cells = {cell.key: cell for cell in cell_views(summary)}
+    compared: tuple[tuple[CellGroup, CellKind], ...] = (
+        ("regressed", "regressed"),
+        ("possible", "suspect"),
+        ("fixed", "fixed"),
+    )
+    if summary.compared:
+        for group, kind in compared:
+            found = summary.compared.select(kind)
+            groups[group] = [cells[each.key] for each in found if each.key in cells]
+    worse = {cell.key for cell in (*groups["regressed"], *groups["possible"])}
+    rest = [cell for cell in cells.values() if cell.case.quarantine is None]
+    for cell in sorted(rest, key=lambda cell: cell.counts.pass_rate or 0.0):
+        if cell.key not in worse:
+            groups[_group_of(cell)].append(cell)
+    groups["quarantined"] = [cell for cell in cells.values() if cell.case.quarantine is not None]
+    return groups
+
+
+def _group_of(cell: CellView) -> CellGroup:
+    match cell.outcome:
+        case "failed":
+            found = cell.found
+            if found is not None and found.p is not None and found.base.rate < cell.bar:
+                return "still failing"
+            return "failing"
+        case "flaky":
+            return "failed some" if cell.below_bar else "flaky"
+        case "errored":
+            return "errored"
+        case _:
+            return "others"
+
+
+def _cell_group(
+    summary: Summary,
+    kind: CellGroup,
+    title: str,
+    noun: str,
+    *,
+    folded: bool = False,
+    remark: str = "",
+) -> Group:
+    """Make an entry of each cell, but one of those of a variant that failed for the same reason."""
+
+    def look(cell: CellView) -> Hashable:
+        return cell.key if cell.cause is None else (cell.cause, cell.variant, cell.critical)
+
+    cells = cells_by_group(summary)[kind]
+    entries: list[Entry] = []
+    total = 0
+    for alike in group_by(cells, look):
+        room = max(0, MOST - len(entries))
+        if len(alike) >= _FEWEST_ALIKE and alike[0].cause is not None:
+            total += 1
+            if room:
+                entries.append(_shared_entry(summary, alike))
+        else:
+            total += len(alike)
+            entries += (_cell_entry(summary, cell) for cell in alike[:room])
+    count = len({cell.case.id for cell in cells})
+    return Group(kind, title, noun, count, total, tuple(entries), folded, remark)
+
+
+def _shared_entry(summary: Summary, cells: Sequence[CellView]) -> Entry:
+    """`40 cases on agent: no answer from localhost:8000: …`."""
+    first = cells[0]
+    subject = (number_of(len(cells), "case"), *on_variant(summary, first.variant))
+    errors = [cell.failures.error for cell in cells if cell.failures.error]
+    if not errors:
+        missed = ", ".join(reason for reason, _ in first.failures.missed)
+        return Entry(
+            subject,
+            (ForeignText(missed),),
+            critical=first.critical,
+            cells=tuple(cells),
+            run=first.run("failed"),
+        )
+    error = min(errors, key=lambda error: error.kind == "given_up")  # that one repeats the others
+    message = one_line(error.message or error.kind, LINE_CHARACTERS)
+    return Entry(
+        subject,
+        (ForeignText(message),),
+        critical=first.critical,
+        cells=tuple(cells),
+        frames=tuple(frames_of(error)),
+    )
+
+
+def _cell_entry(summary: Summary, cell: CellView) -> Entry:
+    """`refund on gpt-4o: 30 of 30 on main, 4 of 10 here`."""
+    subject: Sentence = (ForeignText(cell.case.id), *on_variant(summary, cell.variant))
+    if cell.renamed_from:
+        subject = (*subject, " (was ", ForeignText(cell.renamed_from), ")")
+    return Entry(
+        subject,
+        (cell.finding,),
+        critical=cell.critical,
+        cells=(cell,),
+        run=cell.run("failed"),
+    )
+
+
+def on_variant(summary: Summary, variant: Variant) -> Sentence:
+    """` on gpt-4o`, where there are several variants."""
+    if len(summary.report.plan.variants) == 1:
+        return ()
+    return (" on ", ForeignText(str(variant)))
+
+
+def list_cases(cases: Sequence[Case]) -> Sentence:
+    """`faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31 more cases`."""
+    pieces: list[str] = []
+    for case in cases[:FEW]:
+        if pieces:
+            pieces.append(", ")
+        pieces.append(ForeignText(case.id))
+        if place := place_of(case):
+            pieces += [" (", ForeignText(place), ")"]
+    if len(cases) > FEW:
+        pieces.append(f" and {number_of(len(cases) - FEW, 'more case')}")
+    return tuple(pieces)
+
+
+# Errors.
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Errored runs of one variant that ended for the same reason.
+
+    Attributes:
+        message: the reason, in the words of the first.
+        cases: the cases that they are runs of, in plan order.
+        kind: None where no error was noted.
+        frames: where the team's code crashed.
+    """
+
+    runs: int
+    variant: Variant
+    message: str
+    cases: tuple[Case, ...]
+    kind: ErrorKind | None
+    frames: tuple[str, ...] = ()
+
+
+def error_groups(report: SuiteReport) -> list[ErrorGroup]:
+    """Group errored runs by variant and reason, the largest group first."""
+    if not report.errored:
+        return []
+    cases = {case.id: case for case in report.plan.cases}
+    found = []
+    for results in group_by(report.results(report.indices("errored")), _look_of_error):
+        first = results[0]
+        found.append(
+            ErrorGroup(
+                runs=len(results),
+                variant=Variant(first.provider, first.prompt),
+                message=reasons_of(first)[0].text,
+                cases=tuple(cases[id_] for id_ in dict.fromkeys(each.case for each in results)),
+                kind=first.error.kind if first.error else None,
+                frames=tuple(frames_of(first.error)),
+            )
+        )
+    return sorted(found, key=lambda group: -group.runs)
+
+
+def _look_of_error(result: Result) -> Hashable:
+    if result.error is None:
+        return result.provider, result.prompt, reasons_of(result)
+    return result.provider, result.prompt, result.error.kind, same_reason(result.error)
+
+
+def _errors(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
+    """Group errored runs by reason."""
+    errors = [group for group in found if group.kind != "not_recorded"]
+    return Group(
+        "errored",
+        "Errored",
+        "error message",
+        count=sum(group.runs for group in errors),
+        total=len(errors),
+        entries=tuple(
+            _error_entry(summary, errors, number) for number in range(len(errors))[:MOST]
+        ),
+    )
+
+
+def _error_entry(summary: Summary, errors: Sequence[ErrorGroup], number: int) -> Entry:
+    """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31
+    more cases`.
+    """
+    group = errors[number]
+    subject = (number_of(group.runs, "run"), *on_variant(summary, group.variant))
+    message = group.message
+    if group.kind == "outage" and number == 0 and too_many_errored(summary.report, summary.gate):
+        _, cause = split_outage_message(message)  # the verdict tells the outage itself
+        message = cause or message
+    finding = (ForeignText(message), ", in ", *list_cases(group.cases))
+    return Entry(subject, finding, frames=group.frames)
+
+
+def _unrecorded(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
+    """List the cases without a recorded answer."""
+    entries = [
+        Entry((ForeignText(case.id), *on_variant(summary, group.variant)))
+        for group in found
+        if group.kind == "not_recorded"
+        for case in group.cases
+    ]
+    title = "Not checked: no recorded answer"
+    return _list("unrecorded", title, "unchecked case", entries, folded=True)
+
+
+def _over_budget(summary: Summary) -> Group:
+    report = summary.report
+    count = report.budget_violations
+    entries = []
+    if count:
+        over = (result for result in report.results() if result.budget_violations)
+        for result in islice(over, min(count, MOST)):
+            on = on_variant(summary, Variant(result.provider, result.prompt))
+            violations = ", ".join(result.budget_violations)
+            entries.append(
+                Entry((ForeignText(result.case), *on, f", run {result.run}: {violations}"))
+            )
+    return Group("over budget", "Over budget", "over-budget run", count, count, tuple(entries))
+
+
+# Cases and variants that are not those of the baseline.
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixChange:
+    """Cases or variants that are not those of the baseline: `3 edited`.
+
+    A name is one text, or an old and a new one.
+    """
+
+    what: Literal["case", "variant"]
+    word: str
+    names: tuple[tuple[str, ...], ...]
+
+    @property
+    def heading(self) -> str:
+        """`3 cases edited`, `1 variant new`."""
+        return f"{number_of(len(self.names), self.what)} {self.word}"
+
+    @property
+    def entry(self) -> Entry:
+        """`2 cases edited: a, old → new`."""
+        pieces: list[str] = []
+        for name in self.names[:MANY]:
+            if pieces:
+                pieces.append(", ")
+            first, *renamed = name
+            pieces.append(ForeignText(first))
+            for part in renamed:
+                pieces += [" → ", ForeignText(part)]
+        if len(self.names) > MANY:
+            pieces.append(f", … and {len(self.names) - MANY:,} more")
+        return Entry((self.heading,), tuple(pieces))
+
+
+def matrix_changes(comparison: Comparison) -> list[MatrixChange]:
+    """List whole variants first, then cases.
+
+    A case that several variants have alike is named once; one that was not compared on some of
+    them, with these. A variant that was compared under another name is not removed; only a case of
+    it may be. Where nothing at all was compared, that is said elsewhere.
+    """
+    now = {theirs: mine for mine, theirs in comparison.base_variants.items()}
+    here = {cell.variant for cell in comparison.cells if cell.kind != "removed"}
+    common = {cell.variant for cell in comparison.cells if cell.kind not in ("new", "removed")}
+    compared = {cell.variant for cell in comparison.cells if cell.p is not None}
+    cases = {cell.case for cell in comparison.cells if cell.p is not None}
+    kinds: tuple[tuple[Literal["case", "variant"], str], ...] = (
+        ("variant", "new"),
+        ("variant", "removed"),
+        ("case", "new"),
+        ("case", "edited"),
+        ("case", "renamed"),
+        ("case", "removed"),
+        ("variant", "not compared"),
+        ("case", "not compared"),
+    )
+    found = {kind: dict[tuple[str, ...], None]() for kind in kinds}
+    for cell in comparison.cells:
+        variant = cell.variant
+        if cell.kind == "removed":
+            variant = now.get(variant, variant)
+        is_new = cell.kind == "new" and variant not in common
+        is_removed = cell.kind == "removed" and variant not in here
+        if is_new or is_removed:
+            found["variant", cell.kind][str(variant),] = None
+        elif cell.kind == "not compared":
+            if variant in compared:
+                apart = cell.case in cases
+                name = f"{cell.case} on {variant}" if apart else cell.case
+                found["case", "not compared"][name,] = None
+            elif compared:
+                found["variant", "not compared"][str(variant),] = None
+        elif ("case", cell.kind) in found:
+            found["case", cell.kind][cell.case,] = None
+        if cell.renamed_from is not None:
+            found["case", "renamed"][cell.renamed_from, cell.case] = None
+    return [
+        MatrixChange(what, word, tuple(names)) for (what, word), names in found.items() if names
+    ]
+
+
+def _matrix(comparison: Comparison) -> Group:
+    changes = matrix_changes(comparison)
+    title = ", ".join(dict.fromkeys(change.word for change in changes)).capitalize()
+    entries = [change.entry for change in changes]
+    count = sum(len(change.names) for change in changes)
+    return Group("changed", title, "change", count, len(entries), tuple(entries), folded=True)
+
+
+# All of them.
+
+
+def groups_of(summary: Summary) -> tuple[Group, ...]:
+    """Return what there is to look at, the most important first; no group is empty.
+
+    What did not decide is folded where something did, or where the suite passed.
+    """
+    groups = [group for group in _in_order(summary) if group.total]
+    decided = summary.verdict.status == "pass"
+    decided = decided or any(group.kind in _DECIDING for group in groups)
+    if decided:
+        groups = [
+            replace(each, folded=each.folded or each.kind not in _DECIDING) for each in groups
+        ]
+    return tuple(groups)
+
+
+def _in_order(summary: Summary) -> Iterator[Group]:
+    cells = cells_by_group(summary)
+    errors = error_groups(summary.report)
+    errored = (_errors(summary, errors), _unrecorded(summary, errors))
+    possible = any(cell.below_bar for cell in cells["possible"])
+
+    yield from _objections(summary)
+    if summary.verdict.status == "error":  # then the errors are why
+        yield from errored
+    yield _cell_group(summary, "regressed", "Regressed", "regressed case")
+    if summary.verdict.status != "error":
+        yield from errored
+    yield _cell_group(summary, "failing", "Failing", "failing case")
+    yield _cell_group(
+        summary, "possible", "Possible, within noise", "possibly worse case", folded=not possible
+    )
+    yield _cell_group(summary, "failed some", "Failed some runs", "case with failed runs")
+    yield _cell_group(summary, "fixed", "Fixed", "fixed case")
+    yield _cell_group(summary, "still failing", "Still failing", "still failing case")
+    if summary.compared:
+        yield _matrix(summary.compared)
+    flips = suite_flip_rate(counts.tally for counts in summary.report.by_cell)
+    remark = ""
+    if flips:
+        remark = f"running again would change {percent(round(flips, 3))} of the verdicts"
+    yield _cell_group(
+        summary,
+        "flaky",
+        "Flaky, but within the bar",
+        "flaky case",
+        folded=summary.compared is not None,
+        remark=remark,
+    )
+    yield _over_budget(summary)
+    yield _cell_group(summary, "quarantined", "Quarantined", "quarantined case", folded=True)
+
+
+def _objections(summary: Summary) -> Iterator[Group]:
+    """Yield what speaks against merging and is told neither by the headline nor by another group,
+    and what is only a warning.
+    """
+    verdict = summary.verdict
+    against: list[Entry] = []
+    warnings: list[Entry] = []
+    for rule in verdict.rules:
+        if rule.rule in ("critical", "regressions") or rule is verdict.leading:
+            continue
+        entries = warnings if rule.status == "borderline" else against
+        entries.append(Entry((rule.sentence,)))
+    yield _list("against", "Also against merging", "objection", against)
+    yield _list("warnings", "Warnings", "warning", warnings)
+
+
+def _list(
+    kind: GroupKind, title: str, noun: str, entries: Sequence[Entry], *, folded: bool = False
+) -> Group:
+    """Make a group of entries that count one each."""
+    count = len(entries)
+    return Group(kind, title, noun, count, count, tuple(entries[:MOST]), folded)
