@@ -16,11 +16,11 @@ from ci_evals.model.report import CellReport, SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports import terminal
-from ci_evals.reports.view import input_text
 from ci_evals.reports.notes import outcome
 from ci_evals.reports.read import as_saved, baseline_of, read_baseline, read_report, read_summary
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.variants import Standing, rank, variant_reports
+from ci_evals.reports.view import input_text
 from ci_evals.suite.problems import unknown
 
 _INPUT_CHARACTERS = 100

@@ -6,17 +6,9 @@ from pathlib import Path
 from ci_evals.format import number_of
 from ci_evals.gate.wording import same_reason
 from ci_evals.github.log import Annotation, Level
-from ci_evals.reports.cells import (
-    JudgedCell,
-    address_of,
-    changes,
-    common_error,
-    failed_runs,
-    finding_of,
-    reasons_of,
-    results_of,
-)
+from ci_evals.reports.groups import cells_by_group
 from ci_evals.reports.summary import Summary
+from ci_evals.reports.view import CellView, reasons_of
 
 
 def annotations(summary: Summary) -> Iterator[Annotation]:
@@ -24,18 +16,18 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
 
     Cells without an answer or a graded run for the same reason, as in an outage, share one.
     """
-    verdict, found = summary.verdict, changes(summary)
+    verdict, found = summary.verdict, cells_by_group(summary)
     if verdict.unchecked:
         unchecked_level: Level = "error"
         if summary.gate is not None and summary.gate.on_unchecked == "warn":
             unchecked_level = "warning"
         yield Annotation(unchecked_level, f"{verdict.reason}\n{verdict.hint}", title="Not checked")
     level: Level = "error" if verdict.status == "fail" else "warning"
-    worse = [("Regressed", cell) for cell in found.regressed]
-    worse += [("Failing", cell) for cell in (*found.failing, *found.still_failing)]
-    by_cause: dict[Hashable, list[tuple[str, JudgedCell]]] = {}
+    worse = [("Regressed", cell) for cell in found["regressed"]]
+    worse += [("Failing", cell) for cell in (*found["failing"], *found["still failing"])]
+    by_cause: dict[Hashable, list[tuple[str, CellView]]] = {}
     for word, cell in worse:
-        error = common_error(summary.report, cell)
+        error = cell.common_error
         cause: Hashable = cell.key
         if error:
             cause = (cell.variant, same_reason(error))
@@ -46,16 +38,16 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
         if len(cells) > 1:
             finding = f"{_extent(summary, cells)} without an answer"
         else:
-            finding = finding_of(first, summary.comparison)
+            finding = first.finding
         yield _annotation(summary, level, word, cells, finding)
-    yield from _errored(summary, found.errored)
+    yield from _errored(summary, found["errored"])
 
 
-def _errored(summary: Summary, errored: Sequence[JudgedCell]) -> Iterator[Annotation]:
+def _errored(summary: Summary, errored: Sequence[CellView]) -> Iterator[Annotation]:
     """Yield a warning for each reason why cells have no graded run."""
-    by_reason: dict[Hashable, list[JudgedCell]] = {}
+    by_reason: dict[Hashable, list[CellView]] = {}
     for cell in errored:
-        (result,) = results_of(summary.report, cell.cell, "errored", 1)
+        (result,) = cell.results("errored", most=1)
         reason: Hashable = cell.key
         if result.error:
             reason = same_reason(result.error)
@@ -68,28 +60,27 @@ def _errored(summary: Summary, errored: Sequence[JudgedCell]) -> Iterator[Annota
 
 
 def _annotation(
-    summary: Summary, level: Level, word: str, cells: Sequence[JudgedCell], finding: str
+    summary: Summary, level: Level, word: str, cells: Sequence[CellView], finding: str
 ) -> Annotation:
     """Return the annotation of cells at the line of the first one."""
-    report, first = summary.report, cells[0]
+    first = cells[0]
     case = first.case
-    variant = first.variant if len(report.plan.variants) > 1 else None
     title = f"{word}: {case.id}"
-    if variant:
-        title += f" on {variant}"
+    if len(summary.report.plan.variants) > 1:
+        title += f" on {first.variant}"
     message = [finding]
-    results = failed_runs(report, first.cell, 1) or results_of(report, first.cell, "errored", 1)
+    results = first.results("failed", most=1) or first.results("errored", most=1)
     if results:
-        message += reasons_of(results[0])[:1]
+        message.append(reasons_of(results[0])[0].text)
     if len(cells) > 1:
         title += f" and {len(cells) - 1:,} more"
     else:
-        message.append(f"report.html#{address_of(case.id, variant)}")
+        message.append(f"report.html#{first.address}")
     file = None if Path(case.file).is_absolute() else case.file
     return Annotation(level, "\n".join(message), file, case.line, title)
 
 
-def _extent(summary: Summary, cells: Sequence[JudgedCell]) -> str:
+def _extent(summary: Summary, cells: Sequence[CellView]) -> str:
     """Return `3 cases`; of several variants, `3 cases on gpt` or `3 cases on 2 variants`."""
     cases = number_of(len({cell.case.id for cell in cells}), "case")
     variants = {cell.variant for cell in cells}

@@ -16,18 +16,10 @@ from ci_evals.model.result import Status
 from ci_evals.model.rules import Gate
 from ci_evals.pytest_plugin import OUTCOME
 from ci_evals.pytest_plugin.marked import changes_of, evaluate_in_thread
-from ci_evals.reports.cells import (
-    JudgedCell,
-    answer_text,
-    judged_cells,
-    place_of,
-    reason_lines,
-    results_of,
-)
+from ci_evals.reports.view import CellView, Failures, cell_views, place_of
 from ci_evals.suite.load import load_suite as read_suite
 from ci_evals.suite.types import CheckedSuite
 
-_MAX_REASONS = 8
 _ANSWER_CHARACTERS = 500
 
 
@@ -74,7 +66,7 @@ class CaseTest(pytest.Item):
         assert isinstance(suite, SuiteFile)
         report = suite.result_for(self)
         summary = report.judged
-        cells = [cell for cell in judged_cells(summary) if cell.case.id == self.name]
+        cells = [cell for cell in cell_views(summary) if cell.case.id == self.name]
         tallies = ", ".join(_variant_prefix(cell, report) + cell.tally for cell in cells)
         self.user_properties.append((OUTCOME, tallies))
         changes = changes_of(report, self.name)
@@ -97,7 +89,7 @@ class CaseTest(pytest.Item):
         return self.path, self.line and self.line - 1, self.name
 
 
-def _variant_prefix(cell: JudgedCell, report: Report) -> str:
+def _variant_prefix(cell: CellView, report: Report) -> str:
     return f"{cell.variant}: " if len(report.plan.variants) > 1 else ""
 
 
@@ -115,14 +107,13 @@ def _regressions(report: Report, case: str) -> list[str]:
     return [cell_sentence(comparison, cell) for cell in found]
 
 
-def _account(cell: JudgedCell, report: Report) -> str:
+def _account(cell: CellView, report: Report) -> str:
     """Describe a cell as the command line does."""
     status: Status = "errored" if cell.outcome == "errored" else "failed"
-    results = results_of(report, cell.cell, status)
     lines = [f"{cell.case.id}: {_variant_prefix(cell, report)}{cell.tally}  {place_of(cell.case)}"]
-    lines += [f"    {reason}" for reason in reason_lines(results, _MAX_REASONS)]
-    if results and (answer := answer_text(results[0])) is not None:
-        lines.append(
-            f"    answer of run {results[0].run}: {one_line(answer, _ANSWER_CHARACTERS) or '(empty)'}"
-        )
+    lines += [f"    {reason}" for reason in Failures.of(cell.results(status)).lines()]
+    run = cell.run(status)
+    if run and run.answer is not None:
+        answer = one_line(run.answer, _ANSWER_CHARACTERS) or "(empty)"
+        lines.append(f"    answer of run {run.first.run}: {answer}")
     return "\n".join(lines)

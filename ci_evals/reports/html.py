@@ -31,20 +31,14 @@ from ci_evals.gate.bars import SEVERITY, VERDICTS, VerdictStatus
 from ci_evals.gate.wording import scope_label
 from ci_evals.model.result import Status
 from ci_evals.release import __version__
-from ci_evals.reports.cells import CellOutcome, address_of, statement_lines
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart
 from ci_evals.reports.files import Format
-from ci_evals.reports.findings import (
-    Entry,
-    Findings,
-    ForeignText,
-    Sentence,
-    findings,
-    join_sentence,
-)
+from ci_evals.reports.findings import Findings, findings
+from ci_evals.reports.groups import Entry, ForeignText, Sentence, join_sentence
 from ci_evals.reports.page import Page, PageGroup, PagePart, PageRow, slices
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import TIES
+from ci_evals.reports.view import CellOutcome, address_of, statement_lines
 
 MAX_BYTES: Final = 25_000_000
 """Of the page: what a browser still opens at once."""

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Comment, Element, indent, tostring
 
 from junit_xml import TestCase, TestSuite
@@ -10,24 +10,12 @@ from junit_xml import TestCase, TestSuite
 from ci_evals.format import number_of, one_line, rate_with_interval, shorten, visible
 from ci_evals.gate.wording import cell_finding, unchecked_sentence
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result, Status
-from ci_evals.reports.cells import (
-    JudgedCell,
-    answer_text,
-    count_reasons,
-    detail_text,
-    failed_runs,
-    group_alike,
-    judged_cells,
-    reasons_of,
-    results_of,
-    runs_text,
-)
 from ci_evals.reports.files import Format
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
+from ci_evals.reports.view import CellView, Failures, RunView, alike, cell_views, reasons_of
 
 MAX_RUNS_SHOWN = 5
 NAME_CHARACTERS = 500
@@ -54,7 +42,7 @@ def render(summary: Summary) -> Iterator[bytes]:
     properties = {label: _attribute(note.text) for label, note in zip(labels, found, strict=True)}
     root = Element("testsuites", name=_attribute(report.suite.name))
     for variant, figures, name in zip(variants, variant_reports(summary), suite_names, strict=True):
-        cells = list(judged_cells(summary, variant))
+        cells = [cell for cell in cell_views(summary) if cell.variant == variant]
         cases = [
             _test_case(summary, cell, red, name, case_names[report.plan.row(cell.cell)])
             for cell in cells
@@ -94,7 +82,7 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 
 
 def _test_case(
-    summary: Summary, cell: JudgedCell, red: frozenset[CellKey], class_name: str, name: str
+    summary: Summary, cell: CellView, red: frozenset[CellKey], class_name: str, name: str
 ) -> TestCase:
     """A cell. Readers know nothing else of the gate, so a cell that makes it red has failed,
     whatever its bar.
@@ -110,21 +98,21 @@ def _test_case(
         text = f"in quarantine until {quarantine.until}: {quarantine.reason}: {cell.tally}"
         case.add_skipped_info(_attribute(text))
     elif outcome == "failed":
-        message, body = _message_and_body(report, cell, "failed")
+        message, body = _message_and_body(cell, "failed")
         case.add_failure_info(f"{finding}; {message}" if finding else message, body)
     elif outcome == "errored":
-        case.add_error_info(*_message_and_body(report, cell, "errored"))
+        case.add_error_info(*_message_and_body(cell, "errored"))
     elif outcome == "not run":
         case.add_skipped_info(
             f"not run: {_attribute(report.interrupted or 'the suite ended early')}"
         )
     elif finding or cell.counts.passed < cell.counts.planned:
-        accounts = _body(_runs_without_pass(report, cell))
+        accounts = _body(cell.results("failed", "errored", most=MAX_RUNS_SHOWN))
         case.stdout = "\n".join([*filter(None, [finding]), cell.tally, accounts])
     return case
 
 
-def _comparison_text(summary: Summary, cell: JudgedCell) -> str:
+def _comparison_text(summary: Summary, cell: CellView) -> str:
     """The finding of the comparison, if there is any."""
     comparison, found = summary.compared, cell.found
     if comparison is None or found is None or found.kind not in ("regressed", "suspect", "fixed"):
@@ -133,53 +121,41 @@ def _comparison_text(summary: Summary, cell: JudgedCell) -> str:
     return _attribute(f"{word}{cell_finding(comparison, found)}")
 
 
-def _message_and_body(report: SuiteReport, cell: JudgedCell, status: Status) -> tuple[str, str]:
+def _message_and_body(cell: CellView, status: Status) -> tuple[str, str]:
     """`2 of 3 runs failed: contains: expected 'Paris', got 'Lyon'`, and the same at length for each
     run.
     """
-    counts = cell.counts
+    report, counts = cell.summary.report, cell.counts
+    count, of, more = counts.errored, counts.planned, 0
     if status == "failed":
-        results = failed_runs(report, cell.cell, MAX_RUNS_SHOWN)
         count, of = counts.failed, counts.graded
-    else:
-        results = results_of(report, cell.cell, status, MAX_RUNS_SHOWN)
-        count, of = counts.errored, counts.planned
-    more = (
-        report.confirmation.by_cell[cell.cell].failed
-        if report.confirmation and status == "failed"
-        else 0
-    )
-    counted = [reason for reason, _ in count_reasons(results)]
-    others = f" (and {number_of(len(counted) - 1, 'other reason')})" if counted[1:] else ""
-    why = f": {_attribute(counted[0])}{others}" if counted else ""
-    message = f"{count:,} of {number_of(of, 'run')} {status}{why}"
-    left_out = count + more - len(results)
-    return message, _body(results) + (
-        f"\n… and {number_of(left_out, 'more run')}\n" if left_out > 0 else ""
-    )
+        if report.confirmation:
+            more = report.confirmation.by_cell[cell.cell].failed
+    message = f"{count:,} of {number_of(of, 'run')} {status}"
+    results = cell.results(status, most=MAX_RUNS_SHOWN)
+    reasons = Failures.of(results).reasons
+    if reasons:
+        message = f"{message}: {_attribute(reasons[0][0])}"
+    if len(reasons) > 1:
+        message = f"{message} (and {number_of(len(reasons) - 1, 'other reason')})"
+    body = _body(results)
+    if (left_out := count + more - len(results)) > 0:
+        body = f"{body}\n… and {number_of(left_out, 'more run')}\n"
+    return message, body
 
 
-def _runs_without_pass(report: SuiteReport, cell: JudgedCell) -> tuple[Result, ...]:
-    failed = failed_runs(report, cell.cell, MAX_RUNS_SHOWN)
-    return (*failed, *results_of(report, cell.cell, "errored", MAX_RUNS_SHOWN - len(failed)))
+def _body(results: Sequence[Result]) -> str:
+    """Return the account of each run; runs that ended alike share one."""
+    return "".join(f"\n{run.title}\n{_account(run)}\n" for run in alike(results))
 
 
-def _body(results: tuple[Result, ...]) -> str:
-    """The account of each run; runs of which there is the same to say are taken together."""
-
-    def account(result: Result) -> str:
-        lines = [*reasons_of(result)]
-        if (answer := answer_text(result)) is not None:
-            lines.append(f"answer: {shorten(answer, ANSWER_CHARACTERS)}")
-        if (detail := detail_text(result)) is not None:
-            lines.append(visible(detail))
-        return textwrap.indent("\n".join(lines), "  ")
-
-    groups = group_alike(results, lambda result: (result.status, account(result)))
-    return "".join(
-        f"\n{runs_text([run.run for run in runs], runs[0].status)}\n{account(runs[0])}\n"
-        for runs in groups
-    )
+def _account(run: RunView) -> str:
+    lines = [reason.text for reason in reasons_of(run.first)]
+    if run.answer is not None:
+        lines.append(f"answer: {shorten(run.answer, ANSWER_CHARACTERS)}")
+    if run.detail is not None:
+        lines.append(visible(run.detail))
+    return textwrap.indent("\n".join(lines), "  ")
 
 
 def _attribute(text: str) -> str:

@@ -6,7 +6,7 @@ import csv
 import json
 import re
 import shlex
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import chain, islice
@@ -15,7 +15,7 @@ from typing import Any, Final
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from ci_evals.format import abridge, number_of, one_line, seconds, shorten, span, usd, visible
+from ci_evals.format import abridge, number_of, one_line, seconds, shorten, usd, visible
 from ci_evals.gate.compare import CellKind
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.composite import Composite
@@ -24,33 +24,22 @@ from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.response import Response, Step, Turn
 from ci_evals.model.result import Grade, Result, Status, every_grade
 from ci_evals.model.rules import Gate
-from ci_evals.reports.cells import (
+from ci_evals.reports.charts import Spark, spark
+from ci_evals.reports.findings import Findings
+from ci_evals.reports.groups import Entry, Group, Tone
+from ci_evals.reports.view import (
     CellOutcome,
-    JudgedCell,
+    CellView,
+    RunView,
     address_of,
-    answer_text,
+    alike,
     asked_text,
-    common_grades,
-    common_metadata,
-    context_key,
-    detail_text,
-    finding_of,
-    frames_of,
-    grades_key,
-    group_alike,
     input_text,
     metadata_lines,
     passage_lines,
-    passages_of,
     place_of,
     reasons_of,
-    results_of,
-    runs_text,
-    scores_text,
-    whole_answers,
 )
-from ci_evals.reports.charts import Spark, spark
-from ci_evals.reports.findings import Entry, Findings, Group, Tone
 from ci_evals.reports.word_diff import Piece, word_diff
 from ci_evals.stats.rates import pass_rate
 from ci_evals.suite.configs import DEFAULT_NAMES
@@ -125,6 +114,10 @@ class RunGroup:
     results: tuple[Result, ...]
 
     @property
+    def _view(self) -> RunView:
+        return RunView(self.results)
+
+    @property
     def first(self) -> Result:
         return self.results[0]
 
@@ -139,13 +132,13 @@ class RunGroup:
     @property
     def answer(self) -> str | None:
         """The answer, unless turns show it."""
-        answer = answer_text(self.first)
+        answer = self._view.answer
         return None if answer is None or self.turns else shorten(answer, _ANSWER_CHARACTERS)
 
     @property
     def whole(self) -> list[str]:
         """The files beside this page with answers that are too long for the report."""
-        return [file for file in whole_answers(self.first) if _WHOLE.fullmatch(file)]
+        return [file for file in self._view.files if _WHOLE.fullmatch(file)]
 
     @property
     def pretty(self) -> str | None:
@@ -204,7 +197,7 @@ class RunGroup:
                     found.setdefault(number, []).append(
                         (each.holds, f"{grade.grader}: {each.text}")
                     )
-        lines = passage_lines(passages_of(self.first), _STEP_CHARACTERS)
+        lines = passage_lines(self._view.context or (), _STEP_CHARACTERS)
         return [
             (line, found.get(number, [])[:_MAX_STATEMENTS]) for number, line in enumerate(lines, 1)
         ]
@@ -212,28 +205,25 @@ class RunGroup:
     @property
     def metadata(self) -> list[str]:
         """Return the other facts that all of them share."""
-        told = common_metadata(
-            result.response.metadata if result.response else {} for result in self.results
-        )
-        return metadata_lines(told)
+        return metadata_lines(self._view.metadata)
 
     @property
     def detail(self) -> str | None:
-        return detail_text(self.first)
+        return self._view.detail
 
     @property
     def frames(self) -> list[str]:
-        return frames_of(self.first.error)
+        return self._view.frames
 
     @property
     def error(self) -> str | None:
         """The reason why there was nothing to grade."""
-        return reasons_of(self.first)[0] if self.first.error is not None else None
+        return self._view.error
 
     @property
     def grades(self) -> Sequence[Grade]:
         """The grades of all, without a reason that is not that of all."""
-        return common_grades(result.grades[:_MAX_GRADES] for result in self.results)
+        return self._view.grades[:_MAX_GRADES]
 
     @property
     def more_grades(self) -> int:
@@ -242,35 +232,14 @@ class RunGroup:
     @property
     def title(self) -> str:
         """`Run 2 failed`, `Runs 1, 2 and 3 failed alike`."""
-        return runs_text(self.numbers, self.status).capitalize()
+        return self._view.title.capitalize()
 
     @property
     def facts(self) -> str:
         """`score 0.50 (threshold 0.8) · 1.10 s to 1.20 s · first token 0.20 s · $0.0010 · 1 to 5
         attempts`.
         """
-        latency = span((result.latency_s for result in self.results), seconds)
-        waits = (
-            result.response.slowest_first_token_s for result in self.results if result.response
-        )
-        first_token = span((wait_s for wait_s in waits if wait_s is not None), seconds)
-        cost = span(
-            (result.cost_usd for result in self.results if result.cost_usd is not None), usd
-        )
-        tokens = span(
-            (used.total_tokens for each in self.results if (used := _usage(each))), "{:,}".format
-        )
-        attempts = span((result.attempts for result in self.results), "{:,}".format)
-        parts = (
-            scores_text(self.results),
-            latency,
-            f"first token {first_token}" if first_token else "",
-            cost,
-            f"{tokens} {'token' if tokens == '1' else 'tokens'}" if tokens else "",
-            f"{attempts} attempts" if attempts != "1" else "",
-        )
-        recorded = "reused" if self.first.reused else "recorded" if self.first.recorded else ""
-        return " · ".join(filter(None, (*parts, recorded, *self.first.budget_violations)))
+        return " · ".join(self._view.facts)
 
 
 _WHOLE: Final = re.compile(r"files/[0-9a-f]{64}\.txt")
@@ -286,26 +255,6 @@ def _markdown() -> MarkdownIt:
     """
     without = ("link", "image", "autolink", "reference", "html_block", "html_inline")
     return MarkdownIt("commonmark", {"html": False}).enable("table").disable(without)
-
-
-def _usage(result: Result) -> Any:
-    return result.response.tokens if result.response else None
-
-
-def _look(result: Result) -> Hashable:
-    """Return the parts that tell runs apart."""
-    scores = tuple(grade.score for grade in every_grade(result.grades))
-    error = reasons_of(result) if result.error is not None else ()
-    context = context_key(passages_of(result))
-    return (
-        result.status,
-        error,
-        grades_key(result.grades),
-        scores,
-        answer_text(result),
-        detail_text(result),
-        context,
-    )
 
 
 def _shown_turn(turn: Turn) -> ShownTurn:
@@ -445,7 +394,7 @@ class ShownCell:
     draw it.
     """
 
-    cell: JudgedCell
+    cell: CellView
     runs: Tally
     column: int
     address: str
@@ -521,7 +470,7 @@ class PageRow:
 
     case: Case
     cells: tuple[ShownCell, ...]
-    worst: JudgedCell
+    worst: CellView
     unfolded: bool
     finding: str | None
     reason: str | None
@@ -602,11 +551,8 @@ class Page:
     def __init__(self, found: Findings) -> None:
         self._found = found
         self._report = found.summary.report
-        self._by_case: dict[str, list[JudgedCell]] = {}
-        changed = found.cells
-        self._cells_of: Mapping[str, Sequence[JudgedCell]] = {
-            field.name.replace("_", " "): getattr(changed, field.name) for field in fields(changed)
-        }  # by kind of group
+        self._by_case: dict[str, list[CellView]] = {}
+        self._cells_of: Mapping[str, Sequence[CellView]] = found.cells  # type: ignore[assignment]
         every = chain(*self._cells_of.values())
         for cell in {cell.cell: cell for cell in every}.values():
             self._by_case.setdefault(cell.case.id, []).append(cell)
@@ -651,7 +597,7 @@ class Page:
                 parts=parts,
             )
         alone = not placed
-        rest = self._rows(self._found.cells.others, placed, unfold=False)
+        rest = self._rows(self._found.cells["others"], placed, unfold=False)
         if rest:
             unfolded = alone and len(rest) <= _MAX_ROWS_UNFOLDED
             yield PageGroup(
@@ -682,7 +628,7 @@ class Page:
         yield from (part for part in parts if part.rows)
 
     def _rows(
-        self, cells: Iterable[JudgedCell], placed: set[str], *, unfold: bool
+        self, cells: Iterable[CellView], placed: set[str], *, unfold: bool
     ) -> tuple[PageRow, ...]:
         rows = []
         for cell in cells:
@@ -694,7 +640,7 @@ class Page:
             rows.append(self._row(cell, unfolded=unfolded))
         return tuple(rows)
 
-    def _row(self, worst: JudgedCell, *, unfolded: bool) -> PageRow:
+    def _row(self, worst: CellView, *, unfolded: bool) -> PageRow:
         cells = sorted(self._by_case[worst.case.id], key=lambda cell: self._columns[cell.variant])
         changed = worst.found is not None and worst.found.kind in ("regressed", "suspect", "fixed")
         return PageRow(
@@ -702,21 +648,19 @@ class Page:
             cells=tuple(map(self._shown, cells)),
             worst=worst,
             unfolded=unfolded,
-            finding=finding_of(worst, self._found.summary.comparison) if changed else None,
+            finding=worst.finding if changed else None,
             reason=self._reason(worst),
         )
 
-    def _reason(self, cell: JudgedCell) -> str | None:
+    def _reason(self, cell: CellView) -> str | None:
         """Return the first reason that a run of a cell did not pass."""
         if cell.outcome in ("passed", "not run"):
             return None
         status: Status = "errored" if cell.outcome == "errored" else "failed"
-        first = results_of(self._report, cell.cell, status, 1)
-        if not first and self._report.confirmation:
-            first = results_of(self._report.confirmation, cell.cell, status, 1)
-        return reasons_of(first[0])[0] if first else None
+        first = cell.results(status, most=1)
+        return reasons_of(first[0])[0].text if first else None
 
-    def _shown(self, cell: JudgedCell) -> ShownCell:
+    def _shown(self, cell: CellView) -> ShownCell:
         records = self._report.records_of((cell.cell,))
         costs = [record.cost_usd for record in records if record.cost_usd is not None]
         latencies = sorted(record.latency_s for record in records)
@@ -744,14 +688,14 @@ class Page:
     def _detail(self, shown: ShownCell) -> CellDetail:
         cell, summary = shown.cell, self._found.summary
         results = self._results(cell)
-        groups = [RunGroup(tuple(group)) for group in group_alike(results, _look)]
+        groups = [RunGroup(run.results) for run in alike(results)]
         groups.sort(key=lambda group: ("failed", "errored", "passed").index(group.status))
         failed = (
             grade.grader for group in groups for grade in group.first.grades if not grade.passed
         )
         before = summary.before.get(cell.key)
         compared = next((group.first for group in groups if group.status == "failed"), None)
-        after = answer_text(compared) if compared else None
+        after = RunView((compared,)).answer if compared else None
         diff = None
         if before is not None and after is not None:
             diff = word_diff(before, shorten(after, _DIFF_CHARACTERS))
@@ -760,7 +704,7 @@ class Page:
             asked=visible(
                 abridge(asked_text(cell.case, results[0] if results else None), _ASKED_CHARACTERS)
             ),
-            finding=finding_of(cell, summary.comparison),
+            finding=cell.finding,
             before=before,
             diff=diff,
             compared_run=compared.run if compared else None,
@@ -773,14 +717,14 @@ class Page:
             commands=tuple(self._commands(cell)),
         )
 
-    def _results(self, cell: JudgedCell) -> list[Result]:
+    def _results(self, cell: CellView) -> list[Result]:
         """Return every run of a cell, the confirm runs last."""
         results = list(self._report.results(self._report.plan.indices(cell.cell)))
         if more := self._report.confirmation:
             results += more.results(more.plan.indices(cell.cell))
         return results
 
-    def _commands(self, cell: JudgedCell) -> Iterator[tuple[str, str]]:
+    def _commands(self, cell: CellView) -> Iterator[tuple[str, str]]:
         """Yield commands that tell more of a cell, with what they do."""
         file = self._report.suite.file
         is_config = file.endswith((".yaml", ".yml", ".json"))

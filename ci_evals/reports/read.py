@@ -39,7 +39,6 @@ from ci_evals.model.report import Counts, RunRecord, SuiteInfo, SuiteReport, Tal
 from ci_evals.model.result import Result, encode_result, every_grade
 from ci_evals.model.rules import ConfirmRuns, Gate
 from ci_evals.redaction import Redactor
-from ci_evals.reports.cells import answer_text, bar_of
 from ci_evals.reports.report_json import (
     MOST_OF_A_RUN,
     MOST_RUNS,
@@ -53,6 +52,7 @@ from ci_evals.reports.report_json import (
     encode,
 )
 from ci_evals.reports.summary import Note, Summary, summarize
+from ci_evals.reports.view import answer_text, bar_of
 
 MAX_REPORT_BYTES: Final = 1 << 30
 MAX_ANSWERS: Final = 100

@@ -40,17 +40,11 @@ from ci_evals.model.fields import Share
 from ci_evals.model.report import Looks, Resumption, SuiteInfo, Tally
 from ci_evals.model.result import Judging, Result
 from ci_evals.model.rules import ConfirmRuns, Gate
-from ci_evals.reports.cells import (
-    CellOutcome,
-    JudgedCell,
-    count_reasons,
-    error_groups,
-    judged_cells,
-    results_of,
-)
 from ci_evals.reports.files import Format
+from ci_evals.reports.groups import error_groups
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
+from ci_evals.reports.view import CellOutcome, CellView, Failures, cell_views
 
 REPORT = "report.json"
 SCHEMA_VERSION: Final = 1
@@ -401,13 +395,13 @@ def render_brief(summary: Summary) -> str:
     """Return one line of JSON for scripts that read stdout; see `BriefDocument`."""
     report = summary.report
     failing = []
-    for cell in judged_cells(summary):
+    for cell in cell_views(summary):
         if cell.outcome == "passed":
             continue
-        results = results_of(
-            report, cell.cell, "errored" if cell.outcome == "errored" else "failed"
-        )
-        why = tuple(reason for reason, _ in count_reasons(results))
+        failures = cell.failures
+        if cell.outcome == "errored":
+            failures = Failures.of(cell.results("errored"))
+        why = tuple(reason for reason, _ in failures.reasons)
         failing.append(FailingEntry(**_cell_fields(summary, cell), why=why))
     errors = tuple(
         ErrorEntry(
@@ -527,7 +521,7 @@ def _run_fields(summary: Summary) -> dict[str, Any]:
 def _saved_cells(summary: Summary) -> Iterator[SavedCellEntry]:
     comparison, own = summary.compared, summary.report.id
     for cell, head in zip(
-        judged_cells(summary), head_cells(summary.report, summary.gate), strict=True
+        cell_views(summary), head_cells(summary.report, summary.gate), strict=True
     ):
         earlier = (
             evidence_to_keep(comparison.base_of(head.key), head.fingerprint) if comparison else ()
@@ -546,7 +540,7 @@ def _saved_cells(summary: Summary) -> Iterator[SavedCellEntry]:
         )
 
 
-def _cell_fields(summary: Summary, cell: JudgedCell) -> dict[str, Any]:
+def _cell_fields(summary: Summary, cell: CellView) -> dict[str, Any]:
     """Return the fields of a `CellEntry`."""
     comparison = summary.compared
     return {

@@ -410,8 +410,8 @@ class Failures:
         for result in results:
             found = reasons_of(result)
             # A reason counts once a run, even where several graders give it.
-            missed.update(dict.fromkeys(reason.missed for reason in found))
-            reasons.update(dict.fromkeys(reason.text for reason in found))
+            missed.update(dict.fromkeys((reason.missed for reason in found), 1))
+            reasons.update(dict.fromkeys((reason.text for reason in found), 1))
             if result.error is None:
                 causes[tuple(reason.missed for reason in found)] = None
             else:

@@ -96,7 +96,7 @@ def test_what_was_said_in_favour_of_one_run_alone_keeps_no_run_apart(tmp_path: P
 
 def test_confirm_runs_come_last_and_are_marked(head: Path) -> None:
     (found,) = explain_cells(head, "refund")
-    assert [run.run for run in found.runs] == list(range(1, 11))
+    assert [run.first.run for run in found.runs] == list(range(1, 11))
     assert [run.confirming for run in found.runs] == [False] * 3 + [True] * 7
 
 

@@ -18,8 +18,8 @@ from ci_evals.github.annotations import annotations
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
-from ci_evals.reports.cells import matrix_changes
-from ci_evals.reports.findings import Findings, findings, join_sentence
+from ci_evals.reports.findings import Findings, findings
+from ci_evals.reports.groups import join_sentence, matrix_changes
 from ci_evals.reports.notes import outcome
 from ci_evals.reports.summary import Note, Summary, summarize
 

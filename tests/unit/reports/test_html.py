@@ -27,9 +27,10 @@ from ci_evals.model.response import Passage, Response, Step, Turn, Usage
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import html
-from ci_evals.reports.cells import address_of, matrix_changes
 from ci_evals.reports.findings import findings
+from ci_evals.reports.groups import matrix_changes
 from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.view import address_of
 
 TAGS = {
     *(

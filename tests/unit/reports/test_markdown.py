@@ -17,7 +17,7 @@ from ci_evals.model.case import Variant
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports import markdown
-from ci_evals.reports.findings import Group
+from ci_evals.reports.groups import Group
 from ci_evals.reports.markdown import (
     Block,
     Document,

@@ -1,4 +1,4 @@
-"""Cells and runs in the words of people."""
+"""Runs, cells and cases in the words of people."""
 
 from dataclasses import replace
 
@@ -7,7 +7,12 @@ from factories import case_of, grade_of, report_of, result_of
 from ci_evals.model.case import Variant
 from ci_evals.model.response import Message
 from ci_evals.model.result import Result, RunError
-from ci_evals.reports.cells import error_groups, input_text, place_of, reason_lines, reasons_of
+from ci_evals.reports.groups import error_groups
+from ci_evals.reports.view import Failures, alike, input_text, place_of, reasons_of
+
+
+def reasons(result: Result) -> list[str]:
+    return [reason.text for reason in reasons_of(result)]
 
 
 def test_a_failed_run_says_each_grade_that_failed() -> None:
@@ -16,35 +21,55 @@ def test_a_failed_run_says_each_grade_that_failed() -> None:
         grade_of(passed=False),
         grade_of(passed=False, grader="latency", reason="6 s"),
     )
-    assert reasons_of(result_of(status="failed", grades=grades)) == (
-        "contains: does not contain 'Paris', got 'Lyon'",
+    found = reasons_of(result_of(status="failed", grades=grades))
+    assert [reason.missed for reason in found] == [
+        "contains: does not contain 'Paris'",
         "latency: 6 s",
-    )
+    ]
+    assert found[0].text == "contains: does not contain 'Paris', got 'Lyon'"
 
 
 def test_a_crash_says_its_error() -> None:
     crash = RunError("crash", "ValueError: no such flight\nat line 3")
-    assert reasons_of(result_of(status="failed", grades=(), error=crash)) == (
-        "ValueError: no such flight at line 3",
-    )
+    result = result_of(status="failed", grades=(), error=crash)
+    assert reasons(result) == ["ValueError: no such flight at line 3"]
 
 
 def test_a_score_below_the_threshold_is_a_reason() -> None:
-    assert reasons_of(result_of(status="failed", grades=(), score=0.4)) == (
-        "the score 0.40 is below its bar",
-    )
+    result = result_of(status="failed", grades=(), score=0.4)
+    assert reasons(result) == ["the score 0.40 is below its bar"]
 
 
 def test_reasons_are_counted_where_runs_differ() -> None:
-    one, other = (
-        result_of(status="failed"),
-        result_of(status="failed", grades=(grade_of(passed=False, reason="empty"),)),
-    )
-    assert reason_lines([one, one], 3) == ["contains: does not contain 'Paris', got 'Lyon'"]
-    assert reason_lines([one, other, other], 1) == [
+    one = result_of(status="failed")
+    other = result_of(status="failed", grades=(grade_of(passed=False, reason="empty", got=None),))
+    same, different = Failures.of([one, one]), Failures.of([one, other, other])
+    assert same.lines() == ["contains: does not contain 'Paris', got 'Lyon'"]
+    assert same.lines(with_answers=False) == ["contains: does not contain 'Paris'"]
+    assert different.lines(1) == [
         "2 of 3 failed runs: contains: empty",
         "… and 1 other reason",
     ]
+
+
+def test_failures_with_different_answers_have_one_cause() -> None:
+    lyon, rome = (
+        result_of(status="failed", grades=(grade_of(passed=False, got=got),))
+        for got in ("'Lyon'", "'Rome'")
+    )
+    found = Failures.of([lyon, rome])
+    assert found.cause == Failures.of([lyon]).cause
+    assert found.lines(with_answers=False) == ["contains: does not contain 'Paris'"]
+    assert len(found.lines()) == 2
+
+
+def test_runs_that_ended_alike_are_one() -> None:
+    first = result_of()
+    second = replace(first, run=2, latency_s=0.7, cost_usd=0.002)
+    third = replace(result_of(status="failed"), run=3)
+    runs = alike([first, second, third])
+    assert [run.title for run in runs] == ["runs 1 and 2 passed alike", "run 3 failed"]
+    assert runs[0].facts == ["500 ms to 700 ms", "$0.0010 to $0.0020", "25 tokens"]
 
 
 def test_errors_that_differ_in_ids_and_times_are_one_group() -> None:
