@@ -56,7 +56,9 @@ from ci_evals.reports.variants import (
     variant_changes,
     variant_reports,
 )
-from ci_evals.reports.view import FEW, MANY, NAME_CHARACTERS, CaseView, CellView, case_views
+from ci_evals.reports.view import FEW, MANY, CaseView, CellView, case_views
+
+_HEADLINE_CHARACTERS: Final = 80  # two lines of a phone
 
 # The headline.
 
@@ -145,7 +147,7 @@ def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
 
 def _errored(summary: Summary) -> Headline:
     """`30 of 60 runs errored, all on gpt`, unless the reason is as short."""
-    if len(summary.verdict.reason) <= NAME_CHARACTERS:
+    if len(summary.verdict.reason) <= _HEADLINE_CHARACTERS:
         return _reason(summary)
     short = errored_headline(summary.report)
     return Headline(_of_part(summary, short), short, summary.verdict.reason)
@@ -222,7 +224,7 @@ def _list_cells(summary: Summary, cells: Sequence[CellView], what: str) -> tuple
         total = number_of(len(summary.report.plan.cases), "case")
         return f"{len(cases):,} of {total} {what}", ()
     names: list[str] = []
-    room = NAME_CHARACTERS
+    room = _HEADLINE_CHARACTERS
     told = 0
     for case in cases[:FEW]:
         name = (", " if told else ": ", *_name_case(summary, case))

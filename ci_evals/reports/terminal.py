@@ -34,7 +34,7 @@ from ci_evals.reports.findings import Findings, findings
 from ci_evals.reports.groups import Entry, ForeignText, Group, GroupKind, Tone, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantReport
-from ci_evals.reports.view import FEW, MANY, SOME, place_of, question_text
+from ci_evals.reports.view import FEW, MANY, NAME_CHARACTERS, SOME, place_of, question_text
 
 _QUESTION_CHARACTERS = 60
 _ANSWER_CHARACTERS = 140
@@ -119,7 +119,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 def _variant_rows(comparison: Comparison, variant: VariantComparison) -> Iterator[tuple[str, ...]]:
     figures = variant.differences
-    name = f"{name_of(variant.variant)}: " if comparison.several_variants else ""
+    name = f"{_name(variant.variant)}: " if comparison.several_variants else ""
     base = percent(variant.base_rate, variant.head_rate)
     here = percent(variant.head_rate, variant.base_rate)
     points = UNKNOWN
@@ -146,9 +146,9 @@ def _with_bounds(figure: Difference, form: str) -> str:
 
 
 def _cell_row(comparison: Comparison, cell: CellComparison) -> tuple[str, ...]:
-    name = name_of(cell.case)
+    name = _name(cell.case)
     if comparison.several_variants:
-        name = f"{name} on {name_of(cell.variant)}"
+        name = f"{name} on {_name(cell.variant)}"
     p = "" if cell.p is None else f"{cell.p:.2g}"
     return name, _tally(cell.base), _tally(cell.head), cell.kind, p
 
@@ -159,7 +159,7 @@ def _tally(tally: Tally) -> str:
 
 def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     found = findings(summary)
-    headline = join_sentence(found.headline)
+    headline = join_sentence(found.headline, _name)
     yield _verdict(found, one_line(headline, _SENTENCE_CHARACTERS))
     if found.evidence:
         yield Padding(one_line(found.evidence, _SENTENCE_CHARACTERS), _INDENT)
@@ -240,7 +240,7 @@ def _table_of_variants(found: Findings, chosen: Sequence[Column]) -> Table:
         table.add_column(column.title, justify="right", no_wrap=True)
     for row, variant in enumerate(found.variants):
         figures = [column.figures[row] for column in chosen]
-        table.add_row(Text(name_of(variant.variant), "bold"), *figures)
+        table.add_row(Text(_name(variant.variant), "bold"), *figures)
     return table
 
 
@@ -339,7 +339,7 @@ def _metrics(found: Findings) -> Iterator[Text]:
     for variant, metric in found.metrics:
         text = rate_with_interval(metric.mean, metric.lower, metric.upper)
         if found.several_variants:
-            text = f"{text} on {name_of(variant)}"
+            text = f"{text} on {_name(variant)}"
         by_name.setdefault(metric.name, []).append(text)
     for name, texts in by_name.items():
         yield Text.assemble(("metric  ", "dim"), f"{_label(name)} {', '.join(texts)}")
@@ -354,9 +354,9 @@ def _label(name: str) -> str:
 
 def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[ConsoleRenderable]:
     """Yield the figures of a classification, and which label was taken for which."""
-    title = name_of(task.name).capitalize()
+    title = _name(task.name).capitalize()
     if found.several_variants:
-        title = f"{title} on {name_of(variant)}"
+        title = f"{title} on {_name(variant)}"
     figures = f": accuracy {percent(task.accuracy)}, macro F1 {percent(task.macro_f1)}"
     yield _BLANK
     yield Text.assemble((title, "bold"), figures)
@@ -375,7 +375,7 @@ def _leaderboard(standings: Sequence[Standing]) -> Iterator[ConsoleRenderable]:
     for standing in standings:
         report = standing.variant
         rate = rate_with_interval(report.pass_rate, report.lower, report.upper)
-        rows.append((standing.place, name_of(report.variant), rate))
+        rows.append((standing.place, _name(report.variant), rate))
     yield from _table("Leaderboard", rows, MANY, "variant")
     if any(standing.tied for standing in standings):
         yield _dim(TIES)
@@ -390,7 +390,7 @@ def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Iterator[Conso
         if scope.kind != "suite":
             name = f"{name} {scope.name}"
         rate = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
-        rows.append((verdict, name_of(name), rate, f"bar {percent(scope.bar, scope.bar)}"))
+        rows.append((verdict, _name(name), rate, f"bar {percent(scope.bar, scope.bar)}"))
     return _table("Gate", rows, SOME, "bar")
 
 
@@ -427,9 +427,9 @@ def _group(group: Group) -> Iterator[ConsoleRenderable]:
 def _folded_group(group: Group) -> Text:
     """`Flaky, but within the bar (2): greet, status`."""
     if group.kind == "changed":
-        return _dim(", ".join(entry.line() for entry in group.entries))
+        return _dim(", ".join(entry.line(_name) for entry in group.entries))
     cases = dict.fromkeys(cell.case.id for entry in group.entries for cell in entry.cells)
-    names = [name_of(case) for case in cases] or [entry.line() for entry in group.entries]
+    names = [_name(case) for case in cases] or [entry.line(_name) for entry in group.entries]
     names[FEW:] = []
     if group.count > len(names):
         names.append(f"{group.count - len(names):,} more")
@@ -446,11 +446,11 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
         text.append("critical ", color)
     for piece in entry.text:
         if isinstance(piece, ForeignText):
-            text.append(name_of(piece), "bold")
+            text.append(_name(piece), "bold")
         else:
             text.append(piece)
     if len(entry.cells) == 1:
-        text.append(f"  {name_of(place_of(entry.cells[0].case))}", "dim")
+        text.append(f"  {_name(place_of(entry.cells[0].case))}", "dim")
     yield columns([(Text(mark, color), text)], gap=1)
     if group.kind != "flaky":
         yield from _details(entry, group)
@@ -483,6 +483,10 @@ def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
 def _more(left_out: int, noun: str) -> Iterator[ConsoleRenderable]:
     if left_out > 0:
         yield _dim(f"… and {number_of(left_out, f'more {noun}')} in summary.md")
+
+
+def _name(name: object) -> str:
+    return name_of(name, NAME_CHARACTERS)
 
 
 def _dim(text: str) -> Text:

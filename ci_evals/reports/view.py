@@ -34,7 +34,7 @@ CellOutcome = Literal["passed", "flaky", "failed", "errored", "not run"]
 
 # How much the pages show of what others wrote, and of long lists.
 
-NAME_CHARACTERS: Final = 80
+NAME_CHARACTERS: Final = 100
 """Of a name inside a sentence."""
 LINE_CHARACTERS: Final = 300
 """Of a text on one line: a reason, a retrieved text, a line of code."""
