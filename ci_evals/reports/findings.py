@@ -114,10 +114,17 @@ def _evidence(summary: Summary) -> str:
     return "; ".join((summary.verdict.sentence, *summary.verdict.further))
 
 
-def _of_part(summary: Summary, *sentence: str) -> Sentence:
-    """Return a sentence after what part of the suite was judged, if it was not all."""
-    part = scope_clause(summary.report)
-    return (part, *sentence) if part else sentence
+def _head(
+    summary: Summary,
+    short: str,
+    names: Sentence = (),
+    *,
+    evidence: str = "",
+    is_outcome: bool = False,
+) -> Headline:
+    """Begin with what part of the suite was judged, if it was not all."""
+    short = scope_clause(summary.report) + short
+    return Headline((short, *names), short, evidence, is_outcome)
 
 
 def _regressed(summary: Summary, rule: RuleVerdict) -> Headline:
@@ -126,10 +133,9 @@ def _regressed(summary: Summary, rule: RuleVerdict) -> Headline:
     blocking = summary.verdict.blocking_cells
     cells = [cell for cell in regressed if cell.key in blocking] or regressed
     short, names = _list_cells(summary, cells, "regressed")
-    limit = ""
     if summary.gate and summary.gate.max_regressions and rule.rule == "regressions":
-        limit = f"; the gate allows {summary.gate.max_regressions}"
-    return Headline(_of_part(summary, short, *names, limit), short + limit)
+        names = (*names, f"; the gate allows {summary.gate.max_regressions}")
+    return _head(summary, short, names)
 
 
 def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
@@ -141,23 +147,20 @@ def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
     base = percent(fallen.base_rate, fallen.head_rate)
     here = percent(fallen.head_rate, fallen.base_rate)
     short = f"pass rate fell from {base} on {comparison.baseline.label} to {here}"
-    sentence = _of_part(summary, short, *on_variant(summary, fallen.variant))
-    return Headline(sentence, short, _evidence(summary))
+    return _head(summary, short, on_variant(summary, fallen.variant), evidence=_evidence(summary))
 
 
 def _errored(summary: Summary) -> Headline:
     """`30 of 60 runs errored, all on gpt`, unless the reason is as short."""
     if len(summary.verdict.reason) <= _HEADLINE_CHARACTERS:
         return _reason(summary)
-    short = errored_headline(summary.report)
-    return Headline(_of_part(summary, short), short, summary.verdict.reason)
+    return _head(summary, errored_headline(summary.report), evidence=summary.verdict.reason)
 
 
 def _unchanged(summary: Summary) -> Headline:
     """`prompts and cases are unchanged, and no model was called`."""
-    short = unchanged_sentence(summary.report)
     evidence = f"their recorded answers: {_evidence(summary)}"
-    return Headline(_of_part(summary, short), short, evidence)
+    return _head(summary, unchanged_sentence(summary.report), evidence=evidence)
 
 
 def _passed(summary: Summary) -> Headline:
@@ -171,14 +174,14 @@ def _passed(summary: Summary) -> Headline:
         short = f"{short}; {quarantined}"
     if regressed := cells_by_group(summary)["regressed"]:
         allowed, names = _list_cells(summary, regressed, "regressed, as the gate allows")
-        return Headline(_of_part(summary, short, "; ", allowed, *names), short)
+        return _head(summary, short, ("; ", allowed, *names))
     clauses = [verdict.sentence, stopped_clause(report)]
     if _says_how_many_passed(verdict.leading, graded):
         clauses = clauses[1:]
-    return Headline(
-        _of_part(summary, short),
+    return _head(
+        summary,
         short,
-        "; ".join(clause for clause in clauses if clause),
+        evidence="; ".join(clause for clause in clauses if clause),
         is_outcome=not quarantined and not scope_clause(report) and rate_is_share(report),
     )
 
@@ -201,13 +204,13 @@ def _missed(summary: Summary, scope: ScopeVerdict) -> Headline:
         rate, bar = percent(scope.rate, scope.bar), percent(scope.bar, scope.bar)
         subject = scope_subject(scope, summary.report)
         short = f"{subject}{rate} is below {bar}, but could be luck"
-        return Headline(_of_part(summary, short), short, _evidence(summary))
+        return _head(summary, short, evidence=_evidence(summary))
     cells = cells_by_group(summary)
     failed = [*cells["failing"], *cells["still failing"]]
     if not failed or scope.kind == "metric":
         return _reason(summary)
     short, names = _list_cells(summary, failed, "failed")
-    return Headline(_of_part(summary, short, *names), short, _evidence(summary))
+    return _head(summary, short, names, evidence=_evidence(summary))
 
 
 _MOST_NAMED: Final = MANY  # cases; of more than that, only their number is told

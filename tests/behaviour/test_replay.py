@@ -221,7 +221,7 @@ async def test_a_changed_grader_can_be_tried_on_a_stopped_run_that_is_gone_on_wi
         suite(tmp_path, [case(0), case(1, expect=[{"regex": "^q"}]), case(2), case(3)], server.url)
         found = await run(tmp_path, "--resume", "--replay", "out")
     assert set(server.asked.values()) == {1}
-    assert "Resumed: 2 of 4 runs kept, 1 changed one run anew, 1 new one" in found.out
+    assert "Resumed: 2 of 4 runs kept, 1 changed one run again, 1 new one" in found.out
     assert "Recorded: 1 of 4 runs was recorded" in found.out
 
 
