@@ -16,21 +16,6 @@ Judge = Callable[..., Any]
 a mapping.
 """
 
-_KEYS = {"passed": bool, "score": int | float, "reason": str}
-_ALIASES = {"pass": "passed", "pass_": "passed"}
-"""Keys that other tools ask for."""
-_IGNORED = frozenset(
-    {
-        "componentResults",
-        "component_results",
-        "namedScores",
-        "named_scores",
-        "tokensUsed",
-        "tokens_used",
-    }
-)
-"""Keys of other tools' judgements that say nothing more of the answer."""
-
 _FIRST_PAUSE_S = 0.1  # before the first retry; it doubles each time
 _LONGEST_PAUSE_S = 10.0
 
@@ -148,32 +133,31 @@ class FunctionGrader:
         return failed(f"{reason}, less than {lowest:g}{hint}", float(score))
 
     def _read_mapping(self, returned: Mapping[Any, Any]) -> Finding:
-        values: dict[str, Any] = dict.fromkeys(_KEYS)
-        for given, value in returned.items():
-            if given in _IGNORED:
-                continue
-            key = _ALIASES.get(given, given)
-            if key not in _KEYS:
-                raise TypeError(
-                    f"{self.name} returned an unknown key {quote(key)}; known: passed, score, reason"
-                )
-            wrong = not isinstance(value, _KEYS[key])
-            if key == "score" and isinstance(value, bool):
-                wrong = True
-            if wrong and value is not None:
-                raise TypeError(f"{self.name} returned {_describe(value)} as its {key}")
-            values[key] = value
-        if values["score"] is not None:
-            finding = self._read_score(values["score"])
-        elif values["passed"] is not None:
-            finding = self._read(values["passed"])
+        """Read `passed`, `score` and `reason`. Other tools have more keys, and `pass`."""
+        verdict = returned.get("passed", returned.get("pass", returned.get("pass_")))
+        score = returned.get("score")
+        reason = returned.get("reason")
+        self._check_type("passed", verdict, bool)
+        self._check_type("reason", reason, str)
+        if score is not None:
+            if isinstance(score, bool):
+                raise TypeError(f"{self.name} returned {_describe(score)} as its score")
+            self._check_type("score", score, int | float)
+            finding = self._read_score(score)
+        elif verdict is not None:
+            finding = self._read(verdict)
         else:
             raise TypeError(
                 f"{self.name} returned a mapping with neither passed nor score:"
                 f" {_describe(returned)}"
             )
-        verdict = finding.passed if values["passed"] is None else values["passed"]
-        return Finding(verdict, finding.score, values["reason"] or finding.reason)
+        if verdict is None:
+            verdict = finding.passed
+        return Finding(verdict, finding.score, reason or finding.reason)
+
+    def _check_type(self, key: str, value: Any, kind: Any) -> None:
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{self.name} returned {_describe(value)} as its {key}")
 
 
 def _describe(value: Any) -> str:

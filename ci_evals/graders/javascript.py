@@ -110,7 +110,4 @@ class JavaScriptGrader(GraderOptions):
             raise GradingError(f"{self._label} gave nothing: {expected}", "grader")
         if isinstance(judged, bool):
             return Finding(judged, float(judged), f"{self._label} returned {str(judged).lower()}")
-        if isinstance(judged, dict):  # other tools have more in it
-            known = ("pass", "passed", "score", "reason")
-            return {key: judged[key] for key in known if key in judged}
         return judged
