@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Context, Decimal, localcontext
 from difflib import get_close_matches
 from fractions import Fraction
-from itertools import count, groupby
+from functools import cache
+from itertools import count
 from math import floor, log10
-from operator import mul
 from typing import Any, Final
 
 UNKNOWN: Final = "—"
-"""Stands where a figure is not known."""
+"""Shown for a figure that is not known."""
 
 RAREST = 1e-15
 _FEWEST_IN_A_ROW = 4  # run numbers that are shown as `4 to 7`
@@ -22,15 +22,14 @@ _FEWEST_IN_A_ROW = 4  # run numbers that are shown as `4 to 7`
 
 
 def exact(bar: float) -> Fraction:
-    """Return the decimal that the user wrote: 9 of 10 meet a bar of 0.9, although the double is a
-    bit above.
+    """Return the decimal that the user wrote: 9 of 10 meet a bar of 0.9, though the float is above
+    it.
     """
     return Fraction(str(bar))
 
 
-_DECIMALS = Context(
-    prec=60, traps=[]
-)  # digits that no sum of scores outgrows, whatever code under test sets
+# More digits than any sum of scores has, whatever context code under test sets.
+_DECIMALS = Context(prec=60, traps=[])
 
 
 def exact_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
@@ -39,34 +38,38 @@ def exact_mean(values: Sequence[float], weights: Sequence[float] | None = None) 
 
     Args:
         values: at least one.
-        weights: one for each value, not all of them 0; else all count alike.
+        weights: one for each value, not all of them 0; without them all count alike.
     """
+    if weights is None:
+        weights = [1.0] * len(values)
     with localcontext(_DECIMALS):
-        parts = [Decimal(str(float(value))) for value in values]
-        shares = [Decimal(str(float(weight))) for weight in weights or [1] * len(parts)]
-        return float(sum(map(mul, shares, parts)) / sum(shares))
+        total = Decimal(0)
+        shares = Decimal(0)
+        for value, weight in zip(values, weights, strict=True):
+            share = Decimal(str(float(weight)))
+            total += share * Decimal(str(float(value)))
+            shares += share
+        return float(total / shares)
 
 
 def number_of(number: int, noun: str) -> str:
     """`1 run`, `1,200 runs`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}s"
 
 
 def percent(rate: float | None, *marks: float | None) -> str:
-    """Format a fraction with one decimal, or as many more as keep it off 0 %, 100 % and the
-    `marks`.
+    """Format a fraction with one decimal, or as many more as tell it from 0 %, 100 % and `marks`.
 
-    So a rate is never shown as equal to a bar that it misses. Trailing zeros go when the figure is
-    exact.
+    So a rate is never shown as equal to a bar that it misses. An exact figure has no trailing
+    zeros.
     """
     if rate is None:
         return UNKNOWN
     value = Decimal(str(rate)) * 100
-    edges = (
-        Decimal(0),
-        Decimal(100),
-        *(Decimal(str(mark)) * 100 for mark in marks if mark is not None),
-    )
+    edges = [Decimal(0), Decimal(100)]
+    edges += [Decimal(str(mark)) * 100 for mark in marks if mark is not None]
     for places in count(1):
         shown = round(value, places)
         if shown == value:
@@ -92,7 +95,9 @@ def rate_with_interval(
 
 def score(value: float | None) -> str:
     """`0.93`."""
-    return UNKNOWN if value is None else f"{value:.2f}"
+    if value is None:
+        return UNKNOWN
+    return f"{value:.2f}"
 
 
 def usd(amount: float | None, unknown: str = "unknown") -> str:
@@ -121,44 +126,62 @@ def seconds(taken: float | None, unknown: str = UNKNOWN) -> str:
         return f"{taken:.1f} s"
     minutes, rest = divmod(round(taken), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s"
 
 
 def duration(seconds: float) -> str:
     """`40 s`, `12 min`, `3 h`, `5 days`: the age of something, in one unit."""
-    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size or (unit != "days" and seconds >= size):
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 2 * 86400:
+        return f"{seconds / 3600:.0f} h"
+    return f"{seconds / 86400:.0f} days"
 
 
 def once_in(p: float) -> str:
     """Format a chance as a frequency with two significant digits: `once in 18,000`."""
     if p < RAREST:
         return "less than once in 10^15"
-    often = 1 / p
-    return f"once in {int(round(often, -max(0, floor(log10(often)) - 1))):,}"
+    times = 1 / p
+    further_digits = max(0, floor(log10(times)) - 1)
+    return f"once in {int(round(times, -further_digits)):,}"
 
 
 def span(values: Iterable[float], show: Callable[[float], str]) -> str:
-    """`500 ms`, or `500 ms to 1.20 s` where the values differ; empty without any."""
+    """`500 ms`, or `500 ms to 1.20 s` if the values differ; empty without any."""
     known = sorted(values)
-    return " to ".join(dict.fromkeys((show(known[0]), show(known[-1])))) if known else ""
+    if not known:
+        return ""
+    least, most = show(known[0]), show(known[-1])
+    if least == most:
+        return least
+    return f"{least} to {most}"
 
 
 def run_numbers(numbers: Iterable[int]) -> str:
     """`run 2`, `runs 1, 2 and 3`, `runs 1, 4 to 7 and 9`; the numbers rise."""
-    rising = enumerate(numbers)
-    rows = [
-        [number for _, number in row] for _, row in groupby(rising, lambda each: each[1] - each[0])
-    ]
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and rows[-1][-1] == number - 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
     shown: list[str] = []
     for row in rows:
-        shown += [f"{row[0]} to {row[-1]}"] if len(row) >= _FEWEST_IN_A_ROW else map(str, row)
-    if len(rows) == len(rows[0]) == 1:
-        return f"run {shown[0]}"
+        if len(row) >= _FEWEST_IN_A_ROW:
+            shown.append(f"{row[0]} to {row[-1]}")
+        else:
+            shown += map(str, row)
     *others, last = shown
-    return f"runs {', '.join(others)} and {last}" if others else f"runs {last}"
+    if others:
+        return f"runs {', '.join(others)} and {last}"
+    if len(rows[0]) == 1:
+        return f"run {last}"
+    return f"runs {last}"
 
 
 def keep_units(sentence: str) -> str:
@@ -167,40 +190,57 @@ def keep_units(sentence: str) -> str:
 
 
 def code_spans(sentence: str) -> Iterator[tuple[str, bool]]:
-    """Split a sentence of ours at its backticks: each piece, and whether it is code."""
+    """Split a sentence of ours at its backticks; yield each piece, and True if it is code."""
     for number, piece in enumerate(re.split("`([^`]+)`", sentence)):
         yield piece, number % 2 == 1
 
 
 # Text that others wrote: names, answers, errors.
 
-_NONCHARACTERS = "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
-_ACTING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tab and line feed
-    "\u2028\u2029"  # line breaks of their own kind
-    "\u202a-\u202e\u2066-\u2069"  # overrides of the writing direction
-    "\ud800-\udfff"  # surrogates: not text in any encoding
-    f"\ufdd0-\ufdef{_NONCHARACTERS}]"
-)
-_RIGHT_TO_LEFT = re.compile(
-    "[\u0590-\u08ff\u200f\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
-)
 _LEFT_TO_RIGHT_MARK = "\u200e"
 # What Unicode calls default-ignorable, which a runner may skip when it looks for its commands.
-_IGNORED = "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\ufe00-\ufe0f\ufeff"
-_COMMAND = re.compile(
-    rf"^((?:[^\S\n]|[{_IGNORED}]|\x1b\[[0-9;]*m)*):(?=[{_IGNORED}]*:)", re.MULTILINE
+_IGNORED = (
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2060-\u206f\ufe00-\ufe0f\ufeff"
 )
-_OLD_COMMAND = re.compile(rf"#(?=[{_IGNORED}]*\[)")
+
+
+@cache
+def _acting() -> re.Pattern[str]:
+    """Match the characters that act instead of being seen."""
+    noncharacters = "".join(chr(plane << 16 | 0xFFFE) for plane in range(17))
+    noncharacters += "".join(chr(plane << 16 | 0xFFFF) for plane in range(17))
+    return re.compile(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but for tab and line feed
+        "\u2028\u2029"  # line breaks of their own kind
+        "\u202a-\u202e\u2066-\u2069"  # overrides of the writing direction
+        "\ud800-\udfff"  # surrogates: not text in any encoding
+        f"\ufdd0-\ufdef{noncharacters}]"
+    )
+
+
+@cache
+def _right_to_left() -> re.Pattern[str]:
+    return re.compile(
+        "[\u0590-\u08ff\u200f\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+    )
 
 
 def visible(text: str) -> str:
-    r"""Write every character that acts instead of being seen as its escape: `\x1b`, `\u202e`,
-    `\ud800`.
+    r"""Write every character that acts instead of being seen as its escape, such as `\x1b`.
 
     The result is valid UTF-8 and valid XML 1.0. Line feeds and tabs stay.
     """
-    return _ACTING.sub(_escape, text.replace("\r\n", "\n"))
+    return _acting().sub(_escape, text.replace("\r\n", "\n"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    if code <= 0xFFFF:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"
 
 
 def shorten(text: str, limit: int) -> str:
@@ -211,9 +251,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def abridge(text: str, limit: int) -> str:
-    """Leave out the middle of a text that is longer than `limit` characters, and say how much that
-    is.
-    """
+    """Leave out the middle of a text longer than `limit` characters, and say how much that is."""
     if len(text) <= limit:
         return text
     end = limit // 3
@@ -221,23 +259,23 @@ def abridge(text: str, limit: int) -> str:
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that is meant by a misspelt one; None if none is at least `cutoff`
-    alike.
-    """
+    """Return the known name that a misspelt one may mean; None if none is at least `cutoff` alike."""
     names = list(known)
-    in_other_case = [each for each in names if each.lower() == name.lower()]
-    return next(iter(in_other_case or get_close_matches(name, names, n=1, cutoff=cutoff)), None)
+    for each in names:
+        if each.lower() == name.lower():
+            return each
+    for each in get_close_matches(name, names, n=1, cutoff=cutoff):
+        return each
+    return None
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """Make a text visible, with every run of white space as one space, and cut it at `limit`
-    characters.
-    """
-    looked_at = text[: 4 * limit]
-    shown = visible(" ".join(looked_at.split()))
-    return (
-        shown if len(shown) <= limit and len(looked_at) == len(text) else f"{shown[: limit - 1]}…"
-    )
+    """Make a text visible on one line, with single spaces, and cut it at `limit` characters."""
+    start = text[: 4 * limit]
+    shown = visible(" ".join(start.split()))
+    if len(shown) <= limit and len(start) == len(text):
+        return shown
+    return f"{shown[: limit - 1]}…"
 
 
 def short_sha(revision: str) -> str:
@@ -246,17 +284,15 @@ def short_sha(revision: str) -> str:
 
 
 def name_of(name: object, limit: int = 80) -> str:
-    """Return a name for the middle of a sentence: on one line, between marks if it reads from right
-    to left.
+    """Return a name for the middle of a sentence, on one line.
 
-    Without the marks such a name would reorder the numbers beside it.
+    A name that reads from right to left gets marks around it, as it would else reorder the numbers
+    beside it.
     """
     shown = one_line(str(name), limit)
-    return (
-        f"{_LEFT_TO_RIGHT_MARK}{shown}{_LEFT_TO_RIGHT_MARK}"
-        if _RIGHT_TO_LEFT.search(shown)
-        else shown
-    )
+    if _right_to_left().search(shown):
+        return f"{_LEFT_TO_RIGHT_MARK}{shown}{_LEFT_TO_RIGHT_MARK}"
+    return shown
 
 
 def quote(value: Any, limit: int = 200) -> str:
@@ -275,6 +311,9 @@ def quote(value: Any, limit: int = 200) -> str:
     return visible(shown)
 
 
+_JSON = json.JSONEncoder(ensure_ascii=False, skipkeys=True, check_circular=False, default=str)
+
+
 def without_commands(text: str) -> str:
     """Break what a CI runner would obey in a log: `::error::` at the start of a line and
     `##[error]` anywhere.
@@ -282,18 +321,13 @@ def without_commands(text: str) -> str:
     The text stays as wide as it was. A carriage return, which may start a line too, becomes a line
     feed.
     """
-    return _OLD_COMMAND.sub(" ", _COMMAND.sub(r"\1.", text.replace("\r", "\n")))
+    command, old_command = _commands()
+    return old_command.sub(" ", command.sub(r"\1.", text.replace("\r", "\n")))
 
 
-_JSON = json.JSONEncoder(ensure_ascii=False, skipkeys=True, check_circular=False, default=str)
-
-
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found.group())
-    return (
-        f"\\x{code:02x}"
-        if code <= 0xFF
-        else f"\\u{code:04x}"
-        if code <= 0xFFFF
-        else f"\\U{code:08x}"
-    )
+@cache
+def _commands() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Match the commands of a runner, in their new and in their old form."""
+    indent = rf"(?:[^\S\n]|[{_IGNORED}]|\x1b\[[0-9;]*m)*"
+    command = re.compile(rf"^({indent}):(?=[{_IGNORED}]*:)", re.MULTILINE)
+    return command, re.compile(rf"#(?=[{_IGNORED}]*\[)")
