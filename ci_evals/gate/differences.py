@@ -10,14 +10,14 @@ from ci_evals.stats.differences import rate_difference, ratio_of_totals, score_d
 from ci_evals.stats.exact_tests import Table
 from ci_evals.stats.rates import Estimate
 
-_LEAST_LATENCY_S = 0.0005  # what is less is shown as 0 ms
+LEAST_LATENCY_S = 0.0005  # what is less is shown as 0 ms
+
+RatioFigure = Literal["cost", "latency"]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference or a ratio with its one-sided bounds; without them where there is too little to
-    tell.
-    """
+    """A difference or a ratio with its one-sided bounds; None where there is too little to tell."""
 
     value: float
     lower: float | None = None
@@ -39,6 +39,14 @@ class Differences:
     tokens: Difference | None = None
     latency: Difference | None = None
 
+    def ratio(self, figure: RatioFigure) -> Difference | None:
+        """Return the ratio of a figure that a gate can limit."""
+        match figure:
+            case "cost":
+                return self.cost
+            case "latency":
+                return self.latency
+
 
 def differences(
     tables: Sequence[Table], head: Sequence[PerRun], base: Sequence[PerRun], confidence: float
@@ -47,35 +55,54 @@ def differences(
 
     Args:
         tables: the runs of each cell on both sides.
-        head: what a run of each cell comes to; of one cell at least.
+        head: the averages of each cell's runs; of one cell at least.
         base: the same of the cells that these are compared with.
         confidence: of each bound by itself, in (0, 1).
     """
-
-    def ratio(name: Literal["cost_usd", "tokens", "latency_median_s"]) -> Estimate | None:
-        pairs = [
-            (getattr(mine, name), getattr(theirs, name))
-            for mine, theirs in zip(head, base, strict=True)
-        ]
-        known = [
-            (mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None
-        ]
-        heads, bases = [mine for mine, _ in known], [theirs for _, theirs in known]
-        if name == "latency_median_s" and max(fsum(heads), fsum(bases)) < _LEAST_LATENCY_S * len(
-            known
-        ):
-            return None  # both sides come to 0 ms: a ratio would be noise
-        return ratio_of_totals(heads, bases, confidence)
-
-    scores = [(mine.scores, theirs.scores) for mine, theirs in zip(head, base, strict=True)]
+    pairs = list(zip(head, base, strict=True))
+    scores = [(mine.scores, theirs.scores) for mine, theirs in pairs]
     return Differences(
         pass_rate=_difference(rate_difference(tables, confidence)),
         score=_difference(score_difference(scores, confidence)),
-        cost=_difference(ratio("cost_usd")),
-        tokens=_difference(ratio("tokens")),
-        latency=_difference(ratio("latency_median_s")),
+        cost=_ratio([(mine.cost_usd, theirs.cost_usd) for mine, theirs in pairs], confidence),
+        tokens=_ratio([(mine.tokens, theirs.tokens) for mine, theirs in pairs], confidence),
+        latency=_latency_ratio(
+            [(mine.latency_median_s, theirs.latency_median_s) for mine, theirs in pairs], confidence
+        ),
     )
 
 
+_Amounts = Sequence[tuple[float | None, float | None]]
+"""(head, base) of each cell; None where not known."""
+
+
+def _ratio(amounts: _Amounts, confidence: float) -> Difference | None:
+    """Compare the totals of an amount over the cells where both sides know it."""
+    head, base = _known(amounts)
+    return _difference(ratio_of_totals(head, base, confidence))
+
+
+def _latency_ratio(amounts: _Amounts, confidence: float) -> Difference | None:
+    """Compare latencies; None if both sides come to 0 ms, whose ratio would be noise."""
+    head, base = _known(amounts)
+    if max(fsum(head), fsum(base)) < LEAST_LATENCY_S * len(head):
+        return None
+    return _difference(ratio_of_totals(head, base, confidence))
+
+
+def _known(amounts: _Amounts) -> tuple[list[float], list[float]]:
+    """Return the amounts of head and base in the cells where both are known."""
+    head, base = [], []
+    for mine, theirs in amounts:
+        if mine is not None and theirs is not None:
+            head.append(mine)
+            base.append(theirs)
+    return head, base
+
+
 def _difference(estimate: Estimate | None) -> Difference | None:
-    return None if estimate is None else Difference(estimate.value, *(estimate.interval or ()))
+    if estimate is None:
+        return None
+    if estimate.interval is None:
+        return Difference(estimate.value)
+    return Difference(estimate.value, *estimate.interval)

@@ -1,30 +1,29 @@
-"""Every sentence of a verdict: on cells, variants, the baseline, bars, rules, and runs without an
-answer.
-"""
+"""Every sentence of a verdict: on cells, variants, the baseline, bars, rules, and errors."""
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from typing import NamedTuple
 
-from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds, short_sha
+from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds
 from ci_evals.gate.bars import Cause, ScopeVerdict, VerdictStatus
-from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef
+from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef, add_tallies
 from ci_evals.gate.compare import (
     LEAST_COMPARED,
     MOST_CONFIRM_RUNS,
     CellComparison,
-    CellKind,
     Comparison,
     NoComparison,
     VariantComparison,
 )
-from ci_evals.gate.differences import Difference
+from ci_evals.gate.differences import Difference, RatioFigure
 from ci_evals.gate.outages import FailedRound, Outage
-from ci_evals.model.case import Case
-from ci_evals.model.report import CellReport, SuiteReport, Tally
+from ci_evals.model.case import Case, Variant
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import CellReport, Counts, SuiteReport, Tally
 from ci_evals.model.result import RunError, Status
 from ci_evals.model.rules import Gate
+from ci_evals.stats.rates import PassRate
 
 # Cells.
 
@@ -36,85 +35,110 @@ def cell_sentence(comparison: Comparison, cell: CellComparison) -> str:
 
 def cell_name(comparison: Comparison, cell: CellComparison) -> str:
     """Return the case, with its variant if there are several, and its former name if it has one."""
-    of = f" on {name_of(cell.variant)}" if comparison.several_variants else ""
-    was = f" (was {name_of(cell.renamed_from)})" if cell.renamed_from else ""
-    return f"{name_of(cell.case)}{of}{was}"
+    name = name_of(cell.case)
+    if comparison.several_variants:
+        name += f" on {name_of(cell.variant)}"
+    if cell.renamed_from:
+        name += f" (was {name_of(cell.renamed_from)})"
+    return name
 
 
 def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     """Return a cell's sentence without its name."""
-    base = comparison.baseline.label
-    before = f"{tally_text(cell.base)} on {base}"
-    here = f"{tally_text(cell.head)} here" if cell.head.graded else "no new run was graded here"
-    chance = "" if cell.p is None else _chance(cell.p)
-    steady = all(side.passed in (0, side.graded) for side in (cell.head, cell.base))
-    unsure = (
-        "too few runs to call it a change"
-        if steady
-        else "answers vary from run to run, no change detected"
-    )
-    lack = f"no new run was graded {f'on {base}' if cell.head.graded else 'here'}"
-    if cell.head.graded and cell.base.graded:
-        lack = f"the case is in quarantine: {before}, {here}"
-    return {
-        "regressed": f"{before}, {here}; {chance}",
-        "fixed": f"{before}, {here}; {chance}",
-        "suspect": f"{before}, {here}: possibly worse, within noise; {chance}",
-        "flaky": f"{before}, {here}: {unsure}",
-        "unchanged": f"{before}, {here}: unchanged",
-        "new": f"new, {here}",
-        "removed": f"removed, {before}",
-        "edited": f"edited, so not compared: {before}, {here}",
-        "not compared": f"not compared: {lack}",
-    }[cell.kind]
+    before = f"{tally_text(cell.base)} on {comparison.baseline.label}"
+    here = "no new run was graded here"
+    if cell.head.graded:
+        here = f"{tally_text(cell.head)} here"
+    both = f"{before}, {here}"
+    match cell.kind:
+        case "regressed" | "fixed":
+            return f"{both}; {_chance(cell.p)}"
+        case "suspect":
+            return f"{both}: possibly worse, within noise; {_chance(cell.p)}"
+        case "flaky":
+            if _is_steady(cell.head) and _is_steady(cell.base):
+                return f"{both}: too few runs to call it a change"
+            return f"{both}: answers vary from run to run, no change detected"
+        case "unchanged":
+            return f"{both}: unchanged"
+        case "new":
+            return f"new, {here}"
+        case "removed":
+            return f"removed, {before}"
+        case "edited":
+            return f"edited, so not compared: {both}"
+        case "not compared":
+            return f"not compared: {_why_not_compared(comparison, cell, both)}"
+
+
+def _is_steady(side: Tally) -> bool:
+    """Return True if all runs ended alike."""
+    return side.passed in (0, side.graded)
+
+
+def _why_not_compared(comparison: Comparison, cell: CellComparison, both: str) -> str:
+    if not cell.head.graded:
+        return "no new run was graded here"
+    if not cell.base.graded:
+        return f"no new run was graded on {comparison.baseline.label}"
+    return f"the case is in quarantine: {both}"
 
 
 def test_sentence(cell: CellComparison, alpha: float) -> str:
-    """`Fisher's exact test for a drop, 4 of 10 against 30 of 30: p = 5.5e-05, 0.0023 adjusted for
-    …`.
-    """
+    """`Fisher's exact test for a drop, 4 of 10 against 30 of 30: p = 5.5e-05, 0.0023 adjusted …`."""
     if cell.p is None or cell.adjusted_p is None:
         return "not tested: there is nothing to compare it with"
-    of = "a rise" if cell.kind == "fixed" else "a drop"
-    test = f"Fisher's exact test for {of}, {tally_text(cell.head)} against {tally_text(cell.base)}: p = {cell.p:.2g}"
-    adjusted = f"{test}, {cell.adjusted_p:.2g} adjusted for the number of compared cells"
+    change = "a rise" if cell.kind == "fixed" else "a drop"
+    sides = f"{tally_text(cell.head)} against {tally_text(cell.base)}"
+    adjusted = f"{cell.adjusted_p:.2g} adjusted for the number of compared cells"
+    test = f"Fisher's exact test for {change}, {sides}: p = {cell.p:.2g}, {adjusted}"
     if cell.kind in ("regressed", "fixed"):
-        return f"{adjusted}; at most {alpha:g}, so it is named"
+        return f"{test}; at most {alpha:g}, so it is named"
     if cell.adjusted_p <= alpha:
-        return f"{adjusted}; the newest reports that agree do not show it by themselves, so it is not named"
-    waiting = (
-        " (a suspect counts as 1 until confirmed)"
-        if cell.kind == "suspect" and cell.adjusted_p >= 1
-        else ""
-    )
-    return f"{adjusted}{waiting}; more than {alpha:g}, so it is not named"
+        lack = "the newest reports that agree do not show it by themselves"
+        return f"{test}; {lack}, so it is not named"
+    if cell.kind == "suspect" and cell.adjusted_p >= 1:
+        test += " (a suspect counts as 1 until confirmed)"
+    return f"{test}; more than {alpha:g}, so it is not named"
 
 
 def step_sentence(step: PoolStep) -> str:
     """Say how one report's evidence was used: `10 of 10, pooled`."""
     runs = tally_text(step.evidence.tally)
-    together = step.older is not None and step.older.graded > step.evidence.graded
-    older = f" ({tally_text(step.older)} with all older ones)" if together and step.older else ""
-    p = "" if step.p is None else f" (p = {step.p:.2g})"
-    return {
-        "recent": f"{runs}, pooled",
-        "disagrees": f"{runs}{older}, pooled, but unlike the newer ones{p}: what is named must show against those, too",
-        "before a change": f"{runs}, pooled",
-        "before a fall": f"{runs}, left out: the whole variant has been worse since",
-        "an outage": f"{runs}, left out: likely an outage",
-        "enough without": f"{runs}, left out: newer reports have enough runs",
-        "nothing graded": "no run was graded",
-    }[step.outcome]
+    match step.outcome:
+        case "recent" | "before a change":
+            return f"{runs}, pooled"
+        case "disagrees":
+            if step.older is not None and step.older.graded > step.evidence.graded:
+                runs += f" ({tally_text(step.older)} with all older ones)"
+            newer = "the newer ones"
+            if step.p is not None:
+                newer += f" (p = {step.p:.2g})"
+            return f"{runs}, pooled, but unlike {newer}: what is named must show against those, too"
+        case "before a fall":
+            return f"{runs}, left out: the whole variant has been worse since"
+        case "an outage":
+            return f"{runs}, left out: likely an outage"
+        case "enough without":
+            return f"{runs}, left out: newer reports have enough runs"
+        case "nothing graded":
+            return "no run was graded"
 
 
 def tally_text(tally: Tally) -> str:
     """`4 of 10`, or `no runs`."""
-    return f"{tally.passed:,} of {tally.graded:,}" if tally.graded else "no runs"
+    if not tally.graded:
+        return "no runs"
+    return f"{tally.passed:,} of {tally.graded:,}"
 
 
-def _chance(p: float) -> str:
+def _chance(p: float | None) -> str:
     """`p = 0.0034 (by chance, once in 290)`."""
-    return f"p {f'= {p:.2g}' if p >= RAREST else f'< {RAREST:g}'} (by chance, {once_in(p)})"
+    assert p is not None  # only cells that were tested are named
+    value = f"p = {p:.2g}"
+    if p < RAREST:
+        value = f"p < {RAREST:g}"
+    return f"{value} (by chance, {once_in(p)})"
 
 
 # Variants.
@@ -122,62 +146,26 @@ def _chance(p: float) -> str:
 
 def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     """`pass rate 93 % on main, 85 % here over 40 cases; p = 0.0083 (by chance, once in 120)`."""
-    base, here = (
-        percent(variant.base_rate, variant.head_rate),
-        percent(variant.head_rate, variant.base_rate),
-    )
-    rates = f"pass rate {base} on {comparison.baseline.label}, {here} here over {number_of(variant.cells, 'case')}"
-    of = variant_name(comparison, variant)
+    before = percent(variant.base_rate, variant.head_rate)
+    here = percent(variant.head_rate, variant.base_rate)
+    cases = number_of(variant.cells, "case")
+    name = variant_name(comparison, variant)
+    rates = f"{name}pass rate {before} on {comparison.baseline.label}, {here} here over {cases}"
     if _surely_higher(variant):
-        return f"{of}{rates}; a rise beyond noise"
+        return f"{rates}; a rise beyond noise"
     if variant.adjusted_p > comparison.alpha:
-        return f"{of}{rates}: within noise"
-    return f"{of}{rates}; {_chance(variant.p)}"
-
-
-def outage_sentence(outage: Outage) -> str:
-    """`all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage`."""
-    failed = _share_of(
-        outage.planned.graded - outage.planned.passed, outage.planned.graded, "planned run"
-    )
-    repeats = _share_of(outage.repeated.passed, outage.repeated.graded, "repeat")
-    return f"{failed} of {number_of(outage.cells, 'case')} failed, and {repeats} passed: likely an outage"
-
-
-def failed_round_sentence(found: FailedRound) -> str:
-    """`all 40 failures were in run 2, and all 80 other runs passed: likely an outage`."""
-    inside, others = (tally.graded - tally.passed for tally in (found.inside, found.others))
-    passed = _share_of(found.others.passed, found.others.graded, "other run")
-    failures = _share_of(inside, inside + others, "failure")
-    return f"{failures} were in run {found.run}, and {passed} passed: likely an outage"
-
-
-def failed_confirmation_sentence(planned: Tally, repeated: Tally) -> str:
-    """`2 of 70 repeats passed, and 20 of 30 planned runs of the same cases: likely an outage, so
-    nothing is named`.
-    """
-    repeats = f"{repeated.passed:,} of {number_of(repeated.graded, 'repeat')}"
-    planned_runs = f"{planned.passed:,} of {number_of(planned.graded, 'planned run')}"
-    return f"{repeats} passed, and {planned_runs} of the same cases: likely an outage, so nothing is named"
-
-
-def _share_of(part: int, whole: int, what: str) -> str:
-    """`all 40 failures`, `38 of 42 failures`."""
-    return (
-        f"all {number_of(whole, what)}"
-        if part == whole > 1
-        else f"{part:,} of {number_of(whole, what)}"
-    )
+        return f"{rates}: within noise"
+    return f"{rates}; {_chance(variant.p)}"
 
 
 def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
-    """Return the start of a sentence: the variant if there are several, and its counterpart if that
-    is another.
-    """
+    """Return the start of a sentence: the variant, if there are several or it was renamed."""
     name = name_of(variant.variant)
     if variant.renamed:
         return f"{name} (compared with {name_of(variant.base_variant)}): "
-    return f"{name}: " if comparison.several_variants else ""
+    if comparison.several_variants:
+        return f"{name}: "
+    return ""
 
 
 def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
@@ -191,29 +179,28 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
         return few_compared(comparison, variant) or "no change"
     text = f"{_signed(points, 1)} points"
     if points < 0 and variant.adjusted_p <= comparison.alpha:
-        return f"{text}, p {'< 0.0001' if variant.adjusted_p < 0.0001 else f'= {variant.adjusted_p:.2g}'}"
+        if variant.adjusted_p < 0.0001:
+            return f"{text}, p < 0.0001"
+        return f"{text}, p = {variant.adjusted_p:.2g}"
     change = variant.differences.pass_rate
-    if (
-        _surely_higher(variant)
-        and change is not None
-        and change.lower is not None
-        and change.upper is not None
-    ):
+    if _surely_higher(variant) and change is not None:
+        assert change.lower is not None
+        assert change.upper is not None
         return f"{text} ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
     return f"{text}, noise"
 
 
 def few_compared(comparison: Comparison, variant: VariantComparison) -> str:
-    """`1 of 40 compared`, where so few cases of a variant were that its figures say little; else
-    nothing.
-    """
-    known = (cell.variant for cell in comparison.cells if cell.kind != "new")
-    of = sum(each in (variant.variant, variant.base_variant) for each in known)
-    return "" if variant.cells >= of * LEAST_COMPARED else f"{variant.cells:,} of {of:,} compared"
+    """`1 of 40 compared`, where figures of so few cases say little; else empty."""
+    names = (variant.variant, variant.base_variant)
+    known = [cell for cell in comparison.cells if cell.kind != "new" and cell.variant in names]
+    if variant.cells >= len(known) * LEAST_COMPARED:
+        return ""
+    return f"{variant.cells:,} of {len(known):,} compared"
 
 
 def ratio_change(ratio: Difference | None) -> str:
-    """`+30 % (+10 to +52 %)`, or `+2 %, noise`; nothing where a side does not know the figure."""
+    """`+30 % (+10 to +52 %)`, or `+2 %, noise`; empty where a side does not know the figure."""
     if ratio is None:
         return ""
     if round(100 * (ratio.value - 1)) == 0:
@@ -228,14 +215,50 @@ def ratio_change(ratio: Difference | None) -> str:
 
 def _signed(value: float, places: int = 0) -> str:
     """`-8.3`, `+2.0`, `+4,186`, `0`."""
-    shown = f"{value:+,.{places}f}"
-    return shown if shown.strip("+-0.") else f"{0:.{places}f}"
+    if round(value, places) == 0:
+        return f"{0:.{places}f}"
+    return f"{value:+,.{places}f}"
 
 
 def _surely_higher(variant: VariantComparison) -> bool:
     """Return True if even the lower bound of the difference is a rise."""
     change = variant.differences.pass_rate
     return change is not None and change.lower is not None and change.lower > 0
+
+
+# Outages.
+
+
+def outage_sentence(outage: Outage) -> str:
+    """`all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage`."""
+    failed = outage.planned.graded - outage.planned.passed
+    failures = _part_of(failed, outage.planned.graded, "planned run")
+    repeats = _part_of(outage.repeated.passed, outage.repeated.graded, "repeat")
+    cases = number_of(outage.cells, "case")
+    return f"{failures} of {cases} failed, and {repeats} passed: likely an outage"
+
+
+def failed_round_sentence(found: FailedRound) -> str:
+    """`all 40 failures were in run 2, and all 80 other runs passed: likely an outage`."""
+    inside = found.inside.graded - found.inside.passed
+    outside = found.others.graded - found.others.passed
+    failures = _part_of(inside, inside + outside, "failure")
+    others = _part_of(found.others.passed, found.others.graded, "other run")
+    return f"{failures} were in run {found.run}, and {others} passed: likely an outage"
+
+
+def failed_confirmation_sentence(planned: Tally, repeated: Tally) -> str:
+    """`2 of 70 repeats passed, and 20 of 30 planned runs of the same cases: likely an outage …`."""
+    repeats = f"{repeated.passed:,} of {number_of(repeated.graded, 'repeat')} passed"
+    runs = f"{planned.passed:,} of {number_of(planned.graded, 'planned run')} of the same cases"
+    return f"{repeats}, and {runs}: likely an outage, so nothing is named"
+
+
+def _part_of(part: int, whole: int, noun: str) -> str:
+    """`all 40 failures`, `38 of 42 failures`."""
+    if part == whole > 1:
+        return f"all {number_of(whole, noun)}"
+    return f"{part:,} of {number_of(whole, noun)}"
 
 
 # The comparison as a whole.
@@ -257,8 +280,7 @@ class SourceSentence(NamedTuple):
 
 
 def baseline_sentence(comparison: Comparison, started_at: float) -> SourceSentence:
-    """`compared with main at 0123456, 3 hours older, and 5 reports before it (up to 30 runs per
-    case)`.
+    """`compared with main at 0123456, 3 hours older, and 5 reports before it (30 runs per case)`.
 
     Args:
         comparison: the comparison with that baseline.
@@ -273,8 +295,7 @@ def baseline_sentence(comparison: Comparison, started_at: float) -> SourceSenten
 def source_sentence(
     baseline: Baseline, started_at: float, runs: Collection[int], place: str = ""
 ) -> SourceSentence:
-    """`compared with main at 0123456 (the merge base), 3 hours older, and 5 reports before it (30
-    runs per case)`.
+    """`compared with main at 0123456 (the merge base), 3 hours older (30 runs per case)`.
 
     Args:
         baseline: what is compared with.
@@ -283,23 +304,30 @@ def source_sentence(
         place: how the newest report's commit is related to the head's.
     """
     newest, *older = baseline.reports
-    commit = short_sha(newest.revision) if newest.revision else ""
-    age = started_at - newest.started_at
-    older_by = f", {_age(age)} older" if age >= 1 else ""
-    more = f", and {number_of(len(older), 'report')} before it" if older else ""
-    where = f" ({place})" if place else ""
-    most = f"{'up to ' if len(runs) > 1 else ''}{number_of(max(runs, default=0), 'run')}"
-    rest = f"{where}{older_by}{more} ({most} per case)"
-    return SourceSentence(f"compared with {baseline.label}", commit, rest)
+    rest = ""
+    if place:
+        rest += f" ({place})"
+    age_s = started_at - newest.started_at
+    if age_s >= 1:
+        rest += f", {_age(age_s)} older"
+    if older:
+        rest += f", and {number_of(len(older), 'report')} before it"
+    most = number_of(max(runs, default=0), "run")
+    if len(runs) > 1:
+        most = f"up to {most}"
+    rest += f" ({most} per case)"
+    return SourceSentence(f"compared with {baseline.label}", newest.commit, rest)
 
 
-def _age(seconds: float) -> str:
+def _age(age_s: float) -> str:
     """`40 seconds`, `3 minutes`, `5 hours`, `2 days`."""
-    units = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
-    unit, size = next(
-        each for each in units if round(seconds) >= each[1] * (2 if each[0] == "day" else 1)
-    )
-    return number_of(round(seconds / size), unit)
+    if round(age_s) >= 2 * 86400:
+        return number_of(round(age_s / 86400), "day")
+    if round(age_s) >= 3600:
+        return number_of(round(age_s / 3600), "hour")
+    if round(age_s) >= 60:
+        return number_of(round(age_s / 60), "minute")
+    return number_of(round(age_s), "second")
 
 
 def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
@@ -308,39 +336,43 @@ def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
     for each in baseline.lost:
         alike[each.report, each.unanswered > 0].append(each)
     for (report, unanswered), found in alike.items():
-        names = (
-            ""
-            if len(found) == len(baseline.variants)
-            else f" of {', '.join(name_of(each.variant) for each in found)}"
-        )
-        revision = f" at {short_sha(report.revision)}" if report.revision else ""
-        runs = f"{number_of(sum(each.runs.graded for each in found), 'run')}{names} on {baseline.label}{revision}"
+        total = add_tallies(each.runs for each in found)
+        runs = number_of(total.graded, "run")
+        if len(found) < len(baseline.variants):
+            runs += f" of {', '.join(name_of(each.variant) for each in found)}"
+        runs += f" on {baseline.label}"
+        if report.commit:
+            runs += f" at {report.commit}"
         if unanswered:
-            yield f"{sum(each.unanswered for each in found):,} of {runs} failed without an answer, and do not count"
+            count = sum(each.unanswered for each in found)
+            yield f"{count:,} of {runs} failed without an answer, and do not count"
         else:
-            passed = sum(each.runs.passed for each in found)
-            yield f"{passed:,} of {runs} passed: likely an outage, so these runs do not count"
+            passed = f"{total.passed:,} of {runs} passed"
+            yield f"{passed}: likely an outage, so these runs do not count"
 
 
 def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]) -> str:
-    """`with 1 run on main, not even 20 confirm runs name a case among 40: 2 suspects stay open
-    until main has more`.
-    """
-    base, most = comparison.baseline.label, max(each.base.graded for each in suspects)
-    stay = f"{number_of(len(suspects), 'suspect')} {'stays' if len(suspects) == 1 else 'stay'} open until {base} has more"
-    of = number_of(comparison.compared, "case")
-    return f"with {number_of(most, 'run')} on {base}, not even {MOST_CONFIRM_RUNS} confirm runs name one of {of}: {stay}"
+    """`with 1 run on main, not even 20 confirm runs name one of 40 cases: 2 suspects stay open …`."""
+    base = comparison.baseline.label
+    most = number_of(max(each.base.graded for each in suspects), "run")
+    cases = number_of(comparison.compared, "case")
+    lack = f"with {most} on {base}, not even {MOST_CONFIRM_RUNS} confirm runs name one of {cases}"
+    stay = "stays" if len(suspects) == 1 else "stay"
+    return f"{lack}: {number_of(len(suspects), 'suspect')} {stay} open until {base} has more"
 
 
 def calm_sentence(comparison: Comparison) -> str:
     """`no regression against main: 40 cases compared, 2 possibly worse, within noise`."""
-    possible, allowed = (comparison.counts.get(kind, 0) for kind in ("suspect", "regressed"))
-    found = f"no regression against {comparison.baseline.label}"
-    if allowed:
-        found = f"no more regressions against {comparison.baseline.label} than the gate allows"
+    base = comparison.baseline.label
+    regressed = comparison.counts.get("regressed", 0)
+    possible = comparison.counts.get("suspect", 0)
+    found = f"no regression against {base}"
     parts = [f"{number_of(comparison.compared, 'case')} compared"]
-    parts += [f"{allowed} regressed"] if allowed else []
-    parts += [f"{possible} possibly worse, within noise"] if possible else []
+    if regressed:
+        found = f"no more regressions against {base} than the gate allows"
+        parts.append(f"{regressed} regressed")
+    if possible:
+        parts.append(f"{possible} possibly worse, within noise")
     return f"{found}: {', '.join(parts)}"
 
 
@@ -354,9 +386,8 @@ def not_compared_sentence(comparison: Comparison | NoComparison | None) -> str:
     if base.variants and not comparison.base_variants:
         theirs = ", ".join(name_of(variant) for variant in base.variants)
         return f"nothing to compare: {base.label} has other providers or prompts ({theirs})"
-    return (
-        f"nothing to compare: no case that is the same here and on {base.label} was graded on both"
-    )
+    same = f"the same here and on {base.label}"
+    return f"nothing to compare: no case that is {same} was graded on both"
 
 
 # Rules of the gate.
@@ -367,29 +398,48 @@ def regressions_sentence(
 ) -> str:
     """Name the surest of more regressions than are allowed, and count the others."""
     first, *others = regressed
-    more = [f"{number_of(len(others), 'more case')} regressed"] if others else []
-    more += [f"the gate allows {allowed}"] if allowed else []
-    return cell_sentence(comparison, first) + (f"; {', and '.join(more)}" if more else "")
+    more = []
+    if others:
+        more.append(f"{number_of(len(others), 'more case')} regressed")
+    if allowed:
+        more.append(f"the gate allows {allowed}")
+    sentence = cell_sentence(comparison, first)
+    if more:
+        sentence += f"; {', and '.join(more)}"
+    return sentence
+
+
+def ratchet_sentence(
+    comparison: Comparison, variant: Variant, rate: PassRate, best: float, confidence: float
+) -> str:
+    """`pass rate 75 % (95 % sure: at most 83.1 %) is below the 98.3 % that it has held before`."""
+    name = ""
+    if comparison.several_variants:
+        name = f"{name_of(variant)}: "
+    base = comparison.base_variant(variant)
+    who = "it" if base == variant else name_of(base)
+    upper = rate.bounds(confidence).upper
+    at_most = f"{percent(confidence)} sure: at most {percent(upper, best)}"
+    found = f"{name}pass rate {percent(float(rate.rate), best)} ({at_most})"
+    return f"{found} is below the {percent(best)} that {who} has held before"
 
 
 def increase_sentence(
-    comparison: Comparison,
-    variant: VariantComparison,
-    what: Literal["cost", "latency"],
-    ratio: Difference,
-    limit: float,
+    comparison: Comparison, variant: VariantComparison, figure: RatioFigure, limit: float
 ) -> str:
-    """`cost is 1.50 times that of main (at least 1.20 times, 95 % sure), and the gate allows 1.1
-    times`.
-    """
-    at_least = f"at least {ratio.lower or 0:.2f} times, {percent(1 - comparison.alpha)} sure"
-    found = f"{what} is {ratio.value:.2f} times that of {comparison.baseline.label} ({at_least})"
+    """`cost is 1.50 times that of main (at least 1.20 times, 95 % sure), and the gate allows …`."""
+    ratio = variant.differences.ratio(figure)
+    assert ratio is not None
+    assert ratio.lower is not None
+    at_least = f"at least {ratio.lower:.2f} times, {percent(1 - comparison.alpha)} sure"
+    found = f"{figure} is {ratio.value:.2f} times that of {comparison.baseline.label} ({at_least})"
     return f"{variant_name(comparison, variant)}{found}, and the gate allows {limit:g} times"
 
 
 def too_few_latencies_clause(reports: int, needed: int) -> str:
     """`that needs 3 base reports, there is 1`."""
-    return f"that needs {needed} base reports, there {'is' if reports == 1 else 'are'} {reports}"
+    are = "is" if reports == 1 else "are"
+    return f"that needs {needed} base reports, there {are} {reports}"
 
 
 def usual_latencies_clause(comparison: Comparison, medians_s: Sequence[float]) -> str:
@@ -401,47 +451,48 @@ def usual_latencies_clause(comparison: Comparison, medians_s: Sequence[float]) -
 def unknown_increase_sentence(
     comparison: Comparison,
     variant: VariantComparison,
-    what: Literal["cost", "latency"],
+    figure: RatioFigure,
     limit: float,
     *,
     known_here: bool,
-    one_cell: bool,
 ) -> str:
     """`cost is unknown, so max_cost_increase: 1.1 was not checked`."""
-    base = comparison.baseline.label
-    if one_cell:
-        lack = f"{what} of one case alone tells no increase"
+    if variant.differences.ratio(figure) is not None:
+        lack = f"{figure} of one case alone tells no increase"
+    elif known_here:
+        lack = f"{figure} on {comparison.baseline.label} is unknown or 0"
     else:
-        lack = f"{what} {f'on {base} is unknown or 0' if known_here else 'is unknown'}"
-    return f"{variant_name(comparison, variant)}{lack}, so max_{what}_increase: {limit:g} was not checked"
+        lack = f"{figure} is unknown"
+    name = variant_name(comparison, variant)
+    return f"{name}{lack}, so max_{figure}_increase: {limit:g} was not checked"
 
 
 MAX_QUARANTINED = 3
 
-_WHY_NOT_COMPARED: Mapping[CellKind, str] = {"not compared": "without a graded run"}
-
 
 def coverage_sentence(
-    comparison: Comparison,
-    missing: Sequence[CellComparison],
-    of: int,
-    quarantined: Container[CellComparison] = (),
+    comparison: Comparison, missing: Sequence[CellComparison], hidden: Collection[CellKey]
 ) -> str:
-    """`28 of 40 cases of main were not compared: 20 edited, 5 removed, 3 without a graded run`."""
+    """`28 of 40 cases of main were not compared: 20 edited, 5 removed, 3 without a graded run`.
 
-    def why_not(cell: CellComparison) -> str:
-        if cell in quarantined:
-            return "put into quarantine"
-        return (
-            "judged by other graders"
-            if cell.regraded
-            else _WHY_NOT_COMPARED.get(cell.kind, cell.kind)
-        )
-
-    why = ", ".join(
-        f"{count:,} {word}" for word, count in Counter(map(why_not, missing)).most_common()
-    )
-    cells = number_of(of, "cell" if comparison.several_variants else "case")
+    Args:
+        comparison: the comparison.
+        missing: the cells that should have been compared.
+        hidden: those of them that are in quarantine only here.
+    """
+    counts: Counter[str] = Counter()
+    for cell in missing:
+        if cell.key in hidden:
+            counts["put into quarantine"] += 1
+        elif cell.regraded:
+            counts["judged by other graders"] += 1
+        elif cell.kind == "not compared":
+            counts["without a graded run"] += 1
+        else:
+            counts[cell.kind] += 1
+    why = ", ".join(f"{count:,} {word}" for word, count in counts.most_common())
+    noun = "cell" if comparison.several_variants else "case"
+    cells = number_of(comparison.compared + len(missing), noun)
     were = "was" if len(missing) == 1 else "were"
     return f"{len(missing):,} of {cells} of {comparison.baseline.label} {were} not compared: {why}"
 
@@ -449,94 +500,110 @@ def coverage_sentence(
 def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[CellReport]) -> str:
     """`no run of the critical case refund was graded, nor of 2 other critical cases`."""
     first, *others = cells
-    on = f" on {name_of(first.variant)}" if len(report.plan.variants) > 1 else ""
-    more = f", nor of {number_of(len(others), 'other critical case')}" if others else ""
-    return f"no run of the critical case {name_of(first.case.id)}{on} was graded{more}"
+    sentence = f"no run of the critical case {name_of(first.case.id)}"
+    if len(report.plan.variants) > 1:
+        sentence += f" on {name_of(first.variant)}"
+    sentence += " was graded"
+    if others:
+        sentence += f", nor of {number_of(len(others), 'other critical case')}"
+    return sentence
 
 
 def hidden_critical_sentence(comparison: Comparison, cells: Sequence[CellComparison]) -> str:
-    """`the critical case refund is in quarantine, unlike on main, and so are 2 other critical
-    cases`.
-    """
+    """`the critical case refund is in quarantine, unlike on main, and so is 1 other critical …`."""
     first, *others = cells
-    on = f" on {name_of(first.variant)}" if comparison.several_variants else ""
-    are = "is" if len(others) == 1 else "are"
-    more = f", and so {are} {number_of(len(others), 'other critical case')}" if others else ""
-    return f"the critical case {name_of(first.case)}{on} is in quarantine, unlike on {comparison.baseline.label}{more}"
+    sentence = f"the critical case {name_of(first.case)}"
+    if comparison.several_variants:
+        sentence += f" on {name_of(first.variant)}"
+    sentence += f" is in quarantine, unlike on {comparison.baseline.label}"
+    if others:
+        are = "is" if len(others) == 1 else "are"
+        sentence += f", and so {are} {number_of(len(others), 'other critical case')}"
+    return sentence
 
 
 def quarantine_clause(report: SuiteReport) -> str:
     """`39 of 40 cases are in quarantine`; empty if none is."""
-    count = sum(case.quarantine is not None for case in report.plan.cases)
+    cases = report.plan.cases
+    count = len([case for case in cases if case.quarantine is not None])
     if not count:
         return ""
     are = "is" if count == 1 else "are"
-    return f"{count:,} of {number_of(len(report.plan.cases), 'case')} {are} in quarantine"
+    return f"{count:,} of {number_of(len(cases), 'case')} {are} in quarantine"
 
 
 def quarantine_sentence(ended: Sequence[Case]) -> str:
-    """`the quarantine of refund ended on 2026-11-01: fix the case, remove it, or set another
-    date`.
-    """
+    """`the quarantine of refund ended on 2026-11-01: fix the case, remove it, or set another …`."""
     dates = sorted({str(case.quarantine.until) for case in ended if case.quarantine})
     names = ", ".join(name_of(case.id) for case in ended[:MAX_QUARANTINED])
-    more = f" and {len(ended) - MAX_QUARANTINED:,} more" if len(ended) > MAX_QUARANTINED else ""
-    when = f"on {dates[0]}" if len(dates) == 1 else f"between {dates[0]} and {dates[-1]}"
-    return f"the quarantine of {names}{more} ended {when}: fix the case, remove it, or set another date"
+    if len(ended) > MAX_QUARANTINED:
+        names += f" and {len(ended) - MAX_QUARANTINED:,} more"
+    when = f"on {dates[0]}"
+    if len(dates) > 1:
+        when = f"between {dates[0]} and {dates[-1]}"
+    ways_out = "fix the case, remove it, or set another date"
+    return f"the quarantine of {names} ended {when}: {ways_out}"
+
+
+# Bars.
 
 
 def scope_label(scope: ScopeVerdict, report: SuiteReport) -> str:
-    """Return the kind of a scope; a suite that leaves out the cases with bars of their own says
-    so.
-    """
-    return (
-        "suite, other cases"
-        if scope.kind == "suite" and _leaves_cases_out(scope, report)
-        else scope.kind
-    )
+    """Return the kind of a scope; a suite says so if it leaves out cases with bars of their own."""
+    if scope.kind == "suite" and _leaves_cases_out(scope, report):
+        return "suite, other cases"
+    return scope.kind
 
 
 def scope_subject(scope: ScopeVerdict, report: SuiteReport) -> str:
     """Return the start of a sentence about a scope."""
-    if scope.kind == "suite":
-        return "other cases: " if _leaves_cases_out(scope, report) else ""
-    return f"{scope.kind} {name_of(scope.name)}: "
+    if scope.kind != "suite":
+        return f"{scope.kind} {name_of(scope.name)}: "
+    if _leaves_cases_out(scope, report):
+        return "other cases: "
+    return ""
 
 
 def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
-    """Hold a scope with a bar and graded runs against it.
-
-    `pass rate 87.5 % is below the bar of 90 %, but 120 runs of 40 cases cannot tell 87.5 from 90:
-    not blocked`
-    """
+    """Hold a scope with a bar and graded runs against it: `pass rate 95 % meets the bar of 90 %`."""
     assert scope.bar is not None
     assert scope.rate is not None
-    assert scope.lower is not None
-    assert scope.upper is not None
     if scope.bar >= 1 and scope.kind != "metric":
+        runs = number_of(scope.graded, "run")
         if scope.status == "fail":
-            return f"{scope.failed:,} of {number_of(scope.graded, 'run')} failed, and every run must pass"
-        return f"{scope.graded:,} of {number_of(scope.graded, 'run')} passed"
-    rate, bar = percent(scope.rate, scope.bar), percent(scope.bar, scope.bar)
+            return f"{scope.failed:,} of {runs} failed, and every run must pass"
+        return f"{scope.graded:,} of {runs} passed"
+    rate = percent(scope.rate, scope.bar)
+    if scope.kind != "metric":
+        rate = f"pass rate {rate}"
+    bar = f"the bar of {percent(scope.bar, scope.bar)}"
     sure = f"{percent(rules.confidence)} sure"
     at_least = f"({sure}: at least {percent(scope.lower, scope.bar)})"
-    what = "" if scope.kind == "metric" else "pass rate "
     if scope.status == "fail":
-        return f"{what}{rate} is below the bar of {bar} ({sure}: at most {percent(scope.upper, scope.bar)})"
+        return f"{rate} is below {bar} ({sure}: at most {percent(scope.upper, scope.bar)})"
+    if scope.status == "pass" and rules.prove:
+        return f"{rate} meets {bar} {at_least}"
     if scope.status == "pass":
-        return f"{what}{rate} meets the bar of {bar}" + (f" {at_least}" if rules.prove else "")
+        return f"{rate} meets {bar}"
     if scope.rate >= scope.bar:
-        return (
-            f"{what}{rate} meets the bar of {bar}, but more runs are needed to prove it {at_least}"
-        )
+        return f"{rate} meets {bar}, but more runs are needed to prove it {at_least}"
+    return f"{rate} is below {bar}, but {_doubt(scope, rules)}"
+
+
+def _doubt(scope: ScopeVerdict, rules: Gate) -> str:
+    """`120 runs of 40 cases cannot tell 87.5 from 90: not blocked`, and how many runs would."""
     evidence = f"{number_of(scope.graded, 'run')} of {number_of(scope.cases, 'case')}"
-    apart = f"{rate.removesuffix(' %')} from {bar.removesuffix(' %')}"
-    outcome = "blocked, as `on_borderline` says" if rules.on_borderline == "fail" else "not blocked"
-    more = ""
+    rate = percent(scope.rate, scope.bar).removesuffix(" %")
+    bar = percent(scope.bar, scope.bar).removesuffix(" %")
+    outcome = "not blocked"
+    if rules.on_borderline == "fail":
+        outcome = "blocked, as `on_borderline` says"
+    sentence = f"{evidence} cannot tell {rate} from {bar}: {outcome}"
     if scope.runs_needed and scope.calls_needed:
+        runs = f"{number_of(scope.runs_needed, 'run')} a case"
         calls = number_of(scope.calls_needed, "call")
-        more = f". {number_of(scope.runs_needed, 'run')} a case ({calls}) would tell in half of such cases"
-    return f"{what}{rate} is below the bar of {bar}, but {evidence} cannot tell {apart}: {outcome}{more}"
+        sentence += f". {runs} ({calls}) would tell in half of such cases"
+    return sentence
 
 
 def alike_bars_clause(count: int, status: VerdictStatus) -> str:
@@ -614,63 +681,69 @@ def scope_sentence(scope: ScopeVerdict, report: SuiteReport, rules: Gate) -> str
 
 
 def _leaves_cases_out(scope: ScopeVerdict, report: SuiteReport) -> bool:
-    return scope.cases < sum(case.quarantine is None for case in report.plan.cases)
+    cases = [case for case in report.plan.cases if case.quarantine is None]
+    return scope.cases < len(cases)
 
 
 # Code that was not run.
 
 
 def unchecked_sentence(report: SuiteReport) -> str:
-    """`not checked: this pull request's agent was not run, for lack of secrets`, with its name if
-    there are others.
-    """
-    unchecked = report.unchecked
-    names = dict.fromkeys(name_of(variant.provider) for variant in unchecked)
-    which = f" ({', '.join(names)})" if len(unchecked) < len(report.plan.variants) else ""
+    """`not checked: this pull request's agent was not run, for lack of secrets`."""
+    which = ""
+    if len(report.unchecked) < len(report.plan.variants):
+        names = dict.fromkeys(name_of(variant.provider) for variant in report.unchecked)
+        which = f" ({', '.join(names)})"
     if report.suite.without_secrets:
         return f"not checked: this pull request's agent{which} was not run, for lack of secrets"
     return f"not checked: your own code{which} was not run, only a recording of it was graded"
 
 
 def how_to_check(report: SuiteReport) -> str:
-    """Tell how code is run that was not."""
+    """Say how to run code that was not run."""
     if report.suite.without_secrets:
         return (
-            "To check it, a maintainer who has read the change runs it with secrets: push it to a branch of this"
-            " repository and open a pull request from there. For Dependabot, add the keys to its own secrets and run"
-            " the job again."
+            "To check it, a maintainer who has read the change runs it with secrets: push it to a"
+            " branch of this repository and open a pull request from there. For Dependabot, add the"
+            " keys to its own secrets and run the job again."
         )
     return "to check it, run without `--replay`; `gate: {on_unchecked: warn}` makes this a warning"
 
 
 def unchanged_sentence(report: SuiteReport) -> str:
-    """Say what recorded answers prove where nothing was called: `prompts and cases are unchanged,
-    and no model was called`; empty elsewhere.
+    """Say what recorded answers prove where nothing was called; else empty.
+
+    `prompts and cases are unchanged, and no model was called`
     """
     if not (report.suite.without_secrets and report.recorded):
         return ""
-    but = f" but for {number_of(report.errored, 'run')}" if report.errored else ""
-    return f"prompts and cases are unchanged{but}, and no model was called"
+    unchanged = "prompts and cases are unchanged"
+    if report.errored:
+        unchanged += f" but for {number_of(report.errored, 'run')}"
+    return f"{unchanged}, and no model was called"
 
 
 def unchanged_clause(report: SuiteReport) -> str:
     """Return `unchanged_sentence` as the beginning of a sentence on the recorded answers."""
-    proven = unchanged_sentence(report)
-    return f"{proven}; their recorded answers: " if proven else ""
+    unchanged = unchanged_sentence(report)
+    if not unchanged:
+        return ""
+    return f"{unchanged}; their recorded answers: "
 
 
 def scope_clause(report: SuiteReport) -> str:
-    """Say that not all of the suite was to run, and that nothing was: `3 of 40 cases selected, all
-    9 runs reused: `.
-    """
-    parts = [f"{report.suite.selection} selected"] if report.suite.selection else []
+    """`3 of 40 cases selected, all 9 runs reused: `; empty where the whole suite ran."""
+    parts = []
+    if report.suite.selection:
+        parts.append(f"{report.suite.selection} selected")
     if report.reused and report.reused == report.totals.graded:
-        parts.append(
-            f"all {number_of(report.reused, 'run')} reused"
-            if report.reused > 1
-            else "the only run reused"
-        )
-    return f"{', '.join(parts)}: " if parts else ""
+        if report.reused == 1:
+            parts.append("the only run reused")
+        else:
+            parts.append(f"all {number_of(report.reused, 'run')} reused")
+    if not parts:
+        return ""
+    return f"{', '.join(parts)}: "
 
 
 # Runs without an answer.
@@ -690,51 +763,80 @@ _GIVEN_UP = r"given up after \d+ failures in a row: "
 
 
 def same_reason(error: RunError) -> Hashable:
-    """Return a key that is equal for errors of one cause: words with digits are request ids, ports,
-    waiting times.
+    """Return a key that is equal for errors of one cause.
 
-    Runs that were given up have the reason of those before them.
+    Words with digits count as alike: they are request ids, ports, waiting times. Runs that were
+    given up have the reason of those before them.
     """
-    return (
-        re.sub(_WITH_DIGIT, "#", re.sub(_GIVEN_UP, "", error.message)[:_COMPARED_CHARACTERS])
-        or error.kind
-    )
+    message = re.sub(_GIVEN_UP, "", error.message)
+    return re.sub(_WITH_DIGIT, "#", message[:_COMPARED_CHARACTERS]) or error.kind
 
 
 def all_errored_sentence(report: SuiteReport) -> str:
     """`all 30 runs errored: api.openai.com answered 401: Incorrect API key provided`."""
-    totals, why = report.totals, _commonest(_errors(report, "errored"))
+    totals = report.totals
     if totals.missing:
-        return f"no run was graded, {totals.errored:,} errored{why}"
-    runs = f"all {number_of(totals.errored, 'run')}" if totals.errored > 1 else "the only run"
-    return f"{runs} errored{why}"
+        found = f"no run was graded, {totals.errored:,} errored"
+    elif totals.errored == 1:
+        found = "the only run errored"
+    else:
+        found = f"all {number_of(totals.errored, 'run')} errored"
+    return found + _cause_clause(_errors(report, "errored"))
 
 
 def error_rate_sentence(report: SuiteReport, allowed: float) -> str:
     """`30 of 60 runs errored (50 %, all on gpt), more than the 5 % that the gate allows: …`."""
-    totals, gated = report.totals, report.gated
-    share = gated.errored / (gated.graded + gated.errored)
-    errored = [
-        each for each in report.plan.variants if report.counts(report.cells_of(each)).errored
-    ]
-    of = "all on" if totals.errored > 1 else "on"
-    where = f", {of} {name_of(errored[0])}" if len(errored) == 1 < len(report.plan.variants) else ""
-    found = f"{totals.errored:,} of {number_of(totals.graded + totals.errored, 'run')} errored"
+    gated = report.gated
+    share = percent(gated.errored / (gated.graded + gated.errored), allowed)
+    where = ", ".join([share, *_only_variant(report, report.totals)])
     limit = f"more than the {percent(allowed, allowed)} that the gate allows"
-    return f"{found} ({percent(share, allowed)}{where}), {limit}{_commonest(_errors(report, 'errored'))}"
+    cause = _cause_clause(_errors(report, "errored"))
+    return f"{_errored(report.totals)} ({where}), {limit}{cause}"
+
+
+def errored_headline(report: SuiteReport) -> str:
+    """`30 of 60 runs errored, all on gpt`, or the sentence on the outage that most were lost in."""
+    errors = _errors(report, "errored")
+    if errors:
+        error = _commonest_error(errors)
+        if error.kind == "outage":
+            return split_outage_message(error.message)[0]
+    where: list[str] = []
+    if report.gated.errored > 1:
+        where = _only_variant(report, report.gated)
+    return ", ".join([_errored(report.gated), *where])
+
+
+def _errored(counts: Counts) -> str:
+    """`30 of 60 runs errored`."""
+    return f"{counts.errored:,} of {number_of(counts.graded + counts.errored, 'run')} errored"
+
+
+def _only_variant(report: SuiteReport, counts: Counts) -> list[str]:
+    """Return `all on gpt` if all errors are of one variant among several; else nothing."""
+    variants = report.plan.variants
+    errored = [each for each in variants if report.counts(report.cells_of(each)).errored]
+    if len(variants) == 1 or len(errored) != 1:
+        return []
+    on = "on" if counts.errored == 1 else "all on"
+    return [f"{on} {name_of(errored[0])}"]
 
 
 def no_answer_clause(report: SuiteReport) -> str:
-    """Return `: no answer from localhost:8000: …` where all runs failed without an answer; else
-    nothing.
-    """
-    errors = [] if report.totals.passed else _errors(report, "failed")
-    return _commonest(errors) if all(errors) else ""
+    """`: no answer from localhost:8000: …` if all runs failed without an answer; else empty."""
+    if report.totals.passed:
+        return ""
+    failed = report.indices("failed")[:_MOST_READ]
+    errors = _errors(report, "failed")
+    if len(errors) < len(failed):
+        return ""
+    return _cause_clause(errors)
 
 
-def _errors(report: SuiteReport, status: Status) -> list[RunError | None]:
-    """Return the errors of the first runs that ended so; None for a run that has an answer."""
-    return [result.error for result in report.results(report.indices(status)[:_MOST_READ])]
+def _errors(report: SuiteReport, status: Status) -> list[RunError]:
+    """Return the errors of the first runs that ended so, without those that have an answer."""
+    results = report.results(report.indices(status)[:_MOST_READ])
+    return [result.error for result in results if result.error is not None]
 
 
 _CAUSE_OF_OUTAGE = "; most often: "
@@ -753,44 +855,27 @@ def split_outage_message(message: str) -> tuple[str, str]:
     return sentence, cause
 
 
-def errored_headline(report: SuiteReport) -> str:
-    """`30 of 60 runs errored, all on gpt`, or what is said of the outage that most of them were
-    lost in.
-    """
-    totals, variants = report.gated, report.plan.variants
-    if (reason := _commonest_error(_errors(report, "errored"))) and reason.kind == "outage":
-        return split_outage_message(reason.message)[0]
-    errored = [each for each in variants if report.counts(report.cells_of(each)).errored]
-    on = (
-        f", all on {name_of(errored[0])}"
-        if len(errored) == 1 < len(variants) and totals.errored > 1
-        else ""
-    )
-    return f"{totals.errored:,} of {number_of(totals.graded + totals.errored, 'run')} errored{on}"
-
-
-def _commonest(found: Iterable[RunError | None]) -> str:
-    """Return the commonest reason as a clause, in the words of a run that was not given up, if
-    there is one.
-    """
-    errors = list(filter(None, found))
+def _cause_clause(errors: Sequence[RunError]) -> str:
+    """`; most often: 429: slow down`, or `: 429: slow down` if all errors are alike."""
     if not errors:
         return ""
-    first = _commonest_error(errors)
-    assert first is not None
-    message = name_of(" ".join(first.message.split()) or first.kind, _LONGEST)
-    if first.kind == "outage":
-        message = split_outage_message(first.message)[0]
-    return f"; most often: {message}" if len(set(map(same_reason, errors))) > 1 else f": {message}"
+    error = _commonest_error(errors)
+    if error.kind == "outage":
+        message = split_outage_message(error.message)[0]
+    else:
+        message = name_of(" ".join(error.message.split()) or error.kind, _LONGEST)
+    if len({same_reason(each) for each in errors}) == 1:
+        return f": {message}"
+    return f"; most often: {message}"
 
 
-def _commonest_error(found: Iterable[RunError | None]) -> RunError | None:
-    """Return an error of the commonest reason, one that was not given up if there is such; None
-    without errors.
-    """
-    errors = list(filter(None, found))
-    if not errors:
-        return None
-    reason = Counter(map(same_reason, errors)).most_common(1)[0][0]
-    alike = (error for error in errors if same_reason(error) == reason)
-    return min(alike, key=lambda error: error.kind == "given_up")
+def _commonest_error(errors: Sequence[RunError]) -> RunError:
+    """Return an error of the commonest reason, one that was not given up if there is such."""
+    alike: dict[Hashable, list[RunError]] = defaultdict(list)
+    for error in errors:
+        alike[same_reason(error)].append(error)
+    commonest = max(alike.values(), key=len)
+    for error in commonest:
+        if error.kind != "given_up":
+            return error
+    return commonest[0]
