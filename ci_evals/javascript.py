@@ -253,7 +253,7 @@ _current: ContextVar[NodeProcess | None] = ContextVar("node", default=None)
 
 @contextmanager
 def node_process(folder: Path) -> Iterator[None]:
-    """Run JavaScript in a folder while the context lasts. Nothing is started before it is needed."""
+    """Run JavaScript in a folder while the context lasts. It is started when it is needed."""
     node = NodeProcess(folder)
     before = _current.get()
     _current.set(node)

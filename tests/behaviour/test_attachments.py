@@ -150,10 +150,19 @@ async def test_validate_tells_of_files_and_keys_that_are_wrong(tmp_path: Path) -
     ended = await ci_evals(tmp_path, "validate")
     told = [line.removeprefix("evals.yaml:1: ") for line in ended.err.splitlines()[:-2]]
     assert told == [
-        f"cases[0].messages[0]: dog.png cannot be read: No such file or directory (looked in {tmp_path})",
+        (
+            "cases[0].messages[0]: dog.png cannot be read: No "
+            f"such file or directory (looked in {tmp_path})"
+        ),
         "cases[1].messages[0].content[0]: unknown key 'imag', did you mean 'image'?",
-        "cases[2].messages[0].content[0]: expected a mapping with keys such as text, image, file, got 'cat.png'",
-        "cases[3].messages[0]: a part of a message has one of `text`, `image` and `file`: it has text and image",
+        (
+            "cases[2].messages[0].content[0]: expected a mapping with "
+            "keys such as text, image, file, got 'cat.png'"
+        ),
+        (
+            "cases[3].messages[0]: a part of a message has "
+            "one of `text`, `image` and `file`: it has text and image"
+        ),
         f"cases[4].input: no.png cannot be read: No such file or directory (looked in {tmp_path})",
     ]
 

@@ -84,7 +84,10 @@ async def test_a_service_that_is_down_is_one_line(tmp_path: Path) -> None:
     assert ended.out.count("the connection was refused") == 2, "in the list, and in the verdict"
     text = " ".join(ended.out.split())
     place = url.removeprefix("http://")
-    told = f"Failing (40) ✗ 40 cases: no answer from {place}: the connection was refused; is a server running there?"
+    told = (
+        f"Failing (40) ✗ 40 cases: no answer from {place}: the connection was refused; "
+        "is a server running there?"
+    )
     assert f"{told}, in case 0 (evals.yaml:1)" in text
     assert "and 37 more cases" in text
     assert (tmp_path / "out" / "summary.md").read_text("utf-8").count(

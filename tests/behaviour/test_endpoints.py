@@ -122,16 +122,25 @@ async def test_a_token_that_is_refused_for_good_is_an_auth_error_without_it(tmp_
         ([], "providers[0].token: command is empty: name a program, as in [python, agent.py]"),
         (
             ["sh", "-c", "echo no login >&2; exit 3"],
-            "providers[0]: token: no token: `sh -c 'echo no login >&2; exit 3'` exited with status 3: no login",
+            (
+                "providers[0]: token: no token: `sh -c 'echo no login >&2; "
+                "exit 3'` exited with status 3: no login"
+            ),
         ),
         (
             "false",
-            "providers[0]: token: no token: `false` exited with status 1 and printed nothing on stderr",
+            (
+                "providers[0]: token: no token: `false` exited "
+                "with status 1 and printed nothing on stderr"
+            ),
         ),
         ("true", "providers[0]: token: no token: `true` printed nothing on stdout"),
         (
             "echo a b",
-            "providers[0]: token: no token: `echo a b` must print the token alone, in one line: {plain}",
+            (
+                "providers[0]: token: no token: `echo a b` must "
+                "print the token alone, in one line: {plain}"
+            ),
         ),
     ],
 )
@@ -185,7 +194,10 @@ async def test_a_token_beside_a_key_is_a_problem(tmp_path: Path) -> None:
     )
     ended = await ci_evals(tmp_path, "validate", environ={"KEY": "sk-12345678"})
     assert ended.err.splitlines()[:2] == [
-        "evals.yaml:1: providers[0]: headers.authorization: the `token` is sent there: leave one of them out",
+        (
+            "evals.yaml:1: providers[0]: headers.authorization: the `token` "
+            "is sent there: leave one of them out"
+        ),
         "evals.yaml:1: providers[0]: token: there is an `api_key`, too: leave one of them out",
     ]
 

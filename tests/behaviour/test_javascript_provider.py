@@ -35,7 +35,9 @@ class Agent {
 module.exports = Agent;
 module.exports.made = { callApi: (prompt) => ({ output: prompt.toUpperCase() }) };
 module.exports.echo = (prompt, { config, run }) => `${prompt}${config.mark}${run}`;
-module.exports.data = async () => ({ output: { city: "Paris" }, tool_calls: [{ name: "look", arguments: { at: 1 } }] });
+module.exports.data = async () => ({
+  output: { city: "Paris" }, tool_calls: [{ name: "look", arguments: { at: 1 } }],
+});
 module.exports.plain = () => ["a", 1];
 module.exports.asked = (prompt) => prompt;
 module.exports.crash = (prompt) => prompt.nothing.here;

@@ -130,7 +130,10 @@ async def test_in_the_steps_of_an_agent(tmp_path: Path) -> None:
 
 async def test_in_an_error_that_echoes_what_was_sent(tmp_path: Path) -> None:
     async def echo(request: web.Request) -> web.StreamResponse:
-        told = f"wrong key: {request.headers['Authorization']} {request.headers['X-Extra']} {everything()}"
+        told = (
+            f"wrong key: {request.headers['Authorization']} "
+            f"{request.headers['X-Extra']} {everything()}"
+        )
         return web.json_response({"error": {"message": told}}, status=400, reason=SHAPED)
 
     async with serving() as server:
@@ -227,7 +230,10 @@ async def test_json_on_stdout(tmp_path: Path) -> None:
 # In GitHub Actions.
 
 OURS = ("::group::Progress of test", "::endgroup::", "::error file=", "::warning title=ci-evals::")
-COMMANDS = "\n::error::pwned\n  ::set-output name=x::y\r::warning::cr\n##[error]old ##[group]x\n\x1b[0m::notice::ansi"
+COMMANDS = (
+    "\n::error::pwned\n  ::set-output name=x::y\r::warning::cr\n"
+    "##[error]old ##[group]x\n\x1b[0m::notice::ansi"
+)
 
 
 def log_lines(text: bytes) -> list[str]:
@@ -347,7 +353,8 @@ async def test_a_crash_of_our_own_tells_no_secret(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(f"UNRELATED={DOTENV}\n")
     write_suite(tmp_path)
     broken = (
-        f"import ci_evals.cli.run as conclusion\ndef fail(*_, **__): raise RuntimeError({everything()!r})\n"
+        "import ci_evals.cli.run as conclusion\n"
+        f"def fail(*_, **__): raise RuntimeError({everything()!r})\n"
         "conclusion.summarize = fail\n"
         "from ci_evals.cli.main import main; import sys; sys.argv = ['ci-evals', 'run']\nmain()"
     )

@@ -21,7 +21,8 @@ import http.server, json, os, subprocess, sys, time
 from pathlib import Path
 
 port, mode = int(sys.argv[1]), sys.argv[2]
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+child = subprocess.Popen(sleep, start_new_session=True)
 with Path("pids").open("a") as file:
     file.write(f"{os.getpid()} {child.pid}\\n")
 if mode == "broken":
@@ -51,13 +52,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if mode == "dies" and calls == 2:
             print("Fatal: out of memory", flush=True)
             os._exit(9)
-        self.reply(200, json.dumps({"answer": body["input"] + os.environ.get("TAIL", "") + " " + tokens()}).encode())
+        answer = body["input"] + os.environ.get("TAIL", "") + " " + tokens()
+        self.reply(200, json.dumps({"answer": answer}).encode())
 
     def log_message(self, *_):
         pass
 
 def tokens():
-    return " ".join(name for name in os.environ if name in ("GITHUB_TOKEN", "ACTIONS_RUNTIME_TOKEN"))
+    secret = ("GITHUB_TOKEN", "ACTIONS_RUNTIME_TOKEN")
+    return " ".join(name for name in os.environ if name in secret)
 
 http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
@@ -178,7 +181,10 @@ async def test_providers_of_all_kinds_share_a_service_and_it_knows_no_token_of_t
         (
             "broken",
             30,
-            "ended (exit status 1; its last output: loading the index | no such index: faq) before {url} answered",
+            (
+                "ended (exit status 1; "
+                "its last output: loading the index | no such index: faq) before {url} answered"
+            ),
         ),
         ("sick", 0.5, "was started, but {url} answered with status 503 for 0.5 s; it printed"),
     ],

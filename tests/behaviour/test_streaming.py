@@ -73,7 +73,8 @@ async def test_a_provider_that_does_not_stream_is_told_before_any_call(tmp_path:
     )
     ended = await ci_evals(tmp_path, "validate")
     assert ended.err.splitlines()[:-2] == [
-        f"evals.yaml:1: providers[{number}]: `latency` needs the time to the first token, and {name} does not stream:"
+        f"evals.yaml:1: providers[{number}]: `latency` needs the time "
+        f"to the first token, and {name} does not stream:"
         " give it `stream` (case 'capital')"
         for number, name in enumerate(["chat", "http:h/"])
     ]

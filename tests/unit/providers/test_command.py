@@ -353,7 +353,10 @@ async def test_a_timeout_ends_a_grandchild_in_a_session_of_its_own_and_its_child
 
 @linux
 async def test_what_other_runs_started_goes_on(tmp_path: Path) -> None:
-    asked = "echo started >&9; while [ ! -e asked ]; do sleep 0.02; done; echo alive >&9; touch told; sleep 600"
+    asked = (
+        "echo started >&9; while [ ! -e asked ]; do sleep 0.02; "
+        "done; echo alive >&9; touch told; sleep 600"
+    )
     family = Family(
         tmp_path, f"{away('sh', '-c', asked)}; while [ ! -e told ]; do sleep 0.02; done; echo Paris"
     )

@@ -83,9 +83,7 @@ async def test_a_result_of_pydantic_ai_tells_its_steps_tokens_and_finish_reason(
     )
 
 
-async def test_the_tool_by_which_pydantic_ai_gives_an_output_is_no_step_and_its_value_is_the_answer() -> (
-    None
-):
+async def test_the_output_tool_of_pydantic_ai_is_the_answer_and_not_a_step() -> None:
     @dataclass
     class Seat:
         number: int

@@ -280,6 +280,7 @@ TOLD: dict[str, Any] = {
     "trace": {"id": "7f3a", "spans": [1, 2]},
     "empty": {"list": [], "nothing": None},
 }
+TOKEN_PATHS = {"input_tokens": "$.tokens.in", "output_tokens": "$.tokens.out"}
 PASSAGES = (Passage("Refunds take 30 days.", "4", 0.83), Passage("Hello."))
 
 
@@ -287,27 +288,30 @@ PASSAGES = (Passage("Refunds take 30 days.", "4", 0.83), Passage("Hello."))
     ("options", "told"),
     [
         ({"context": "$.sources"}, {"context": PASSAGES}),
-        ({"context": "$.sources[*].text"}, {"context": (Passage("Refunds take 30 days."), Passage("Hello."))}),
+        (
+            {"context": "$.sources[*].text"},
+            {"context": (Passage("Refunds take 30 days."), Passage("Hello."))},
+        ),
         ({"context": "$.empty.list"}, {"context": ()}),
         ({"context": "$.empty.list[*].text"}, {"context": ()}),
         ({"context": "$.elsewhere"}, {"context": None}),
         ({"usage": "$.usage"}, {"usage": Usage(40, 5)}),
-        ({"usage": {"input_tokens": "$.tokens.in", "output_tokens": "$.tokens.out"}}, {"usage": Usage(40, 5)}),
+        ({"usage": TOKEN_PATHS}, {"usage": Usage(40, 5)}),
         ({"usage": {"input_tokens": "$.elsewhere"}}, {"usage": None}),
-        ({"usage": {"input_tokens": "$.elsewhere", "output_tokens": "$.tokens.out"}}, {"usage": None}),
-        (
-            {"usage": {"output_tokens": "$.tokens.out", "input_tokens": "$.tokens.in", "cached_tokens": "$.elsewhere"}},
-            {"usage": Usage(40, 5)},
-        ),
+        ({"usage": TOKEN_PATHS | {"input_tokens": "$.elsewhere"}}, {"usage": None}),
+        ({"usage": TOKEN_PATHS | {"cached_tokens": "$.elsewhere"}}, {"usage": Usage(40, 5)}),
         ({"usage": "$.empty.nothing"}, {"usage": None}),
         ({"cost_usd": "$.cost"}, {"cost_usd": 0.25}),
         ({"cost_usd": "$.elsewhere"}, {"cost_usd": None}),
         ({"finish_reason": "$.trace.id"}, {"finish_reason": "7f3a"}),
         ({"finish_reason": "$.elsewhere"}, {"finish_reason": None}),
         ({"metadata": "$.trace"}, {"metadata": {"id": "7f3a", "spans": [1, 2]}}),
-        ({"metadata": {"a": "$.trace.id", "b": "$..spans[*]", "c": "$.x"}}, {"metadata": {"a": "7f3a", "b": [1, 2]}}),
+        (
+            {"metadata": {"a": "$.trace.id", "b": "$..spans[*]", "c": "$.x"}},
+            {"metadata": {"a": "7f3a", "b": [1, 2]}},
+        ),
     ],
-)  # fmt: skip
+)
 async def test_what_else_an_answer_tells_is_read_from_its_path(
     server: FakeServer, lent: Lent, options: dict[str, Any], told: dict[str, Any]
 ) -> None:
@@ -326,7 +330,10 @@ async def test_what_else_an_answer_tells_is_read_from_its_path(
         ({"context": "$.trace"}, "context[0].text: Field required"),
         (
             {"usage": "$.trace"},
-            "$.trace has no token counts by a known name (input_tokens, output_tokens, cached_tokens)",
+            (
+                "$.trace has no token counts by "
+                "a known name (input_tokens, output_tokens, cached_tokens)"
+            ),
         ),
         ({"usage": "$.trace"}, 'only {"id":"7f3a",'),
         ({"usage": "$.cost"}, "usage: expected a mapping, got 0.25"),

@@ -74,10 +74,16 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
         "async def later(text): return text + '!'\ndef answer(text): return later(text)",
         "class A:\n  def __call__(self, text): return text + '!'\nanswer = A()",
         "class A:\n  async def __call__(self, text): return text + '!'\nanswer = A()",
-        "import functools\nasync def f(mark, text): return text + mark\nanswer = functools.partial(f, '!')",
+        (
+            "import functools\nasync def f(mark, text): return text + mark\n"
+            "answer = functools.partial(f, '!')"
+        ),
         "def answer(text, request): return f'{request.input}!'",
         "async def answer(text, request=None): return f'{request.input}!'",
-        "def answer(text, temperature=0.5, *rest): return text + '!' if temperature == 0.5 else 'no'",
+        (
+            "def answer(text, temperature=0.5, *rest): return text + "
+            "'!' if temperature == 0.5 else 'no'"
+        ),
     ],
 )
 async def test_any_kind_of_function_answers(agent: Agent, source: str) -> None:
@@ -118,11 +124,26 @@ async def test_a_function_cannot_change_the_case_for_the_next_run(
 @pytest.mark.parametrize(
     "source",
     [
-        "class Make:\n  def __init__(self): self.n = 0\n  def __call__(self, text): self.n += 1; return f'{self.n}'",
-        "class Make:\n  n = 0\n  async def __call__(self, text, request): self.n += 1; return f'{self.n}'",
-        "def Make():\n  seen = []\n  def call(text): seen.append(1); return f'{len(seen)}'\n  return call",
-        "async def Make():\n  seen = []\n  def call(text): seen.append(1); return f'{len(seen)}'\n  return call",
-        "async def Make():\n  seen = []\n  async def call(text): seen.append(1); return f'{len(seen)}'\n  return call",
+        (
+            "class Make:\n  def __init__(self): self.n = 0\n"
+            "  def __call__(self, text): self.n += 1; return f'{self.n}'"
+        ),
+        (
+            "class Make:\n  n = 0\n"
+            "  async def __call__(self, text, request): self.n += 1; return f'{self.n}'"
+        ),
+        (
+            "def Make():\n  seen = []\n"
+            "  def call(text): seen.append(1); return f'{len(seen)}'\n  return call"
+        ),
+        (
+            "async def Make():\n  seen = []\n"
+            "  def call(text): seen.append(1); return f'{len(seen)}'\n  return call"
+        ),
+        (
+            "async def Make():\n  seen = []\n"
+            "  async def call(text): seen.append(1); return f'{len(seen)}'\n  return call"
+        ),
     ],
 )
 async def test_a_factory_makes_a_fresh_agent_per_run(agent: Agent, source: str) -> None:
@@ -213,8 +234,14 @@ async def test_what_is_no_answer_is_a_bad_answer(agent: Agent, source: str, word
     "source",
     [
         "import asyncio\nasync def answer(text): await asyncio.Event().wait()",
-        "from asyncio import *\nasync def answer(_):\n  try: await sleep(99)\n  except CancelledError: return 'late'",
-        "import asyncio\nasync def answer(text):\n  try: await asyncio.Event().wait()\n  finally: raise ValueError",
+        (
+            "from asyncio import *\nasync def answer(_):\n  try: await sleep(99)\n"
+            "  except CancelledError: return 'late'"
+        ),
+        (
+            "import asyncio\nasync def answer(text):\n  try: await asyncio.Event().wait()\n"
+            "  finally: raise ValueError"
+        ),
         "import threading\nstop = threading.Event()\ndef answer(text): stop.wait()",
     ],
 )
@@ -316,7 +343,8 @@ async def test_a_misspelt_function_is_refused_with_a_suggestion(agent: Agent) ->
     agent.write("def answer(text): return text")
     problem = await agent.problem("anser")
     assert problem == (
-        f"{agent.folder}/{agent.name}.py: provider 'python:{agent.name}:anser': target '{agent.name}:anser': "
+        f"{agent.folder}/{agent.name}.py: provider 'python:{agent.name}:anser': "
+        f"target '{agent.name}:anser': "
         f"there is no 'anser' in {agent.name}, did you mean 'answer'?"
     )
 

@@ -113,7 +113,10 @@ async def test_what_its_retrievers_found_is_the_context_unless_the_answer_has_it
 ) -> None:
     source = """
     def answer(text):
-        found = {"openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": "Fares."}
+        found = {
+            "openinference.span.kind": "RETRIEVER",
+            "retrieval.documents.0.document.content": "Fares.",
+        }
         with tracer.start_as_current_span("search", attributes=found):
             pass
         return {"output": text, "steps": [], "context": ["Hours."]} if text == "own" else text
@@ -212,11 +215,15 @@ async def test_an_agent_in_a_circle_gives_no_answer(
 
 @pytest.mark.parametrize("sets_one", [True, False])
 def test_the_agents_own_tracer_provider_is_listened_to(tmp_path: Path, *, sets_one: bool) -> None:
-    own = "from opentelemetry.sdk.trace import TracerProvider\ntrace.set_tracer_provider(TracerProvider())\n"
+    own = (
+        "from opentelemetry.sdk.trace import TracerProvider\n"
+        "trace.set_tracer_provider(TracerProvider())\n"
+    )
     source = "from opentelemetry import trace\n" + (own if sets_one else "")
     source += (
         "def answer(text):\n"
-        "  with trace.get_tracer('a').start_as_current_span('t', attributes={'openinference.span.kind': 'TOOL'}):\n"
+        "  with trace.get_tracer('a').start_as_current_span('t', "
+        "attributes={'openinference.span.kind': 'TOOL'}):\n"
         "    return text\n"
     )
     (tmp_path / "agent.py").write_text(source)

@@ -120,7 +120,10 @@ async def test_a_server_that_the_setup_starts_is_there_for_the_agent_and_gone_af
     """
     os.mkfifo(tmp_path / "alive")
     reading = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
-    serve = f"mkfifo answers; setsid sh -c 'exec > {tmp_path}/alive; echo 0.5 > answers; sleep 600' 2> /dev/null &"
+    serve = (
+        f"mkfifo answers; setsid sh -c 'exec > {tmp_path}/alive; echo 0.5 > answers; "
+        "sleep 600' 2> /dev/null &"
+    )
     write_task(tmp_path, toml=f'[environment]\nsetup_commands = ["{serve}"]\n')
     result = await one(tmp_path, command=["sh", "-c", "cat answers > answer.txt"])
     assert result.score == 0.5, result.error
@@ -266,7 +269,10 @@ def left_in(docker: Path) -> list[str]:
 async def test_a_task_with_an_image_runs_in_a_container_that_is_gone_afterwards(
     tmp_path: Path, docker: Path
 ) -> None:
-    toml = '[environment]\ndocker_image = "python:3.12"\ncpus = 2\nmemory_mb = 512\nsetup_commands = ["echo hi"]\n'
+    toml = (
+        '[environment]\ndocker_image = "python:3.12"\ncpus = 2\n'
+        'memory_mb = 512\nsetup_commands = ["echo hi"]\n'
+    )
     write_task(tmp_path, toml=toml)
     result = await one(tmp_path, env={"A_SECRET": "s3cret"})
     assert (result.status, result.score) == ("passed", 1.0), result.error
@@ -347,8 +353,10 @@ async def test_without_an_engine_it_is_said_what_to_do(tmp_path: Path, docker: P
     status, kind, message = error_of(await one(tmp_path, sandbox="docker"))
     assert (status, kind) == ("errored", "environment")
     assert message == (
-        "the task add asks for the image x, and `docker` does not answer (Cannot connect to the Docker daemon. Is it "
-        "running?): start an engine, or give the provider another `sandbox`: folder, or module:function"
+        "the task add asks for the image x, and `docker` "
+        "does not answer (Cannot connect to the Docker daemon. Is it "
+        "running?): start an engine, or give the "
+        "provider another `sandbox`: folder, or module:function"
     )
 
 
