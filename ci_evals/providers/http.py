@@ -333,6 +333,7 @@ def _read_stream(options: Http, stream: Stream, reply: Reply, place: str) -> _Co
         text = f"{place} answered with {readable(kind)}, not with text/event-stream"
         raise ProviderError("bad_answer", text)
     content = _Content("", [])
+    has_text = False
     for event in _until_end(stream, reply.events, place):
         document = None
         with suppress(ValueError, RecursionError):
@@ -343,18 +344,18 @@ def _read_stream(options: Http, stream: Stream, reply: Reply, place: str) -> _Co
         pieces = [event.data]
         if stream.text is not None:
             pieces = _find(stream.text, document)
+        has_text = has_text or bool(pieces)
         piece = "".join(each for each in pieces if isinstance(each, str))
         content.text += piece
         if piece and content.first_token_s is None:
             content.first_token_s = event.after_s
-    if options.output is None and options.tool_calls is None and stream.text is not None:
-        has_text = any(_find(stream.text, document) for document in content.documents)
-        if not has_text:
-            events = number_of(len(reply.events), "event")
-            text = f"{place} streamed nothing at {stream.text} in {events}"
-            if reply.events:
-                text = f"{text}, of which the first is {readable(reply.events[0].data)}"
-            raise ProviderError("bad_answer", text)
+    needs_text = options.output is None and options.tool_calls is None
+    if needs_text and stream.text is not None and not has_text:
+        events = number_of(len(reply.events), "event")
+        text = f"{place} streamed nothing at {stream.text} in {events}"
+        if reply.events:
+            text = f"{text}, of which the first is {readable(reply.events[0].data)}"
+        raise ProviderError("bad_answer", text)
     return content
 
 

@@ -16,24 +16,28 @@ def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
     The cost that the provider tells comes first, then the config's `price`, which may name a model
     of the public list, then that list for the endpoint's host.
     """
+    price = options.price
     api_url = options.api_url
-    model = getattr(options, "model", None)
+    configured_model = getattr(options, "model", None)
+    list_price_usd: Callable[[str | None, str, Usage], float | None] | None = None
+    if isinstance(price, str) or (price is None and api_url is not None):
+        list_price_usd = PARTS["list_price"]  # imported now, not while calls are timed
 
     def cost_usd(response: Response) -> float | None:
         usage = response.usage
         if response.cost_usd is not None or usage is None:
             return response.cost_usd
-        if isinstance(options.price, Price):
-            return _cost_at(options.price, usage)
-        if options.price is not None:
-            return _list_price_usd(None, options.price, usage)
-        if api_url is None:
+        if isinstance(price, Price):
+            return _cost_at(price, usage)
+        if list_price_usd is None:
             return None
+        if price is not None:
+            return list_price_usd(None, price, usage)
         cost = None
         if response.model:
-            cost = _list_price_usd(api_url, response.model, usage)
-        if cost is None and model:
-            cost = _list_price_usd(api_url, model, usage)
+            cost = list_price_usd(api_url, response.model, usage)
+        if cost is None and configured_model:
+            cost = list_price_usd(api_url, configured_model, usage)
         return cost
 
     return cost_usd
@@ -73,8 +77,3 @@ def _cost_at(price: Price, usage: Usage) -> float:
     fresh_tokens = usage.input_tokens - usage.cached_tokens
     input_cost = fresh_tokens * price.input_per_mtok + usage.cached_tokens * cached_per_mtok
     return (input_cost + usage.output_tokens * price.output_per_mtok) / 1e6
-
-
-def _list_price_usd(api_url: str | None, model: str, usage: Usage) -> float | None:
-    cost_usd: float | None = PARTS["list_price"](api_url, model, usage)
-    return cost_usd
