@@ -54,11 +54,10 @@ class Messages:
         if any(system):
             fields["system"] = "\n\n".join(system)
         reply = await self._endpoint.post(fields, request.timeout_s)
-        first_token_s = None
         if reply.events is None:
             message = self._endpoint.read(_message(), reply)
         else:
-            message, first_token_s = self._assemble(reply.events)
+            message = self._assemble(reply.events)
         text = ""
         tool_calls = []
         for block in message.content:
@@ -76,11 +75,11 @@ class Messages:
             model=message.model,
             finish_reason=message.stop_reason,
             cost_usd=reply.cost_usd,
-            first_token_s=first_token_s,
+            first_token_s=message.first_token_s,
         )
 
-    def _assemble(self, events: Sequence[Event]) -> "tuple[_Message, float | None]":
-        """Return a streamed message as if it had come at once, and when its first token came.
+    def _assemble(self, events: Sequence[Event]) -> "_Message":
+        """Return a streamed message as if it had come at once.
 
         Raises:
             ProviderError: it was broken off, or an event has another shape.
@@ -111,7 +110,7 @@ class Messages:
         for block in content:
             if block.written:
                 block.input = read_arguments(block.written)
-        return _Message(content, model, stop_reason, _Usage(**counts)), first_token_s
+        return _Message(content, model, stop_reason, _Usage(**counts), first_token_s)
 
 
 def _nonzero_counts(usage: "_Usage | None") -> dict[str, int]:
@@ -193,6 +192,7 @@ class _Message:
     model: str | None = None
     stop_reason: str | None = None
     usage: _Usage | None = None
+    first_token_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,11 +92,10 @@ class GenerateContent:
         if system:
             fields["systemInstruction"] = {"parts": system}
         reply = await self._endpoint.post(fields, request.timeout_s)
-        first_token_s = None
         if reply.events is None:
             answer = self._endpoint.read(_answer(), reply)
         else:
-            answer, first_token_s = self._assemble(reply.events)
+            answer = self._assemble(reply.events)
         if not answer.candidates:
             raise self._no_candidate(answer.prompt_feedback)
         candidate = answer.candidates[0]
@@ -118,7 +117,7 @@ class GenerateContent:
             model=answer.model_version,
             finish_reason=candidate.finish_reason,
             cost_usd=reply.cost_usd,
-            first_token_s=first_token_s,
+            first_token_s=answer.first_token_s,
         )
 
     def _contents(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
@@ -143,8 +142,8 @@ class GenerateContent:
             contents.append({"role": role, "parts": parts or [{"text": ""}]})
         return contents
 
-    def _assemble(self, events: Sequence[Event]) -> "tuple[_Answer, float | None]":
-        """Return a streamed answer as if it had come at once, and when its first token came.
+    def _assemble(self, events: Sequence[Event]) -> "_Answer":
+        """Return a streamed answer as if it had come at once.
 
         Raises:
             ProviderError: it was broken off, or an event has another shape.
@@ -170,7 +169,7 @@ class GenerateContent:
         candidates = []
         if finish_reason is not None:
             candidates.append(_Candidate(_Content(parts), finish_reason))
-        return _Answer(candidates, feedback, usage, version), first_token_s
+        return _Answer(candidates, feedback, usage, version, first_token_s=first_token_s)
 
     def _no_candidate(self, feedback: "_Feedback | None") -> ProviderError:
         host = self._endpoint.host
@@ -295,6 +294,7 @@ class _Answer(_Wire):
     usage_metadata: _Usage | None = None
     model_version: str | None = None
     error: _Error | None = None
+    first_token_s: float | None = None
 
 
 @cache

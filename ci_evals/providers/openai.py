@@ -74,11 +74,10 @@ class ChatCompletions:
             reply = await self._post_with_schema(fields, request.schema, request.timeout_s)
         else:
             reply = await self._endpoint.post(fields, request.timeout_s)
-        first_token_s = None
         if reply.events is None:
             completion = self._endpoint.read(_completion(), reply)
         else:
-            completion, first_token_s = self._assemble(reply.events)
+            completion = self._assemble(reply.events)
         if not completion.choices:
             raise self._no_choice(completion.error)
         choice = completion.choices[0]
@@ -97,7 +96,7 @@ class ChatCompletions:
             model=completion.model,
             finish_reason=choice.finish_reason,
             cost_usd=cost_usd,
-            first_token_s=first_token_s,
+            first_token_s=completion.first_token_s,
         )
 
     async def _post_with_schema(
@@ -116,8 +115,8 @@ class ChatCompletions:
         self._takes_schema = False
         return await self._endpoint.post(fields, timeout_s)
 
-    def _assemble(self, events: Sequence[Event]) -> "tuple[_Completion, float | None]":
-        """Return a streamed completion as if it had come at once, and when its first token came.
+    def _assemble(self, events: Sequence[Event]) -> "_Completion":
+        """Return a streamed completion as if it had come at once.
 
         Raises:
             ProviderError: it was broken off, or an event has another shape.
@@ -148,7 +147,8 @@ class ChatCompletions:
         if finish_reason is None and not has_end:
             raise self._endpoint.broken_off()
         message = _Message(text, refusal, calls)
-        return _Completion([_Choice(message, finish_reason)], model, usage), first_token_s
+        choices = [_Choice(message, finish_reason)]
+        return _Completion(choices, model, usage, first_token_s=first_token_s)
 
     def _stream_error(self, error: object) -> ProviderError:
         match error:
@@ -313,6 +313,7 @@ class _Completion:
     model: str | None = None
     usage: _Usage | None = None
     error: Any = None
+    first_token_s: float | None = None
 
 
 @dataclass(slots=True)
