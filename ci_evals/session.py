@@ -39,7 +39,6 @@ from ci_evals.gate.verdict import is_certain, settle
 from ci_evals.gate.wording import (
     failed_confirmation_sentence,
     failed_round_sentence,
-    outage_message,
     outage_sentence,
 )
 from ci_evals.model.case import Case, Variant
@@ -518,13 +517,12 @@ class _Session:
             for result in report.results(indices)
             if result.status == "failed"
         )
-        message = outage_message(why, causes)
+        cause = causes.most_common(1)[0][0] if causes else None
         for index, result in zip(indices, report.results(indices), strict=True):
-            error = RunError(
-                "outage", message, detail=result.error.detail if result.error else None
-            )
-            if result.status == "errored" and result.error:
-                error = result.error
+            error = result.error
+            if error is None or result.status != "errored":
+                detail = error.detail if error else None
+                error = RunError("outage", why, detail=detail, cause=cause)
             withdrawn = replace(result, status="errored", score=None, grades=(), error=error)
             records[index] = RunRecord.of(*self.journal.append(withdrawn))
 

@@ -800,7 +800,7 @@ def errored_headline(report: SuiteReport) -> str:
     if errors:
         error = _commonest_error(errors)
         if error.kind == "outage":
-            return split_outage_message(error.message)[0]
+            return error.message
     where: list[str] = []
     if report.gated.errored > 1:
         where = _only_variant(report, report.gated)
@@ -839,29 +839,13 @@ def _errors(report: SuiteReport, status: Status) -> list[RunError]:
     return [result.error for result in results if result.error is not None]
 
 
-_CAUSE_OF_OUTAGE = "; most often: "
-
-
-def outage_message(sentence: str, causes: Counter[str]) -> str:
-    """Return the message of a run that is withdrawn: the sentence on the outage, and the commonest
-    cause, if any.
-    """
-    return f"{sentence}{_CAUSE_OF_OUTAGE}{causes.most_common(1)[0][0]}" if causes else sentence
-
-
-def split_outage_message(message: str) -> tuple[str, str]:
-    """Return the sentence on an outage, and the commonest cause; empty if there is none."""
-    sentence, _, cause = message.partition(_CAUSE_OF_OUTAGE)
-    return sentence, cause
-
-
 def _cause_clause(errors: Sequence[RunError]) -> str:
     """`; most often: 429: slow down`, or `: 429: slow down` if all errors are alike."""
     if not errors:
         return ""
     error = _commonest_error(errors)
     if error.kind == "outage":
-        message = split_outage_message(error.message)[0]
+        message = error.message
     else:
         message = name_of(" ".join(error.message.split()) or error.kind, _LONGEST)
     if len({same_reason(each) for each in errors}) == 1:

@@ -54,12 +54,25 @@ def every_grade(grades: Iterable[Grade]) -> Iterator[Grade]:
 
 @dataclass(frozen=True, slots=True)
 class RunError:
-    """The reason why a run has no good answer. `detail` is a traceback or the end of stderr."""
+    """The reason why a run has no good answer.
+
+    `detail` is a traceback or the end of stderr; `cause` is what most runs of an outage failed
+    with.
+    """
 
     kind: ErrorKind
     message: str
     status: int | None = None
     detail: str | None = None
+    cause: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The message, with the cause of an outage."""
+        sentence = self.message or self.kind
+        if self.cause:
+            sentence += f"; most often: {self.cause}"
+        return sentence
 
 
 @dataclass(frozen=True, slots=True)

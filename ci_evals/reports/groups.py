@@ -9,7 +9,7 @@ from ci_evals.errors import ErrorKind
 from ci_evals.format import name_of, number_of, one_line, percent
 from ci_evals.gate.compare import CellKind, Comparison
 from ci_evals.gate.verdict import too_many_errored
-from ci_evals.gate.wording import same_reason, split_outage_message
+from ci_evals.gate.wording import same_reason
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
@@ -315,6 +315,7 @@ class ErrorGroup:
         message: the reason, in the words of the first.
         cases: the cases that they are runs of, in plan order.
         kind: None where no error was noted.
+        cause: what most runs of an outage failed with.
         frames: where the team's code crashed.
     """
 
@@ -323,6 +324,7 @@ class ErrorGroup:
     message: str
     cases: tuple[Case, ...]
     kind: ErrorKind | None
+    cause: str | None = None
     frames: tuple[str, ...] = ()
 
 
@@ -341,6 +343,7 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
                 message=reasons_of(first)[0].text,
                 cases=tuple(cases[id_] for id_ in dict.fromkeys(each.case for each in results)),
                 kind=first.error.kind if first.error else None,
+                cause=first.error.cause if first.error else None,
                 frames=tuple(frames_of(first.error)),
             )
         )
@@ -375,9 +378,8 @@ def _error_entry(summary: Summary, errors: Sequence[ErrorGroup], number: int) ->
     group = errors[number]
     subject = (number_of(group.runs, "run"), *on_variant(summary, group.variant))
     message = group.message
-    if group.kind == "outage" and number == 0 and too_many_errored(summary.report, summary.gate):
-        _, cause = split_outage_message(message)  # the verdict tells the outage itself
-        message = cause or message
+    if group.cause and number == 0 and too_many_errored(summary.report, summary.gate):
+        message = group.cause  # the verdict tells the outage itself
     finding = (ForeignText(message), ", in ", *list_cases(group.cases))
     return Entry(subject, finding, frames=group.frames)
 

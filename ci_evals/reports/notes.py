@@ -331,7 +331,7 @@ def _confirmed(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
         ended.append(f"{regressed:,} regressed")
     if len(keys) > regressed:
         ended.append(f"{len(keys) - regressed:,} within noise")
-    outages = dict.fromkeys(error.message for error in lost if error.kind == "outage")
+    outages = dict.fromkeys(error.sentence for error in lost if error.kind == "outage")
     yield Note("Confirmed", f"{', '.join(parts)}: {'; '.join([', '.join(ended), *outages])}")
 
 

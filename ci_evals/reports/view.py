@@ -100,7 +100,7 @@ class RunView:
     def error(self) -> str | None:
         """Why there was nothing to grade; None if there was."""
         error = self.first.error
-        return None if error is None else one_line(error.message or error.kind, LINE_CHARACTERS)
+        return None if error is None else one_line(error.sentence, LINE_CHARACTERS)
 
     @property
     def frames(self) -> list[str]:
@@ -227,7 +227,7 @@ def _look(result: Result) -> Hashable:
 def reasons_of(result: Result) -> tuple[Reason, ...]:
     """Return why a run did not pass: its error, or each failed grade."""
     if result.error is not None:
-        text = one_line(result.error.message or result.error.kind, LINE_CHARACTERS)
+        text = one_line(result.error.sentence, LINE_CHARACTERS)
         return (Reason(text, text),)
     found = [reason_of(grade) for grade in result.grades if not grade.passed and grade.weight]
     text = ""

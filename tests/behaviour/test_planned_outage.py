@@ -95,7 +95,7 @@ async def test_a_withdrawn_round_tells_why_its_runs_failed(tmp_path: Path) -> No
         assert error["message"].startswith(
             "all 10 failures were in run 2, and all 20 other runs passed: likely an"
         )
-        assert "ConnectionError: the database is away" in error["message"]
+        assert "ConnectionError: the database is away" in error["cause"]
         assert "agent.py" in error["detail"]
     for name in ("summary.md", "report.html"):
         assert "the database is away" in (tmp_path / "out" / name).read_text()
