@@ -124,7 +124,11 @@ def _turn(messages: Sequence[Message], folder: Path) -> dict[str, Any]:
     message = messages[0]
     if message.role == "tool":
         results = [
-            {"type": "tool_result", "tool_use_id": each.tool_call_id, "content": each.text}
+            {
+                "type": "tool_result",
+                "tool_use_id": each.tool_call_id,
+                "content": each.text,
+            }
             for each in messages
         ]
         return {"role": "user", "content": results}
@@ -142,19 +146,36 @@ def _block(part: Part, folder: Path) -> dict[str, Any]:
     if sent.url is not None:
         source = {"type": "url", "url": sent.url}
     elif sent.media_type == "text/plain":
-        source = {"type": "text", "media_type": sent.media_type, "data": sent.text}
+        source = {
+            "type": "text",
+            "media_type": sent.media_type,
+            "data": sent.text,
+        }
     else:
-        source = {"type": "base64", "media_type": str(sent.media_type), "data": sent.base64}
+        source = {
+            "type": "base64",
+            "media_type": str(sent.media_type),
+            "data": sent.base64,
+        }
     if sent.is_image:
         return {"type": "image", "source": source}
-    return {"type": "document", "source": source, "title": sent.name}
+    return {
+        "type": "document",
+        "source": source,
+        "title": sent.name,
+    }
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:
     arguments = call.arguments
     if isinstance(arguments, str):  # the API takes nothing but an object
         arguments = {"arguments": arguments}
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+    return {
+        "type": "tool_use",
+        "id": call.id,
+        "name": call.name,
+        "input": arguments,
+    }
 
 
 # The fields of an answer that are read.

@@ -75,7 +75,12 @@ class _Trail:
             arguments = _plain(arguments)
         if not isinstance(arguments, Mapping | str):
             arguments = {}
-        step = {"kind": "tool_call", "name": str(name), "arguments": arguments, "agent": agent}
+        step = {
+            "kind": "tool_call",
+            "name": str(name),
+            "arguments": arguments,
+            "agent": agent,
+        }
         self._steps.append(step)
         self._open[str(call_id)] = step
 
@@ -103,21 +108,25 @@ class _Trail:
         """Return the answer; without `usage`, its tokens are those of the model requests."""
         tool_calls = []
         for call_id, step in self._open.items():
-            call = {"name": step["name"], "arguments": step["arguments"], "id": call_id}
+            call = {
+                "name": step["name"],
+                "arguments": step["arguments"],
+                "id": call_id,
+            }
             tool_calls.append(call)
-        open_steps = self._open.values()
-        steps = [step for step in self._steps if not any(step is each for each in open_steps)]
-        total = _usage(usage)
-        if total is None:
-            counted = [step["usage"] for step in steps if step.get("usage") is not None]
-            if counted:
-                total = sum(counted, Usage())
+        steps = []
+        total = None
+        for step in self._steps:
+            if step["kind"] != "tool_call" or "result" in step or "error" in step:
+                steps.append(step)
+            if step.get("usage") is not None:
+                total = step["usage"] + (total or Usage())
         return as_response(
             {
                 "output": _text(output),
                 "tool_calls": tool_calls,
                 "steps": steps,
-                "usage": total,
+                "usage": _usage(usage) or total,
                 "model": self._model,
                 "finish_reason": self._finish_reason,
                 "context": context,

@@ -160,7 +160,11 @@ class Http(ProviderOptions):
                 headers[name] = ""
         found += header_problems(headers)
         found += token_problems(self.token, self.headers)
-        templates = {"url": self.url, "headers": self.headers, "body": self.body}
+        templates = {
+            "url": self.url,
+            "headers": self.headers,
+            "body": self.body,
+        }
         found += _template_problems(templates)
         for place, path in self.paths:
             found += [f"{place}: {problem}" for problem in path_problems(path)]

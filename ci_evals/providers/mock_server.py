@@ -141,7 +141,12 @@ class _Endpoint:
         return self._reply(http, 200, completion)
 
     async def models(self, http: web.Request) -> web.Response:
-        model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "ci-evals"}
+        model = {
+            "id": MODEL,
+            "object": "model",
+            "created": 0,
+            "owned_by": "ci-evals",
+        }
         return self._reply(http, 200, {"object": "list", "data": [model]})
 
     async def not_found(self, http: web.Request) -> web.Response:
@@ -186,7 +191,12 @@ class _Endpoint:
         message: str,
         headers: dict[str, str] | None = None,
     ) -> web.Response:
-        error = {"message": message, "type": kind, "param": None, "code": None}
+        error = {
+            "message": message,
+            "type": kind,
+            "param": None,
+            "code": None,
+        }
         return self._reply(http, status, {"error": error}, headers)
 
     def _reply(
@@ -240,8 +250,19 @@ def _chunks(completion: dict[str, Any]) -> Iterator[dict[str, Any]]:
     shared = {**completion, "object": "chat.completion.chunk"}
 
     def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-        choices = [{"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}]
-        return {**shared, "choices": choices, "usage": None}
+        choices = [
+            {
+                "index": 0,
+                "delta": delta,
+                "finish_reason": finish_reason,
+                "logprobs": None,
+            }
+        ]
+        return {
+            **shared,
+            "choices": choices,
+            "usage": None,
+        }
 
     yield chunk({"role": "assistant", "content": ""})
     for word in re.findall(r"\s*\S+\s*$|\s*\S+", message["content"] or ""):
@@ -257,4 +278,8 @@ def _tool_call(call: ToolCall, index: int) -> dict[str, Any]:
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments)
     function = {"name": call.name, "arguments": arguments}
-    return {"id": call.id or f"call_{index}", "type": "function", "function": function}
+    return {
+        "id": call.id or f"call_{index}",
+        "type": "function",
+        "function": function,
+    }

@@ -103,7 +103,11 @@ class ChatCompletions:
         self, fields: Mapping[str, Any], schema: Mapping[str, Any], timeout_s: float
     ) -> Reply:
         """Constrain the answer to a schema, unless the endpoint turns out not to support that."""
-        json_schema = {"name": "answer", "schema": schema, "strict": True}
+        json_schema = {
+            "name": "answer",
+            "schema": schema,
+            "strict": True,
+        }
         response_format = {"type": "json_schema", "json_schema": json_schema}
         try:
             return await self._endpoint.post(
@@ -233,7 +237,11 @@ def _call_fields(call: ToolCall) -> dict[str, Any]:
     if not isinstance(arguments, str):
         arguments = encode_json(arguments).decode()
     function = {"name": call.name, "arguments": arguments}
-    return {"id": call.id, "type": "function", "function": function}
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": function,
+    }
 
 
 # The fields of an answer that are read.

@@ -12,7 +12,11 @@ from ci_evals.model.response import Passage, Response, Step, StepKind, Usage
 from ci_evals.providers.answer import as_context, as_steps
 
 _MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")
-_KINDS: Mapping[str, StepKind] = {"LLM": "model_request", "TOOL": "tool_call", "AGENT": "agent"}
+_KINDS: Mapping[str, StepKind] = {
+    "LLM": "model_request",
+    "TOOL": "tool_call",
+    "AGENT": "agent",
+}
 
 
 @dataclass(frozen=True, slots=True)

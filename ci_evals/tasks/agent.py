@@ -138,7 +138,11 @@ class _Agent:
 
     async def _work(self, task: Task, request: Request, sandbox: Sandbox, kept: Path) -> Response:
         """Set up, let the agent work, and verify."""
-        env = {"TESTS_DIR": sandbox.tests, "LOGS_DIR": sandbox.logs, **self._options.env}
+        env = {
+            "TESTS_DIR": sandbox.tests,
+            "LOGS_DIR": sandbox.logs,
+            **self._options.env,
+        }
         agent_s = task.agent_timeout_s or request.timeout_s
         for command in task.setup:
             ended = await sandbox.run(("sh", "-c", command), stdin=b"", env=env, timeout_s=agent_s)
@@ -167,7 +171,11 @@ class _Agent:
         case = request.case
         names = {
             "input": request.input,
-            "case": {"id": case.id, "tags": list(case.tags), "metadata": case.metadata},
+            "case": {
+                "id": case.id,
+                "tags": list(case.tags),
+                "metadata": case.metadata,
+            },
             "run": request.run,
             "folder": self._folder,
             "model": case.overrides.model or self._options.model,

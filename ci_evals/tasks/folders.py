@@ -50,7 +50,11 @@ class _TaskFile(Options):
     environment: _Environment = _Environment()
 
 
-_SECTIONS = {"agent": _Limits, "verifier": _Limits, "environment": _Environment}
+_SECTIONS = {
+    "agent": _Limits,
+    "verifier": _Limits,
+    "environment": _Environment,
+}
 
 
 def discover_tasks(folder: Path | str, pattern: str = PATTERN) -> tuple[Case, ...]:
