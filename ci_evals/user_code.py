@@ -1,6 +1,4 @@
-"""Finds the team's own functions, `module:function` in the suite's folder, and calls them in
-threads.
-"""
+"""The team's own functions: finding `module:function` in the suite's folder, and calling it."""
 
 import asyncio
 import importlib.util
@@ -14,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from symtable import symtable
@@ -28,11 +26,9 @@ from ci_evals.format import closest, one_line
 PACKAGE = f"{Path(__file__).parent}{os.sep}"
 """The start of the file names of ci-evals itself."""
 
-_INSTALLED = tuple(
-    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
 _NOT_IMPORTED_BY_LIBRARIES = {"antigravity", "test", "this"}
-_imported: dict[str, str] = {}  # the folder of each top-level module that a suite imported
+_folders: dict[str, str] = {}
+"""The folder of each top-level module that a suite imported."""
 
 
 class NamesakeError(ImportError):
@@ -44,21 +40,17 @@ def importable(folder: Path) -> Iterator[None]:
     """Put a folder first on `sys.path`, as pytest and `python agent.py` do.
 
     A module that an earlier suite of this process imported from its own folder is unloaded if this
-    folder has a module of the same name. If a file of the folder is named like a module of the
-    standard library, Python's is imported first, so that a library that imports `queue` later gets
-    Python's.
+    folder has a module of the same name. A module of the standard library that a file of the folder
+    hides, such as `queue.py`, is imported first, so that libraries still get it.
     """
     path = str(folder.absolute())
     importlib.invalidate_caches()
-    for name, home in tuple(_imported.items()):
+    for name, home in tuple(_folders.items()):
         if home != path and home not in sys.path and PathFinder.find_spec(name, [path]):
-            del _imported[name]
-            for module in tuple(sys.modules):
-                if module == name or module.startswith(f"{name}."):
-                    del sys.modules[module]
+            _unload(name)
     with suppress(OSError):
-        names = {entry.stem for entry in folder.iterdir()} & sys.stdlib_module_names
-        for name in names - _NOT_IMPORTED_BY_LIBRARIES:
+        hidden = {entry.stem for entry in folder.iterdir()} & sys.stdlib_module_names
+        for name in hidden - _NOT_IMPORTED_BY_LIBRARIES:
             with suppress(ImportError):  # this Python was built without it
                 importlib.import_module(name)
     before = set(sys.modules)
@@ -70,15 +62,25 @@ def importable(folder: Path) -> Iterator[None]:
             sys.path.remove(path)
         for name in sys.modules.keys() - before:
             if "." not in name and _is_in(path, sys.modules[name]):
-                _imported[name] = path
+                _folders[name] = path
+
+
+def _unload(name: str) -> None:
+    del _folders[name]
+    for module in tuple(sys.modules):
+        if module == name or module.startswith(f"{name}."):
+            del sys.modules[module]
 
 
 def _is_in(path: str, module: ModuleType) -> bool:
     spec: ModuleSpec | None = getattr(module, "__spec__", None)
     if spec is None:
         return False
-    places = list(spec.submodule_search_locations or ()) or [spec.origin or ""]
-    return str(Path(places[0]).parent) == path
+    place = spec.origin or ""
+    for folder in spec.submodule_search_locations or ():
+        place = folder
+        break
+    return str(Path(place).parent) == path
 
 
 def find_module(name: str) -> ModuleSpec | None:
@@ -90,11 +92,13 @@ def find_module(name: str) -> ModuleSpec | None:
     """
     importlib.invalidate_caches()
     top = name.partition(".")[0]
-    first, spec = PathFinder.find_spec(top), importlib.util.find_spec(top)
-    if first and first.origin and spec and not _is_same_file(first.origin, spec.origin):
+    wanted = PathFinder.find_spec(top)
+    loaded = importlib.util.find_spec(top)
+    if wanted and wanted.origin and loaded and not _is_same_file(wanted.origin, loaded.origin):
+        place = loaded.origin or "elsewhere"
         raise NamesakeError(
-            f"a module {top!r} was already loaded from {spec.origin or 'elsewhere'}: give one of them another name",
-            path=first.origin,
+            f"a module {top!r} was already loaded from {place}: give one of them another name",
+            path=wanted.origin,
         )
     return importlib.util.find_spec(name)
 
@@ -124,10 +128,9 @@ def load(target: str) -> Any:
         return pkgutil.resolve_name(target)
     except AttributeError as error:
         missing = error.name or target.partition(":")[2]
-        where = target.replace(":", ".").rpartition(f".{missing}")[0]
-        raise AttributeError(
-            f"there is no {missing!r} in {where}{_hint(missing, dir(error.obj))}"
-        ) from None
+        place = target.replace(":", ".").rpartition(f".{missing}")[0]
+        hint = _hint(missing, dir(error.obj))
+        raise AttributeError(f"there is no {missing!r} in {place}{hint}") from None
 
 
 def load_target(target: str) -> Callable[..., Any]:
@@ -141,9 +144,8 @@ def load_target(target: str) -> Callable[..., Any]:
     try:
         module = load_module(module_name)
     except NamesakeError as error:
-        raise ConfigError(
-            [Problem(str(error.path), None, "", f"target {target!r}: {error}")]
-        ) from None
+        problem = Problem(str(error.path), None, "", f"target {target!r}: {error}")
+        raise ConfigError([problem]) from None
     except (Exception, SystemExit) as error:  # the module may raise anything
         raise ConfigError([_import_problem(error, target)]) from error
     try:
@@ -151,46 +153,44 @@ def load_target(target: str) -> Callable[..., Any]:
     except Exception as error:  # a `__getattr__` of the team's own may raise anything, too
         raise target_problem(target, module, str(error)) from error
     if not callable(function):
-        raise target_problem(
-            target,
-            module,
-            f"{names!r} is of type {type(function).__name__}, which cannot be called",
-        )
+        kind = type(function).__name__
+        raise target_problem(target, module, f"{names!r} is of type {kind}, which cannot be called")
     return function  # type: ignore[no-any-return]  # it is whatever the module has
 
 
 def is_their_own(file: str) -> bool:
-    """Return True for the file of code of the team's own: neither ci-evals nor anything that is
-    installed.
-    """
-    return not file.startswith(("<", PACKAGE, *_INSTALLED)) and "site-packages" not in file
+    """Return True for a file of the team's own code: neither ci-evals nor anything installed."""
+    return not file.startswith(("<", PACKAGE, *_installed())) and "site-packages" not in file
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """Return the folders of the standard library and of installed packages."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple(sysconfig.get_path(name) + os.sep for name in names)
 
 
 def describe_crash(error: BaseException, place: str = "") -> str:
-    """Return what was raised and where the team's code raised it: `KeyError: 'seat' (agent.py:12 in
-    book)`.
+    """Return what was raised and where: `KeyError: 'seat' (agent.py:12 in book)`.
 
-    Of an exception group, each cause is told.
+    Each exception of a group is described.
 
     Args:
         error: what was raised.
-        place: where, if its traceback has no code outside of installed packages.
+        place: where, if its traceback has no code of the team's own.
     """
-    frames = [
-        each for each in traceback.extract_tb(error.__traceback__) if is_their_own(each.filename)
-    ]
-    if frames:
-        last, folder = frames[-1], f"{Path.cwd()}{os.sep}"
-        place = f" ({last.filename.removeprefix(folder)}:{last.lineno} in {last.name})"
+    for frame in traceback.extract_tb(error.__traceback__):
+        if is_their_own(frame.filename):
+            file = frame.filename.removeprefix(f"{Path.cwd()}{os.sep}")
+            place = f" ({file}:{frame.lineno} in {frame.name})"
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(dict.fromkeys(describe_crash(each, place) for each in error.exceptions))
+        causes = [describe_crash(each, place) for each in error.exceptions]
+        return "; ".join(dict.fromkeys(causes))
     return f"{describe_exception(error)}{place}"
 
 
 def describe_stack(error: BaseException) -> str:
-    """Return the traceback of what was raised, from the team's code on; all of it if there is none
-    of theirs.
-    """
+    """Return a traceback from the team's own code on; all of it if there is none of theirs."""
     stack = error.__traceback__
     while stack is not None and not is_their_own(stack.tb_frame.f_code.co_filename):
         stack = stack.tb_next
@@ -206,77 +206,68 @@ def _import_problem(error: BaseException, target: str) -> Problem:
         for frame in traceback.extract_tb(error.__traceback__):
             if not frame.filename.startswith(("<frozen ", PACKAGE, importlib.__file__)):
                 file, line = frame.filename, frame.lineno
-    hint = (
-        f"; is it installed for {sys.executable}?" if isinstance(error, ModuleNotFoundError) else ""
-    )
-    message = f"importing it raised {type(error).__name__}: {one_line(str(error), 300)}{hint}"
+    message = f"importing it raised {type(error).__name__}: {one_line(str(error), 300)}"
+    if isinstance(error, ModuleNotFoundError):
+        message = f"{message}; is it installed for {sys.executable}?"
     return Problem(file, line, "", f"target {target!r}: {message}")
 
 
 def target_problem(target: str, what: object, message: str) -> ConfigError:
     """Return the error of a target, at the place in the team's code where `what` is defined."""
     file, line = target.partition(":")[0], None
-    try:
-        file = inspect.getfile(what)  # type: ignore[arg-type]  # raises TypeError for what has no file
-        line = None if inspect.ismodule(what) else inspect.getsourcelines(what)[1]  # type: ignore[arg-type]
-    except (TypeError, OSError):
-        pass
+    with suppress(TypeError, OSError):  # it has no file, or none that can be read
+        file = inspect.getfile(what)  # type: ignore[arg-type]
+        if not inspect.ismodule(what):
+            line = inspect.getsourcelines(what)[1]  # type: ignore[arg-type]
     return ConfigError([Problem(file, line, "", f"target {target!r}: {message}")])
 
 
 def missing_target(target: str, folder: Path) -> str | None:
-    """Say why `module:function` can't be found in the suite's folder or among the installed
-    modules; None if it can.
+    """Say why `module:function` is not in the suite's folder or among installed modules; None if it
+    is.
 
-    The module itself is not run, it is read; only the packages around it are imported. A name that
-    may come about as it runs, as by `from x import *`, counts as found.
+    The module itself is read and not run; only the packages around it are imported. A name that may
+    come about as it runs, as by `from x import *`, counts as found.
     """
     name, _, names = target.partition(":")
+    known: frozenset[str] | None = None
     try:
         file = _find_in(name, folder)
-        known = _names_in(file.read_bytes(), file.name) if file else None
+        if file is not None:
+            known = _names_in(file.read_bytes(), file.name)
     except ModuleNotFoundError:
-        try:
-            beside = [file.stem for file in folder.glob("*.py")]
-        except OSError:
-            beside = []
-        return f"there is no module {name!r} in {folder} or installed{_hint(name, beside)}"
+        modules: list[str] = []
+        with suppress(OSError):
+            modules = [file.stem for file in folder.glob("*.py")]
+        return f"there is no module {name!r} in {folder} or installed{_hint(name, modules)}"
     except NamesakeError as error:
         return str(error)
     except SyntaxError as error:
-        return (
-            f"importing {name!r} raises SyntaxError: {error.msg} ({error.filename}:{error.lineno})"
-        )
+        place = f"{error.filename}:{error.lineno}"
+        return f"importing {name!r} raises SyntaxError: {error.msg} ({place})"
     except (Exception, SystemExit) as error:  # noqa: BLE001  a package's own code raises what it likes
-        return f"looking for module {name!r} raised {type(error).__name__}: {' '.join(str(error).split())}"
+        message = " ".join(str(error).split())
+        return f"looking for module {name!r} raised {type(error).__name__}: {message}"
     wanted = names.partition(".")[0]
     if known is None or wanted in known:
         return None
     return f"there is no {wanted!r} in {name}{_hint(wanted, sorted(known))}"
 
 
-@lru_cache(
-    maxsize=256
-)  # many cases name the same module; an error is not cached, as the file may be written later
+# Many cases name the same module. An error is not cached, as the file may be written later.
+@lru_cache(maxsize=256)
 def _find_in(name: str, folder: Path) -> Path | None:
-    """Return the Python file of a module; None for a package, and for what is written in another
-    language.
-    """
+    """Return the Python file of a module; None for a package or what is not written in Python."""
     with importable(folder):
         spec = find_module(name)
-        if spec is None:
-            raise ModuleNotFoundError(name)
-        is_file = (
-            spec.origin is not None
-            and spec.origin.endswith(".py")
-            and not spec.submodule_search_locations
-        )
-        return Path(str(spec.origin)) if is_file else None
+    if spec is None:
+        raise ModuleNotFoundError(name)
+    if spec.submodule_search_locations or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    return Path(spec.origin)
 
 
-_DYNAMIC = re.compile(
-    rb"\b(exec|globals|setattr|vars|__dict__|__getattr__|sys\.modules)\b|\bimport\s*\*"
-)
+_DYNAMIC = rb"\b(exec|globals|setattr|vars|__dict__|__getattr__|sys\.modules)\b|\bimport\s*\*"
 
 
 @lru_cache(maxsize=16)
@@ -287,15 +278,14 @@ def _names_in(source: bytes, file: str) -> frozenset[str] | None:
         SyntaxError, ValueError: it is no Python; `file` is its name in the message.
     """
     module = symtable(source, file, "exec")  # type: ignore[arg-type]  # takes bytes as `compile` does
-    if _DYNAMIC.search(source):
+    if re.search(_DYNAMIC, source):
         return None
     names: set[str] = set()
     tables = [module]
     for table in tables:  # which grows
         for symbol in table.get_symbols():
-            if (symbol.is_assigned() or symbol.is_imported()) and (
-                table is module or symbol.is_declared_global()
-            ):
+            is_global = table is module or symbol.is_declared_global()
+            if is_global and (symbol.is_assigned() or symbol.is_imported()):
                 names.add(symbol.get_name())
         tables += table.get_children()
     return frozenset(names)
@@ -303,22 +293,28 @@ def _names_in(source: bytes, file: str) -> frozenset[str] | None:
 
 def _hint(name: str, known: list[str]) -> str:
     close = closest(name, known)
-    return f", did you mean {close!r}?" if close else ""
+    if close is None:
+        return ""
+    return f", did you mean {close!r}?"
 
 
 def target_parts(target: str) -> tuple[str, str] | None:
     """Split `module:function`, either of which may be dotted; None if the text has another form."""
     module, _, names = target.partition(":")
-    is_target = all(part.isidentifier() for part in (*module.split("."), *names.split(".")))
-    return (module, names) if is_target else None
+    for part in (*module.split("."), *names.split(".")):
+        if not part.isidentifier():
+            return None
+    return module, names
 
 
 def target_of_file(reference: str) -> str | None:
-    """Return the target that is meant by a file, with or without a function: `file://graders/polite.py:judge`."""
-    found = re.fullmatch(
-        r"(?:file://|python:)?(?:\./)?(\w[\w/]*)\.py(?::(\w+))?", reference.strip()
-    )
-    return f"{found[1].replace('/', '.')}:{found[2] or 'function'}" if found else None
+    """Return the target that a file stands for, such as `file://graders/polite.py:judge`."""
+    form = r"(?:file://|python:)?(?:\./)?(\w[\w/]*)\.py(?::(\w+))?"
+    found = re.fullmatch(form, reference.strip())
+    if found is None:
+        return None
+    module, function = found.groups(default="function")
+    return f"{module.replace('/', '.')}:{function}"
 
 
 def has_second_parameter(
@@ -332,14 +328,15 @@ def has_second_parameter(
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some builtins have no signature
         return False
-    if variadic and any(each.kind is each.VAR_POSITIONAL for each in parameters):
-        return True
-    second = [
-        each
-        for each in parameters
-        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ][1:2]
-    return any(each.default is each.empty or each.name == name for each in second)
+    position = 0
+    for each in parameters:
+        if each.kind is each.VAR_POSITIONAL and variadic:
+            return True
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD):
+            position += 1
+            if position == 2 and (each.default is each.empty or each.name == name):
+                return True
+    return False
 
 
 def identity(function: object) -> str:
@@ -349,7 +346,7 @@ def identity(function: object) -> str:
 
 
 def is_cancelling() -> bool:
-    """Return True if the running task is being cancelled; if not, the team's code raised a
+    """Return True if the running task is being cancelled, and not just in code that raises
     `CancelledError` itself.
     """
     task = asyncio.current_task()
@@ -358,27 +355,23 @@ def is_cancelling() -> bool:
 
 def is_async(function: Any) -> bool:
     """Return True if calling a function, or an object like one, gives a coroutine."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        type(function).__call__
-    )
+    if inspect.iscoroutinefunction(function):
+        return True
+    return inspect.iscoroutinefunction(type(function).__call__)
 
 
 async def call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call one of the team's functions and return its result: an async one as it is, any other in a
-    thread.
-    """
-    return await (
-        function(*arguments)
-        if is_async(function)
-        else call_in_thread(partial(function, *arguments))
-    )
+    """Call one of the team's functions, in a thread unless it is async, and return its result."""
+    if is_async(function):
+        return await function(*arguments)
+    return await call_in_thread(partial(function, *arguments))
 
 
 async def call_in_thread(call: Callable[[], Any]) -> Any:
     """Run a blocking call in a daemon thread, with the caller's context, and return its result.
 
-    An awaitable result is awaited on the event loop. When the caller is cancelled, the thread goes
-    on by itself; it does not keep the program from exiting.
+    An awaitable result is awaited on the event loop. If the caller is cancelled, the thread goes on
+    by itself; it does not keep the program from exiting.
 
     Raises:
         RuntimeError: the system allows no more threads.
@@ -410,4 +403,6 @@ async def call_in_thread(call: Callable[[], Any]) -> Any:
     value, error = await ended
     if error is not None:
         raise error
-    return await value if inspect.isawaitable(value) else value
+    if inspect.isawaitable(value):
+        return await value
+    return value
