@@ -259,7 +259,7 @@ def abridge(text: str, limit: int) -> str:
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that a misspelt one may mean; None if none is at least `cutoff` alike."""
+    """Return the known name that a misspelt one may mean; None if none is `cutoff` alike."""
     names = list(known)
     for each in names:
         if each.lower() == name.lower():

@@ -218,7 +218,7 @@ def _bytecode_cache() -> BytecodeCache | None:
 
 
 def folder(package: Path = PACKAGE) -> Path:
-    """Return the folder of our templates: inside the package in a wheel, at the top in a checkout."""
+    """Return the folder of our templates: in the package of a wheel, at the top of a checkout."""
     shipped = package / "_templates"
     if shipped.is_dir():
         return shipped

@@ -1,4 +1,4 @@
-"""Graders of how an answer came about: `latency`, `cost`, `finish_reason`, `reward`, `goal_reached`."""
+"""Graders of how an answer came about: `latency`, `cost`, `finish_reason` and their kin."""
 
 from dataclasses import dataclass
 from decimal import Decimal

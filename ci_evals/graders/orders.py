@@ -26,9 +26,18 @@ _PATTERNS = (
     _VERDICT + r"[\"']?\s*[:=]\s*[\"']?(?:" + _GOOD + r"|(?:1|1\.0|5|10|100|yes|true)\b)",
     r"</?\s*(?:data|answer|reference|rubric|instructions?|system|user|assistant)[\w-]*\s*>",
     r"<\|(?:im_start|im_end|system|endoftext|eot_id)\|?>|\[/?inst\]|<<sys>>",
-    r"(?:^|\n)\s*#{0,6}\s*(?:new |updated |real )?(?:system|developer)(?: prompt| message| instructions?)?\s*:",
-    r"\b(?:new|updated|real|actual)\s+(?:system\s+)?(?:instructions?|rubric|criteria|task)\s*(?::|are|is)",
-    r"\bend of (?:the )?(?:data|answer|response|submission|text to (?:be )?(?:graded|judged|evaluated))",
+    (
+        r"(?:^|\n)\s*#{0,6}\s*(?:new |updated |real )?(?:system|developer)"
+        r"(?: prompt| message| instructions?)?\s*:"
+    ),
+    (
+        r"\b(?:new|updated|real|actual)\s+(?:system\s+)?(?:instructions?|rubric|criteria|task)"
+        r"\s*(?::|are|is)"
+    ),
+    (
+        r"\bend of (?:the )?"
+        r"(?:data|answer|response|submission|text to (?:be )?(?:graded|judged|evaluated))"
+    ),
 )
 
 

@@ -20,10 +20,10 @@ class Grade:
 
     `reason` says what was expected or missed, and `got` what the answer has instead, quoted; grades
     with the same `reason` are alike. `grader` is the name of the grader, its own or that of its
-    type, and `metric` the metric that the score is part of. `orders_judge` is whether the answer seems to give orders to the model
-    that judged it. `parts` are the grades of which `any_of` and `all_of` are made; `statements`
-    what a judge found statement by statement; `transform` is what made of the answer what the
-    grader saw.
+    type, and `metric` the metric that the score is part of. `orders_judge` is true if the answer
+    seems to give orders to the model that judged it. `parts` are the grades of which `any_of` and
+    `all_of` are made, `statements` what a judge found statement by statement, and `transform` what
+    made of the answer what the grader saw.
     """
 
     grader: str

@@ -94,7 +94,10 @@ async def test_an_answer_that_is_no_json_has_failed_and_other_crashes_are_errors
     [
         (
             "outptu == 1",
-            "'outptu' is not defined: there are output, answer, vars, input, context, json, math, re",
+            (
+                "'outptu' is not defined:"
+                " there are output, answer, vars, input, context, json, math, re"
+            ),
         ),
         ("return [x for x in numbers]", "'numbers' is not defined"),
         ("x = 1", "nothing is returned"),

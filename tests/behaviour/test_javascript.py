@@ -112,7 +112,8 @@ async def test_what_is_thrown_errors_the_run_with_its_stack(tmp_path: Path) -> N
     )
     assert {each["status"] for each in (by_file, by_code, returned, exited)} == {"errored"}
     assert by_file["error"]["message"] == (
-        "grader javascript could not judge: it threw TypeError: Cannot read properties of undefined (reading 'b')"
+        "grader javascript could not judge:"
+        " it threw TypeError: Cannot read properties of undefined (reading 'b')"
     )
     assert "crash.mjs:2" in by_file["error"]["detail"]
     assert "at inner" in by_file["error"]["detail"]

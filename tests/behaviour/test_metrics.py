@@ -179,7 +179,10 @@ def test_a_new_name_is_no_new_question(tmp_path: Path) -> None:
         ({"ton": 0.5}, "'ton' is no `metric`, did you mean 'tone'?"),
         (
             {"speed": 0.5},
-            "'speed' is no `metric` of a grader (accuracy, tone) or of `classify`: accuracy, macro_f1",
+            (
+                "'speed' is no `metric` of a grader (accuracy, tone)"
+                " or of `classify`: accuracy, macro_f1"
+            ),
         ),
         (
             {"accuracy": 0.5},

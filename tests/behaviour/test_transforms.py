@@ -24,9 +24,9 @@ def crash(output): return {}["key"]
 def is_list(output): return output == [1, 2]
 """
 ANSWER = "Here: Paris"
-JSON = '```json\\n{"city": "Paris", "stops": [{"to": "Rome"}, {"to": "Oslo"}], "none": null, "n": 5}\\n```'.replace(
-    "\\n", "\n"
-)
+JSON = """```json
+{"city": "Paris", "stops": [{"to": "Rome"}, {"to": "Oslo"}], "none": null, "n": 5}
+```"""
 
 
 async def run(
@@ -152,7 +152,8 @@ def test_a_wrong_transform_of_the_suite_is_told_once(tmp_path: Path) -> None:
         load_suite(write_suite(tmp_path, transform="{{ output | trim }}"), {})
     (problem,) = raised.value.problems
     assert str(problem).endswith(
-        "transform: write the expression without braces, as in `output | trim`: got '{{ output | trim }}'"
+        "transform: write the expression without braces, as in `output | trim`:"
+        " got '{{ output | trim }}'"
     )
 
 

@@ -77,8 +77,14 @@ def test_figures_are_bound_to_their_units_and_to_nothing_else() -> None:
 
 
 def test_commands_of_a_runner_are_broken_without_moving_anything() -> None:
-    log = "::error::x\n  ::warning::y ##[error]z std::vector #\u200b#\ufeff[error] \n\x1b[1m \u200b:\u200b:a"
-    broken = ".:error::x\n  .:warning::y # [error]z std::vector #\u200b \ufeff[error] \n\x1b[1m \u200b.\u200b:a"
+    log = (
+        "::error::x\n  ::warning::y ##[error]z std::vector"
+        " #\u200b#\ufeff[error] \n\x1b[1m \u200b:\u200b:a"
+    )
+    broken = (
+        ".:error::x\n  .:warning::y # [error]z std::vector"
+        " #\u200b \ufeff[error] \n\x1b[1m \u200b.\u200b:a"
+    )
     assert without_commands(log) == broken
     assert without_commands("50 %\r::error::x") == "50 %\n.:error::x"
 

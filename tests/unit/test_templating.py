@@ -31,7 +31,10 @@ def test_nothing_is_escaped() -> None:
     "source",
     [
         "{% for _ in range(1001) %}{{ text }}{% endfor %}",
-        "{% macro many() %}{% for _ in range(1001) %}{{ text }}{% endfor %}{% endmacro %}{{ many() | length }}",
+        (
+            "{% macro many() %}{% for _ in range(1001) %}{{ text }}{% endfor %}{% endmacro %}"
+            "{{ many() | length }}"
+        ),
         "{{ text * 1001 }}",
     ],
 )

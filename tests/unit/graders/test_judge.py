@@ -420,11 +420,16 @@ async def test_an_answer_that_tells_no_context_cannot_be_judged_by_it(answer_of:
     ("given", "texts"),
     [
         ("One text.", [{"number": 1, "text": "One text."}]),
-        (["a", {"text": "b", "id": "x"}, {"page": 1}], [
-            {"number": 1, "text": "a"}, {"number": 2, "text": "b", "id": "x"}, {"number": 3, "text": {"page": 1}},
-        ]),
+        (
+            ["a", {"text": "b", "id": "x"}, {"page": 1}],
+            [
+                {"number": 1, "text": "a"},
+                {"number": 2, "text": "b", "id": "x"},
+                {"number": 3, "text": {"page": 1}},
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 async def test_a_case_may_give_the_context_itself(
     given: Any, texts: list[Any], answer_of: AnswerOf
 ) -> None:

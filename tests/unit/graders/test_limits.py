@@ -36,7 +36,10 @@ def test_latency_is_held_to_seconds(
         (
             {"value": 5, "first_token": 1.5},
             True,
-            "took 0.4 s to the first token, within the 1.5 s allowed; took 3 s, within the 5 s allowed",
+            (
+                "took 0.4 s to the first token, within the 1.5 s allowed;"
+                " took 3 s, within the 5 s allowed"
+            ),
         ),
         ({"value": 2, "first_token": 1.5}, False, "took 3 s, more than the 2 s allowed"),
     ],

@@ -97,7 +97,10 @@ def test_what_passes_and_what_does_not(
         (
             {"tool": "book", "arguments": {"to": "Paris", "on": {"day": 1}}},
             [SEARCH, LONDON, call("book", {"to": "Paris", "on": {"day": 2}})],
-            "called book with other arguments (the closest of 2 such calls): argument on.day: expected 1, got 2",
+            (
+                "called book with other arguments (the closest of 2 such calls):"
+                " argument on.day: expected 1, got 2"
+            ),
         ),
         (
             {"tool": "book", "arguments": {"to": "Paris"}},
@@ -115,7 +118,10 @@ def test_what_passes_and_what_does_not(
         (
             {"tool": "book"},
             [PARIS, SEARCH],
-            "also called search({}), which was not expected; `ignore_extra_calls: true` would accept it",
+            (
+                "also called search({}), which was not expected;"
+                " `ignore_extra_calls: true` would accept it"
+            ),
         ),
         ({"calls": []}, [SEARCH], "expected no tool call, got search({})"),
         (

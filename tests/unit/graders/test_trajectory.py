@@ -71,7 +71,10 @@ def test_what_matches_and_what_does_not(
             "exact",
             ["search", "pay"],
             [SEARCH, PARIS],
-            'call 2 is book({"to": "Paris"}) instead of pay; expected search → pay, got search → book',
+            (
+                'call 2 is book({"to": "Paris"}) instead of pay;'
+                " expected search → pay, got search → book"
+            ),
         ),
         (
             "exact",
@@ -96,7 +99,10 @@ def test_what_matches_and_what_does_not(
             "in_order",
             ["search", "pay", "book"],
             [SEARCH, PARIS, PAY],
-            "book was call 2, but is expected after call 3, pay; expected search → pay → book, got search → book → pay",
+            (
+                "book was call 2, but is expected after call 3, pay;"
+                " expected search → pay → book, got search → book → pay"
+            ),
         ),
         (
             "in_order",
