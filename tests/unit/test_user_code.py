@@ -67,7 +67,7 @@ def test_what_a_module_lacks_is_told_with_the_closest(
         load(target)
 
 
-@pytest.mark.parametrize("name", ["json", "aiohttp"])
+@pytest.mark.parametrize("name", ["json", "pytest"])
 def test_a_module_with_the_name_of_a_loaded_one_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}.py").write_text("")
     told = f"a module '{name}' was already loaded from .*{name}.*: give one of them another name"
