@@ -103,8 +103,8 @@ async def never(request: web.Request) -> web.StreamResponse:
 
 
 @dataclass
-class Lent:
-    """What a provider is lent while it runs."""
+class FakeResources:
+    """What a provider gets from the engine."""
 
     folder: Path
     max_concurrency: int
@@ -120,10 +120,10 @@ class Lent:
 
 
 @asynccontextmanager
-async def lending() -> AsyncIterator[Lent]:
-    """Resources as the engine's."""
+async def fake_resources() -> AsyncIterator[FakeResources]:
+    """Resources for one test; what a provider opens is closed in the end."""
     async with AsyncExitStack() as stack:
-        yield Lent(Path.cwd(), 8, stack)
+        yield FakeResources(Path.cwd(), 8, stack)
 
 
 def request_of(*messages: Message, case: Case | None = None, **changes: Any) -> Request:

@@ -1,9 +1,9 @@
-"""A server on loopback, and what the engine lends to providers."""
+"""A server on loopback, and resources for providers."""
 
 from collections.abc import AsyncIterator
 
 import pytest
-from fakes.http_server import FakeServer, Lent, lending, serving
+from fakes.http_server import FakeResources, FakeServer, fake_resources, serving
 
 
 @pytest.fixture
@@ -13,6 +13,6 @@ async def server() -> AsyncIterator[FakeServer]:
 
 
 @pytest.fixture
-async def lent() -> AsyncIterator[Lent]:
-    async with lending() as lent:
-        yield lent
+async def resources() -> AsyncIterator[FakeResources]:
+    async with fake_resources() as resources:
+        yield resources

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from fakes.http_server import FakeServer, Lent, Scripted, request_of
+from fakes.http_server import FakeResources, FakeServer, Scripted, request_of
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.fields import Secret
@@ -47,17 +47,17 @@ STOCK: dict[str, Any] = {
 
 
 async def answer(
-    server: FakeServer, lent: Lent, body: Any, *messages: Message, **changes: Any
+    server: FakeServer, resources: FakeResources, body: Any, *messages: Message, **changes: Any
 ) -> Response:
     server.answers(Scripted(body))
     options = Anthropic(**({"model": "claude-sonnet-4-0", "base_url": server.url} | changes))
-    return await options.open(lent).answer(request_of(*messages))
+    return await options.open(resources).answer(request_of(*messages))
 
 
 async def test_the_documented_answer_is_read_and_all_of_its_input_counted(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
-    assert await answer(server, lent, HELLO) == Response(
+    assert await answer(server, resources, HELLO) == Response(
         output="Hi! My name is Claude.",
         usage=Usage(input_tokens=2095 + 2051 + 2048, output_tokens=503, cached_tokens=2048),
         model="claude-sonnet-4-20250514",
@@ -66,9 +66,9 @@ async def test_the_documented_answer_is_read_and_all_of_its_input_counted(
 
 
 async def test_the_documented_tool_use_is_read_and_thinking_left_out(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
-    response = await answer(server, lent, STOCK)
+    response = await answer(server, resources, STOCK)
     assert response.output == "I'll look that up."
     assert response.tool_calls == (
         ToolCall("get_stock_price", {"ticker": "^GSPC"}, "toolu_01D7FLrfh4GYq7yT1ULFeyMV"),
@@ -77,7 +77,9 @@ async def test_the_documented_tool_use_is_read_and_thinking_left_out(
     assert response.usage == Usage(472, 89)
 
 
-async def test_what_anthropic_runs_itself_is_no_tool_call(server: FakeServer, lent: Lent) -> None:
+async def test_what_anthropic_runs_itself_is_no_tool_call(
+    server: FakeServer, resources: FakeResources
+) -> None:
     blocks = [
         {
             "type": "server_tool_use",
@@ -89,23 +91,23 @@ async def test_what_anthropic_runs_itself_is_no_tool_call(server: FakeServer, le
         {"type": "text", "text": "Par"},
         {"type": "text", "text": "is"},
     ]
-    response = await answer(server, lent, HELLO | {"content": blocks})
+    response = await answer(server, resources, HELLO | {"content": blocks})
     assert (response.output, response.tool_calls) == ("Paris", ())
 
 
 @pytest.mark.parametrize("reason", ["refusal", "max_tokens"])
 async def test_an_empty_or_short_answer_says_why_it_ended(
-    server: FakeServer, lent: Lent, reason: str
+    server: FakeServer, resources: FakeResources, reason: str
 ) -> None:
-    response = await answer(server, lent, HELLO | {"content": [], "stop_reason": reason})
+    response = await answer(server, resources, HELLO | {"content": [], "stop_reason": reason})
     assert (response.output, response.finish_reason) == ("", reason)
 
 
-async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> None:
+async def test_the_request_is_as_documented(server: FakeServer, resources: FakeResources) -> None:
     calls = (ToolCall("book", {"to": "Paris"}, "t1"), ToolCall("pay", "{oops", "t2"))
     await answer(
         server,
-        lent,
+        resources,
         HELLO,
         Message("system", "Be brief."),
         Message("user", "To Paris"),
@@ -148,13 +150,13 @@ async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> N
 
 
 async def test_params_set_the_length_and_a_prompts_system_text_wins(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
     params = {"max_tokens": 64, "system": "of the provider"}
-    await answer(server, lent, HELLO, params=params)
+    await answer(server, resources, HELLO, params=params)
     await answer(
         server,
-        lent,
+        resources,
         HELLO,
         Message("system", "of the prompt"),
         Message("user", "Hi"),
@@ -166,22 +168,26 @@ async def test_params_set_the_length_and_a_prompts_system_text_wins(
     ]
 
 
-async def test_an_overloaded_api_is_the_servers_failure(server: FakeServer, lent: Lent) -> None:
+async def test_an_overloaded_api_is_the_servers_failure(
+    server: FakeServer, resources: FakeResources
+) -> None:
     body = {
         "type": "error",
         "error": {"type": "overloaded_error", "message": "Overloaded"},
         "request_id": "req_1",
     }
     server.answers(Scripted(body, 529))
-    provider = Anthropic(model="m", base_url=server.url).open(lent)
+    provider = Anthropic(model="m", base_url=server.url).open(resources)
     with pytest.raises(ProviderError) as caught:
         await provider.answer(request_of())
     assert (caught.value.kind, caught.value.retryable, caught.value.status) == ("server", True, 529)
 
 
-async def test_an_answer_of_another_api_is_refused(server: FakeServer, lent: Lent) -> None:
+async def test_an_answer_of_another_api_is_refused(
+    server: FakeServer, resources: FakeResources
+) -> None:
     with pytest.raises(ProviderError, match="content: Field required") as caught:
-        await answer(server, lent, {"choices": []})
+        await answer(server, resources, {"choices": []})
     assert caught.value.kind == "bad_answer"
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.http_server import FakeServer, Lent, Scripted, request_of
+from fakes.http_server import FakeResources, FakeServer, Scripted, request_of
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.fields import Secret
@@ -69,17 +69,17 @@ MEETING: dict[str, Any] = {
 
 
 async def answer(
-    server: FakeServer, lent: Lent, body: Any, *messages: Message, **changes: Any
+    server: FakeServer, resources: FakeResources, body: Any, *messages: Message, **changes: Any
 ) -> Response:
     server.answers(Scripted(body))
     options = Gemini(**({"model": "gemini-2.5-flash", "base_url": server.url} | changes))
-    return await options.open(lent).answer(request_of(*messages))
+    return await options.open(resources).answer(request_of(*messages))
 
 
 async def test_the_documented_answer_is_read_and_thoughts_counted_but_not_shown(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
-    assert await answer(server, lent, HELLO) == Response(
+    assert await answer(server, resources, HELLO) == Response(
         output="Hello! How can I help you today?",
         usage=Usage(input_tokens=20 + 7, output_tokens=9 + 30, cached_tokens=16),
         model="gemini-2.5-flash",
@@ -87,8 +87,10 @@ async def test_the_documented_answer_is_read_and_thoughts_counted_but_not_shown(
     )
 
 
-async def test_the_documented_function_call_is_read(server: FakeServer, lent: Lent) -> None:
-    response = await answer(server, lent, MEETING)
+async def test_the_documented_function_call_is_read(
+    server: FakeServer, resources: FakeResources
+) -> None:
+    response = await answer(server, resources, MEETING)
     arguments = {"attendees": ["Bob", "Alice"], "date": "2025-03-14", "time": "10:00"}
     assert response.tool_calls == (
         ToolCall("schedule_meeting", arguments),
@@ -106,13 +108,15 @@ async def test_the_documented_function_call_is_read(server: FakeServer, lent: Le
     ],
 )
 async def test_a_withheld_answer_is_empty_and_says_why(
-    server: FakeServer, lent: Lent, candidate: Any
+    server: FakeServer, resources: FakeResources, candidate: Any
 ) -> None:
-    response = await answer(server, lent, HELLO | {"candidates": [candidate]})
+    response = await answer(server, resources, HELLO | {"candidates": [candidate]})
     assert (response.output, response.finish_reason) == ("", "SAFETY")
 
 
-async def test_a_blocked_prompt_is_rejected_with_its_reason(server: FakeServer, lent: Lent) -> None:
+async def test_a_blocked_prompt_is_rejected_with_its_reason(
+    server: FakeServer, resources: FakeResources
+) -> None:
     body = {
         "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
         "usageMetadata": {"promptTokenCount": 9},
@@ -120,22 +124,22 @@ async def test_a_blocked_prompt_is_rejected_with_its_reason(server: FakeServer, 
     with pytest.raises(
         ProviderError, match="blocked the prompt \\(PROHIBITED_CONTENT\\)"
     ) as caught:
-        await answer(server, lent, body)
+        await answer(server, resources, body)
     assert caught.value.kind == "rejected"
 
 
 async def test_an_answer_without_candidate_or_reason_is_a_bad_answer(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
     with pytest.raises(ProviderError) as caught:
-        await answer(server, lent, {})
+        await answer(server, resources, {})
     assert caught.value.kind == "bad_answer"
 
 
-async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> None:
+async def test_the_request_is_as_documented(server: FakeServer, resources: FakeResources) -> None:
     await answer(
         server,
-        lent,
+        resources,
         HELLO,
         Message("system", "Be brief."),
         Message("user", "To Paris"),
@@ -192,16 +196,16 @@ async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> N
     ("model", "signed"), [("gemini-2.5-pro", False), ("gemini-3-pro-preview", True)]
 )
 async def test_written_tool_calls_are_sent_with_the_signature_for_none_where_one_is_wanted(
-    server: FakeServer, lent: Lent, model: str, signed: bool
+    server: FakeServer, resources: FakeResources, model: str, signed: bool
 ) -> None:
     written = Message("assistant", tool_calls=(ToolCall("book", {}),))
-    await answer(server, lent, HELLO, Message("user", "To Paris"), written, model=model)
+    await answer(server, resources, HELLO, Message("user", "To Paris"), written, model=model)
     part = server.seen[0].json["contents"][1]["parts"][0]
     assert (part.get("thoughtSignature") == "skip_thought_signature_validator") is signed
 
 
-async def test_a_tuned_model_has_its_own_path(server: FakeServer, lent: Lent) -> None:
-    await answer(server, lent, HELLO, model="tunedModels/ours-1")
+async def test_a_tuned_model_has_its_own_path(server: FakeServer, resources: FakeResources) -> None:
+    await answer(server, resources, HELLO, model="tunedModels/ours-1")
     assert server.seen[0].path == "/v1beta/tunedModels/ours-1:generateContent"
 
 

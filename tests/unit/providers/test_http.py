@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.http_server import FakeServer, Lent, Scripted, request_of
+from fakes.http_server import FakeResources, FakeServer, Scripted, request_of
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.case import Case, Request
@@ -23,31 +23,35 @@ def request() -> Request:
 
 
 async def answer(
-    server: FakeServer, lent: Lent, body: Any = b"fine", path: str = "/ask", **options: Any
+    server: FakeServer,
+    resources: FakeResources,
+    body: Any = b"fine",
+    path: str = "/ask",
+    **options: Any,
 ) -> Response:
     server.answers(Scripted(body))
-    return await Http(url=server.url + path, **options).open(lent).answer(request())
+    return await Http(url=server.url + path, **options).open(resources).answer(request())
 
 
 async def refused(
-    server: FakeServer, lent: Lent, body: Any = b"fine", **options: Any
+    server: FakeServer, resources: FakeResources, body: Any = b"fine", **options: Any
 ) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        await answer(server, lent, body, **options)
+        await answer(server, resources, body, **options)
     return caught.value
 
 
 async def test_the_input_is_posted_and_the_whole_answer_is_the_output(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
-    assert await answer(server, lent, b"caf\xc3\xa9 \xff") == Response("café \ufffd")
+    assert await answer(server, resources, b"caf\xc3\xa9 \xff") == Response("café \ufffd")
     (seen,) = server.seen
     assert (seen.method, seen.path, seen.json) == ("POST", "/ask", {"input": "Hello!"})
     assert seen.headers["Content-Type"] == "application/json"
 
 
 async def test_a_lone_expression_keeps_its_type_and_a_text_is_text(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
     body = {
         "count": "{{ vars.count }}",
@@ -62,7 +66,7 @@ async def test_a_lone_expression_keeps_its_type_and_a_text_is_text(
         "nested": [{"plain": "no template", "run": "{{ run }}", "none": None, "true": True}],
     }
     server.answers(Scripted(b""))
-    await Http(url=server.url, body=body).open(lent).answer(request())
+    await Http(url=server.url, body=body).open(resources).answer(request())
     assert server.seen[0].json == {
         "count": 3,
         "trimmed": 4,
@@ -82,26 +86,34 @@ async def test_a_lone_expression_keeps_its_type_and_a_text_is_text(
     }
 
 
-async def test_an_input_that_is_no_text_is_sent_as_it_is(server: FakeServer, lent: Lent) -> None:
+async def test_an_input_that_is_no_text_is_sent_as_it_is(
+    server: FakeServer, resources: FakeResources
+) -> None:
     server.answers(Scripted(b""))
-    await Http(url=server.url).open(lent).answer(request_of(input={"from": "NYC", "stops": [1, 2]}))
+    await (
+        Http(url=server.url)
+        .open(resources)
+        .answer(request_of(input={"from": "NYC", "stops": [1, 2]}))
+    )
     assert server.seen[0].json == {"input": {"from": "NYC", "stops": [1, 2]}}
 
 
 async def test_url_and_headers_are_templates_and_get_has_no_body(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
     headers = {"X-Case": "{{ case.id }}", "Accept": "text/plain"}
     await answer(
-        server, lent, path="/ask?q={{ vars.q | urlencode }}", method="GET", headers=headers
+        server, resources, path="/ask?q={{ vars.q | urlencode }}", method="GET", headers=headers
     )
     (seen,) = server.seen
     assert (seen.method, seen.path, seen.body) == ("GET", "/ask?q=a%20b%26c", b"")
     assert (seen.headers["X-Case"], seen.headers["Accept"]) == ("capital", "text/plain")
 
 
-async def test_a_content_type_of_ones_own_is_kept(server: FakeServer, lent: Lent) -> None:
-    await answer(server, lent, headers={"content-type": "application/vnd.api+json"})
+async def test_a_content_type_of_ones_own_is_kept(
+    server: FakeServer, resources: FakeResources
+) -> None:
+    await answer(server, resources, headers={"content-type": "application/vnd.api+json"})
     assert server.seen[0].headers.getall("Content-Type") == ["application/vnd.api+json"]  # type: ignore[attr-defined]
 
 
@@ -118,7 +130,7 @@ async def test_a_content_type_of_ones_own_is_kept(server: FakeServer, lent: Lent
     ],
 )
 async def test_the_output_is_what_stands_at_the_path(
-    server: FakeServer, lent: Lent, path: str, output: str
+    server: FakeServer, resources: FakeResources, path: str, output: str
 ) -> None:
     body = {
         "answer": "Paris",
@@ -127,11 +139,11 @@ async def test_the_output_is_what_stands_at_the_path(
         "nothing": None,
         "wrong": False,
     }
-    assert (await answer(server, lent, body, output=path)).output == output
+    assert (await answer(server, resources, body, output=path)).output == output
 
 
-async def test_a_bare_json_value_is_the_root(server: FakeServer, lent: Lent) -> None:
-    assert (await answer(server, lent, b'"Paris"', output="$")).output == "Paris"
+async def test_a_bare_json_value_is_the_root(server: FakeServer, resources: FakeResources) -> None:
+    assert (await answer(server, resources, b'"Paris"', output="$")).output == "Paris"
 
 
 @pytest.mark.parametrize(
@@ -144,14 +156,16 @@ async def test_a_bare_json_value_is_the_root(server: FakeServer, lent: Lent) -> 
     ],
 )
 async def test_a_path_that_finds_nothing_says_what_was_there(
-    server: FakeServer, lent: Lent, body: Any, message: str
+    server: FakeServer, resources: FakeResources, body: Any, message: str
 ) -> None:
-    error = await refused(server, lent, body, output="$.answer")
+    error = await refused(server, resources, body, output="$.answer")
     assert error.kind == "bad_answer"
     assert message in error.message
 
 
-async def test_tool_calls_are_read_from_their_path(server: FakeServer, lent: Lent) -> None:
+async def test_tool_calls_are_read_from_their_path(
+    server: FakeServer, resources: FakeResources
+) -> None:
     calls = [
         {"name": "book", "arguments": {"to": "Paris"}, "id": "c1", "took_ms": 3},
         {"name": "pay", "arguments": '{"usd": 5}'},
@@ -159,7 +173,7 @@ async def test_tool_calls_are_read_from_their_path(server: FakeServer, lent: Len
         {"name": "end"},
     ]
     response = await answer(
-        server, lent, {"text": "Done", "calls": calls}, output="$.text", tool_calls="$.calls"
+        server, resources, {"text": "Done", "calls": calls}, output="$.text", tool_calls="$.calls"
     )
     assert response.output == "Done"
     assert response.tool_calls == (
@@ -171,13 +185,17 @@ async def test_tool_calls_are_read_from_their_path(server: FakeServer, lent: Len
 
 
 @pytest.mark.parametrize("path", ["$.calls", "$.calls[*]", "$.steps[*].call"])
-async def test_tool_calls_may_be_missing(server: FakeServer, lent: Lent, path: str) -> None:
-    assert (await answer(server, lent, {"calls": None}, tool_calls=path)).tool_calls == ()
-    assert (await answer(server, lent, {"calls": []}, tool_calls=path)).tool_calls == ()
+async def test_tool_calls_may_be_missing(
+    server: FakeServer, resources: FakeResources, path: str
+) -> None:
+    assert (await answer(server, resources, {"calls": None}, tool_calls=path)).tool_calls == ()
+    assert (await answer(server, resources, {"calls": []}, tool_calls=path)).tool_calls == ()
 
 
-async def test_tool_calls_of_another_shape_are_a_bad_answer(server: FakeServer, lent: Lent) -> None:
-    error = await refused(server, lent, {"calls": [{"tool": "book"}]}, tool_calls="$.calls")
+async def test_tool_calls_of_another_shape_are_a_bad_answer(
+    server: FakeServer, resources: FakeResources
+) -> None:
+    error = await refused(server, resources, {"calls": [{"tool": "book"}]}, tool_calls="$.calls")
     assert error.kind == "bad_answer"
     assert "name: Field required" in error.message
 
@@ -195,19 +213,21 @@ async def test_tool_calls_of_another_shape_are_a_bad_answer(server: FakeServer, 
     ],
 )
 async def test_a_request_that_cannot_be_made_is_rejected_unsent(
-    server: FakeServer, lent: Lent, options: dict[str, Any], message: str
+    server: FakeServer, resources: FakeResources, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ProviderError) as caught:
-        await Http(**({"url": server.url} | options)).open(lent).answer(request())
+        await Http(**({"url": server.url} | options)).open(resources).answer(request())
     assert caught.value.kind == "rejected"
     assert message in caught.value.message
     assert server.seen == []
 
 
-async def test_a_failing_service_is_told_in_its_own_words(server: FakeServer, lent: Lent) -> None:
+async def test_a_failing_service_is_told_in_its_own_words(
+    server: FakeServer, resources: FakeResources
+) -> None:
     server.answers(Scripted({"detail": "index not built"}, 503))
     with pytest.raises(ProviderError, match="answered 503: index not built") as caught:
-        await Http(url=server.url).open(lent).answer(request())
+        await Http(url=server.url).open(resources).answer(request())
     assert caught.value.kind == "server"
 
 
@@ -247,20 +267,22 @@ def test_good_options_have_no_problems_and_a_name() -> None:
     assert options.own_code
 
 
-async def test_steps_are_read_from_their_path(server: FakeServer, lent: Lent) -> None:
+async def test_steps_are_read_from_their_path(server: FakeServer, resources: FakeResources) -> None:
     body = {
         "text": "Booked.",
         "trace": [{"kind": "tool_call", "name": "book", "arguments": '{"to": "Paris"}'}],
     }
-    response = await answer(server, lent, body, output="$.text", steps="$.trace")
+    response = await answer(server, resources, body, output="$.text", steps="$.trace")
     assert response == Response("Booked.", steps=(Step("tool_call", "book", {"to": "Paris"}),))
     assert (
-        await answer(server, lent, {"text": "x"}, output="$.text", steps="$.trace")
+        await answer(server, resources, {"text": "x"}, output="$.text", steps="$.trace")
     ).steps is None
 
 
-async def test_steps_of_another_shape_are_a_bad_answer(server: FakeServer, lent: Lent) -> None:
-    error = await refused(server, lent, {"trace": [{"kind": "thought"}]}, steps="$.trace")
+async def test_steps_of_another_shape_are_a_bad_answer(
+    server: FakeServer, resources: FakeResources
+) -> None:
+    error = await refused(server, resources, {"trace": [{"kind": "thought"}]}, steps="$.trace")
     assert error.kind == "bad_answer"
     assert "steps[0].kind: expected 'message'" in error.message
 
@@ -313,9 +335,9 @@ PASSAGES = (Passage("Refunds take 30 days.", "4", 0.83), Passage("Hello."))
     ],
 )
 async def test_what_else_an_answer_tells_is_read_from_its_path(
-    server: FakeServer, lent: Lent, options: dict[str, Any], told: dict[str, Any]
+    server: FakeServer, resources: FakeResources, options: dict[str, Any], told: dict[str, Any]
 ) -> None:
-    assert await answer(server, lent, TOLD, output="$.answer", **options) == Response(
+    assert await answer(server, resources, TOLD, output="$.answer", **options) == Response(
         "30 days", **told
     )
 
@@ -347,9 +369,9 @@ async def test_what_else_an_answer_tells_is_read_from_its_path(
     ],
 )
 async def test_what_is_of_another_shape_is_a_bad_answer(
-    server: FakeServer, lent: Lent, options: dict[str, Any], message: str
+    server: FakeServer, resources: FakeResources, options: dict[str, Any], message: str
 ) -> None:
-    error = await refused(server, lent, TOLD, **options)
+    error = await refused(server, resources, TOLD, **options)
     assert error.kind == "bad_answer"
     assert message in error.message
 
@@ -358,22 +380,22 @@ async def test_what_is_of_another_shape_is_a_bad_answer(
     ("header", "cost"), [("0.0021", 0.0021), ("None", None), ("-1", None), ("nan", None)]
 )
 async def test_a_gateway_tells_the_cost_in_a_header(
-    server: FakeServer, lent: Lent, header: str, cost: float | None
+    server: FakeServer, resources: FakeResources, header: str, cost: float | None
 ) -> None:
     server.answers(Scripted(TOLD, headers={"x-litellm-response-cost": header}))
-    assert (await Http(url=server.url).open(lent).answer(request())).cost_usd == cost
+    assert (await Http(url=server.url).open(resources).answer(request())).cost_usd == cost
     options = Http(url=server.url, output="$.answer", cost_usd="$.elsewhere")
-    assert (await options.open(lent).answer(request())).cost_usd == cost
+    assert (await options.open(resources).answer(request())).cost_usd == cost
     assert (
-        await Http(url=server.url, cost_usd="$.cost").open(lent).answer(request())
+        await Http(url=server.url, cost_usd="$.cost").open(resources).answer(request())
     ).cost_usd == 0.25
 
 
 async def test_a_model_by_name_prices_the_tokens_of_a_service(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
     options = Http(url=server.url, usage="$.usage", price="gpt-4o-mini")
     server.answers(Scripted(TOLD))
     listed = pricer(OpenAI(model="gpt-4o-mini"))(Response(usage=Usage(40, 5)))
-    assert pricer(options)(await options.open(lent).answer(request())) == listed
+    assert pricer(options)(await options.open(resources).answer(request())) == listed
     assert listed is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
-from fakes.http_server import FakeServer, Scripted, lending, never, serving
+from fakes.http_server import FakeServer, Scripted, fake_resources, never, serving
 from multidict import CIMultiDict
 from pydantic import TypeAdapter
 from yarl import URL
@@ -26,9 +26,9 @@ NOW = datetime(2025, 6, 15, 12, 0, 0, tzinfo=UTC)
 async def call(
     server: FakeServer, *, timeout_s: float = 5, headers: Any = (), **options: Any
 ) -> bytes:
-    async with lending() as lent:
+    async with fake_resources() as resources:
         sent = Call("POST", URL(server.url), CIMultiDict(headers), options.pop("data", b"{}"))
-        return (await HttpClient(lent, **options).send(sent, timeout_s)).body
+        return (await HttpClient(resources, **options).send(sent, timeout_s)).body
 
 
 def place(server: FakeServer) -> str:
@@ -251,11 +251,11 @@ async def test_a_refused_connection_is_a_network_error_that_says_where() -> None
 async def test_a_proxy_that_cannot_be_reached_is_named_without_its_password() -> None:
     async with serving() as gone:
         proxy = URL(gone.url).with_user("team").with_password("sk-12345")
-    async with ClientSession(proxy=proxy) as session, lending() as lent:
-        lent.made[open_session] = session
+    async with ClientSession(proxy=proxy) as session, fake_resources() as resources:
+        resources.made[open_session] = session
         call = Call("POST", URL("http://model.example/v1?key=sk-12345"), {})
         with pytest.raises(ProviderError) as caught:
-            await HttpClient(lent).send(call, 5)
+            await HttpClient(resources).send(call, 5)
     reached = f"model.example/v1 through the proxy {URL(gone.url).authority}"
     assert (
         caught.value.message
@@ -267,9 +267,9 @@ async def test_a_proxy_that_cannot_be_reached_is_named_without_its_password() ->
 async def test_a_host_is_named_as_it_was_written_and_no_proxy_is_made_up(host: str) -> None:
     async with serving() as gone:
         port = URL(gone.url).port
-    async with lending() as lent:
+    async with fake_resources() as resources:
         with pytest.raises(ProviderError) as caught:
-            await HttpClient(lent).send(Call("POST", URL(f"http://{host}:{port}/v1"), {}), 5)
+            await HttpClient(resources).send(Call("POST", URL(f"http://{host}:{port}/v1"), {}), 5)
     assert caught.value.message.startswith(f"no answer from {host}:{port}/v1: ")
 
 
@@ -284,10 +284,10 @@ async def test_something_that_is_no_http_is_a_network_error_without_the_url() ->
         writer.close()
 
     ssh = await asyncio.start_server(greet, "127.0.0.1", 0)
-    async with ssh, lending() as lent:
+    async with ssh, fake_resources() as resources:
         url = URL(f"http://127.0.0.1:{ssh.sockets[0].getsockname()[1]}/?key=sk-12345")
         with pytest.raises(ProviderError) as caught:
-            await HttpClient(lent).send(Call("POST", url, {}), 5)
+            await HttpClient(resources).send(Call("POST", url, {}), 5)
     assert caught.value.kind == "network"
     assert "sk-12345" not in caught.value.message
 

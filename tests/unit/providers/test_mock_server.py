@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import ClientSession
-from fakes.http_server import lending, request_of
+from fakes.http_server import fake_resources, request_of
 
 from ci_evals.errors import UsageError
 from ci_evals.model.response import ToolCall
@@ -83,9 +83,11 @@ async def test_the_last_user_message_is_answered(session: ClientSession) -> None
 
 async def test_an_answer_is_streamed_as_the_provider_reads_it() -> None:
     booked = MockAnswer("I book two  seats.\n", tool_calls=(ToolCall("book", {"to": "Paris"}),))
-    async with run_server(Mock(answers={"Hello!": booked})) as url, lending() as lent:
+    async with run_server(Mock(answers={"Hello!": booked})) as url, fake_resources() as resources:
         at_once, streamed = [
-            await OpenAI(model="m", base_url=url, stream=stream).open(lent).answer(request_of())
+            await OpenAI(model="m", base_url=url, stream=stream)
+            .open(resources)
+            .answer(request_of())
             for stream in (False, True)
         ]
     assert streamed.first_token_s is not None

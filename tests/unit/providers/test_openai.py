@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.http_server import FakeServer, Lent, Scripted, request_of
+from fakes.http_server import FakeResources, FakeServer, Scripted, request_of
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.fields import Secret
@@ -85,17 +85,19 @@ def options(server: FakeServer, **changes: Any) -> OpenAI:
     return OpenAI(**(defaults | changes))
 
 
-async def answer(server: FakeServer, lent: Lent, body: Any, *messages: Message) -> Response:
+async def answer(
+    server: FakeServer, resources: FakeResources, body: Any, *messages: Message
+) -> Response:
     server.answers(Scripted(body))
-    return await options(server).open(lent).answer(request_of(*messages))
+    return await options(server).open(resources).answer(request_of(*messages))
 
 
 def completion(message: Any, finish_reason: str = "stop") -> dict[str, Any]:
     return {**HELLO, "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]}
 
 
-async def test_the_documented_answer_is_read(server: FakeServer, lent: Lent) -> None:
-    assert await answer(server, lent, HELLO) == Response(
+async def test_the_documented_answer_is_read(server: FakeServer, resources: FakeResources) -> None:
+    assert await answer(server, resources, HELLO) == Response(
         output="Hello! How can I assist you today?",
         usage=Usage(input_tokens=19, output_tokens=10, cached_tokens=4),
         model="gpt-4.1-2025-04-14",
@@ -103,8 +105,10 @@ async def test_the_documented_answer_is_read(server: FakeServer, lent: Lent) -> 
     )
 
 
-async def test_the_documented_tool_call_is_read(server: FakeServer, lent: Lent) -> None:
-    assert await answer(server, lent, WEATHER) == Response(
+async def test_the_documented_tool_call_is_read(
+    server: FakeServer, resources: FakeResources
+) -> None:
+    assert await answer(server, resources, WEATHER) == Response(
         tool_calls=(ToolCall("get_current_weather", {"location": "Boston, MA"}, "call_abc123"),),
         usage=Usage(input_tokens=82, output_tokens=17),
         model="gpt-4o-mini",
@@ -125,19 +129,19 @@ async def test_the_documented_tool_call_is_read(server: FakeServer, lent: Lent) 
     ],
 )
 async def test_arguments_are_decoded_or_kept_as_text(
-    server: FakeServer, lent: Lent, written: Any, read: Any
+    server: FakeServer, resources: FakeResources, written: Any, read: Any
 ) -> None:
     message = {
         "content": None,
         "tool_calls": [{"id": "c", "function": {"name": "book", "arguments": written}}],
     }
-    response = await answer(server, lent, completion(message))
+    response = await answer(server, resources, completion(message))
     assert response.tool_calls == (ToolCall("book", read, "c"),)
 
 
-async def test_a_custom_tool_gets_its_text(server: FakeServer, lent: Lent) -> None:
+async def test_a_custom_tool_gets_its_text(server: FakeServer, resources: FakeResources) -> None:
     call = {"id": "c", "type": "custom", "custom": {"name": "run_sql", "input": "select 1"}}
-    response = await answer(server, lent, completion({"content": None, "tool_calls": [call]}))
+    response = await answer(server, resources, completion({"content": None, "tool_calls": [call]}))
     assert response.tool_calls == (ToolCall("run_sql", "select 1", "c"),)
 
 
@@ -152,23 +156,25 @@ async def test_a_custom_tool_gets_its_text(server: FakeServer, lent: Lent) -> No
     ],
 )
 async def test_the_output_is_found_wherever_it_stands(
-    server: FakeServer, lent: Lent, message: Any, output: str
+    server: FakeServer, resources: FakeResources, message: Any, output: str
 ) -> None:
-    assert (await answer(server, lent, completion(message))).output == output
+    assert (await answer(server, resources, completion(message))).output == output
 
 
-async def test_an_answer_that_was_cut_off_says_so(server: FakeServer, lent: Lent) -> None:
-    response = await answer(server, lent, completion({"content": "Par"}, "length"))
+async def test_an_answer_that_was_cut_off_says_so(
+    server: FakeServer, resources: FakeResources
+) -> None:
+    response = await answer(server, resources, completion({"content": "Par"}, "length"))
     assert (response.output, response.finish_reason) == ("Par", "length")
 
 
-async def test_usage_may_be_missing_or_null(server: FakeServer, lent: Lent) -> None:
-    assert (await answer(server, lent, HELLO | {"usage": None})).usage is None
+async def test_usage_may_be_missing_or_null(server: FakeServer, resources: FakeResources) -> None:
+    assert (await answer(server, resources, HELLO | {"usage": None})).usage is None
     counts = {"prompt_tokens": None, "completion_tokens": 3, "prompt_tokens_details": None}
-    assert (await answer(server, lent, HELLO | {"usage": counts})).usage == Usage(0, 3, 0)
+    assert (await answer(server, resources, HELLO | {"usage": counts})).usage == Usage(0, 3, 0)
 
 
-async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> None:
+async def test_the_request_is_as_documented(server: FakeServer, resources: FakeResources) -> None:
     server.answers(Scripted(HELLO))
     params = {
         "temperature": 0,
@@ -179,7 +185,7 @@ async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> N
         api_key=Secret("sk-12345\n"),
         params=params,
         headers={"OpenAI-Organization": "org-1"},
-    ).open(lent)
+    ).open(resources)
     await provider.answer(
         request_of(
             Message("system", "Be brief."),
@@ -226,19 +232,23 @@ async def test_the_request_is_as_documented(server: FakeServer, lent: Lent) -> N
     }
 
 
-async def test_half_a_surrogate_pair_is_replaced(server: FakeServer, lent: Lent) -> None:
-    await answer(server, lent, HELLO, Message("user", "a\ud800b"))
+async def test_half_a_surrogate_pair_is_replaced(
+    server: FakeServer, resources: FakeResources
+) -> None:
+    await answer(server, resources, HELLO, Message("user", "a\ud800b"))
     assert server.seen[0].json["messages"] == [{"role": "user", "content": "a\ufffdb"}]
 
 
-async def test_without_a_key_none_is_sent(server: FakeServer, lent: Lent) -> None:
-    await answer(server, lent, HELLO)
+async def test_without_a_key_none_is_sent(server: FakeServer, resources: FakeResources) -> None:
+    await answer(server, resources, HELLO)
     assert "Authorization" not in server.seen[0].headers
 
 
-async def test_the_base_url_keeps_its_query(server: FakeServer, lent: Lent) -> None:
+async def test_the_base_url_keeps_its_query(server: FakeServer, resources: FakeResources) -> None:
     server.answers(Scripted(HELLO))
-    provider = options(server, base_url=f"{server.url}/openai/?api-version=2025-01-01").open(lent)
+    provider = options(server, base_url=f"{server.url}/openai/?api-version=2025-01-01").open(
+        resources
+    )
     await provider.answer(request_of())
     assert server.seen[0].path == "/openai/chat/completions?api-version=2025-01-01"
 
@@ -263,10 +273,10 @@ async def test_the_base_url_keeps_its_query(server: FakeServer, lent: Lent) -> N
     ],
 )
 async def test_an_answer_without_a_choice_is_an_error(
-    server: FakeServer, lent: Lent, body: Any, kind: str, message: str
+    server: FakeServer, resources: FakeResources, body: Any, kind: str, message: str
 ) -> None:
     with pytest.raises(ProviderError) as caught:
-        await answer(server, lent, body)
+        await answer(server, resources, body)
     assert caught.value.kind == kind
     assert message in caught.value.message
 
@@ -323,7 +333,11 @@ def test_good_options_have_no_problems() -> None:
     )
 
 
-async def test_a_gateway_tells_the_cost_in_a_header(server: FakeServer, lent: Lent) -> None:
+async def test_a_gateway_tells_the_cost_in_a_header(
+    server: FakeServer, resources: FakeResources
+) -> None:
     server.answers(Scripted(HELLO, headers={"x-litellm-response-cost": "0.00042"}))
-    response = await OpenAI(model="gpt-4.1", base_url=server.url).open(lent).answer(request_of())
+    response = (
+        await OpenAI(model="gpt-4.1", base_url=server.url).open(resources).answer(request_of())
+    )
     assert response.cost_usd == 0.00042

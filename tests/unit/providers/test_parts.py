@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.http_server import FakeServer, Lent, Scripted, request_of
+from fakes.http_server import FakeResources, FakeServer, Scripted, request_of
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.response import Message, Part
@@ -37,29 +37,33 @@ SAID = (
 
 
 @pytest.fixture
-def folder(tmp_path: Path, lent: Lent) -> Path:
+def folder(tmp_path: Path, resources: FakeResources) -> Path:
     """The suite's folder, with the files."""
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "cat.png").write_bytes(PNG)
     (tmp_path / "terms.pdf").write_bytes(PDF)
     (tmp_path / "notes.txt").write_text("Be kind.")
-    lent.folder = tmp_path
+    resources.folder = tmp_path
     return tmp_path
 
 
 async def sent(
-    server: FakeServer, lent: Lent, options: ProviderOptions, answer: Any, *parts: Part
+    server: FakeServer,
+    resources: FakeResources,
+    options: ProviderOptions,
+    answer: Any,
+    *parts: Part,
 ) -> Any:
     """The body that is posted for a message with some parts."""
     server.answers(Scripted(answer))
-    message = identify(Message("user", parts), lent.folder)
-    await options.open(lent).answer(request_of(Message("system", "Be brief."), message))
+    message = identify(Message("user", parts), resources.folder)
+    await options.open(resources).answer(request_of(Message("system", "Be brief."), message))
     return server.seen[0].json
 
 
-async def test_openai(server: FakeServer, lent: Lent, folder: Path) -> None:
+async def test_openai(server: FakeServer, resources: FakeResources, folder: Path) -> None:
     answer = {"choices": [{"message": {"content": "yes"}}]}
-    body = await sent(server, lent, OpenAI(model="m", base_url=server.url), answer, *SAID)
+    body = await sent(server, resources, OpenAI(model="m", base_url=server.url), answer, *SAID)
     assert body["messages"] == [
         {"role": "system", "content": "Be brief."},
         {
@@ -88,10 +92,10 @@ async def test_openai(server: FakeServer, lent: Lent, folder: Path) -> None:
     ]
 
 
-async def test_anthropic(server: FakeServer, lent: Lent, folder: Path) -> None:
+async def test_anthropic(server: FakeServer, resources: FakeResources, folder: Path) -> None:
     answer = {"content": [{"type": "text", "text": "yes"}]}
     parts = (*SAID, Part(file="https://example.com/a.pdf"))
-    body = await sent(server, lent, Anthropic(model="m", base_url=server.url), answer, *parts)
+    body = await sent(server, resources, Anthropic(model="m", base_url=server.url), answer, *parts)
     assert body["system"] == "Be brief."
     pdf = {"type": "base64", "media_type": "application/pdf", "data": PDF64}
     text = {"type": "text", "media_type": "text/plain", "data": "Be kind."}
@@ -121,10 +125,10 @@ async def test_anthropic(server: FakeServer, lent: Lent, folder: Path) -> None:
     ]
 
 
-async def test_gemini(server: FakeServer, lent: Lent, folder: Path) -> None:
+async def test_gemini(server: FakeServer, resources: FakeResources, folder: Path) -> None:
     answer = {"candidates": [{"content": {"parts": [{"text": "yes"}]}, "finishReason": "STOP"}]}
     body = await sent(
-        server, lent, Gemini(model="gemini-2.5-flash", base_url=server.url), answer, *SAID
+        server, resources, Gemini(model="gemini-2.5-flash", base_url=server.url), answer, *SAID
     )
     assert body["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
     assert body["contents"] == [
@@ -153,32 +157,36 @@ AS_WRITTEN = [
 
 
 async def test_services_and_programs_get_the_parts_as_they_are_written(
-    server: FakeServer, lent: Lent, folder: Path
+    server: FakeServer, resources: FakeResources, folder: Path
 ) -> None:
     body = await sent(
-        server, lent, Http(url=server.url, body={"said": "{{ messages }}"}), "fine", *SAID
+        server, resources, Http(url=server.url, body={"said": "{{ messages }}"}), "fine", *SAID
     )
     assert body["said"][1] == {"role": "user", "content": AS_WRITTEN}
     program = Command(command=[sys.executable, "-c", "import sys; print(sys.stdin.read())"])
     message = identify(Message("user", SAID), folder)
-    response = await program.open(lent).answer(request_of(message, input="x"))
+    response = await program.open(resources).answer(request_of(message, input="x"))
     assert json.loads(response.output)["messages"] == [{"role": "user", "content": AS_WRITTEN}]
 
 
-async def test_the_address_of_a_file_is_nothing_for_openai(server: FakeServer, lent: Lent) -> None:
+async def test_the_address_of_a_file_is_nothing_for_openai(
+    server: FakeServer, resources: FakeResources
+) -> None:
     part = Part(file="https://example.com/a.pdf")
     with pytest.raises(ProviderError, match="take no address of a file"):
-        await sent(server, lent, OpenAI(model="m", base_url=server.url), {}, part)
+        await sent(server, resources, OpenAI(model="m", base_url=server.url), {}, part)
 
 
 async def test_a_file_that_has_gone_since_is_an_error_of_the_run(
-    server: FakeServer, lent: Lent, folder: Path
+    server: FakeServer, resources: FakeResources, folder: Path
 ) -> None:
     message = identify(Message("user", SAID), folder)
     (folder / "terms.pdf").unlink()
     with pytest.raises(ProviderError, match=r"terms.pdf cannot be read: No such file") as caught:
         await (
-            OpenAI(model="m", base_url=server.url).open(lent).answer(request_of(message, input="x"))
+            OpenAI(model="m", base_url=server.url)
+            .open(resources)
+            .answer(request_of(message, input="x"))
         )
     assert caught.value.kind == "rejected"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from fakes.http_server import FakeServer, Lent, Respond, Scripted, never, request_of
+from fakes.http_server import FakeResources, FakeServer, Respond, Scripted, never, request_of
 from yarl import URL
 
 from ci_evals.errors import ProviderError
@@ -49,17 +49,25 @@ def streaming(pieces: Iterable[bytes], *, breaks: bool = False) -> Respond:
 
 
 async def answer(
-    server: FakeServer, lent: Lent, options: ProviderOptions, *pieces: bytes, breaks: bool = False
+    server: FakeServer,
+    resources: FakeResources,
+    options: ProviderOptions,
+    *pieces: bytes,
+    breaks: bool = False,
 ) -> Any:
     server.answers(streaming(pieces, breaks=breaks))
-    return await options.open(lent).answer(request_of())
+    return await options.open(resources).answer(request_of())
 
 
 async def refusal(
-    server: FakeServer, lent: Lent, options: ProviderOptions, *pieces: bytes, breaks: bool = False
+    server: FakeServer,
+    resources: FakeResources,
+    options: ProviderOptions,
+    *pieces: bytes,
+    breaks: bool = False,
 ) -> ProviderError:
     with pytest.raises(ProviderError) as caught:
-        await answer(server, lent, options, *pieces, breaks=breaks)
+        await answer(server, resources, options, *pieces, breaks=breaks)
     return caught.value
 
 
@@ -104,7 +112,9 @@ USAGE = chunk(
 )
 
 
-async def test_openai_assembles_text_and_usage(server: FakeServer, lent: Lent) -> None:
+async def test_openai_assembles_text_and_usage(
+    server: FakeServer, resources: FakeResources
+) -> None:
     pieces = [
         chunk({"role": "assistant", "content": "", "refusal": None}),
         chunk({"content": "Hällo"}),
@@ -118,14 +128,14 @@ async def test_openai_assembles_text_and_usage(server: FakeServer, lent: Lent) -
         USAGE,
         DONE,
     ]
-    assert without_wait(await answer(server, lent, openai(server), *pieces)) == Response(
+    assert without_wait(await answer(server, resources, openai(server), *pieces)) == Response(
         "Hällo there", usage=Usage(19, 2, 4), model="gpt-4.1", finish_reason="stop"
     )
     (seen,) = server.seen
     assert (seen.json["stream"], seen.json["stream_options"]) == (True, {"include_usage": True})
 
 
-async def test_openai_assembles_tool_calls(server: FakeServer, lent: Lent) -> None:
+async def test_openai_assembles_tool_calls(server: FakeServer, resources: FakeResources) -> None:
     def part(index: int | None, id_: str | None, name: str | None, arguments: str) -> bytes:
         function = {"name": name, "arguments": arguments}
         return chunk(
@@ -145,7 +155,7 @@ async def test_openai_assembles_tool_calls(server: FakeServer, lent: Lent) -> No
         chunk({}, "tool_calls"),
         DONE,
     ]
-    response = without_wait(await answer(server, lent, openai(server), *pieces))
+    response = without_wait(await answer(server, resources, openai(server), *pieces))
     assert response.tool_calls == (
         ToolCall("get_weather", {"city": "Paris"}, "call_1"),
         ToolCall("get_time", {"zone": "CET"}, "call_2"),
@@ -155,10 +165,10 @@ async def test_openai_assembles_tool_calls(server: FakeServer, lent: Lent) -> No
 
 
 async def test_an_answer_that_comes_at_once_all_the_same_is_read(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
     server.answers(Scripted({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}))
-    assert await openai(server).open(lent).answer(request_of()) == Response(
+    assert await openai(server).open(resources).answer(request_of()) == Response(
         "Hi", finish_reason="stop"
     )
 
@@ -187,19 +197,23 @@ async def test_an_answer_that_comes_at_once_all_the_same_is_read(
     ],
 )
 async def test_a_stream_of_openai_that_is_no_answer(
-    pieces: list[bytes], kind: str, words: str, server: FakeServer, lent: Lent
+    pieces: list[bytes], kind: str, words: str, server: FakeServer, resources: FakeResources
 ) -> None:
-    error = await refusal(server, lent, openai(server), *pieces)
+    error = await refusal(server, resources, openai(server), *pieces)
     assert error.kind == kind
     assert words in error.message
 
 
-async def test_a_connection_that_breaks_is_tried_again(server: FakeServer, lent: Lent) -> None:
-    error = await refusal(server, lent, openai(server), chunk({"content": "He"}), breaks=True)
+async def test_a_connection_that_breaks_is_tried_again(
+    server: FakeServer, resources: FakeResources
+) -> None:
+    error = await refusal(server, resources, openai(server), chunk({"content": "He"}), breaks=True)
     assert (error.kind, error.retryable) == ("network", True)
 
 
-async def test_the_time_limit_holds_for_the_whole_stream(server: FakeServer, lent: Lent) -> None:
+async def test_the_time_limit_holds_for_the_whole_stream(
+    server: FakeServer, resources: FakeResources
+) -> None:
     async def stuck(request: web.Request) -> web.StreamResponse:
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await stream.prepare(request)
@@ -208,14 +222,16 @@ async def test_the_time_limit_holds_for_the_whole_stream(server: FakeServer, len
 
     server.answers(stuck)
     with pytest.raises(ProviderError) as caught:
-        await openai(server).open(lent).answer(request_of(timeout_s=0.2))
+        await openai(server).open(resources).answer(request_of(timeout_s=0.2))
     assert caught.value.kind == "timeout"
 
 
-async def test_a_stream_is_read_up_to_the_limit(server: FakeServer, lent: Lent) -> None:
+async def test_a_stream_is_read_up_to_the_limit(
+    server: FakeServer, resources: FakeResources
+) -> None:
     server.answers(streaming([event("a" * 600)] * 100))
     with pytest.raises(ProviderError, match="answered with more than 5,000 bytes"):
-        await HttpClient(lent, max_bytes=5_000).send(Call("GET", URL(server.url), {}), 5)
+        await HttpClient(resources, max_bytes=5_000).send(Call("GET", URL(server.url), {}), 5)
 
 
 def test_embeddings_are_not_streamed() -> None:
@@ -317,9 +333,9 @@ def anthropic(server: FakeServer) -> Anthropic:
 
 
 async def test_anthropic_assembles_text_tool_calls_and_usage(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
-    assert without_wait(await answer(server, lent, anthropic(server), *CLAUDE)) == Response(
+    assert without_wait(await answer(server, resources, anthropic(server), *CLAUDE)) == Response(
         "Let me look.",
         tool_calls=(ToolCall("get_weather", {"a": 1}, "toolu_01"),),
         usage=Usage(30, 89, 5),
@@ -329,13 +345,15 @@ async def test_anthropic_assembles_text_tool_calls_and_usage(
     assert server.seen[0].json["stream"] is True
 
 
-async def test_a_stream_of_anthropic_that_breaks(server: FakeServer, lent: Lent) -> None:
-    error = await refusal(server, lent, anthropic(server), *CLAUDE[:5])
+async def test_a_stream_of_anthropic_that_breaks(
+    server: FakeServer, resources: FakeResources
+) -> None:
+    error = await refusal(server, resources, anthropic(server), *CLAUDE[:5])
     assert (error.kind, error.retryable) == ("network", True)
     overloaded = event(
         {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "error"
     )
-    error = await refusal(server, lent, anthropic(server), *CLAUDE[:5], overloaded)
+    error = await refusal(server, resources, anthropic(server), *CLAUDE[:5], overloaded)
     assert (error.kind, error.message) == ("network", "127.0.0.1 broke off its stream: Overloaded")
 
 
@@ -348,7 +366,7 @@ def gemini(parts: list[dict[str, Any]], **more: Any) -> bytes:
     return event({"candidates": [candidate | finish], "modelVersion": "gemini-2.5-flash", **more})
 
 
-async def test_gemini_assembles_parts(server: FakeServer, lent: Lent) -> None:
+async def test_gemini_assembles_parts(server: FakeServer, resources: FakeResources) -> None:
     options = Gemini(model="gemini-2.5-flash", base_url=f"{server.url}?v=1", stream=True)
     pieces = [
         gemini([{"text": "Hmm.", "thought": True}], usageMetadata={"promptTokenCount": 4}),
@@ -363,7 +381,7 @@ async def test_gemini_assembles_parts(server: FakeServer, lent: Lent) -> None:
             },
         ),
     ]
-    assert without_wait(await answer(server, lent, options, *pieces)) == Response(
+    assert without_wait(await answer(server, resources, options, *pieces)) == Response(
         "Paris",
         tool_calls=(ToolCall("book", {"to": "Paris"}),),
         usage=Usage(4, 3),
@@ -373,9 +391,9 @@ async def test_gemini_assembles_parts(server: FakeServer, lent: Lent) -> None:
     assert (
         server.seen[0].path == "/v1beta/models/gemini-2.5-flash:streamGenerateContent?v=1&alt=sse"
     )
-    assert (await refusal(server, lent, options, *pieces[:2])).kind == "network"
+    assert (await refusal(server, resources, options, *pieces[:2])).kind == "network"
     blocked = event({"promptFeedback": {"blockReason": "SAFETY"}})
-    assert (await refusal(server, lent, options, blocked)).kind == "rejected"
+    assert (await refusal(server, resources, options, blocked)).kind == "rejected"
 
 
 # Any service.
@@ -385,7 +403,7 @@ def http(server: FakeServer, stream: Stream, **changes: Any) -> Http:
     return Http(url=server.url, stream=stream, **changes)
 
 
-async def test_the_data_of_events_is_the_text(server: FakeServer, lent: Lent) -> None:
+async def test_the_data_of_events_is_the_text(server: FakeServer, resources: FakeResources) -> None:
     pieces = [
         b"\xef\xbb\xbfdata: Caf\xc3",
         b"\xa9\r",
@@ -393,11 +411,13 @@ async def test_the_data_of_events_is_the_text(server: FakeServer, lent: Lent) ->
         b"ta:  au\rdata\rdata: lait\r\r",
         DONE,
     ]
-    response = without_wait(await answer(server, lent, http(server, Stream()), *pieces))
+    response = without_wait(await answer(server, resources, http(server, Stream()), *pieces))
     assert response.output == "Café au\n\nlait"
 
 
-async def test_paths_are_looked_up_in_the_events(server: FakeServer, lent: Lent) -> None:
+async def test_paths_are_looked_up_in_the_events(
+    server: FakeServer, resources: FakeResources
+) -> None:
     stream = Stream(text="$.delta", event="token", end="done")
     options = http(
         server,
@@ -417,7 +437,7 @@ async def test_paths_are_looked_up_in_the_events(server: FakeServer, lent: Lent)
         event("", "done"),
         event({"delta": " never"}, "token"),
     ]
-    assert without_wait(await answer(server, lent, options, *pieces)) == Response(
+    assert without_wait(await answer(server, resources, options, *pieces)) == Response(
         "Within 30 days",
         tool_calls=(ToolCall("look"), ToolCall("book", {"n": 1})),
         context=(Passage("A", score=1.0), Passage("B")),
@@ -427,7 +447,7 @@ async def test_paths_are_looked_up_in_the_events(server: FakeServer, lent: Lent)
 
 
 async def test_each_count_and_each_name_has_its_own_last_event(
-    server: FakeServer, lent: Lent
+    server: FakeServer, resources: FakeResources
 ) -> None:
     usage = {
         "input_tokens": "$.message.usage.input_tokens",
@@ -441,14 +461,16 @@ async def test_each_count_and_each_name_has_its_own_last_event(
         event({"delta": "Paris", "usage": {"output_tokens": 2}}),
         event({"usage": {"output_tokens": 4}, "stop": "end"}),
     ]
-    response = without_wait(await answer(server, lent, options, *pieces))
+    response = without_wait(await answer(server, resources, options, *pieces))
     assert (response.usage, response.metadata) == (Usage(9, 4), {"trace": "t-1", "stop": "end"})
 
 
-async def test_the_output_may_come_whole_in_a_last_event(server: FakeServer, lent: Lent) -> None:
+async def test_the_output_may_come_whole_in_a_last_event(
+    server: FakeServer, resources: FakeResources
+) -> None:
     options = http(server, Stream(text="$.delta"), output="$.answer")
     pieces = [event({"delta": "Par"}), event({"delta": "is"}), event({"answer": "Paris."})]
-    assert without_wait(await answer(server, lent, options, *pieces)).output == "Paris."
+    assert without_wait(await answer(server, resources, options, *pieces)).output == "Paris."
 
 
 @pytest.mark.parametrize(
@@ -476,17 +498,24 @@ async def test_the_output_may_come_whole_in_a_last_event(server: FakeServer, len
     ],
 )
 async def test_a_stream_that_is_no_answer(
-    stream: Stream, pieces: list[bytes], kind: str, words: str, server: FakeServer, lent: Lent
+    stream: Stream,
+    pieces: list[bytes],
+    kind: str,
+    words: str,
+    server: FakeServer,
+    resources: FakeResources,
 ) -> None:
-    error = await refusal(server, lent, http(server, stream), *pieces)
+    error = await refusal(server, resources, http(server, stream), *pieces)
     assert error.kind == kind
     assert words in error.message
 
 
-async def test_a_service_that_does_not_stream_is_told_so(server: FakeServer, lent: Lent) -> None:
+async def test_a_service_that_does_not_stream_is_told_so(
+    server: FakeServer, resources: FakeResources
+) -> None:
     server.answers(Scripted({"answer": "Paris"}))
     with pytest.raises(ProviderError) as caught:
-        await http(server, Stream()).open(lent).answer(request_of())
+        await http(server, Stream()).open(resources).answer(request_of())
     assert caught.value.message.endswith(
         "answered with application/json, not with text/event-stream"
     )
