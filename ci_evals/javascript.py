@@ -94,9 +94,9 @@ class NodeProcess:
         """
         endings = 0
         while True:
-            asked = self._send(request)
+            future = self._send(request)
             try:
-                return await asyncio.wrap_future(asked)
+                return await asyncio.wrap_future(future)
             except asyncio.CancelledError:
                 Thread(target=self._end_if_stuck, name="ci-evals-node", daemon=True).start()
                 raise
@@ -127,16 +127,16 @@ class NodeProcess:
             reader.join(_END_S)
 
     def _send(self, request: Mapping[str, Any]) -> Future[Any]:
-        asked: Future[Any] = Future()
+        future: Future[Any] = Future()
         with self._lock:
             number = next(self._numbers)
             process = self._process or self._start()
-            self._pending[number] = asked
+            self._pending[number] = future
             assert process.stdin is not None
             with suppress(OSError):  # it has just ended, which its reader is about to notice
                 process.stdin.write(json.dumps({"id": number, **request}, default=str) + "\n")
                 process.stdin.flush()
-        return asked
+        return future
 
     def _start(self) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
@@ -172,13 +172,13 @@ class NodeProcess:
             except ValueError:  # code may write past `console`
                 continue
             with self._lock:
-                asked = self._pending.pop(answer["id"], None)
-            if asked is None or not asked.set_running_or_notify_cancel():
+                future = self._pending.pop(answer["id"], None)
+            if future is None or not future.set_running_or_notify_cancel():
                 continue
             if "error" in answer:
-                asked.set_exception(JavaScriptError(answer["error"], parse=answer["parse"]))
+                future.set_exception(JavaScriptError(answer["error"], parse=answer["parse"]))
             else:
-                asked.set_result(answer["value"])
+                future.set_result(answer["value"])
         status = process.wait()
         listener.join(_END_S)
         process.stdout.close()
@@ -209,9 +209,9 @@ class NodeProcess:
                 return
             self._process = None
             pending, self._pending = self._pending, {}
-        for asked in pending.values():
-            if asked.set_running_or_notify_cancel():
-                asked.set_exception(error)
+        for future in pending.values():
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
         process.kill()
         process.wait()
         with suppress(OSError):

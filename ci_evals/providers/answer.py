@@ -180,7 +180,7 @@ def _field_values(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
-def _told_fields(kind: type[Any], value: object) -> object:
+def _given_fields(kind: type[Any], value: object) -> object:
     """Return the fields that a mapping or an object has values for.
 
     Raises:
@@ -191,7 +191,7 @@ def _told_fields(kind: type[Any], value: object) -> object:
     if not isinstance(value, dict | Mapping):
         return value
     known = kind.__dataclass_fields__
-    told = {}
+    given = {}
     for key, item in value.items():
         if key not in known:
             advice = ""
@@ -199,8 +199,8 @@ def _told_fields(kind: type[Any], value: object) -> object:
                 advice = "; to answer with JSON, put it under 'output'"
             raise _problem(f"unknown key {_shorten(key)}; known: {', '.join(known)}{advice}")
         if item is not None:
-            told[key] = item
-    return told
+            given[key] = item
+    return given
 
 
 def _clean(value: object) -> object:
@@ -270,7 +270,7 @@ class _UsageFields(TypedDict, total=False):
     cached_tokens: Tokens
 
 
-def _told_counts(value: object) -> object:
+def _given_counts(value: object) -> object:
     """Return token counts, which may have the names of OpenAI's chat completions.
 
     None if nothing is counted: the usage is then not known, rather than 0.
@@ -285,7 +285,7 @@ def _told_counts(value: object) -> object:
             "output_tokens": value.get("completion_tokens"),
             "cached_tokens": cached_tokens,
         }
-    fields = _told_fields(Usage, value)
+    fields = _given_fields(Usage, value)
     if fields == {}:
         return None
     return fields
@@ -293,7 +293,7 @@ def _told_counts(value: object) -> object:
 
 _Usage = Annotated[
     Annotated[_UsageFields, AfterValidator(lambda fields: Usage(**fields))] | None,
-    BeforeValidator(_told_counts),
+    BeforeValidator(_given_counts),
 ]
 
 
@@ -306,7 +306,7 @@ class _PassageFields(TypedDict, total=False):
 def _passage_fields(value: object) -> object:
     if isinstance(value, str):
         return {"text": value}
-    fields = _told_fields(Passage, value)
+    fields = _given_fields(Passage, value)
     if isinstance(fields, dict) and isinstance(fields.get("id"), int):
         fields["id"] = str(fields["id"])
     return fields
@@ -359,7 +359,7 @@ def _make_step(fields: dict[str, Any]) -> Step:
 _Steps = Annotated[
     list[
         Annotated[
-            _StepFields, BeforeValidator(partial(_told_fields, Step)), AfterValidator(_make_step)
+            _StepFields, BeforeValidator(partial(_given_fields, Step)), AfterValidator(_make_step)
         ]
     ],
     MaxLen(MAX_STEPS),
@@ -369,7 +369,7 @@ _ToolCalls = Annotated[
     list[
         Annotated[
             _ToolCallFields,
-            BeforeValidator(partial(_told_fields, ToolCall)),
+            BeforeValidator(partial(_given_fields, ToolCall)),
             AfterValidator(lambda fields: ToolCall(**fields)),
         ]
     ],
@@ -394,7 +394,7 @@ class _ResponseFields(TypedDict, total=False):
 
 
 def _response_fields(value: object) -> object:
-    fields = _told_fields(Response, value)
+    fields = _given_fields(Response, value)
     if isinstance(fields, dict) and "output" not in fields and "tool_calls" not in fields:
         raise _problem("the answer has neither 'output' nor 'tool_calls'")
     return fields

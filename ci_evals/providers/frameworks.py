@@ -68,7 +68,7 @@ class _Trail:
     def open_call(
         self, call_id: object, name: object, arguments: object, agent: str | None = None
     ) -> None:
-        """Add a tool that was asked for."""
+        """Add a call that the model asked for."""
         if isinstance(arguments, str):
             arguments = read_arguments(arguments)
         else:
@@ -349,15 +349,15 @@ def _content_text(content: object) -> str:
 
 def _usage(counts: object) -> Usage | None:
     """Return token counts, which every framework names differently; None if there are none."""
-    asked = _count(counts, "input_tokens", "prompt_tokens", "request_tokens")
-    answered = _count(counts, "output_tokens", "completion_tokens", "response_tokens")
+    input_tokens = _count(counts, "input_tokens", "prompt_tokens", "request_tokens")
+    output_tokens = _count(counts, "output_tokens", "completion_tokens", "response_tokens")
     cached = _count(counts, "cache_read_tokens", "cache_read_input_tokens")
     if not cached:
         details = _get(counts, "input_tokens_details") or _get(counts, "input_token_details")
         cached = _count(details, "cached_tokens", "cache_read")
-    if not asked and not answered:
+    if not input_tokens and not output_tokens:
         return None
-    return Usage(asked, answered, min(cached, asked))
+    return Usage(input_tokens, output_tokens, min(cached, input_tokens))
 
 
 def _count(counts: object, *names: str) -> int:

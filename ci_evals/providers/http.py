@@ -367,7 +367,7 @@ def _until_end(stream: Stream, events: Iterable[Event], place: str) -> Iterator[
     """Yield the events up to the one that ends a stream.
 
     Raises:
-        ProviderError: there is none although there should be, or the service told of an error.
+        ProviderError: there is none although there should be, or the service sent an error.
     """
     for event in events:
         if event.name == "error":
@@ -393,7 +393,7 @@ def _read_answer(options: Http, content: _Content, reply: Reply) -> Response:
         ProviderError: the output is not there, or something is not what it should be.
     """
     documents = content.documents
-    told = {
+    answer = {
         "output": content.text,
         "tool_calls": _gather(options.tool_calls, documents, ToolCall) or [],
         "steps": _gather(options.steps, documents),
@@ -405,13 +405,17 @@ def _read_answer(options: Http, content: _Content, reply: Reply) -> Response:
         "first_token_s": content.first_token_s,
     }
     if options.output is not None:
-        told["output"] = _read_output(options.output, documents)
-    if options.context is not None and told["context"] is None and not is_singular(options.context):
-        told["context"] = []  # a wildcard says that there is a list, if an empty one
-    if told["cost_usd"] is None:
-        told["cost_usd"] = reply.cost_usd
+        answer["output"] = _read_output(options.output, documents)
+    if (
+        options.context is not None
+        and answer["context"] is None
+        and not is_singular(options.context)
+    ):
+        answer["context"] = []  # a wildcard says that there is a list, if an empty one
+    if answer["cost_usd"] is None:
+        answer["cost_usd"] = reply.cost_usd
     try:
-        return as_response(told)
+        return as_response(answer)
     except ValueError as error:
         raise ProviderError("bad_answer", f"the answer cannot be read: {error}") from error
 
@@ -503,14 +507,14 @@ def _read_usage(paths: str | Mapping[Any, str] | None, documents: Sequence[Any])
 def _read_metadata(paths: str | Mapping[str, str] | None, documents: Sequence[Any]) -> Any:
     if paths is None or isinstance(paths, str):
         return _read_value(paths, documents)
-    told: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     for name, path in paths.items():
         found = _find_last(path, documents)
         if len(found) == 1:
-            told[name] = found[0]
+            metadata[name] = found[0]
         elif found:
-            told[name] = found
-    return told
+            metadata[name] = found
+    return metadata
 
 
 def _names(kind: type[Any]) -> list[str]:

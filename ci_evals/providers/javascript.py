@@ -132,13 +132,13 @@ def _answer_fields(value: Mapping[str, Any]) -> Mapping[str, Any]:
     if "output" not in value and "tool_calls" not in value:
         return value
     known = [each.name for each in fields(Response)]
-    told = {name: item for name, item in value.items() if name in known}
-    told.setdefault("cost_usd", value.get("cost"))
+    found = {name: item for name, item in value.items() if name in known}
+    found.setdefault("cost_usd", value.get("cost"))
     usage = value.get("tokenUsage")
     if isinstance(usage, dict):
         counts = {
             "input_tokens": usage.get("prompt", 0),
             "output_tokens": usage.get("completion", 0),
         }
-        told.setdefault("usage", counts)
-    return told
+        found.setdefault("usage", counts)
+    return found

@@ -200,8 +200,8 @@ def _text_response(text: str) -> Response:
 
 def _count_tokens(request: Request, question: str, response: Response) -> Usage:
     """Return the tokens of a run, at four characters each."""
-    asked = sum(len(message.text) for message in request.messages) or len(question)
-    answered = len(response.output)
+    input_characters = sum(len(message.text) for message in request.messages) or len(question)
+    output_characters = len(response.output)
     for call in response.tool_calls:
-        answered += len(call.name) + len(str(call.arguments))
-    return Usage(input_tokens=asked // 4, output_tokens=answered // 4)
+        output_characters += len(call.name) + len(str(call.arguments))
+    return Usage(input_tokens=input_characters // 4, output_tokens=output_characters // 4)

@@ -199,13 +199,15 @@ def _ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
 
 
 def _usage(attributes: Mapping[str, Any]) -> Usage | None:
-    asked = attributes.get("gen_ai.usage.input_tokens", attributes.get("llm.token_count.prompt"))
-    answered = attributes.get(
+    input_tokens = attributes.get(
+        "gen_ai.usage.input_tokens", attributes.get("llm.token_count.prompt")
+    )
+    output_tokens = attributes.get(
         "gen_ai.usage.output_tokens", attributes.get("llm.token_count.completion")
     )
-    if asked is None and answered is None:
+    if input_tokens is None and output_tokens is None:
         return None
-    return Usage(_count(asked), _count(answered))
+    return Usage(_count(input_tokens), _count(output_tokens))
 
 
 def _count(value: Any) -> int:
