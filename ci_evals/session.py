@@ -7,11 +7,10 @@ The only module that drives the engine and asks the gate between rounds.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from math import fsum
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -180,7 +179,7 @@ async def execute(
 
     Args:
         invocation: what to run.
-        watcher: is told of the progress.
+        watcher: follows the progress.
         stop: once its reason is set, a cancellation ends the runs, and this call still returns the
             report.
 
@@ -190,7 +189,48 @@ async def execute(
         StorageError: a journal cannot be read or written.
     """
     shown_paths = {path.absolute(): path for path in (invocation.journal, *invocation.sources)}
-    invocation = replace(  # code under test may make the process go elsewhere
+    invocation = _with_absolute_paths(invocation)
+    # The folder's files are replaced only once everything is open: until then, something may be
+    # wrong with the suite.
+    async with _open(invocation) as opened:
+        with ExitStack() as files:
+            known = KnownAnswers(
+                keep_errored=invocation.merge, keep_unchecked=invocation.without_secrets
+            )
+            files.enter_context(closing(known))
+            resumed = invocation.resume and _has_lines(invocation.journal)
+            _add_answers(known, invocation, resumed=resumed)
+            redactor = Redactor(invocation.suite.secrets)
+            journal = Journal(
+                invocation.journal,
+                redactor,
+                max_answer_bytes=invocation.suite.max_answer_bytes,
+                resume=resumed,
+            )
+            files.enter_context(closing(journal))
+            if invocation.files:
+                remove_reports(invocation.files, invocation.suite.formats)
+            continued = _add_results(known, invocation, journal, resumed=resumed)
+            known.torn = [shown_paths[path] for path in known.torn]
+            invocation = _continue(invocation, continued, resumed=resumed)
+            watcher = watcher or Watcher()
+            run = Run(
+                invocation.suite,
+                journal,
+                opened,
+                known=known,
+                on_result=watcher.note_result,
+                files=invocation.files,
+            )
+            session = _Session(
+                invocation, run, journal, known, redactor, watcher, continued, time.time()
+            )
+            return await session.execute(stop or Stop())
+
+
+def _with_absolute_paths(invocation: Invocation) -> Invocation:
+    """Return an invocation whose paths hold wherever the code under test makes the process go."""
+    return replace(
         invocation,
         journal=invocation.journal.absolute(),
         sources=tuple(path.absolute() for path in invocation.sources),
@@ -198,71 +238,69 @@ async def execute(
         reusable=tuple(path.absolute() for path in invocation.reusable),
         files=invocation.files and invocation.files.absolute(),
     )
-    suite = invocation.suite
-    plan, records = invocation.plan(invocation.rounds[0]), dict[int, RunRecord]()
-    opening: AbstractAsyncContextManager[OpenSuite] = nullcontext(OpenSuite())
-    if invocation.run_missing:
-        calls, judges = (
-            not invocation.replay_only and invocation.traces is None,
-            not invocation.replay_only,
-        )
-        opening = open_suite(suite, calls=calls, judges=judges, files=invocation.files)
-    # The folder's files are replaced only once everything is open: until then, something may be
-    # wrong with the suite.
-    async with opening as opened:
-        with ExitStack() as files:
-            known = KnownAnswers(
-                keep_errored=invocation.merge, keep_unchecked=invocation.without_secrets
-            )
-            files.enter_context(closing(known))
-            exists = invocation.journal.exists() and invocation.journal.stat().st_size > 0
-            resumed = invocation.resume and exists
-            _add_answers(
-                known, invocation, last=invocation.journal if exists and not resumed else None
-            )
-            redactor = Redactor(suite.secrets)
-            journal = Journal(
-                invocation.journal,
-                redactor,
-                max_answer_bytes=suite.max_answer_bytes,
-                resume=resumed,
-            )
-            files.enter_context(closing(journal))
-            if invocation.files:
-                remove_reports(invocation.files, suite.formats)
-            if resumed:
-                known.add_results(invocation.journal, is_own=True)
-                if (first := first_header(invocation.journal)) and first.suite.run_id:
-                    invocation = replace(invocation, run_id=first.suite.run_id)
-            if journal.torn:
-                known.torn.append(invocation.journal)
-            for path in invocation.sources:
-                known.add_results(path)
-            known.torn = [shown_paths[path] for path in known.torn]
-            continued = (*([invocation.journal] if resumed else ()), *invocation.sources)
-            if any(header.suite.replayed for path in continued for header in headers(path)):
-                invocation = replace(invocation, replayed=True)
-            session = _Session(
-                invocation, opened, journal, known, redactor, watcher or Watcher(), continued
-            )
-            return await session.run(plan, records, stop or Stop())
 
 
-def _add_answers(known: KnownAnswers, invocation: Invocation, last: Path | None) -> None:
-    """Add the answers that an invocation may take; `last` is the journal that it is going to
-    replace.
-    """
+def _open(invocation: Invocation) -> AbstractAsyncContextManager[OpenSuite]:
+    """Open what the invocation may call."""
+    if not invocation.run_missing:
+        return nullcontext(OpenSuite())
+    may_call = not invocation.replay_only
+    return open_suite(
+        invocation.suite,
+        calls=may_call and invocation.traces is None,
+        judges=may_call,
+        files=invocation.files,
+    )
+
+
+def _has_lines(journal: Path) -> bool:
+    return journal.exists() and journal.stat().st_size > 0
+
+
+def _add_answers(known: KnownAnswers, invocation: Invocation, *, resumed: bool) -> None:
+    """Add the answers that an invocation may take."""
     if invocation.traces is not None:
         known.add_traces(invocation.traces)
-    elif invocation.run_missing:
-        known.add_recordings(invocation.suite.cases)
-        if invocation.replay:
-            known.add_replay(invocation.replay)
-        reuse = invocation.suite.reuse
-        if reuse and not invocation.replay_only:
-            not_before = time.time() - reuse.max_age_days * DAY_S
-            for path in (*([last] if last else ()), *invocation.reusable):
-                known.add_reusable(path, not_before, invocation.suite.own_code)
+        return
+    if not invocation.run_missing:
+        return
+    known.add_recordings(invocation.suite.cases)
+    if invocation.replay:
+        known.add_replay(invocation.replay)
+    reuse = invocation.suite.reuse
+    if reuse and not invocation.replay_only:
+        not_before = time.time() - reuse.max_age_days * DAY_S
+        reusable = list(invocation.reusable)
+        if not resumed and _has_lines(invocation.journal):  # which is about to be replaced
+            reusable.insert(0, invocation.journal)
+        for path in reusable:
+            known.add_reusable(path, not_before, invocation.suite.own_code)
+
+
+def _add_results(
+    known: KnownAnswers, invocation: Invocation, journal: Journal, *, resumed: bool
+) -> Sequence[Path]:
+    """Add the results of earlier invocations and return their journals."""
+    continued = list(invocation.sources)
+    if resumed:
+        known.add_results(invocation.journal, is_own=True)
+        continued.insert(0, invocation.journal)
+    if journal.torn:
+        known.torn.append(invocation.journal)
+    for path in invocation.sources:
+        known.add_results(path)
+    return continued
+
+
+def _continue(invocation: Invocation, continued: Sequence[Path], *, resumed: bool) -> Invocation:
+    """Return an invocation with what the journals that it goes on with say of themselves."""
+    if resumed:
+        first = first_header(invocation.journal)
+        if first is not None and first.suite.run_id:
+            invocation = replace(invocation, run_id=first.suite.run_id)
+    if any(header.suite.replayed for path in continued for header in headers(path)):
+        invocation = replace(invocation, replayed=True)
+    return invocation
 
 
 class _Part(NamedTuple):
@@ -278,246 +316,266 @@ class _Part(NamedTuple):
         """The number of runs without a result."""
         return self.plan.total - len(self.records)
 
+    def load_into(self, run: Run, doing: str = "", rounds: int | None = None) -> None:
+        """Queue what has no result; see `Run.load_plan`."""
+        run.load_plan(self.cells, self.records, doing, rounds)
+
+
+class _Evidence(NamedTuple):
+    """What a report is made of.
+
+    Args:
+        planned: the planned runs.
+        confirmation: those that confirm suspects; None if there are none.
+        looks: the rounds, and how many of them have been looked at; None for one round.
+        settled: the verdict for which the rest of the planned runs was left out.
+    """
+
+    planned: _Part
+    confirmation: _Part | None = None
+    looks: Looks | None = None
+    settled: Literal["pass", "borderline", "fail"] | None = None
+
 
 @dataclass
 class _Session:
-    """Runs an invocation and reports its results.
+    """Executes an invocation and reports its results.
 
     Args:
         invocation: what to run; its paths are absolute.
-        opened: what is called.
+        run: makes runs.
         journal: where results are written.
         known: the results and answers that exist.
         redactor: takes secrets out of what is reported.
-        watcher: is told of the progress.
+        watcher: follows the progress.
         continued: the journals of earlier invocations.
+        started_at: seconds since 1970.
     """
 
     invocation: Invocation
-    opened: OpenSuite
+    run: Run
     journal: Journal
     known: KnownAnswers
     redactor: Redactor
     watcher: Watcher
     continued: Sequence[Path]
+    started_at: float
+    start: float = field(default_factory=time.perf_counter)
 
-    _run: Run = field(init=False)
-    _planned: _Part = field(init=False)
-    _confirmation: _Part | None = None
-    _looks: Looks | None = None
-    _settled: Literal["pass", "borderline", "fail"] | None = None
-    _any_run_ended: bool = False
-    _started_at: float = 0.0
-    _start: float = 0.0
-
-    async def run(self, plan: RunPlan, records: dict[int, RunRecord], stop: Stop) -> SuiteReport:
+    async def execute(self, stop: Stop) -> SuiteReport:
         """Run what is planned and has no result, then whatever needs confirmation; returns the
         report.
         """
-        invocation, now = self.invocation, time.time()
-        earlier = filter(None, map(first_header, self.continued))
-        self._started_at, self._start = (
-            min((each.started_at for each in earlier), default=now),
-            time.perf_counter(),
+        invocation, run = self.invocation, self.run
+        stop.run = run
+        plan = invocation.plan(invocation.rounds[0])
+        self.journal.start(
+            Header(suite=invocation.describe(), started_at=self.started_at, planned=plan.total)
         )
-        self.journal.start(Header(suite=invocation.describe(), started_at=now, planned=plan.total))
-        self._planned = self._take_over(plan, records)
-        self._run = stop.run = Run(
-            invocation.suite,
-            plan,
-            records,
-            self.journal,
-            self._planned.cells,
-            self.opened,
-            on_result=self._note_result,
-            known=self.known,
-            files=invocation.files,
-        )
+        evidence = _Evidence(self._take_over(plan, {}))
+        evidence.planned.load_into(run)
         try:
-            async with self.watcher.watch(self._run) if invocation.run_missing else nullcontext():
-                await self._run_rounds()
-                if not self._run.stopped:
-                    self._withdraw_failed_rounds()
-                if isinstance(invocation.baseline, Baseline) and not self._run.stopped:
-                    await self._confirm_suspects(invocation.baseline)
-                    self._withdraw_failed_confirmations()
-                    self._withdraw_outages(invocation.baseline)
+            async with self.watcher.watch(run) if invocation.run_missing else nullcontext():
+                for number, runs in enumerate(invocation.rounds, 1):
+                    evidence = self._plan_round(evidence, number, runs)
+                    evidence = await self._run_round(evidence, number)
+                    if self._is_decided(evidence, number):
+                        break
+                if not run.stopped:
+                    evidence = self._withdraw_failed_rounds(evidence)
+                if isinstance(invocation.baseline, Baseline) and not run.stopped:
+                    evidence = self._plan_confirmation(evidence, invocation.baseline)
+                    await self._confirm(evidence)
+                    evidence = self._withdraw_failed_confirmations(evidence)
+                    evidence = self._withdraw_outages(evidence, invocation.baseline)
         except asyncio.CancelledError:
             if stop.reason is None:
                 raise
-            return self._report(stop.reason)
-        missing = missing_shards(invocation.sources) if self._planned.missing else []
-        return self._report(
-            self._run.stopped or (f"shard {', '.join(missing)} is missing" if missing else None)
-        )
-
-    def _note_result(self, result: Result) -> None:
-        self._any_run_ended = True
-        self.watcher.note_result(result)
+            return self._report(evidence, stop.reason)
+        interrupted = run.stopped
+        if interrupted is None and evidence.planned.missing:
+            missing = missing_shards(invocation.sources)
+            if missing:
+                interrupted = f"shard {', '.join(missing)} is missing"
+        return self._report(evidence, interrupted)
 
     def _take_over(self, plan: RunPlan, records: dict[int, RunRecord]) -> _Part:
         """Fill a plan with the results that exist."""
         cells = Cells(self.invocation.suite, plan)
-        return _Part(
-            plan,
-            records,
-            cells,
-            self.known.take_over(plan, records, cells, self.journal, self.redactor),
-        )
+        resumption = self.known.take_over(plan, records, cells, self.journal, self.redactor)
+        return _Part(plan, records, cells, resumption)
 
-    async def _run_rounds(self) -> None:
-        """Run round after round while the verdict is open."""
-        rounds, gate = self.invocation.rounds, self.invocation.suite.gate
-        for number, runs in enumerate(rounds, 1):
-            if number > 1:
-                self._extend(runs)
-            if len(rounds) > 1:
-                self._looks = Looks(rounds, number)
-            await self._run_planned(is_last=number == len(rounds))
-            if self._run.stopped or self._settled or number == len(rounds):
-                return
-            if is_certain(self._report(), gate):
-                return
-            going_on = f"the verdict is open after {number_of(runs, 'round')}: going on to {rounds[number]}"
-            self.watcher.note_decision(going_on)
+    # Rounds.
 
-    def _extend(self, runs: int) -> None:
-        """Plan `runs` runs of every cell instead of fewer."""
-        old, plan = self._planned, self.invocation.plan(runs)
-        part = self._take_over(plan, move_records(old.records, old.plan, plan))
-        was, found = old.resumption, part.resumption
-        resumption = replace(
-            was,
-            kept=was.kept + found.kept,
-            retried=was.retried + found.retried,
-            changed=was.changed + found.changed,
-        )
-        self._planned = part._replace(resumption=resumption)
-        self._run.load_plan(part.plan, part.records, part.cells, f"round {runs}")
-
-    async def _run_planned(self, *, is_last: bool) -> None:
-        """Run what is planned: all at once, or with `stop_early` round by round until the verdict
-        is certain.
-        """
-        invocation, run, (plan, records, cells, _) = self.invocation, self._run, self._planned
-        if not invocation.suite.stop_early or invocation.shard or not invocation.run_missing:
-            await run.run()
-            return
-        # Only a red verdict ends what another look, or the comparison, would still learn from.
-        any_verdict_ends = is_last and invocation.baseline is None
-        for number in range(1, plan.rounds + 1):
-            run.load_plan(plan, records, cells, run.doing, number)
-            await run.run()
-            if run.stopped or number == plan.rounds:
-                return
-            first = plan.first_rounds(number)
-            first_rounds = self._planned._replace(
-                plan=first, records=move_records(records, plan, first)
+    def _plan_round(self, evidence: _Evidence, number: int, runs: int) -> _Evidence:
+        """Plan `runs` runs of every cell instead of fewer, and note that they are looked at."""
+        rounds = self.invocation.rounds
+        if number > 1:
+            old, plan = evidence.planned, self.invocation.plan(runs)
+            part = self._take_over(plan, move_records(old.records, old.plan, plan))
+            was, more = old.resumption, part.resumption
+            resumption = replace(
+                was,
+                kept=was.kept + more.kept,
+                retried=was.retried + more.retried,
+                changed=was.changed + more.changed,
             )
-            verdict = settle(self._report_of(first_rounds), plan, invocation.suite.gate)
-            if verdict == "fail" or (verdict is not None and any_verdict_ends):
-                self._settled, self._planned = verdict, first_rounds
-                return
+            part = part._replace(resumption=resumption)
+            part.load_into(self.run, f"round {runs}")
+            evidence = evidence._replace(planned=part)
+        if len(rounds) > 1:
+            evidence = evidence._replace(looks=Looks(rounds, number))
+        return evidence
 
-    async def _confirm_suspects(self, baseline: Baseline) -> None:
-        """Run suspects again, apart from the runs that the gate judges.
+    async def _run_round(self, evidence: _Evidence, number: int) -> _Evidence:
+        """Run what is planned: all at once, or with `stop_early` run by run of every cell until the
+        verdict is certain.
+        """
+        invocation = self.invocation
+        if not invocation.suite.stop_early or invocation.shard or not invocation.run_missing:
+            await self.run.run()
+            return evidence
+        # Only a red verdict ends what another look, or the comparison, would still learn from.
+        is_last = number == len(invocation.rounds)
+        any_verdict_ends = is_last and invocation.baseline is None
+        whole, plan = evidence.planned, evidence.planned.plan
+        for runs in range(1, plan.rounds + 1):
+            whole.load_into(self.run, self.run.doing, runs)
+            await self.run.run()
+            if self.run.stopped or runs == plan.rounds:
+                break
+            first = plan.first_rounds(runs)
+            records = move_records(whole.records, plan, first)
+            part = whole._replace(plan=first, records=records)
+            report = self._report(evidence._replace(planned=part))
+            verdict = settle(report, plan, invocation.suite.gate)
+            if verdict == "fail" or (verdict is not None and any_verdict_ends):
+                return evidence._replace(planned=part, settled=verdict)
+        return evidence
+
+    def _is_decided(self, evidence: _Evidence, number: int) -> bool:
+        """Return True if no further round is needed; say so if one is."""
+        rounds = self.invocation.rounds
+        if self.run.stopped or evidence.settled or number == len(rounds):
+            return True
+        if is_certain(self._report(evidence), self.invocation.suite.gate):
+            return True
+        taken = number_of(rounds[number - 1], "round")
+        self.watcher.note_decision(
+            f"the verdict is open after {taken}: going on to {rounds[number]}"
+        )
+        return False
+
+    # Confirmation.
+
+    def _plan_confirmation(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
+        """Plan further runs of suspects, apart from the runs that the gate judges.
 
         They are sought among all cells of the suite: a shard has the same suspects as an unsharded
         run.
         """
-        suite, plan, report = self.invocation.suite, self._planned.plan, self._report()
-        head, alpha = head_cells(report, suite.gate, unplanned=True), (suite.gate or Gate()).alpha
-        found = suspects(head, baseline, suite.confirm_runs, alpha)
-        shown = report.plan  # without secrets in its names, as in the baseline
-        cells = {
-            cell: found[key]
-            for cell in range(len(shown))
-            if shown.runs(cell) and (key := shown.key(cell)) in found
-        }
+        suite, plan = self.invocation.suite, evidence.planned.plan
+        gate = suite.gate or Gate()
+        report = self._report(evidence)
+        head = head_cells(report, suite.gate, unplanned=True)
+        found = suspects(head, baseline, suite.confirm_runs, gate.alpha)
+        cells = {}
+        for cell in range(len(plan)):
+            key = report.plan.key(cell)  # without secrets in its names, as in the baseline
+            if plan.runs(cell) and key in found:
+                cells[cell] = found[key]
         if not cells:
-            return
+            return evidence
         self.known.end_reuse()
-        part = self._confirmation = self._take_over(plan_further_runs(plan, cells), {})
-        names = list(dict.fromkeys(name_of(plan.case(cell).id) for cell in cells))
-        named = ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
-        count = number_of(len(cells), "suspect")
-        if part.missing and self.invocation.run_missing:
-            most = max(cells.values())
-            more = f"{'' if min(cells.values()) == most else 'up to '}{number_of(most, 'more run')}"
-            self.watcher.note_decision(f"confirming {count} with {more} each: {named}")
-        elif part.missing:
+        part = self._take_over(plan_further_runs(plan, cells), {})
+        if part.missing:
+            self.watcher.note_decision(self._describe_confirmation(part, cells))
+        return evidence._replace(confirmation=part)
+
+    def _describe_confirmation(self, part: _Part, runs: Mapping[int, int]) -> str:
+        """Say which cells are confirmed by how many runs, or that these runs are missing."""
+        names = list(dict.fromkeys(name_of(part.plan.case(cell).id) for cell in runs))
+        named = ", ".join(names[:MAX_NAMES])
+        if len(names) > MAX_NAMES:
+            named += ", …"
+        count = number_of(len(runs), "suspect")
+        if not self.invocation.run_missing:
             lack = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"
             remedy = "give every shard the same --baseline, or have them run with --run-missing"
-            self.watcher.note_decision(f"{lack}; {remedy}")
-        self._run.load_plan(part.plan, part.records, part.cells, f"confirming {count}")
-        await self._run.run()
+            return f"{lack}; {remedy}"
+        more = number_of(max(runs.values()), "more run")
+        if min(runs.values()) < max(runs.values()):
+            more = f"up to {more}"
+        return f"confirming {count} with {more} each: {named}"
 
-    def _withdraw_failed_rounds(self) -> None:
-        """Withdraw a round that failed as one, variant by variant, before anything is decided by
-        it.
-        """
-        report = self._report()
+    async def _confirm(self, evidence: _Evidence) -> None:
+        """Run what confirms suspects."""
+        part = evidence.confirmation
+        if part is not None:
+            suspected = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
+            doing = f"confirming {number_of(suspected, 'suspect')}"
+            part.load_into(self.run, doing)
+            await self.run.run()
+
+    # Withdrawal.
+
+    def _withdraw_failed_rounds(self, evidence: _Evidence) -> _Evidence:
+        """Withdraw a round that failed as one, variant by variant, before it decides anything."""
+        report = self._report(evidence)
         for variant, found in failed_rounds(report).items():
-            runs = [
-                report.plan.indices(cell)[found.run - 1 : found.run]
-                for cell in report.cells_of(variant)
-            ]
-            self._withdraw(
-                self._planned,
-                report,
-                variant,
-                chain.from_iterable(runs),
-                failed_round_sentence(found),
-            )
-            self._settled = None
+            runs: list[int] = []
+            for cell in report.cells_of(variant):
+                runs += report.plan.indices(cell)[found.run - 1 : found.run]
+            why = failed_round_sentence(found)
+            part = self._withdraw(evidence.planned, report, variant, runs, why)
+            evidence = evidence._replace(planned=part, settled=None)
+        return evidence
 
-    def _withdraw_failed_confirmations(self) -> None:
+    def _withdraw_failed_confirmations(self, evidence: _Evidence) -> _Evidence:
         """Withdraw the confirm runs of a variant that are worse than the planned runs of the same
         cells.
         """
-        part, report = self._confirmation, self._report()
-        if part is None or report.confirmation is None:
-            return
-        head = [
-            cell
-            for cell in head_cells(report, self.invocation.suite.gate)
-            if cell.confirming.graded
-        ]
+        report = self._report(evidence)
+        if evidence.confirmation is None or report.confirmation is None:
+            return evidence
+        head = head_cells(report, self.invocation.suite.gate)
+        head = [cell for cell in head if cell.confirming.graded]
         for variant in failed_confirmations(head):
             cells = [cell for cell in head if cell.variant == variant]
             why = failed_confirmation_sentence(
                 add_tallies(cell.planned for cell in cells),
                 add_tallies(cell.confirming for cell in cells),
             )
-            runs = (index for cell in report.cells_of(variant) for index in part.plan.indices(cell))
-            self._withdraw(part, report.confirmation, variant, runs, why)
+            runs = _indices(report.confirmation, variant)
+            part = self._withdraw(evidence.confirmation, report.confirmation, variant, runs, why)
+            evidence = evidence._replace(confirmation=part)
+        return evidence
 
-    def _withdraw_outages(self, baseline: Baseline) -> None:
+    def _withdraw_outages(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
         """Withdraw all planned runs of a variant that failed as one."""
-        report, gate = self._report(), self.invocation.suite.gate or Gate()
+        report, gate = self._report(evidence), self.invocation.suite.gate or Gate()
         for variant, outage in outages(head_cells(report, gate), baseline, gate.alpha).items():
-            runs = (
-                index for cell in report.cells_of(variant) for index in report.plan.indices(cell)
-            )
-            self._withdraw(self._planned, report, variant, runs, outage_sentence(outage))
-            self._settled = None
+            runs = _indices(report, variant)
+            part = self._withdraw(evidence.planned, report, variant, runs, outage_sentence(outage))
+            evidence = evidence._replace(planned=part, settled=None)
+        return evidence
 
     def _withdraw(
         self, part: _Part, report: SuiteReport, variant: Variant, runs: Iterable[int], why: str
-    ) -> None:
+    ) -> _Part:
         """Count runs of a part, and of its report, as errored: resuming makes all of them again.
 
         Those that passed are withdrawn, too: making only the others again would favour the variant.
         """
         self.watcher.note_decision(f"{name_of(variant)}: {why}")
-        records = part.records
-        indices = [index for index in runs if index in records]
+        indices = [index for index in runs if index in part.records]
         causes = Counter(
             reasons_of(result)[0].text
             for result in report.results(indices)
             if result.status == "failed"
         )
         cause = causes.most_common(1)[0][0] if causes else None
+        records = dict(part.records)
         for index, result in zip(indices, report.results(indices), strict=True):
             error = result.error
             if error is None or result.status != "errored":
@@ -525,41 +583,58 @@ class _Session:
                 error = RunError("outage", why, detail=detail, cause=cause)
             withdrawn = replace(result, status="errored", score=None, grades=(), error=error)
             records[index] = RunRecord.of(*self.journal.append(withdrawn))
+        return part._replace(records=records)
 
-    def _report(self, interrupted: str | None = None) -> SuiteReport:
-        """Return the report of what is recorded by now; `interrupted` says why there is no more."""
-        confirmation = self._report_of(self._confirmation) if self._confirmation else None
-        return self._report_of(self._planned, interrupted, confirmation)
+    # Reports.
+
+    def _report(self, evidence: _Evidence, interrupted: str | None = None) -> SuiteReport:
+        """Return the report of what is recorded; `interrupted` says why there is no more."""
+        confirmation = None
+        if evidence.confirmation is not None:
+            confirmation = self._report_of(evidence.confirmation, evidence)
+        return self._report_of(evidence.planned, evidence, interrupted, confirmation)
 
     def _report_of(
-        self, part: _Part, interrupted: str | None = None, confirmation: SuiteReport | None = None
+        self,
+        part: _Part,
+        evidence: _Evidence,
+        interrupted: str | None = None,
+        confirmation: SuiteReport | None = None,
     ) -> SuiteReport:
-        invocation, records = self.invocation, part.records
+        invocation, suite, records = self.invocation, self.invocation.suite, part.records
         # A merge is reported as one run, unless a line of a journal was lost.
         takes_over = self.continued and (not invocation.merge or part.resumption.torn)
-        duration_s = time.perf_counter() - self._start
-        if (
-            not self._any_run_ended and self.known.ended_at
-        ):  # the same journals always make the same report
-            duration_s = max(0.0, round(self.known.ended_at - self._started_at, 3))
+
+        def lines(indices: Iterable[int]) -> Iterator[bytes]:
+            return read_lines(invocation.journal, [records[index].offset for index in indices])
+
         return SuiteReport(
             self.redactor.clean(invocation.describe()),
             replace(part.plan, cases=self._shown_cases),
             records,
-            lines=lambda slots: read_lines(
-                invocation.journal, (records[slot].offset for slot in slots)
-            ),
-            started_at=self._started_at,
-            duration_s=duration_s,
+            lines=lines,
+            started_at=self._first_started_at,
+            duration_s=self._duration_s(),
             interrupted=interrupted,
             resumption=part.resumption if takes_over else None,
-            fingerprints=[
-                invocation.suite.case_fingerprint(row) for row in range(len(part.plan.cases))
-            ],
-            looks=self._looks,
-            settled=self._settled,
+            fingerprints=[suite.case_fingerprint(row) for row in range(len(suite.cases))],
+            looks=evidence.looks,
+            settled=evidence.settled,
             confirmation=confirmation,
         )
+
+    def _duration_s(self) -> float:
+        if self.run.any_ended or not self.known.ended_at:
+            return time.perf_counter() - self.start
+        # The same journals always make the same report.
+        return max(0.0, round(self.known.ended_at - self._first_started_at, 3))
+
+    @cached_property
+    def _first_started_at(self) -> float:
+        """The start of the first of all invocations that this one goes on with."""
+        headers = [first_header(path) for path in self.continued]
+        started = [header.started_at for header in headers if header is not None]
+        return min([self.started_at, *started])
 
     @cached_property
     def _shown_cases(self) -> Sequence[Case]:
@@ -567,6 +642,14 @@ class _Session:
         variable.
         """
         return [self.redactor.clean(case) for case in self.invocation.suite.cases]
+
+
+def _indices(report: SuiteReport, variant: Variant) -> list[int]:
+    """Return the runs of a variant, by their index in the plan."""
+    indices: list[int] = []
+    for cell in report.cells_of(variant):
+        indices += report.plan.indices(cell)
+    return indices
 
 
 def known_durations(path: Path) -> Mapping[CellKey, float]:

@@ -54,7 +54,7 @@ class Cells:
 
     def __init__(self, suite: CheckedSuite, plan: RunPlan) -> None:
         self._suite = suite
-        self._plan = plan
+        self.plan = plan
         self._templates = Templates(suite.folder)
         self._prompts = {prompt.name: prompt for prompt in suite.prompts}
         self._identities = {
@@ -67,24 +67,24 @@ class Cells:
 
     def of_index(self, index: int) -> PreparedCell:
         """Return the cell of the run at an index of the plan."""
-        return self.cell(self._plan.cell_of(index))
+        return self.cell(self.plan.cell_of(index))
 
     def cell(self, number: int) -> PreparedCell:
         """Return a cell by its number in the plan."""
         cell = self._kept.get(number)
         if cell is None:
             cell = self._prepare(number)
-            if self._plan.runs(number) > 1 and len(self._kept) < MAX_KEPT:
+            if self.plan.runs(number) > 1 and len(self._kept) < MAX_KEPT:
                 self._kept[number] = cell
         return cell
 
     def _prepare(self, number: int) -> PreparedCell:
-        case = self._plan.case(number)
-        variant = self._plan.variant(number)
+        case = self.plan.case(number)
+        variant = self.plan.variant(number)
         prompt = self._prompts[variant.prompt] if variant.prompt else None
         rendered = self._templates.render(prompt, case)
         question = question_fingerprint(case, rendered, self._identities[variant.provider])
-        judgement = self._suite.judgement_fingerprint(self._plan.row(number))
+        judgement = self._suite.judgement_fingerprint(self.plan.row(number))
         return PreparedCell(
             case=case,
             variant=variant,
@@ -93,6 +93,6 @@ class Cells:
             kept_messages=without_bytes(rendered.messages),
             question=question,
             fingerprint=f"{question}.{judgement}",
-            first_index=self._plan.index(number, 1),
+            first_index=self.plan.index(number, 1),
             timeout_s=case.timeout_s or self._timeouts_s[variant.provider],
         )

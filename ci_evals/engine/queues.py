@@ -48,7 +48,7 @@ class Queue:
         waits for another attempt without its slot.
         """
         self._ended.clear()
-        if self._is_stopped:
+        if self._is_stopped or not most:
             return
         async with asyncio.TaskGroup() as workers:
 

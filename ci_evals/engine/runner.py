@@ -25,11 +25,12 @@ from ci_evals.engine.slots import Slot
 from ci_evals.engine.stages import keep_files, without_data
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model.case import Answer, Request, SimulatedUser
-from ci_evals.model.plan import RunPlan, execution_order
+from ci_evals.model.plan import execution_order, plan_runs
 from ci_evals.model.report import RunRecord
 from ci_evals.model.response import Response
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import NO_RUN_BUDGET, Budget, RunBudget
+from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.types import CheckedSuite
 
 
@@ -104,27 +105,21 @@ class Run:
 
     Args:
         suite: what to run.
-        plan: its cells.
-        records: where results are counted; runs that have one already are left out.
         journal: where results are written.
-        cells: prepares the plan's cells.
         opened: what is called; it has no queues when only recorded answers are allowed.
-        on_result: called with each finished run, in the order of finishing.
         known: where to look for an answer before calling.
+        on_result: called with each finished run, in the order of finishing.
         files: the results folder, for files in answers; None keeps none.
     """
 
-    def __init__(  # noqa: PLR0913  a run is where these meet
+    def __init__(
         self,
         suite: CheckedSuite,
-        plan: RunPlan,
-        records: dict[int, RunRecord],
         journal: Journal,
-        cells: Cells,
         opened: OpenSuite,
         *,
-        on_result: Callable[[Result], None] | None = None,
         known: KnownAnswers,
+        on_result: Callable[[Result], None],
         files: Path | None = None,
     ) -> None:
         self.suite = suite
@@ -139,39 +134,39 @@ class Run:
         self._queues, self._users, self._judges = opened.queues, opened.users, opened.judges
         self._executor = opened.executor
         self._files = files
+        self.any_ended = False  # at least one run
         self._aborted = False
         self._clock = time.monotonic
         self._ends_at = self._clock() + (suite.budget.max_duration_s or math.inf)
-        self.load_plan(plan, records, cells)
+        self.load_plan(Cells(suite, plan_runs((), (), 0)), {})  # nothing yet
 
     def load_plan(
         self,
-        plan: RunPlan,
-        records: dict[int, RunRecord],
         cells: Cells,
+        records: dict[int, RunRecord],
         doing: str = "",
         rounds: int | None = None,
     ) -> None:
         """Queue the runs of a plan, for `run`. Spending and the state of providers are kept.
 
         Args:
-            plan: the cells of the suite with the runs that are to be there.
+            cells: the cells of the plan, with the runs that are to be there.
             records: where results are counted; runs that have one already are left out.
-            cells: prepares the plan's cells.
             doing: the phase that progress shows.
             rounds: how many rounds of the plan to run; None means all.
         """
-        self.plan, self.records, self._cells, self.doing, self._rounds = (
-            plan,
-            records,
-            cells,
-            doing,
-            rounds,
-        )
+        self.plan = cells.plan
+        self.records = records
+        self.doing = doing
+        self._cells = cells
+        self._rounds = rounds
         for queue in self._queues:
-            queue.fill(
-                execution_order(plan, str(queue.options.name), self.suite.seed, records, rounds)
-            )
+            queue.fill(self._order(queue.options))
+
+    def _order(self, provider: ProviderOptions) -> Iterator[int]:
+        """Return the runs of a provider that have no result, in the order of their execution."""
+        name, seed = str(provider.name), self.suite.seed
+        return execution_order(self.plan, name, seed, self.records, self._rounds)
 
     @property
     def cost_usd(self) -> float:
@@ -239,12 +234,7 @@ class Run:
         """Grade the answers that are known before anything is called; where nothing may be, write
         the rest off.
         """
-        indexes = chain.from_iterable(
-            execution_order(
-                self.plan, str(options.name), self.suite.seed, self.records, self._rounds
-            )
-            for options in self.suite.providers
-        )
+        indexes = chain.from_iterable(map(self._order, self.suite.providers))
         async with asyncio.TaskGroup() as workers:
             for _ in range(min(self.suite.max_concurrency, self.plan.total)):
                 workers.create_task(self._grade_each(indexes))
@@ -394,20 +384,23 @@ class Run:
         )
 
     def _record(self, index: int, result: Result) -> None:
+        """Write a result and count it; stop the run if that uses up the budget."""
         if self._aborted:
             raise asyncio.CancelledError
         result, offset = self._journal.append(result)
         self.records[index] = RunRecord.of(result, offset)
-        key = (result.case, result.provider, result.prompt)
-        if result.status != "passed" and key not in self._failed:
-            self._failed.add(key)
-            self.last_failures.append(result)
-        if (reason := self.spending.add(result)) is not None:
+        self.any_ended = True
+        if result.status != "passed":
+            key = (result.case, result.provider, result.prompt)
+            if key not in self._failed:
+                self._failed.add(key)
+                self.last_failures.append(result)
+        reason = self.spending.add(result)
+        if reason is not None:
             self.stop(reason)
         elif self._clock() >= self._ends_at:  # code that never waits keeps the timer from ringing
             self._out_of_time()
-        if self._on_result:
-            self._on_result(result)
+        self._on_result(result)
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -150,3 +150,11 @@ async def test_a_queue_that_is_stopped_begins_no_further_run() -> None:
     await working
     assert work.begun == [0]
     assert slots.free == 1
+
+
+@in_virtual_time
+async def test_a_queue_without_runs_ends_at_once() -> None:
+    slots, work = Slots(2), Work()
+    for most in (0, 3):  # runs of all providers, of which this one has none
+        await queue_of(slots, 2, 0).work(work.do, most)
+    assert (work.begun, slots.free) == ([], 2)
