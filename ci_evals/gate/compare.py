@@ -1,4 +1,4 @@
-"""The comparison of a report with a baseline: its cells are matched and tested, then its variants."""
+"""The comparison of a report with a baseline: cells are matched and tested, then variants."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

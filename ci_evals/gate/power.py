@@ -3,11 +3,13 @@
 from collections import defaultdict
 from dataclasses import dataclass
 from math import ceil
+from statistics import fmean
 
 from ci_evals.format import number_of
 from ci_evals.gate.baseline import POOLED_RUNS, Baseline
 from ci_evals.gate.compare import Comparison
 from ci_evals.model.case import Variant
+from ci_evals.stats.exact_tests import Table
 from ci_evals.stats.power import (
     Plan,
     comparison_runs_needed,
@@ -33,11 +35,11 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detectable:
-    """The drops that one size detects with a chance of 80 %, in fractions of 1; None: not even a
-    fall to nothing.
+    """The drops that one size detects with a chance of 80 %, in fractions of 1.
 
     `one_report` is the drop against a baseline of a single report, `pooled` against a history of
-    about `POOLED_RUNS` runs a case, `gate` how far below its bar the rate has to be to fail.
+    about `POOLED_RUNS` runs a case, `gate` how far below its bar the rate has to be to fail. None
+    means that not even a fall to nothing is detected.
     """
 
     cases: int
@@ -83,27 +85,30 @@ def power_of(
         history: reports of the same suite that show how its answers vary; None takes the usual.
         known_from: what `history` was read from.
     """
-    rate, correlation = _behaviour(history) if history else (ASSUMED_RATE, ASSUMED_CORRELATION)
-    plan = Plan(size.cases, size.runs, rate, correlation)
-    sizes = dict.fromkeys(
-        (
-            size,
-            *(Size(size.cases, runs) for runs in _RUNS),
-            *(Size(size.cases * times, size.runs) for times in _MORE_CASES),
-        )
-    )
-    found = tuple(
-        _detectable(plan._replace(cases=each.cases, runs=each.runs), variants) for each in sizes
-    )
-    half = found[0].pooled / 2 if found[0].pooled else None
+    rate, correlation = ASSUMED_RATE, ASSUMED_CORRELATION
+    if history is None:
+        known_from = None
+    else:
+        rate, correlation = _behaviour(history)
+    sizes = [size]
+    sizes += [Size(size.cases, runs) for runs in _RUNS]
+    sizes += [Size(size.cases * times, size.runs) for times in _MORE_CASES]
+    found = []
+    for each in dict.fromkeys(sizes):
+        plan = Plan(each.cases, each.runs, rate, correlation)
+        found.append(_detectable(plan, variants))
+    runs_for_half = None
+    if found[0].pooled:
+        plan = Plan(size.cases, size.runs, rate, correlation)
+        runs_for_half = comparison_runs_needed(plan, found[0].pooled / 2, POOLED_RUNS)
     return Power(
         suite=suite,
         variants=variants,
         rate=rate,
         correlation=correlation,
-        known_from=known_from if history else None,
-        sizes=found,
-        runs_for_half=comparison_runs_needed(plan, half, POOLED_RUNS) if half else None,
+        known_from=known_from,
+        sizes=tuple(found),
+        runs_for_half=runs_for_half,
     )
 
 
@@ -112,26 +117,33 @@ def size_sentence(cases: int, runs: int, drop: float | None) -> str:
     size = f"{number_of(cases, 'case')} × {number_of(runs, 'run')}"
     if drop is None:
         return f"{size}: too few for this comparison to detect a drop of the whole"
-    return f"{size}: this comparison detects drops of {number_of(max(1, ceil(100 * drop - 1e-9)), 'point')} or more"
+    points = max(
+        1, ceil(100 * drop - 1e-9)
+    )  # a drop of 8 % is 8 points, whatever floats make of it
+    return f"{size}: this comparison detects drops of {number_of(points, 'point')} or more"
 
 
 def detectable_sentence(comparison: Comparison) -> str | None:
-    """Say which drop of a whole variant a comparison of this size detects; None where nothing was
-    compared.
+    """Say which drop of a whole variant a comparison of this size detects.
 
-    Of several variants it speaks of the one that shows least. Confirm runs take no part.
+    Of several variants it speaks of the one that shows least. Confirm runs take no part. None where
+    nothing was compared.
     """
-    tables: dict[Variant, list[tuple[int, int, int, int]]] = defaultdict(list)
-    if not (runs := comparison.usual_runs):
+    runs = comparison.usual_runs
+    if not runs:
         return None
+    tables: dict[Variant, list[Table]] = defaultdict(list)
     for cell in comparison.cells:
         if cell.p is not None:
             tables[cell.variant].append((0, runs, *cell.base))
-    drops = [
-        (len(chosen), detectable_drop(chosen, 1 - comparison.alpha)) for chosen in tables.values()
-    ]
-    cases, drop = max(drops, key=lambda each: 1.0 if each[1] is None else each[1])
-    return size_sentence(cases, runs, drop)
+    cases, largest = 0, -1.0
+    for chosen in tables.values():
+        drop = detectable_drop(chosen, 1 - comparison.alpha)
+        if drop is None:
+            return size_sentence(len(chosen), runs, None)
+        if drop > largest:
+            cases, largest = len(chosen), drop
+    return size_sentence(cases, runs, largest)
 
 
 def _detectable(plan: Plan, variants: int) -> Detectable:
@@ -146,19 +158,22 @@ def _detectable(plan: Plan, variants: int) -> Detectable:
 
 
 def _behaviour(history: Baseline) -> tuple[float, float]:
-    """The mean pass rate of the cells, and the share of the variance of single runs that lies
-    between them.
+    """Return the mean pass rate of the cells, and their correlation.
+
+    That is the share of the variance of single runs that lies between cells.
     """
-    pools = [pool for cell in history.cells.values() if (pool := cell.history.tally).graded]
+    pools = [cell.history.tally for cell in history.cells.values()]
+    pools = [pool for pool in pools if pool.graded]
     if not pools:
         return ASSUMED_RATE, ASSUMED_CORRELATION
-    rate = sum(pool.rate for pool in pools) / len(pools)
+    rate = fmean([pool.rate for pool in pools])
+    variance = rate * (1 - rate)
     noises = [
-        pool.passed * (pool.graded - pool.passed) / (pool.graded * (pool.graded - 1))
-        for pool in pools
-        if pool.graded > 1
+        passed * (graded - passed) / (graded * (graded - 1))
+        for passed, graded in pools
+        if graded > 1
     ]
-    uniform = rate * (1 - rate)
-    if not noises or not uniform:
+    if not noises or not variance:
         return rate, ASSUMED_CORRELATION
-    return rate, min(0.99, max(0.0, 1 - sum(noises) / len(noises) / uniform))
+    between = 1 - fmean(noises) / variance
+    return rate, min(0.99, max(0.0, between))

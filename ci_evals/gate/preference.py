@@ -1,6 +1,6 @@
 """The variant that a judge prefers: a share with its interval, from preferences in both orders."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -8,9 +8,7 @@ from ci_evals.model.result import Pair, Side
 from ci_evals.stats.rates import Interval, wilson
 
 MOST_UNJUDGED = 0.05
-"""The share of pairs that may go without a judgement; with more of them nothing is concluded from
-the others.
-"""
+"""If a larger share of pairs has no judgement, nothing is concluded from the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +21,17 @@ class CasePreference:
     @property
     def side(self) -> Side:
         lead = sum((pair.side == "b") - (pair.side == "a") for pair in self.pairs)
-        return "b" if lead > 0 else "a" if lead < 0 else "tie"
+        if lead == 0:
+            return "tie"
+        return "b" if lead > 0 else "a"
 
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Cases in which A, B or neither is preferred, pairs whose order decided, and pairs without a
-    judgement.
+    """The cases in which A, B or neither is preferred, and the pairs that say nothing.
 
-    `share` is that of B among the cases that prefer one, `interval` Wilson's for it; None without
-    such a case.
+    `flips` are pairs whose order decided, `unjudged` those without a judgement. `share` is that of
+    B among the cases that prefer one, `interval` Wilson's for it; None without such a case.
     """
 
     cases: tuple[CasePreference, ...]
@@ -56,16 +55,21 @@ class Preference:
         """The side that is preferred beyond chance, else a tie."""
         if self.interval is None:
             return "tie"
-        return "b" if self.interval.lower > 0.5 else "a" if self.interval.upper < 0.5 else "tie"
+        if self.interval.lower > 0.5:
+            return "b"
+        if self.interval.upper < 0.5:
+            return "a"
+        return "tie"
 
 
 def preference(pairs: Iterable[Pair], confidence: float = 0.95) -> Preference:
     """Count pairs by case; every case has one vote, whatever the number of its runs."""
     every = tuple(pairs)
-    by_case: dict[str, list[Pair]] = {}
+    unjudged = [pair for pair in every if not pair.is_judged]
+    by_case: dict[str, list[Pair]] = defaultdict(list)
     for pair in every:
         if pair.is_judged:
-            by_case.setdefault(pair.case, []).append(pair)
+            by_case[pair.case].append(pair)
     cases = tuple(CasePreference(case, tuple(found)) for case, found in by_case.items())
     votes = Counter(case.side for case in cases)
     estimate = wilson(votes["b"], votes["a"] + votes["b"], confidence)
@@ -76,8 +80,8 @@ def preference(pairs: Iterable[Pair], confidence: float = 0.95) -> Preference:
         ties=votes["tie"],
         pairs=len(every),
         flips=sum(pair.is_flip for pair in every),
-        unjudged=sum(not pair.is_judged for pair in every),
-        first_unjudged=next((pair for pair in every if not pair.is_judged), None),
+        unjudged=len(unjudged),
+        first_unjudged=unjudged[0] if unjudged else None,
         share=estimate.value if estimate else None,
         interval=estimate.interval if estimate else None,
     )

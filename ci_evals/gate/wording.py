@@ -85,7 +85,7 @@ def _why_not_compared(comparison: Comparison, cell: CellComparison, both: str) -
 
 
 def test_sentence(cell: CellComparison, alpha: float) -> str:
-    """`Fisher's exact test for a drop, 4 of 10 against 30 of 30: p = 5.5e-05, 0.0023 adjusted …`."""
+    """`Fisher's exact test for a drop, 4 of 10 against 30 of 30: p = 5.5e-05, 0.0023 …`."""
     if cell.p is None or cell.adjusted_p is None:
         return "not tested: there is nothing to compare it with"
     change = "a rise" if cell.kind == "fixed" else "a drop"
@@ -352,7 +352,7 @@ def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
 
 
 def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]) -> str:
-    """`with 1 run on main, not even 20 confirm runs name one of 40 cases: 2 suspects stay open …`."""
+    """`with 1 run on main, not even 20 confirm runs name one of 40 cases: 2 suspects stay …`."""
     base = comparison.baseline.label
     most = number_of(max(each.base.graded for each in suspects), "run")
     cases = number_of(comparison.compared, "case")
@@ -565,7 +565,7 @@ def scope_subject(scope: ScopeVerdict, report: SuiteReport) -> str:
 
 
 def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
-    """Hold a scope with a bar and graded runs against it: `pass rate 95 % meets the bar of 90 %`."""
+    """Hold a scope with graded runs against its bar: `pass rate 95 % meets the bar of 90 %`."""
     assert scope.bar is not None
     assert scope.rate is not None
     if scope.bar >= 1 and scope.kind != "metric":
