@@ -163,7 +163,10 @@ async def test_recorded_runs_are_no_evidence(tmp_path: Path) -> None:
         ended = await run(tmp_path, "--replay", "base", "--replay-only")
         assert ended.code == 0
         assert kinds_in(tmp_path / "head") == {"not compared": 3}
-        sentence = "nothing to compare: no case that is the same here and on the baseline was graded on both"
+        sentence = (
+            "nothing to compare: no case that is the same here and on the baseline"
+            " was graded on both"
+        )
         assert report_in(tmp_path / "head")["comparison"]["sentence"] == sentence
         suite(tmp_path, server.url, cases_of(3), gate=GATE | {"require_baseline": True})
         required = await run(tmp_path, "--replay", "base", "--replay-only")
@@ -503,7 +506,8 @@ async def test_an_increase_of_the_cost_is_red_only_where_it_is_sure(tmp_path: Pa
         assert ended.code == 1, ended.out
         [rule] = report_in(tmp_path / "head")["verdict"]["rules"]
         assert rule["sentence"] == (
-            "cost is 2.00 times that of the baseline (at least 2.00 times, 95 % sure), and the gate allows 1.5 times"
+            "cost is 2.00 times that of the baseline (at least 2.00 times, 95 % sure), and"
+            " the gate allows 1.5 times"
         )
         suite(tmp_path, server.url, cases_of(6), **priced(1.4))
         assert (await run(tmp_path)).code == 0
@@ -597,7 +601,8 @@ async def test_a_change_of_the_gate_is_told_by_the_run_that_it_comes_with(tmp_pa
     )
     changed = await ci_evals(tmp_path, "run", "--out", "changed", "--baseline", "base")
     rules = (
-        "min_pass_rate is 0.5 here and 0.9 on the baseline; providers.echo is not set here and 0.8 on the baseline;"
+        "min_pass_rate is 0.5 here and 0.9 on the baseline; providers.echo is not set here"
+        " and 0.8 on the baseline;"
         " ratchet is true here and false on the baseline; in quarantine only here: cancel"
     )
     assert f"Gate changed: {rules}" in " ".join(changed.out.split())

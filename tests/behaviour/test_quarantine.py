@@ -134,7 +134,10 @@ async def test_its_fall_is_no_regression_and_its_results_are_a_baseline_again(
         (False, "3 of 4 cases of the baseline were not compared: 3 put into quarantine"),
         (
             True,
-            "the critical case a is in quarantine, unlike on the baseline, and so are 2 other critical cases",
+            (
+                "the critical case a is in quarantine, unlike on the baseline, and so are 2"
+                " other critical cases"
+            ),
         ),
     ],
 )
@@ -190,7 +193,10 @@ def test_a_failing_test_of_pytest_is_expected(tmp_path: Path) -> None:
         ({"reason": "", "until": "2099-12-31"}, "reason: expected text of length >= 1"),
         (
             True,
-            "expected a mapping, as in `quarantine: {reason: known since Monday, until: 2026-12-31}`, got true",
+            (
+                "expected a mapping, as in `quarantine: {reason: known since Monday, until:"
+                " 2026-12-31}`, got true"
+            ),
         ),
     ],
 )

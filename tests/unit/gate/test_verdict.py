@@ -50,7 +50,8 @@ def test_a_rate_below_the_bar_within_the_noise_is_borderline() -> None:
     verdict = decide(report_of(many((34, "P"), (6, "F"))), Gate(min_pass_rate=0.9))
     assert verdict.status == "borderline"
     assert verdict.reason == (
-        "pass rate 85 % is below the bar of 90 %, but 40 runs of 40 cases cannot tell 85 from 90: not blocked. "
+        "pass rate 85 % is below the bar of 90 %, but 40 runs of 40 cases cannot tell 85"
+        " from 90: not blocked. "
         "4 runs a case (160 calls) would tell in half of such cases"
     )
 
@@ -122,7 +123,8 @@ def test_proof_takes_more_than_a_rate_above_the_bar() -> None:
     gate = Gate(min_pass_rate=0.9, prove=True)
     likely, proven = report_of(many((40, "P"))), report_of(many((40, "PPP")))
     assert decide(report_of(many((20, "P"))), gate).reason == (
-        "pass rate 100 % meets the bar of 90 %, but more runs are needed to prove it (95 % sure: at least 86.1 %)"
+        "pass rate 100 % meets the bar of 90 %, but more runs are needed to prove it (95 %"
+        " sure: at least 86.1 %)"
     )
     assert decide(report_of(many((20, "P"))), gate).status == "borderline"
     assert decide(likely, gate).status == "pass"
@@ -243,7 +245,8 @@ class TestScopes:
         )
         assert verdict.status == "borderline"
         assert verdict.reason.startswith(
-            "case shaky: pass rate 66.7 % is below the bar of 80 %, but 3 runs of 1 case cannot tell"
+            "case shaky: pass rate 66.7 % is below the bar of 80 %, but 3 runs of 1 case"
+            " cannot tell"
         )
 
     def test_further_bars_that_are_missed_are_counted(self) -> None:

@@ -39,7 +39,10 @@ def test_every_format_that_has_a_total_has_all_of_it() -> None:
     assert (totals["judging"]["calls"], totals["judging"]["unpriced"]) == (14, 7)
     assert outputs(summary, Path())["cost-usd"] == "3.506000"
     assert "$3.51" in comment_of(summary).replace("&#36;", "$")
-    text = "at least $3.51 in all: $0.0030 for planned runs, $0.0030 for confirm runs, $3.50 for judges"
+    text = (
+        "at least $3.51 in all: $0.0030 for planned runs, $0.0030 for confirm runs, $3.50"
+        " for judges"
+    )
     assert Note("Spent", f"{text}; the price of 7 calls of judges is not known") in notes(report)
 
 
