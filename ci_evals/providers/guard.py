@@ -1,7 +1,7 @@
-"""A program: waits until its stdin ends, which it does with the process that started it, then kills
-what is marked.
+"""A program that kills marked processes once the process that started it has gone.
 
-It is started by its path, so that it is there in milliseconds: it imports nothing of ci-evals.
+It notices that by the end of its stdin. It is started by its path and imports nothing of ci-evals,
+so that it is ready within milliseconds.
 """
 
 import sys
@@ -11,16 +11,12 @@ import psutil
 
 
 def kill_marked(variable: str, mark: str) -> bool:
-    """Kill every process that has `mark` in a variable of its environment; return True if there was
-    one.
-    """
+    """Kill every process with `mark` in an environment variable; return True if there was one."""
     found = False
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):  # gone by now, or somebody else's
-            if (
-                mark in process.environ().get(variable, "")
-                and process.status() != psutil.STATUS_ZOMBIE
-            ):
+            is_marked = mark in process.environ().get(variable, "")
+            if is_marked and process.status() != psutil.STATUS_ZOMBIE:
                 process.kill()
                 found = True
     return found

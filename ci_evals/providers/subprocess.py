@@ -16,7 +16,6 @@ from typing import Any, Literal, cast
 import psutil
 
 from ci_evals.format import one_line
-from ci_evals.providers import guard
 
 MAX_OUTPUT_BYTES = 50 * 1024 * 1024
 STDERR_TAIL_BYTES = 4096
@@ -27,6 +26,7 @@ _REAP_S = 5.0
 _MOST_PASSES = 20
 _POLL_S = 0.02
 _VARIABLE = "CI_EVALS_CALL"
+_GUARD = Path(__file__).with_name("guard.py")
 _THIS_PROCESS = os.urandom(16).hex()
 
 _numbers = count()
@@ -201,7 +201,7 @@ async def running_program(
 @contextmanager
 def _guarded(members: Descendants) -> Iterator[None]:
     """Start a process that ends `members` if this process is killed."""
-    command = [sys.executable, "-P", guard.__file__, _VARIABLE, members.mark]
+    command = [sys.executable, "-P", str(_GUARD), _VARIABLE, members.mark]
     nowhere = subprocess.DEVNULL
     process = subprocess.Popen(  # noqa: S603
         command, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, **_own_group()
