@@ -145,11 +145,13 @@ class RunRecord:
             recorded=result.recorded,
             reused=result.reused,
             over_budget=bool(result.budget_violations),
-            orders_judge=any(grade.orders_judge for grade in grades),
+            orders_judge=True in [grade.orders_judge for grade in grades],
             judging=result.judging,
-            grades=tuple((intern(grade.grader), grade.score) for grade in result.grades),
-            metrics=tuple((intern(grade.metric), grade.score) for grade in grades if grade.metric),
-            labels=tuple(grade.classified for grade in grades if grade.classified is not None),
+            grades=tuple([(intern(grade.grader), grade.score) for grade in result.grades]),
+            metrics=tuple(
+                [(intern(grade.metric), grade.score) for grade in grades if grade.metric]
+            ),
+            labels=tuple([each.classified for each in grades if each.classified is not None]),
         )
 
     @property
@@ -350,13 +352,13 @@ class SuiteReport:
 
     def indices(self, status: Status, cells: Iterable[int] | None = None) -> list[int]:
         """The indices whose run ended in `status`, of some cells or of all, in plan order."""
-        ran = (index for index in self._indices(cells) if index in self.records)
+        ran = [index for index in self._indices(cells) if index in self.records]
         return [index for index in ran if self.records[index].status == status]
 
     def _indices(self, cells: Iterable[int] | None) -> Iterable[int]:
         if cells is None:
             return range(self.plan.total)
-        return (index for cell in cells for index in self.plan.indices(cell))
+        return [index for cell in cells for index in self.plan.indices(cell)]
 
     @property
     def cells(self) -> Iterator[CellReport]:
@@ -440,14 +442,14 @@ class SuiteReport:
     @property
     def recorded(self) -> int:
         """The number of runs that a recording answered instead of the provider."""
-        return sum(record.recorded for record in self.records.values())
+        return [record.recorded for record in self.records.values()].count(True)
 
     @property
     def reused(self) -> int:
         """The number of these whose answer is that of an earlier run, as nothing that it depends on
         has changed.
         """
-        return sum(record.reused for record in self.records.values())
+        return [record.reused for record in self.records.values()].count(True)
 
     @cached_property
     def unchecked(self) -> tuple[Variant, ...]:
@@ -467,7 +469,7 @@ class SuiteReport:
     @property
     def budget_violations(self) -> int:
         """The number of runs that took more than `budget.per_run` allows."""
-        return sum(record.over_budget for record in self.records.values())
+        return [record.over_budget for record in self.records.values()].count(True)
 
     @cached_property
     def pass_rate(self) -> float | None:
@@ -546,30 +548,33 @@ class SuiteReport:
         """Case id to the number of runs whose answer seems to give orders to the model that judged
         it.
         """
-        return Counter(
-            self.plan.case(self.plan.cell_of(index)).id
-            for index in sorted(self.records)
-            if self.records[index].orders_judge
-        )
+        indices = [index for index in sorted(self.records) if self.records[index].orders_judge]
+        return Counter(self.plan.case(self.plan.cell_of(index)).id for index in indices)
 
     # Latency, tokens and cost.
 
     def figures(self, cells: Iterable[int] | None = None) -> Figures:
         """Latency, cost and tokens of some cells, or of all."""
-        records = self.records_of(cells)
-        latencies = sorted(record.latency_s for record in records)
-        first_tokens = sorted(
-            record.first_token_s for record in records if record.first_token_s is not None
-        )
-        costs = [record.cost_usd for record in records if record.cost_usd is not None]
+        latencies, first_tokens, costs = [], [], []
+        input_tokens = output_tokens = 0
+        for record in self.records_of(cells):
+            latencies.append(record.latency_s)
+            if record.first_token_s is not None:
+                first_tokens.append(record.first_token_s)
+            if record.cost_usd is not None:
+                costs.append(record.cost_usd)
+            input_tokens += record.input_tokens
+            output_tokens += record.output_tokens
+        latencies.sort()
+        first_tokens.sort()
         return Figures(
             latency_mean_s=statistics.fmean(latencies) if latencies else None,
             latency_p50_s=_quantile(latencies, 0.5),
             latency_p95_s=_quantile(latencies, 0.95),
             cost_usd=fsum(costs) if costs else None,
             priced_runs=len(costs),
-            input_tokens=sum(record.input_tokens for record in records),
-            output_tokens=sum(record.output_tokens for record in records),
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
             first_token_p50_s=_quantile(first_tokens, 0.5),
             first_token_p95_s=_quantile(first_tokens, 0.95),
         )
@@ -577,8 +582,7 @@ class SuiteReport:
     @property
     def judging(self) -> Judging:
         """The calls, tokens and cost of the models that judge, confirm runs included."""
-        reports = (self, self.confirmation) if self.confirmation else (self,)
-        found = (record.judging for report in reports for record in report.records.values())
+        found = [record.judging for record in self._all_records()]
         return sum(filter(None, found), Judging())
 
     @cached_property
@@ -590,13 +594,19 @@ class SuiteReport:
     @cached_property
     def unpriced(self) -> Unpriced:
         """The calls that `spent` leaves out."""
-        reports = (self, self.confirmation) if self.confirmation else (self,)
-        runs = sum(record.lacks_price for report in reports for record in report.records.values())
+        runs = [record.lacks_price for record in self._all_records()].count(True)
         return Unpriced(runs, self.judging.unpriced)
+
+    def _all_records(self) -> list[RunRecord]:
+        """The records of all runs, confirm runs included."""
+        records = list(self.records.values())
+        if self.confirmation is not None:
+            records += self.confirmation.records.values()
+        return records
 
 
 def _counts(records: Iterable[RunRecord], planned: int) -> Counts:
-    ended = Counter(record.status for record in records)
+    ended = Counter([record.status for record in records])
     return Counts(ended["passed"], ended["failed"], ended["errored"], planned)
 
 

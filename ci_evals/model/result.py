@@ -49,7 +49,8 @@ def every_grade(grades: Iterable[Grade]) -> Iterator[Grade]:
     """Yield grades, each before its parts."""
     for grade in grades:
         yield grade
-        yield from every_grade(grade.parts)
+        if grade.parts:
+            yield from every_grade(grade.parts)
 
 
 @dataclass(frozen=True, slots=True)
