@@ -12,6 +12,8 @@ from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast, get_origin, get_type_hints
 from urllib.parse import quote, quote_plus
 
+from pydantic_core import PydanticSerializationError, to_json
+
 T = TypeVar("T")
 
 MASK: Final = "***"
@@ -153,6 +155,14 @@ class Redactor:
         type is a `Literal` (`status`) are left alone. Keys that become equal merge into one, with
         the last one's value. Values nested more than 40 levels deep become text.
         """
+        if isinstance(value, _CONTAINERS) or is_dataclass(value):
+            try:
+                encoded = to_json(value, fallback=repr)
+            except (PydanticSerializationError, RecursionError):
+                pass  # JSON cannot say it
+            else:
+                if not self.suspects(encoded):
+                    return value
         return cast("T", self._clean(value, 0))
 
     def clean_text(self, text: str) -> str:
