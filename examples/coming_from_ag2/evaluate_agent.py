@@ -1,5 +1,4 @@
-"""Tasks from JSONL, an agent from a factory with settings per task, scorers, variants, a store of
-runs.
+"""Tasks from JSONL, an agent factory with settings per task, scorers, variants, stored runs.
 
 Run it with: python examples/coming_from_ag2/evaluate_agent.py [STORE]
 """

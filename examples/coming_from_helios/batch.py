@@ -1,5 +1,4 @@
-"""Tasks by folder and pattern, two agents, a line for each finished task, and the numbers of the
-batch.
+"""Tasks by folder and pattern, two agents, a line for each finished task, and totals.
 
 Run it with: python examples/coming_from_helios/batch.py [OUTPUT_FOLDER]
 """

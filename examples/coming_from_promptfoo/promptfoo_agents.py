@@ -1,6 +1,4 @@
-"""Calls agents and programs as promptfoo calls them. Written by `ci-evals import`; yours from now
-on.
-"""
+"""Calls agents and programs as promptfoo does. Written by `ci-evals import`; yours to edit."""
 
 import json
 import subprocess

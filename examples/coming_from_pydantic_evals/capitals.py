@@ -1,5 +1,4 @@
-"""A dataset with typed inputs, expected outputs, metadata and evaluators, and a report beside a
-baseline.
+"""A dataset with typed inputs, metadata and evaluators, and a report with a baseline.
 
 Run it with: python examples/coming_from_pydantic_evals/capitals.py
 """

@@ -1,6 +1,4 @@
-"""Stands in for speech synthesis and for an agent that listens; a WAV file of samples is all the
-sound there is.
-"""
+"""Fakes of speech synthesis and of an agent that listens; the sound is a WAV file of samples."""
 
 import io
 import re

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ci_evals.graders import code as graders
+from ci_evals.graders import functions as graders
 from ci_evals.providers import python as providers
 
 PAGE = Path(__file__).parents[3] / "docs" / "library.md"

@@ -12,7 +12,7 @@ from ci_evals.suite.importers.draft import UntranslatableError
 
 MODULE = "promptfoo_agents"
 
-_START = '''"""Calls agents and programs as promptfoo calls them. Written by `ci-evals import`; yours from now on."""
+_START = '''"""Calls agents and programs as promptfoo does. Written by `ci-evals import`; yours to edit."""
 
 import json
 import subprocess
@@ -34,7 +34,10 @@ def _answer(result: Any) -> Any:
         raise RuntimeError(str(result["error"]))
     answer = {{key: result[key] for key in ("output", "metadata") if result.get(key) is not None}}
     if usage := result.get("tokenUsage"):
-        answer["usage"] = {{"input_tokens": usage.get("prompt", 0), "output_tokens": usage.get("completion", 0)}}
+        answer["usage"] = {{
+            "input_tokens": usage.get("prompt", 0),
+            "output_tokens": usage.get("completion", 0),
+        }}
     if result.get("cost") is not None:
         answer["cost_usd"] = result["cost"]
     return answer
