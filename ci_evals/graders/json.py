@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from json import JSONDecoder
 from typing import Any, ClassVar, Final
 
@@ -22,7 +21,6 @@ ABSENT: Final = object()
 _FENCE = "```"
 _MAX_STARTS = 1_000  # of what may be an object or a list in a text
 _MAX_READ_IN_VAIN = 10_000_000  # characters of what turned out to be neither
-_MAX_VALUES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ class ContainsJson(WithSchema):
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
         findings: list[Finding] = []
-        for value in islice(json_values(output), _MAX_VALUES):
+        for value in json_values(output):
             finding = self._judge(value)
             if finding.passed:
                 return finding

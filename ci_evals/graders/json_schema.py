@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Any, ClassVar
 
 from jsonschema import Draft202012Validator
@@ -20,8 +19,6 @@ from ci_evals.format import one_line
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.json import judge_json
 from ci_evals.model.case import Answer, Finding
-
-_MAX_ERRORS = 100  # of which the most telling one is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +60,7 @@ class JsonSchema(GraderOptions):
 
     def mistake(self, data: Any) -> str | None:
         """Say where data does not fit, `at $.to: …`; None if it fits."""
-        errors = _validator(json.dumps(self.schema)).iter_errors(data)
-        error = best_match(islice(errors, _MAX_ERRORS))
+        error = best_match(_validator(json.dumps(self.schema)).iter_errors(data))
         if error is None:
             return None
         return f"at {one_line(error.json_path)}: {one_line(error.message)}"

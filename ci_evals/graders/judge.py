@@ -8,7 +8,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from annotated_types import Ge, Le, MaxLen, MinLen
+from annotated_types import Ge, Le, MinLen
 from jinja2 import TemplateError
 from jinja2.meta import find_undeclared_variables
 from pydantic import Strict, TypeAdapter, ValidationError
@@ -38,7 +38,6 @@ PASS_OR_FAIL: Mapping[str, float] = {"pass": 1.0, "fail": 0.0}
 _TRIES = 2  # how often a judge is asked for a verdict that can be read
 _REASON_CHARACTERS = 600
 _STATEMENT_CHARACTERS = 300
-_MAX_STATEMENTS = 500
 _MAX_NAMED = 3  # statements that a reason quotes
 _MAX_REPLY_CHARACTERS = 100_000
 
@@ -440,7 +439,7 @@ class _Listed:
 
 @cache
 def _list_adapter() -> TypeAdapter[list[_Listed]]:
-    return TypeAdapter(Annotated[list[_Listed], MaxLen(_MAX_STATEMENTS)])
+    return TypeAdapter(list[_Listed])
 
 
 def read_statements(text: str, texts: int, *, by_text: bool) -> tuple[Statement, ...] | None:

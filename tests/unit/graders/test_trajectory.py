@@ -100,7 +100,7 @@ def test_what_matches_and_what_does_not(
             ["search", "pay", "book"],
             [SEARCH, PARIS, PAY],
             (
-                "book was call 2, but is expected after call 3, pay;"
+                "book is missing after call 3, pay;"
                 " expected search → pay → book, got search → book → pay"
             ),
         ),
@@ -172,7 +172,7 @@ async def test_negation_and_weight_are_those_of_every_grader(answer_of: AnswerOf
 
 def test_thousands_of_calls_end_in_a_sentence(answer_of: AnswerOf) -> None:
     answer = answer_of(steps=(SEARCH,) * 5000)
-    assert "5,000 tool calls" in found("trajectory", {"calls": ["search"] * 100}, answer).sentence
+    assert "(5,000 calls)" in found("trajectory", {"calls": ["search"] * 100}, answer).sentence
 
 
 def test_a_trajectory_that_always_passes_is_refused() -> None:
