@@ -124,15 +124,16 @@ class Classify(GraderOptions):
         if not found:
             return {}
         given = found[0]
+        scores: dict[str, float] = {}
         if isinstance(given, Mapping):
-            numbers = {label: score for label, score in given.items() if _is_number(score)}
-            return {self._normalize(str(label)): float(score) for label, score in numbers.items()}
-        if not _is_number(given):
-            return {}
-        others = [label for label in self.labels if label != predicted]
-        scores = {predicted: float(given)}
-        for label in others:
-            scores[label] = (1 - float(given)) / len(others)
+            for label, score in given.items():
+                if _is_number(score):
+                    scores[self._normalize(str(label))] = float(score)
+        elif _is_number(given):
+            scores[predicted] = float(given)
+            others = [label for label in self.labels if label != predicted]
+            for label in others:
+                scores[label] = (1 - float(given)) / len(others)
         return scores
 
 

@@ -104,8 +104,11 @@ def score_of(grades: Sequence[Grade]) -> float:
         return 1.0
     if len(grades) == 1:
         return grades[0].score
+    scores = [grade.score for grade in grades]
     weights = [grade.weight for grade in grades]
-    return exact_mean([grade.score for grade in grades], weights if any(weights) else None)
+    if not any(weights):
+        return exact_mean(scores)
+    return exact_mean(scores, weights)
 
 
 def passes(grades: Sequence[Grade], threshold: float | None) -> bool:

@@ -93,7 +93,9 @@ class LlmJudge(ModelGrader):
                     f"the rubric `{self.rubric}` is scored by what holds, statement by statement:"
                     " it takes neither `choices` nor a `scale`"
                 )
-        elif len({reaches(score, self._threshold) for score in self.scores.values()}) == 1:
+            return found
+        outcomes = {reaches(score, self._threshold) for score in self.scores.values()}
+        if len(outcomes) == 1:
             found.append(
                 "no verdict would change anything:"
                 f" all scores are on one side of the threshold {self._threshold:g}"
@@ -132,9 +134,10 @@ class LlmJudge(ModelGrader):
     @property
     def scores(self) -> Mapping[str | int, float]:
         """The score of each verdict."""
-        if self.scale is not None:
-            return {number: (number - 1) / (self.scale - 1) for number in range(1, self.scale + 1)}
-        return dict((self.choices or PASS_OR_FAIL).items())
+        if self.scale is None:
+            return dict((self.choices or PASS_OR_FAIL).items())
+        steps = self.scale - 1
+        return {step + 1: step / steps for step in range(self.scale)}
 
     @property
     def _listing(self) -> Listing | None:
@@ -215,7 +218,8 @@ class LlmJudge(ModelGrader):
             lambda text: read_statements(text, texts, by_text=listing.by_text),
             expected,
         )
-        statements = sorted(lists, key=listing.score)[(len(lists) - 1) // 2]
+        lists = sorted(lists, key=listing.score)
+        statements = lists[(len(lists) - 1) // 2]
         score = listing.score(statements)
         reason = _describe_statements(listing, statements)
         return Finding(reaches(score, self._threshold), score, reason, statements=statements)
@@ -359,7 +363,8 @@ class LlmJudge(ModelGrader):
         """
         verdicts = [opinion.verdict for opinion in opinions]
         if self.scale is not None:
-            return sorted(verdicts, key=int)[(len(verdicts) - 1) // 2]
+            verdicts.sort(key=int)
+            return verdicts[(len(verdicts) - 1) // 2]
         counts = Counter(verdicts)
         most = max(counts.values())
         tied = [verdict for verdict, count in counts.items() if count == most]
@@ -464,7 +469,8 @@ def read_statements(text: str, texts: int, *, by_text: bool) -> tuple[Statement,
         statements.append(Statement(text, each.holds, tuple(sorted(numbers))))
     if by_text:
         statements.sort(key=lambda each: each.texts)
-        if [each.texts for each in statements] != [(number,) for number in range(1, texts + 1)]:
+        listed_texts = [each.texts for each in statements]
+        if listed_texts != [(number,) for number in range(1, texts + 1)]:
             return None
     return tuple(statements)
 

@@ -50,10 +50,11 @@ def find_orders(text: str) -> str | None:
     plain = unicodedata.normalize("NFKC", text[:_MAX_CHARACTERS])
     visible = "".join(char for char in plain if unicodedata.category(char) not in ("Cf", "Mn"))
     folded = re.sub(r"[^\S\n]+", " ", visible.casefold())
-    found = _expression().search(folded) or _expression().search(" ".join(folded.split()))
-    if found is None:
-        return None
-    return found[0].strip()
+    for form in (folded, " ".join(folded.split())):
+        found = _expression().search(form)
+        if found is not None:
+            return found[0].strip()
+    return None
 
 
 @cache

@@ -56,10 +56,10 @@ class Matcher(Options):
             return f"is none of {quote(list(self.one_of))}"
         if self.contains is not UNSET and not self._is_contained(value):
             return f"does not contain {quote(self.contains)}"
-        text = value if isinstance(value, str) else ""
-        if self.icontains is not None and self.icontains.casefold() not in text.casefold():
+        text = value if isinstance(value, str) else None
+        if self.icontains is not None and not self._is_contained_in_any_case(text):
             return f"does not contain {quote(self.icontains)} in upper or lower case"
-        if self.regex is not None and not self._is_matched(value):
+        if self.regex is not None and not self._is_matched(text):
             return f"does not match {quote(self.regex)}"
         if self.approx is None and self.min is None and self.max is None:
             return None
@@ -74,8 +74,15 @@ class Matcher(Options):
             return any(first_difference(self.contains, item) is None for item in value)
         return False
 
-    def _is_matched(self, value: Any) -> bool:
-        return isinstance(value, str) and bool(graders.Regex(self.regex or "").search(value))
+    def _is_contained_in_any_case(self, text: str | None) -> bool:
+        if text is None or self.icontains is None:
+            return False
+        return self.icontains.casefold() in text.casefold()
+
+    def _is_matched(self, text: str | None) -> bool:
+        if text is None or self.regex is None:
+            return False
+        return graders.Regex(self.regex).search(text) is not None
 
     def _numeric_mistake(self, value: float) -> str | None:
         if self.approx is not None:
@@ -123,25 +130,28 @@ class ToolArguments(GraderOptions):
 
     def grade(self, answer: Answer) -> Finding:
         made = answer.response.calls_made
-        found = [(at, call) for at, call in enumerate(made, 1) if call.name == self.tool]
         name = one_line(self.tool)
-        if not found:
+        indices = [index for index, call in enumerate(made) if call.name == self.tool]
+        if not indices:
             return failed(f"{name} was not called", got=names_of(made) or "no tool call")
         if self.calls == "first":
-            found = found[:1]
+            indices = indices[:1]
         elif self.calls == "last":
-            found = found[-1:]
+            indices = indices[-1:]
         wrong: list[Finding] = []
-        for at, call in found:
-            for reason, got in self._mistakes(call):
-                wrong.append(failed(f"call {at}, {name}: {reason}", got=got))
+        for index in indices:
+            for reason, got in self._mistakes(made[index]):
+                wrong.append(failed(f"call {index + 1}, {name}: {reason}", got=got))
                 break
-        if not wrong or (self.calls == "any" and len(wrong) < len(found)):
+        is_right = not wrong
+        if self.calls == "any":
+            is_right = len(wrong) < len(indices)
+        if is_right:
             return passed(f"{name} was called with the right arguments")
         reason = wrong[0].reason
         if len(wrong) > 1:
-            reason = f"{reason} (and {len(wrong) - 1} more of {len(found)} calls)"
-        score = 1 - len(wrong) / len(found)
+            reason = f"{reason} (and {len(wrong) - 1} more of {len(indices)} calls)"
+        score = 1 - len(wrong) / len(indices)
         return failed(reason, score, got=wrong[0].got)
 
     def _mistakes(self, call: ToolCall) -> Iterator[tuple[str, str | None]]:
