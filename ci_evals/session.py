@@ -25,7 +25,7 @@ from ci_evals.engine.journal import (
     headers,
     read_lines,
 )
-from ci_evals.engine.known_answers import KnownAnswers, load_results
+from ci_evals.engine.recordings import Recordings, load_results
 from ci_evals.engine.runner import Run
 from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.engine.traces import Trace
@@ -194,12 +194,12 @@ async def execute(
     # wrong with the suite.
     async with _open(invocation) as opened:
         with ExitStack() as files:
-            known = KnownAnswers(
+            recordings = Recordings(
                 keep_errored=invocation.merge, keep_unchecked=invocation.without_secrets
             )
-            files.enter_context(closing(known))
+            files.enter_context(closing(recordings))
             resumed = invocation.resume and _has_lines(invocation.journal)
-            _add_answers(known, invocation, resumed=resumed)
+            _add_answers(recordings, invocation, resumed=resumed)
             redactor = Redactor(invocation.suite.secrets)
             journal = Journal(
                 invocation.journal,
@@ -210,20 +210,20 @@ async def execute(
             files.enter_context(closing(journal))
             if invocation.files:
                 remove_reports(invocation.files, invocation.suite.formats)
-            continued = _add_results(known, invocation, journal, resumed=resumed)
-            known.torn = [shown_paths[path] for path in known.torn]
+            continued = _add_results(recordings, invocation, journal, resumed=resumed)
+            recordings.torn = [shown_paths[path] for path in recordings.torn]
             invocation = _continue(invocation, continued, resumed=resumed)
             watcher = watcher or Watcher()
             run = Run(
                 invocation.suite,
                 journal,
                 opened,
-                known=known,
+                recordings=recordings,
                 on_result=watcher.note_result,
                 files=invocation.files,
             )
             session = _Session(
-                invocation, run, journal, known, redactor, watcher, continued, time.time()
+                invocation, run, journal, recordings, redactor, watcher, continued, time.time()
             )
             return await session.execute(stop or Stop())
 
@@ -257,16 +257,16 @@ def _has_lines(journal: Path) -> bool:
     return journal.exists() and journal.stat().st_size > 0
 
 
-def _add_answers(known: KnownAnswers, invocation: Invocation, *, resumed: bool) -> None:
+def _add_answers(recordings: Recordings, invocation: Invocation, *, resumed: bool) -> None:
     """Add the answers that an invocation may take."""
     if invocation.traces is not None:
-        known.add_traces(invocation.traces)
+        recordings.add_traces(invocation.traces)
         return
     if not invocation.run_missing:
         return
-    known.add_recordings(invocation.suite.cases)
+    recordings.add_case_recordings(invocation.suite.cases)
     if invocation.replay:
-        known.add_replay(invocation.replay)
+        recordings.add_recording(invocation.replay)
     reuse = invocation.suite.reuse
     if reuse and not invocation.replay_only:
         not_before = time.time() - reuse.max_age_days * DAY_S
@@ -274,21 +274,21 @@ def _add_answers(known: KnownAnswers, invocation: Invocation, *, resumed: bool) 
         if not resumed and _has_lines(invocation.journal):  # which is about to be replaced
             reusable.insert(0, invocation.journal)
         for path in reusable:
-            known.add_reusable(path, not_before, invocation.suite.own_code)
+            recordings.add_reusable(path, not_before, invocation.suite.own_code)
 
 
 def _add_results(
-    known: KnownAnswers, invocation: Invocation, journal: Journal, *, resumed: bool
+    recordings: Recordings, invocation: Invocation, journal: Journal, *, resumed: bool
 ) -> Sequence[Path]:
     """Add the results of earlier invocations and return their journals."""
     continued = list(invocation.sources)
     if resumed:
-        known.add_results(invocation.journal, is_own=True)
+        recordings.add_results(invocation.journal, is_own=True)
         continued.insert(0, invocation.journal)
     if journal.torn:
-        known.torn.append(invocation.journal)
+        recordings.torn.append(invocation.journal)
     for path in invocation.sources:
-        known.add_results(path)
+        recordings.add_results(path)
     return continued
 
 
@@ -345,7 +345,7 @@ class _Session:
         invocation: what to run; its paths are absolute.
         run: makes runs.
         journal: where results are written.
-        known: the results and answers that exist.
+        recordings: the results and answers that exist.
         redactor: takes secrets out of what is reported.
         watcher: follows the progress.
         continued: the journals of earlier invocations.
@@ -355,7 +355,7 @@ class _Session:
     invocation: Invocation
     run: Run
     journal: Journal
-    known: KnownAnswers
+    recordings: Recordings
     redactor: Redactor
     watcher: Watcher
     continued: Sequence[Path]
@@ -402,7 +402,7 @@ class _Session:
     def _take_over(self, plan: RunPlan, records: dict[int, RunRecord]) -> _Part:
         """Fill a plan with the results that exist."""
         cells = Cells(self.invocation.suite, plan)
-        resumption = self.known.take_over(plan, records, cells, self.journal, self.redactor)
+        resumption = self.recordings.take_over(plan, records, cells, self.journal, self.redactor)
         return _Part(plan, records, cells, resumption)
 
     # Rounds.
@@ -486,7 +486,7 @@ class _Session:
                 cells[cell] = found[key]
         if not cells:
             return evidence
-        self.known.end_reuse()
+        self.recordings.end_reuse()
         part = self._take_over(plan_further_runs(plan, cells), {})
         if part.missing:
             self.watcher.note_decision(self._describe_confirmation(part, cells))
@@ -624,10 +624,10 @@ class _Session:
         )
 
     def _duration_s(self) -> float:
-        if self.run.any_ended or not self.known.ended_at:
+        if self.run.any_ended or not self.recordings.ended_at:
             return time.perf_counter() - self.start
         # The same journals always make the same report.
-        return max(0.0, round(self.known.ended_at - self._first_started_at, 3))
+        return max(0.0, round(self.recordings.ended_at - self._first_started_at, 3))
 
     @cached_property
     def _first_started_at(self) -> float:

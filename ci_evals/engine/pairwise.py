@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.judges import AuxiliaryProvider, ask_each
-from ci_evals.engine.known_answers import load_results
+from ci_evals.engine.recordings import load_results
 from ci_evals.engine.resources import open_resources
 from ci_evals.engine.setup import open_auxiliary, prepare
 from ci_evals.errors import ConfigError, Place, ProviderError, StorageError, UsageError

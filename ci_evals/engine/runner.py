@@ -18,8 +18,8 @@ from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.conversation import Conversation, SimulatedUserError
 from ci_evals.engine.grading import RunOutcome, fail_or_exclude, grade_again, grade_answer
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
-from ci_evals.engine.known_answers import KnownAnswers
 from ci_evals.engine.queues import Queue
+from ci_evals.engine.recordings import Recordings
 from ci_evals.engine.setup import OpenSuite
 from ci_evals.engine.slots import Slot
 from ci_evals.engine.stages import keep_files, without_data
@@ -107,7 +107,7 @@ class Run:
         suite: what to run.
         journal: where results are written.
         opened: what is called; it has no queues when only recorded answers are allowed.
-        known: where to look for an answer before calling.
+        recordings: where to look for an answer before calling.
         on_result: called with each finished run, in the order of finishing.
         files: the results folder, for files in answers; None keeps none.
     """
@@ -118,7 +118,7 @@ class Run:
         journal: Journal,
         opened: OpenSuite,
         *,
-        known: KnownAnswers,
+        recordings: Recordings,
         on_result: Callable[[Result], None],
         files: Path | None = None,
     ) -> None:
@@ -130,7 +130,7 @@ class Run:
         self._failed: set[Hashable] = set()
         self._journal = journal
         self._on_result = on_result
-        self._known = known
+        self._recordings = recordings
         self._queues, self._users, self._judges = opened.queues, opened.users, opened.judges
         self._executor = opened.executor
         self._files = files
@@ -204,8 +204,8 @@ class Run:
         try:
             async with asyncio.TaskGroup() as group:
                 background = [group.create_task(self._sync())]
-                if self._known.has_answers:
-                    await self._grade_known()
+                if self._recordings.has_answers:
+                    await self._grade_recorded()
                 async with asyncio.TaskGroup() as queues:
                     for queue in self._queues:
                         queues.create_task(queue.work(partial(self._do, queue), self.plan.total))
@@ -228,11 +228,11 @@ class Run:
     def _out_of_time(self) -> None:
         self.stop(f"the budget of {self.suite.budget.max_duration_s:g} s is used up")
 
-    # Known answers, which need neither a slot nor a pace.
+    # Recorded answers, which need neither a slot nor a pace.
 
-    async def _grade_known(self) -> None:
-        """Grade the answers that are known before anything is called; where nothing may be, write
-        the rest off.
+    async def _grade_recorded(self) -> None:
+        """Grade the answers that are recorded before anything is called; where nothing may be
+        called, write the rest off.
         """
         indexes = chain.from_iterable(map(self._order, self.suite.providers))
         async with asyncio.TaskGroup() as workers:
@@ -244,24 +244,24 @@ class Run:
             cell = self._cells.of_index(index)
             run = cell.run_of(index)
             try:
-                known = self._known.answer(cell, run)
+                recorded = self._recordings.answer(cell, run)
             except StorageError as error:
                 outcome = RunOutcome("errored", error=RunError("not_recorded", str(error)))
                 self._record(index, self._result(cell, run, outcome, time.time(), 0.0))
                 continue
-            if known is not None:
+            if recorded is not None:
                 self.judging[index] = cell.case.id
                 try:
-                    outcome = await grade_again(known, cell, self._judges, self._executor)
+                    outcome = await grade_again(recorded, cell, self._judges, self._executor)
                 finally:
                     del self.judging[index]
                 outcome = await self._shorten(outcome)
                 result = self._result(
-                    cell, run, outcome, known.started_at, known.latency_s, known.attempts
+                    cell, run, outcome, recorded.started_at, recorded.latency_s, recorded.attempts
                 )
-                self._record(index, replace(result, recorded=True, reused=known.reused))
+                self._record(index, replace(result, recorded=True, reused=recorded.reused))
             elif not self._queues:
-                outcome = RunOutcome("errored", error=self._known.absence)
+                outcome = RunOutcome("errored", error=self._recordings.absence)
                 self._record(index, self._result(cell, run, outcome, time.time(), 0.0))
             await asyncio.sleep(0)  # grading may never wait: let other workers and a stop in
 

@@ -47,11 +47,9 @@ def read_traces(path: Path, match: str | None = None) -> list[Trace]:
     Raises:
         StorageError: a file cannot be read, or is neither.
     """
-    files = (
-        sorted(each for each in path.rglob("*.json*") if each.is_file())
-        if path.is_dir()
-        else [path]
-    )
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*.json*") if file.is_file())
     spans: dict[str, list[Span]] = {}
     traces: list[Trace] = []
     for file in files:
@@ -59,14 +57,17 @@ def read_traces(path: Path, match: str | None = None) -> list[Trace]:
             if isinstance(document, dict) and "resourceSpans" in document:
                 for span in _spans(document):
                     spans.setdefault(span.trace_id, []).append(span)
-            elif (tasks := _tasks(document)) is not None:
-                traces.extend(map(_from_task, tasks))
-            else:
+                continue
+            tasks = _tasks(document)
+            if tasks is None:
                 raise StorageError(
-                    f"{file}: is not a trace: expected OTLP JSON (`resourceSpans`) or a run JSON of ag2"
+                    f"{file}: is not a trace: expected OTLP JSON (`resourceSpans`) or a run JSON"
+                    " of ag2"
                 )
+            traces.extend(map(_from_task, tasks))
     names = (match,) if match else CASE_ATTRIBUTES
-    return traces + [_from_spans(each, names) for each in spans.values()]
+    traces.extend(_from_spans(spans_of_one, names) for spans_of_one in spans.values())
+    return traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +91,15 @@ def match_traces(traces: Iterable[Trace], cases: Iterable[Case]) -> MatchedTrace
     by_case: dict[str, list[Trace]] = {}
     unmatched = []
     for trace in traces:
-        if trace.case_id is None:
-            found = by_question.get(trace.question or "")
+        case_id = trace.case_id
+        if case_id is None:
+            case_id = by_question.get(trace.question or "")
+        elif case_id not in ids:
+            case_id = case_id.rpartition("#")[0]
+        if case_id in ids:
+            by_case.setdefault(case_id, []).append(trace)
         else:
-            found = next(
-                (each for each in (trace.case_id, trace.case_id.rpartition("#")[0]) if each in ids),
-                None,
-            )
-        if found is None:
             unmatched.append(trace)
-        else:
-            by_case.setdefault(found, []).append(trace)
     return MatchedTraces(by_case, unmatched)
 
 
@@ -112,18 +111,18 @@ def _documents(file: Path) -> Iterator[Any]:
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
-        pass
+        pass  # it may have a document on each line
     else:
         yield whole
         return
-    for number, line in enumerate(
-        text.split("\n"), 1
-    ):  # only these end a line: JSON may have U+2028 in a text
-        if line.strip():
-            try:
-                yield json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise StorageError(f"{file}:{number}: is not valid JSON: {error}") from error
+    lines = text.split("\n")  # not by `splitlines`: JSON may have U+2028 in a text
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise StorageError(f"{file}:{number}: is not valid JSON: {error}") from error
 
 
 # OTLP JSON.
@@ -134,10 +133,10 @@ def _spans(document: Mapping[str, Any]) -> Iterator[Span]:
         shared = _attributes(_mapping(resource, "resource"))
         for scope in _list(resource, "scopeSpans"):
             for span in _list(scope, "spans"):
-                status = _mapping(span, "status")
                 attributes = {**shared, **_attributes(span)}
-                failed = status.get("code") in (2, "STATUS_CODE_ERROR")
-                message = str(status.get("message") or attributes.get("error.type") or "failed")
+                status, error = _mapping(span, "status"), None
+                if status.get("code") in (2, "STATUS_CODE_ERROR"):
+                    error = str(status.get("message") or attributes.get("error.type") or "failed")
                 yield Span(
                     trace_id=str(span.get("traceId")),
                     span_id=str(span.get("spanId")),
@@ -146,41 +145,48 @@ def _spans(document: Mapping[str, Any]) -> Iterator[Span]:
                     attributes=attributes,
                     start_ns=_nanoseconds(span.get("startTimeUnixNano")),
                     end_ns=_nanoseconds(span.get("endTimeUnixNano")),
-                    error=message if failed else None,
+                    error=error,
                 )
 
 
 def _attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(each.get("key")): _value(each.get("value")) for each in _list(holder, "attributes")}
+    return _values(_list(holder, "attributes"))
+
+
+def _values(pairs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return OTLP's list of keys and values as a mapping."""
+    return {str(pair.get("key")): _value(pair.get("value")) for pair in pairs}
 
 
 def _value(value: Any) -> Any:
     """Unpack an OTLP `AnyValue`; 64-bit integers are text there."""
-    if not isinstance(value, dict):
-        return value
     match value:
         case {"intValue": number}:
             return int(number) if str(number).lstrip("-").isdecimal() else None
         case {"arrayValue": {"values": list(values)}}:
             return [_value(each) for each in values]
-        case {"kvlistValue": {"values": list(values)}}:
-            return {
-                str(each.get("key")): _value(each.get("value"))
-                for each in values
-                if isinstance(each, dict)
-            }
-        case _:
+        case {"kvlistValue": dict(pairs)}:
+            return _values(_list(pairs, "values"))
+        case dict():
             return next(iter(value.values()), None)
+        case _:
+            return value
 
 
 def _list(holder: Any, key: str) -> list[dict[str, Any]]:
-    found = holder.get(key) if isinstance(holder, dict) else None
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    """Return the mappings in a list that an untrusted mapping should have."""
+    if not isinstance(holder, dict):
+        return []
+    items = holder.get(key)
+    if not isinstance(items, list):
+        return []
+    return [item for item in items if isinstance(item, dict)]
 
 
 def _mapping(holder: Any, key: str) -> dict[str, Any]:
-    found = holder.get(key) if isinstance(holder, dict) else None
-    return found if isinstance(found, dict) else {}
+    """Return the mapping that an untrusted mapping should have."""
+    inner = holder.get(key) if isinstance(holder, dict) else None
+    return inner if isinstance(inner, dict) else {}
 
 
 def _nanoseconds(value: Any) -> int:
@@ -188,78 +194,84 @@ def _nanoseconds(value: Any) -> int:
 
 
 def _from_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
-    start, end = min(span.start_ns for span in spans), max(span.end_ns for span in spans)
-    case_id, question = attribute(spans, names), question_of(spans)
+    start_ns = min(span.start_ns for span in spans)
+    end_ns = max(span.end_ns for span in spans)
+    response, error = None, None
     try:
-        response, error = response_of(spans), None
+        response = response_of(spans)
     except ValueError as wrong:
-        response, error = None, str(wrong)
+        error = str(wrong)
+    name = f"trace {spans[0].trace_id}"
     root = next((span for span in spans if span.parent_id is None), None)
-    if response is not None and not response.output and root is not None and root.error is not None:
-        response, error = None, root.error
-    name = f"trace {spans[0].trace_id}" + (
-        f" ({root.name})" if root is not None and root.name else ""
+    if root is not None:
+        if root.name:
+            name = f"{name} ({root.name})"
+        if root.error is not None and response is not None and not response.output:
+            response, error = None, root.error
+    return Trace(
+        case_id=attribute(spans, names),
+        question=question_of(spans),
+        response=response,
+        latency_s=max(0, end_ns - start_ns) / 1e9,
+        started_at=start_ns / 1e9,
+        error=error,
+        name=name,
     )
-    return Trace(case_id, question, response, max(0, end - start) / 1e9, start / 1e9, error, name)
 
 
 # ag2.
 
 
 def _tasks(document: Any) -> list[dict[str, Any]] | None:
-    holders = document.values() if isinstance(document, dict) else [document]
+    """Return the tasks of a run; None if the document is no such run."""
+    holders = [document]
+    if isinstance(document, dict):
+        holders = list(document.values())
     for tasks in holders:
-        if (
-            isinstance(tasks, list)
-            and tasks
-            and all(isinstance(each, dict) and "task_id" in each for each in tasks)
-        ):
+        if isinstance(tasks, list) and tasks and all(map(_is_task, tasks)):
             return tasks
-    return [document] if isinstance(document, dict) and "task_id" in document else None
+    return [document] if _is_task(document) else None
+
+
+def _is_task(value: Any) -> bool:
+    return isinstance(value, dict) and "task_id" in value
 
 
 def _from_task(task: Mapping[str, Any]) -> Trace:
-    inputs = _mapping(task, "inputs")
-    tokens = _mapping(task, "tokens")
-    exception = task.get("exception")
+    case_id, latency_s = str(task["task_id"]), float(task.get("duration_ms") or 0) / 1000
+    if task.get("exception"):
+        error = json.dumps(task["exception"], default=str)
+        return Trace(case_id, None, None, latency_s, 0.0, error)
     events = _list(task, "events")
-    question = inputs.get("input")
-    latency_s = float(task.get("duration_ms") or 0) / 1000
-    output = task.get(
-        "output", next((each for each in map(_message, reversed(events)) if each), "")
-    )
-    if exception:
-        return Trace(
-            str(task["task_id"]), None, None, latency_s, 0.0, json.dumps(exception, default=str)
-        )
-    steps = [step for event in events if (step := _event_step(event)) is not None]
+    output = task.get("output")
+    if "output" not in task:
+        texts = map(_message, reversed(events))
+        output = next((text for text in texts if text), "")
+    steps = [step for step in map(_event_step, events) if step is not None]
     response = as_response({"output": output or "", "steps": steps})
-    counted = {
-        name: tokens.get(key)
-        for name, key in (("input_tokens", "input"), ("output_tokens", "output"))
-    }
-    usage = (
-        Usage(**{name: value for name, value in counted.items() if isinstance(value, int)})
-        if tokens
-        else None
-    )
-    done = Response(response.output, usage=usage, steps=response.steps)
+    usage, tokens = None, _mapping(task, "tokens")
+    if tokens:
+        counts = [tokens.get(key) for key in ("input", "output")]
+        usage = Usage(*[count if isinstance(count, int) else 0 for count in counts])
+    question = _mapping(task, "inputs").get("input")
     return Trace(
-        str(task["task_id"]), question if isinstance(question, str) else None, done, latency_s, 0.0
+        case_id,
+        question if isinstance(question, str) else None,
+        Response(response.output, usage=usage, steps=response.steps),
+        latency_s,
+        0.0,
     )
 
 
 def _event_step(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    kind = str(event.get("type") or event.get("kind") or "").lower()
+    kind = _kind_of(event)
     if "tool" in kind and "result" not in kind and event.get("name"):
-        given = event.get("arguments", event.get("args"))
-        arguments = given if isinstance(given, dict | str) else {}
-        error = str(event["error"]) if event.get("error") else None
+        arguments = event.get("arguments", event.get("args"))
         return {
             "kind": "tool_call",
             "name": str(event["name"]),
-            "arguments": arguments,
-            "error": error,
+            "arguments": arguments if isinstance(arguments, dict | str) else {},
+            "error": str(event["error"]) if event.get("error") else None,
         }
     if "model" in kind and "response" in kind:
         return {"kind": "model_request", "name": str(event.get("model") or "")}
@@ -267,6 +279,12 @@ def _event_step(event: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _message(event: Mapping[str, Any]) -> str:
-    kind = str(event.get("type") or event.get("kind") or "").lower()
-    content = event.get("content")
-    return content if isinstance(content, str) and ("message" in kind or "response" in kind) else ""
+    """Return what an event says, if it is a message; else nothing."""
+    kind, content = _kind_of(event), event.get("content")
+    if isinstance(content, str) and ("message" in kind or "response" in kind):
+        return content
+    return ""
+
+
+def _kind_of(event: Mapping[str, Any]) -> str:
+    return str(event.get("type") or event.get("kind") or "").lower()

@@ -16,8 +16,8 @@ from suites import ECHO, write_suite
 
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.journal import JOURNAL, read_results
-from ci_evals.engine.known_answers import KnownAnswers, load_results
 from ci_evals.engine.pairwise import read_answers
+from ci_evals.engine.recordings import Recordings, load_results
 from ci_evals.errors import StorageError
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import Resumption, SuiteReport
@@ -336,13 +336,13 @@ async def test_a_recording_answers_after_its_file_was_moved_away(tmp_path: Path)
     await run(tmp_path, [CASE], out="first")
     suite = load_suite(write_suite(tmp_path, [CASE]), {})
     journal = tmp_path / "first" / JOURNAL
-    known = KnownAnswers()
-    known.add_replay(journal)
+    recordings = Recordings()
+    recordings.add_recording(journal)
     journal.replace(tmp_path / "elsewhere.jsonl")
     journal.write_bytes(b"\0" * 1000)
     cell = Cells(suite, plan_runs(suite.cases, suite.columns, 1)).cell(0)
-    found = known.answer(cell, 1)
-    known.close()
+    found = recordings.answer(cell, 1)
+    recordings.close()
     assert found is not None
     assert found.case == "a"
 
@@ -360,7 +360,7 @@ async def test_graders_may_crash_on_a_recorded_answer_like_on_any_other(tmp_path
 
 def test_a_recording_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"nowhere\.jsonl: cannot be read: No such file"):
-        KnownAnswers().add_replay(tmp_path / "nowhere.jsonl")
+        Recordings().add_recording(tmp_path / "nowhere.jsonl")
 
 
 # Recordings that cases name.

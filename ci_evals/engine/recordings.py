@@ -1,14 +1,13 @@
-"""Results and answers that exist already: one store that is asked before anything is called.
+"""Results and answers of earlier runs, which are looked for before anything is called.
 
 In order of precedence, a run has
 
-1. a result: of the journal that is resumed, of earlier attempts, of shards. It is taken over as it
-is where the run's
-   fingerprint is the same;
-2. an answer, which is judged anew: that of a trace, where traces are graded; else that of the
-recording that its case
-   names; else that of a journal to replay, where the question is the same; else that of an earlier
-   run to be reused, where the provider is no code of the team's own, which may have changed.
+1. a result: of the journal that is resumed, of earlier attempts, of shards. It is reused as it is
+   where the run's fingerprint is the same;
+2. an answer, which is graded again: that of a trace, where traces are graded; else that of the
+   recording that its case names; else that of the recording of the whole invocation, where the
+   question is the same; else that of an earlier run, where the provider is not the team's own code,
+   which may have changed.
 """
 
 import json
@@ -22,14 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from ci_evals.engine.cells import Cells, PreparedCell
-from ci_evals.engine.journal import (
-    JOURNAL,
-    Journal,
-    headers,
-    is_torn,
-    read_results,
-    restore_output,
-)
+from ci_evals.engine.journal import JOURNAL, Journal, headers, is_torn, read_results, restore_output
 from ci_evals.engine.traces import CASE_ATTRIBUTES, Trace
 from ci_evals.errors import StorageError
 from ci_evals.model.case import Case
@@ -42,6 +34,12 @@ from ci_evals.providers.answer import as_response
 from ci_evals.redaction import Redactor
 
 _JOURNAL_SUFFIXES = (".jsonl", ".ndjson")
+
+ResultKey = tuple[str, str | None, int]
+"""A run's fingerprint, its prompt and its number."""
+
+QuestionKey = tuple[str, int]
+"""The fingerprint of what is asked, and the number of the run."""
 
 
 class _Place(NamedTuple):
@@ -56,7 +54,7 @@ class _Place(NamedTuple):
         return decode_result(self.file.readline())
 
     def read_answer(self) -> Result:
-        """Read a result whose answer is to be judged again.
+        """Read a result whose answer is to be graded again.
 
         Raises:
             StorageError: the rest of a long answer is missing.
@@ -64,36 +62,39 @@ class _Place(NamedTuple):
         result = replace(self.read(), reused=False)
         if result.response is None:
             return result
-        return replace(
-            result, response=restore_output(result.response, Path(self.file.name).parent)
-        )
+        folder = Path(self.file.name).parent
+        return replace(result, response=restore_output(result.response, folder))
 
 
-class KnownAnswers:
+RecordedCase = dict[CellKey, dict[int, _Place]]
+"""The runs of some cases in a journal, by their number."""
+
+
+class Recordings:
     """The results and answers of a plan's runs that are there before they are run.
 
-    Only where each one stands is kept in memory. The files stay open until `close`, so that they
-    may be moved away meanwhile.
+    Only their places are kept in memory. The files stay open until `close`, so that they may be
+    moved away meanwhile.
 
     Args:
-        keep_errored: take over errored results too, instead of running them again.
-        keep_unchecked: take over what only a recording answered because a job had no secrets, too.
+        keep_errored: reuse errored results too, instead of running them again.
+        keep_unchecked: reuse what only a recording answered because a job had no secrets, too.
     """
 
     def __init__(self, *, keep_errored: bool = False, keep_unchecked: bool = False) -> None:
         self.torn: list[Path] = []
         """The journals whose last line a crash cut off."""
         self.ended_at = 0.0
-        """The end of the last of the runs that were taken over, in seconds since the epoch."""
+        """The end of the last of the runs that were reused, in seconds since the epoch."""
         self._keep_errored = keep_errored
         self._keep_unchecked = keep_unchecked
         self._files = ExitStack()
-        self._graded: dict[tuple[str, str | None, int], _Place] = {}
-        self._errored: dict[tuple[str, str | None, int], _Place] = {}
-        self._named: set[tuple[CellKey, int]] = set()
-        self._recordings: dict[Path, _Recording | Trace] = {}
-        self._replayed: dict[tuple[str, int], _Place] | None = None
-        self._reusable: dict[tuple[str, int], _Place] = {}
+        self._graded: dict[ResultKey, _Place] = {}
+        self._errored: dict[ResultKey, _Place] = {}
+        self._runs: set[tuple[CellKey, int]] = set()  # with a result, maybe of another version
+        self._of_cases: dict[Path, RecordedCase | Trace] = {}
+        self._of_invocation: dict[QuestionKey, _Place] | None = None
+        self._reusable: dict[QuestionKey, _Place] = {}
         self._own_code: Container[str] = ()
         self._traces: Mapping[str, Sequence[Trace]] | None = None
 
@@ -110,37 +111,38 @@ class KnownAnswers:
             StorageError: it cannot be read.
         """
         file = self._open(path)
-        drop_recorded = not self._keep_unchecked and any(
-            each.suite.without_secrets for each in headers(path)
-        )
-        places: dict[tuple[str, str | None, int], tuple[Status, _Place]] = {}
+        drop_recorded = False
+        if not self._keep_unchecked:
+            drop_recorded = any(header.suite.without_secrets for header in headers(path))
+        statuses: dict[ResultKey, Status] = {}
+        places: dict[ResultKey, _Place] = {}
         for offset, result in read_results(path):
             if drop_recorded and result.recorded:
                 continue
             key = result.fingerprint, result.prompt, result.run
-            status, _ = places.get(key, ("errored", None))
-            if status == "errored" or (
-                result.error and result.error.kind == "outage"
-            ):  # which withdraws a grade
-                places[key] = result.status, _Place(file, offset, is_own)
-            self._named.add(((result.case, result.provider, result.prompt), result.run))
-        for key, (status, place) in places.items():
-            if status == "errored":
+            withdraws_grade = result.error is not None and result.error.kind == "outage"
+            if statuses.get(key, "errored") == "errored" or withdraws_grade:
+                statuses[key] = result.status
+                places[key] = _Place(file, offset, is_own)
+            self._runs.add(((result.case, result.provider, result.prompt), result.run))
+        for key, place in places.items():
+            if statuses[key] == "errored":
                 self._errored[key] = place
             else:
                 self._graded.setdefault(key, place)
         if is_torn(path):
             self.torn.append(path)
 
-    def add_replay(self, path: Path) -> None:
-        """Add a journal's answers and failures, by their question; the last one wins.
+    def add_recording(self, path: Path) -> None:
+        """Add a journal whose answers and failures stand in for providers, by their question; the
+        last one wins.
 
         Raises:
             StorageError: it cannot be read.
         """
         file = self._open(path)
-        self._replayed = {
-            (_question_of(result), result.run): _Place(file, offset)
+        self._of_invocation = {
+            _question_of(result): _Place(file, offset)
             for offset, result in read_results(path)
             if _has_answer(result)
         }
@@ -151,28 +153,26 @@ class KnownAnswers:
         Args:
             path: the journal.
             not_before: what was answered earlier than that, in seconds since the epoch, is not
-                taken.
-            own_code: the providers that run code of the team's own, whose answers are not taken.
+                reused.
+            own_code: the providers that run the team's own code, whose answers are not reused.
 
         Raises:
             StorageError: it cannot be read.
         """
         self._own_code = own_code
         file = self._open(path)
-        found = {
-            (_question_of(result), result.run): _Place(file, offset)
-            for offset, result in read_results(path)
-            if result.response is not None
-            and result.started_at >= not_before
-            and result.recorded == result.reused
-        }
+        found = {}
+        for offset, result in read_results(path):
+            is_recent = result.started_at >= not_before
+            if result.response is not None and is_recent and result.recorded == result.reused:
+                found[_question_of(result)] = _Place(file, offset)
         self._reusable = found | self._reusable
 
     def end_reuse(self) -> None:
-        """Take no further answers of earlier runs: what comes is to be fresh evidence."""
+        """Reuse no further answers: what comes is to be fresh evidence."""
         self._reusable = {}
 
-    def add_recordings(self, cases: Iterable[Case]) -> None:
+    def add_case_recordings(self, cases: Iterable[Case]) -> None:
         """Add the recordings that cases name: journals, and files that hold one answer.
 
         Raises:
@@ -180,19 +180,22 @@ class KnownAnswers:
         """
         wanted: dict[Path, set[str]] = {}
         for case in cases:
-            if case.cassette:
+            if case.cassette is not None:
                 wanted.setdefault(case.cassette.path, set()).add(case.id)
         for path, ids in wanted.items():
             if path.suffix in _JOURNAL_SUFFIXES:
-                file = self._open(path)
-                recording: _Recording = {}
-                for offset, result in read_results(path):
-                    if result.case in ids and _has_answer(result):
-                        key = (result.case, result.provider, result.prompt)
-                        recording.setdefault(key, {})[result.run] = _Place(file, offset)
-                self._recordings[path] = recording
+                self._of_cases[path] = self._read_cases(path, ids)
             else:
-                self._recordings[path] = _stored_answer(path)
+                self._of_cases[path] = _read_answer_file(path)
+
+    def _read_cases(self, path: Path, ids: Container[str]) -> RecordedCase:
+        file = self._open(path)
+        recorded: RecordedCase = {}
+        for offset, result in read_results(path):
+            if result.case in ids and _has_answer(result):
+                key = (result.case, result.provider, result.prompt)
+                recorded.setdefault(key, {})[result.run] = _Place(file, offset)
+        return recorded
 
     def add_traces(self, traces: Mapping[str, Sequence[Trace]]) -> None:
         """Add answers from elsewhere by case: its first run gets the first one. Nothing else
@@ -201,6 +204,7 @@ class KnownAnswers:
         self._traces = traces
 
     def close(self) -> None:
+        """Close the files."""
         self._files.close()
 
     def _open(self, path: Path) -> BinaryIO:
@@ -219,7 +223,8 @@ class KnownAnswers:
         journal: Journal,
         redactor: Redactor,
     ) -> Resumption:
-        """Record the known results of a plan's runs, and copy those that `journal` lacks into it.
+        """Record the results of a plan's runs that are there, and copy those that `journal` lacks
+        into it.
 
         Args:
             plan: the plan.
@@ -229,7 +234,8 @@ class KnownAnswers:
             redactor: takes secrets out of names, as it did in journals.
         """
         kept = retried = changed = 0
-        for number in range(len(plan)) if self._named else ():
+        cells_to_fill = range(len(plan)) if self._runs else range(0)
+        for number in cells_to_fill:
             missing = [index for index in plan.indices(number) if index not in records]
             if not missing:
                 continue
@@ -237,31 +243,36 @@ class KnownAnswers:
             for index in missing:
                 run = cell.run_of(index)
                 key = (cell.fingerprint, name[2], run)
-                errored = self._errored.get(key)
-                place = self._graded.get(key) or (errored if self._keep_errored else None)
+                place = self._graded.get(key)
+                if place is None and self._keep_errored:
+                    place = self._errored.get(key)
                 if place is not None:
-                    result = place.read()
-                    offset = place.offset if place.is_own else journal.append(result)[1]
-                    records[index] = RunRecord.of(result, offset)
-                    self.ended_at = max(self.ended_at, result.started_at + result.latency_s)
+                    records[index] = self._reuse(place, journal)
                     kept += 1
-                elif errored is not None:
+                elif key in self._errored:
                     retried += 1
-                elif (name, run) in self._named:
+                elif (name, run) in self._runs:
                     changed += 1
         torn = tuple(path.as_posix() for path in self.torn)
         return Resumption(kept=kept, retried=retried, changed=changed, torn=torn)
 
+    def _reuse(self, place: _Place, journal: Journal) -> RunRecord:
+        result = place.read()
+        self.ended_at = max(self.ended_at, result.started_at + result.latency_s)
+        offset = place.offset
+        if not place.is_own:
+            _, offset = journal.append(result)
+        return RunRecord.of(result, offset)
+
     @property
     def has_answers(self) -> bool:
-        return (
-            bool(self._recordings or self._reusable)
-            or self._replayed is not None
-            or self._traces is not None
-        )
+        """True if a run may have an answer already."""
+        if self._traces is not None or self._of_invocation is not None:
+            return True
+        return bool(self._of_cases or self._reusable)
 
     def answer(self, cell: PreparedCell, run: int) -> Result | None:
-        """Return a run's answer, as a result to be judged anew; an errored one where the case's
+        """Return a run's answer, as a result to be graded again; an errored one where the case's
         recording has none.
 
         Raises:
@@ -273,12 +284,12 @@ class KnownAnswers:
         if cell.case.cassette is not None:
             return self._find_recorded(cell, run, cell.case.cassette.path)
         key = (cell.question, run)
-        if place := (self._replayed or {}).get(key):
-            return place.read_answer()
-        if cell.variant.provider in self._own_code or not (place := self._reusable.get(key)):
+        if self._of_invocation is not None and key in self._of_invocation:
+            return self._of_invocation[key].read_answer()
+        if cell.variant.provider in self._own_code or key not in self._reusable:
             return None
         try:
-            return replace(place.read_answer(), reused=True)
+            return replace(self._reusable[key].read_answer(), reused=True)
         except StorageError:
             return None  # it can be asked again
 
@@ -286,15 +297,15 @@ class KnownAnswers:
     def absence(self) -> RunError:
         """The error of a run that has no answer, where nothing may be called."""
         if self._traces is not None:
-            remedy = (
-                f"give it the attribute {CASE_ATTRIBUTES[0]}, or name the attribute with --match"
+            text = (
+                "no trace belongs to this case: give it the attribute"
+                f" {CASE_ATTRIBUTES[0]}, or name the attribute with --match"
             )
-            return RunError("not_recorded", f"no trace belongs to this case: {remedy}")
-        if self._replayed:
-            return RunError(
-                "not_recorded", "not in the recording: what is asked is new or has changed"
-            )
-        return RunError("not_recorded", "nothing is recorded that could answer")
+        elif self._of_invocation:
+            text = "not in the recording: what is asked is new or has changed"
+        else:
+            text = "nothing is recorded that could answer"
+        return RunError("not_recorded", text)
 
     def _find_recorded(self, cell: PreparedCell, run: int, path: Path) -> Result:
         """Return the answer of a case's own recording.
@@ -302,34 +313,34 @@ class KnownAnswers:
         The runs of the same provider and prompt answer, if it has some, else whatever it has of the
         case. They answer in turn: with three recorded, the fourth run gets the first one's answer.
         """
-        recording = self._recordings[path]
-        if isinstance(recording, Trace):
-            return _from_trace(cell, run, recording)
-        same = recording.get((cell.case.id, cell.variant.provider, cell.variant.prompt))
-        runs = same or next(
-            (runs for (case, *_), runs in recording.items() if case == cell.case.id), None
-        )
-        if runs:
-            numbers = sorted(runs)
-            return runs[numbers[(run - 1) % len(numbers)]].read_answer()
-        text = f"the recording {path.name} has no answer to this case: record it, or take it out"
-        return _result(cell, run, "errored", 0.0, error=RunError("not_recorded", text))
-
-
-_Recording = dict[CellKey, dict[int, _Place]]
-"""The runs of some cases in a journal."""
+        recorded = self._of_cases[path]
+        if isinstance(recorded, Trace):
+            return _from_trace(cell, run, recorded)
+        key = (cell.case.id, cell.variant.provider, cell.variant.prompt)
+        runs = recorded.get(key)
+        if runs is None:
+            of_case = [runs for (case, *_), runs in recorded.items() if case == cell.case.id]
+            if not of_case:
+                text = (
+                    f"the recording {path.name} has no answer to this case: record it, or take it"
+                    " out"
+                )
+                return _result(cell, run, "errored", 0.0, error=RunError("not_recorded", text))
+            runs = of_case[0]
+        numbers = sorted(runs)
+        return runs[numbers[(run - 1) % len(numbers)]].read_answer()
 
 
 def _has_answer(result: Result) -> bool:
     return result.response is not None or (result.status == "failed" and result.error is not None)
 
 
-def _question_of(result: Result) -> str:
-    """Return the half of a fingerprint that identifies the question."""
-    return result.fingerprint.partition(".")[0]
+def _question_of(result: Result) -> QuestionKey:
+    """Return the half of a fingerprint that identifies the question, and the run."""
+    return result.fingerprint.partition(".")[0], result.run
 
 
-def _stored_answer(path: Path) -> Trace:
+def _read_answer_file(path: Path) -> Trace:
     """Read a file with the JSON of an answer, or with its text."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -340,12 +351,11 @@ def _stored_answer(path: Path) -> Trace:
 
 
 def _from_trace(cell: PreparedCell, run: int, trace: Trace) -> Result:
+    started_at, latency_s = trace.started_at, trace.latency_s
     if trace.response is not None:
-        return _result(
-            cell, run, "passed", trace.started_at, trace.latency_s, response=trace.response
-        )
+        return _result(cell, run, "passed", started_at, latency_s, response=trace.response)
     error = RunError("crash", trace.error or "no answer")
-    return _result(cell, run, "failed", trace.started_at, trace.latency_s, error=error)
+    return _result(cell, run, "failed", started_at, latency_s, error=error)
 
 
 def _result(  # noqa: PLR0913  a result of what is there
@@ -378,9 +388,6 @@ class _Report(TypedDict):
     results: list[Result]
 
 
-_REPORT = TypeAdapter(_Report)
-
-
 def load_results(path: Path) -> Iterator[Result]:
     """Read every result of a report, whose name ends in `.json`, or of a journal.
 
@@ -392,7 +399,7 @@ def load_results(path: Path) -> Iterator[Result]:
         return
     instead = f"name a report.json, a {JOURNAL}, or the folder of either"
     try:
-        results = _REPORT.validate_json(path.read_bytes())["results"]
+        results = TypeAdapter(_Report).validate_json(path.read_bytes())["results"]
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}: {instead}") from error
     except ValidationError as error:
