@@ -20,7 +20,7 @@ from ci_evals.model.fields import (
     is_complete_url,
 )
 from ci_evals.model.response import Detail, Response
-from ci_evals.providers.command_line import command_problems, missing_program
+from ci_evals.providers.command_line import command_problems, program_problems
 from ci_evals.registry import Entry, Registry
 
 T = TypeVar("T")
@@ -64,12 +64,7 @@ class TokenCommand(Options):
 
     def problems(self, folder: Path) -> list[str]:
         """Return what is wrong with the command, without running it."""
-        if found := command_problems(self.command):
-            return found
-        missing = missing_program(self.command, folder)
-        if missing is not None:
-            return [missing]
-        return []
+        return command_problems(self.command) or program_problems(self.command, folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +100,8 @@ class Serve(Options):
         cwd = folder / (self.cwd or "")
         if not cwd.is_dir():
             found.append(f"cwd: there is no folder {cwd}")
-        elif missing := missing_program(self.command, cwd, self.env.get("PATH")):
-            found.append(missing)
+        else:
+            found += program_problems(self.command, cwd, self.env.get("PATH"))
         return found
 
 

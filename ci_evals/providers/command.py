@@ -16,7 +16,7 @@ from ci_evals.providers.answer import as_response, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.command_line import (
     command_problems,
-    missing_program,
+    program_problems,
     resolve_command,
     split_command,
 )
@@ -97,10 +97,7 @@ class Command(ProgramOptions):
         cwd = folder / (self.cwd or "")
         if not cwd.is_dir():
             return [f"cwd: there is no folder {cwd}"]
-        missing = missing_program(self.command, cwd, self.env.get("PATH"))
-        if missing is not None:
-            return [missing]
-        return []
+        return program_problems(self.command, cwd, self.env.get("PATH"))
 
     def open(self, resources: Resources) -> Provider:
         cwd = (resources.folder / (self.cwd or "")).absolute()

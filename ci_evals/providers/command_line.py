@@ -42,10 +42,10 @@ def command_problems(command: str | Sequence[str]) -> list[str]:
     return []
 
 
-def missing_program(
+def program_problems(
     command: str | Sequence[str], folder: Path, path: str | None = None
-) -> str | None:
-    """Return why the program of a command is not found, and what to try; None if it is there.
+) -> list[str]:
+    """Return why the program of a command is not found, and what to try.
 
     Args:
         command: has no `command_problems`.
@@ -54,20 +54,19 @@ def missing_program(
     """
     program = split_command(command)[0]
     if _find_program(program, folder, path) is not None:
-        return None
+        return []
     file = folder / program
-    has_folder = _has_folder(program)
-    if file.is_file() and has_folder:
+    if _has_folder(program) and file.is_file():
         advice = f"chmod +x {program}, or start it with its interpreter, as in [sh, {program}]"
-        return f"command: {file} is not executable: {advice}"
-    if file.is_file():
-        return (
-            f"command: {program!r} is not on the PATH; for the file in {folder} write ./{program}"
-        )
-    if has_folder:
-        return f"command: there is no program {file}"
-    advice = "install it, or give the path of its file"
-    return f"command: there is no program {program!r} on the PATH: {advice}"
+        problem = f"{file} is not executable: {advice}"
+    elif _has_folder(program):
+        problem = f"there is no program {file}"
+    elif file.is_file():
+        problem = f"{program!r} is not on the PATH; for the file in {folder} write ./{program}"
+    else:
+        advice = "install it, or give the path of its file"
+        problem = f"there is no program {program!r} on the PATH: {advice}"
+    return [f"command: {problem}"]
 
 
 def resolve_command(
