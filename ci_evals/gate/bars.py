@@ -1,5 +1,6 @@
 """The parts of the matrix that are judged by themselves: suite, variants, tags, cases, metrics."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -308,7 +309,7 @@ def metrics_of(
     """
     found = {}
     for name, cells in report.metric_scores(variant).items():
-        mean = sample_mean([exact(exact_mean(scores)) for scores in cells])
+        mean = sample_mean(Counter(exact(exact_mean(scores)) for scores in cells))
         runs = sum(len(scores) for scores in cells)
         found[name] = MetricFigure(float(mean.rate), mean.bounds(confidence), runs, len(cells))
     return found

@@ -129,12 +129,12 @@ class History:
                 sums.append(Tally(passed, graded))
         return tuple(sums)
 
-    @property
+    @cached_property
     def pooled_reports(self) -> int:
         """The number of reports in the full pool."""
         return len(self.sums) - 1
 
-    @property
+    @cached_property
     def tally(self) -> Tally:
         """The runs of the full pool."""
         return self.sums[-1]
@@ -527,15 +527,24 @@ def per_run_of(report: SuiteReport, cell: int) -> PerRun:
 def _average(runs: Sequence[RunRecord]) -> PerRun:
     if not runs:
         return UNMEASURED
-    scores = [record.score for record in runs if record.score is not None]
-    costs = [record.cost_usd for record in runs if record.cost_usd is not None]
-    tokens = [record.input_tokens + record.output_tokens for record in runs]
-    known_tokens = [count for count in tokens if count]
+    scored = 0
+    total = squares = 0.0
+    costs, tokens, latencies_s = [], [], []
+    for record in runs:
+        latencies_s.append(record.latency_s)
+        if record.score is not None:
+            scored += 1
+            total += record.score
+            squares += record.score * record.score
+        if record.cost_usd is not None:
+            costs.append(record.cost_usd)
+        if record.input_tokens or record.output_tokens:
+            tokens.append(record.input_tokens + record.output_tokens)
     return PerRun(
-        scores=ScoreSums(len(scores), sum(scores), sum([score * score for score in scores])),
+        scores=ScoreSums(scored, total, squares),
         cost_usd=fmean(costs) if costs else None,
-        tokens=fmean(known_tokens) if known_tokens else None,
-        latency_median_s=median([record.latency_s for record in runs]),
+        tokens=fmean(tokens) if tokens else None,
+        latency_median_s=median(latencies_s),
     )
 
 

@@ -170,8 +170,14 @@ class Comparison:
     @cached_property
     def base_variants(self) -> Mapping[Variant, Variant]:
         """Each variant's counterpart in the baseline, where it has one."""
-        head = [cell.variant for cell in self.cells if cell.kind != "removed"]
-        return match_variants(head, self.baseline.variants)
+        return match_variants(self._head_variants, self.baseline.variants)
+
+    @cached_property
+    def _head_variants(self) -> Sequence[Variant]:
+        names = {
+            (cell.provider, cell.prompt): None for cell in self.cells if cell.kind != "removed"
+        }
+        return [Variant(*each) for each in names]
 
     def base_variant(self, variant: Variant) -> Variant:
         """Return a variant's name in the baseline."""
@@ -189,7 +195,7 @@ class Comparison:
 
     @cached_property
     def several_variants(self) -> bool:
-        return len({cell.variant for cell in self.cells if cell.kind != "removed"}) > 1
+        return len(self._head_variants) > 1
 
     @cached_property
     def compared(self) -> int:
@@ -245,7 +251,7 @@ def compare(
     base = cut_at_falls(base)
     if is_selection:
         base = base.restrict_to({cell.key[0] for cell in head})
-    variants = match_variants((cell.variant for cell in head), base.variants)
+    variants = match_variants(_variants_of(head), base.variants)
     matched, unmatched = _match_cells(head, base, variants)
     failed = failed_confirmations(cell.head for cell in matched)
     if failed:
@@ -332,6 +338,10 @@ def _commonest(numbers: Sequence[int]) -> int:
     return min(number for number, count in counts.items() if count == most)
 
 
+def _variants_of(head: Iterable[HeadCell]) -> Sequence[Variant]:
+    return [Variant(*names) for names in dict.fromkeys([cell.key[1:] for cell in head])]
+
+
 def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[Variant, Variant]:
     """Map each variant to the one of the base that it is compared with.
 
@@ -404,7 +414,7 @@ class MatchedCell:
         """Return the cell as if it had not been run again."""
         return replace(self, head=self.head._replace(confirming=NO_RUNS, confirmed=False))
 
-    @property
+    @cached_property
     def pooled(self) -> Tally:
         """The runs of the base that count."""
         return self.base.history.tally
@@ -420,6 +430,14 @@ class MatchedCell:
         return self.head.planned.rate < self.pooled.rate and self.p <= SUSPICION
 
 
+def group_by_variant(cells: Iterable[MatchedCell]) -> Mapping[Variant, Sequence[MatchedCell]]:
+    """Return the cells of each variant."""
+    groups: dict[tuple[str, str | None], list[MatchedCell]] = defaultdict(list)
+    for cell in cells:
+        groups[cell.head.key[1:]].append(cell)
+    return {Variant(*names): found for names, found in groups.items()}
+
+
 def planned_fall(cells: Iterable[MatchedCell]) -> Fall:
     """Test the planned runs of some cells of a variant for a drop."""
     return fall([(cell.head.planned, cell.base.history) for cell in cells])
@@ -428,7 +446,7 @@ def planned_fall(cells: Iterable[MatchedCell]) -> Fall:
 def comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[MatchedCell]:
     """Return the cells that both sides have graded runs of, for the same question and grading."""
     base = cut_at_falls(base)
-    variants = match_variants((cell.variant for cell in head), base.variants)
+    variants = match_variants(_variants_of(head), base.variants)
     return _match_cells(head, base, variants)[0]
 
 
@@ -436,10 +454,13 @@ def _match_cells(
     head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
 ) -> tuple[list[MatchedCell], list[CellComparison]]:
     """Return the cells that can be compared, and the findings on all others."""
+    base_names = {(mine.provider, mine.prompt): theirs for mine, theirs in variants.items()}
     mine = {}
     for cell in head:
-        base_variant = variants.get(cell.variant, cell.variant)
-        mine[_key(cell.key[0], base_variant)] = cell
+        key = cell.key
+        if key[1:] in base_names:
+            key = _key(key[0], base_names[key[1:]])
+        mine[key] = cell
     old_names = _old_names(mine, base)
     matched: list[MatchedCell] = []
     rest: list[CellComparison] = []
@@ -486,14 +507,14 @@ def _untested_cell(
 
 def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[CellKey, str]:
     """Find the cells whose case has another name in the base: same question, same grading."""
-    gone: dict[tuple[str, Variant], list[str]] = defaultdict(list)
+    gone: dict[tuple[str, str, str | None], list[str]] = defaultdict(list)
     for key, cell in base.cells.items():
         if key not in mine:
-            gone[cell.fingerprint, Variant(*key[1:])].append(key[0])
+            gone[cell.fingerprint, *key[1:]].append(key[0])
     names = {}
     for key, head_cell in mine.items():
         if key not in base.cells:
-            candidates = gone.get((head_cell.fingerprint, Variant(*key[1:])))
+            candidates = gone.get((head_cell.fingerprint, *key[1:]))
             if candidates:
                 names[key] = candidates.pop(0)
     return names
@@ -562,10 +583,11 @@ def _compare_cells(
     for test, drop, rise in zip(tests, adjusted_drops, adjusted_rises, strict=True):
         cell = test.cell
         case, provider, prompt = cell.head.key
-        kind = _classify(test, drop, rise, alpha)
         p, adjusted_p = test.drop, drop
-        if _rose(test, rise, alpha):
+        rose = rise <= alpha and test.runs.rate > cell.pooled.rate
+        if rose:
             p, adjusted_p = test.rise, rise
+        kind = _classify(test, drop, alpha, rose=rose)
         compared.append(
             CellComparison(
                 case=case,
@@ -584,9 +606,7 @@ def _compare_cells(
     return compared
 
 
-def _classify(
-    test: _CellTest, adjusted_drop: float, adjusted_rise: float, alpha: float
-) -> CellKind:
+def _classify(test: _CellTest, adjusted_drop: float, alpha: float, *, rose: bool) -> CellKind:
     """Return what a cell is. A name must show against the recent pool by itself, too."""
     cell, head, base = test.cell, test.runs, test.cell.pooled
     if cell.suspicious and head.rate < base.rate:
@@ -594,16 +614,11 @@ def _classify(
             return "regressed"
         if test.drop <= SUSPICION:
             return "suspect"
-    rose = _rose(test, adjusted_rise, alpha)
     if rose and fisher_upper(*head, *cell.base.history.recent) <= alpha:
         return "fixed"
     if head.rate == base.rate and head.rate in (0, 1):
         return "unchanged"
     return "flaky"
-
-
-def _rose(test: _CellTest, adjusted_rise: float, alpha: float) -> bool:
-    return test.runs.rate > test.cell.pooled.rate and adjusted_rise <= alpha
 
 
 def _compare_variants(
@@ -616,17 +631,14 @@ def _compare_variants(
 
     Confirm runs take no part: they were chosen for their results.
     """
-    by_variant: dict[Variant, list[MatchedCell]] = defaultdict(list)
-    others: dict[Variant, list[MatchedCell]] = defaultdict(list)
-    for cell, comparison in zip(matched, cells, strict=True):
-        by_variant[cell.head.variant].append(cell)
-        if comparison.kind != "regressed":
-            others[cell.head.variant].append(cell)
+    by_variant = group_by_variant(matched)
+    regressed = {cell.key for cell in cells if cell.kind == "regressed"}
     falls, falls_of_rest = [], []
-    for variant, chosen in by_variant.items():
+    for chosen in by_variant.values():
         found = found_of_rest = planned_fall(chosen)
-        if len(others[variant]) < len(chosen):
-            found_of_rest = planned_fall(others[variant])
+        others = [cell for cell in chosen if cell.head.key not in regressed]
+        if len(others) < len(chosen):
+            found_of_rest = planned_fall(others)
         falls.append(found)
         falls_of_rest.append(found_of_rest)
     adjusted = holm([found.p for found in falls])

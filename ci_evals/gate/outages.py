@@ -17,7 +17,13 @@ from ci_evals.gate.baseline import (
     ReportRef,
     add_tallies,
 )
-from ci_evals.gate.compare import MatchedCell, comparable_cells, fall, planned_fall
+from ci_evals.gate.compare import (
+    MatchedCell,
+    comparable_cells,
+    fall,
+    group_by_variant,
+    planned_fall,
+)
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.stats.exact_tests import stratified_lower
@@ -109,11 +115,8 @@ def outages(head: Sequence[HeadCell], base: Baseline, alpha: float) -> Mapping[V
         base: the baseline.
         alpha: the gate's level: what would not be red needs no outage to explain it.
     """
-    by_variant: dict[Variant, list[MatchedCell]] = defaultdict(list)
-    for cell in comparable_cells(head, base):
-        by_variant[cell.head.variant].append(cell)
     found = {}
-    for variant, cells in by_variant.items():
+    for variant, cells in group_by_variant(comparable_cells(head, base)).items():
         suspicious = [cell for cell in cells if cell.suspicious]
         repeated = [cell for cell in suspicious if cell.head.confirmed]
         if 2 * len(suspicious) < len(cells) or not repeated:

@@ -110,11 +110,12 @@ def rule_verdicts(
 def _ungraded_cells(report: SuiteReport, rules: Gate) -> Iterator[RuleVerdict]:
     """Yield a verdict if critical cases have no graded run."""
     ungraded = []
-    for cell in report.cells:
-        if cell.counts.graded or cell.case.quarantine is not None:
-            continue
-        if cell.case.critical or rules.marks_critical(cell.case.tags):
-            ungraded.append(cell)
+    for cell, counts in enumerate(report.by_cell):
+        if counts.graded == 0 < counts.planned:
+            case = report.plan.case(cell)
+            critical = case.critical or rules.marks_critical(case.tags)
+            if critical and case.quarantine is None:
+                ungraded.append(cell)
     if ungraded:
         yield RuleVerdict("ungraded", "error", ungraded_critical_sentence(report, ungraded))
 

@@ -20,7 +20,7 @@ from ci_evals.gate.differences import Difference, RatioFigure
 from ci_evals.gate.outages import FailedRound, Outage
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import CellReport, Counts, SuiteReport, Tally
+from ci_evals.model.report import Counts, SuiteReport, Tally
 from ci_evals.model.result import RunError, Status
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import PassRate
@@ -497,12 +497,12 @@ def coverage_sentence(
     return f"{len(missing):,} of {cells} of {comparison.baseline.label} {were} not compared: {why}"
 
 
-def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[CellReport]) -> str:
+def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[int]) -> str:
     """`no run of the critical case refund was graded, nor of 2 other critical cases`."""
     first, *others = cells
-    sentence = f"no run of the critical case {name_of(first.case.id)}"
+    sentence = f"no run of the critical case {name_of(report.plan.case(first).id)}"
     if len(report.plan.variants) > 1:
-        sentence += f" on {name_of(first.variant)}"
+        sentence += f" on {name_of(report.plan.variant(first))}"
     sentence += " was graded"
     if others:
         sentence += f", nor of {number_of(len(others), 'other critical case')}"

@@ -220,17 +220,6 @@ class Counts:
         """The share of graded runs that passed; None when none was graded."""
         return self.passed / self.graded if self.graded else None
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
-            self.passed + other.passed,
-            self.failed + other.failed,
-            self.errored + other.errored,
-            self.planned + other.planned,
-        )
-
-
-_NO_COUNTS = Counts(0, 0, 0, 0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
@@ -342,13 +331,28 @@ class SuiteReport:
 
     # Runs and cells.
 
+    @cached_property
+    def _records_by_cell(self) -> Sequence[Sequence[RunRecord]]:
+        """The records of every cell, in plan order."""
+        groups = []
+        index = 0
+        for runs in self.plan.counts:
+            group = []
+            for _ in range(runs):
+                if index in self.records:
+                    group.append(self.records[index])
+                index += 1
+            groups.append(group)
+        return groups
+
     def records_of(self, cells: Iterable[int] | None = None) -> list[RunRecord]:
         """The records of the runs of some cells, or of all, in plan order."""
-        return [
-            record
-            for index in self._indices(cells)
-            if (record := self.records.get(index)) is not None
-        ]
+        if cells is None:
+            cells = range(len(self.plan))
+        records: list[RunRecord] = []
+        for cell in cells:
+            records += self._records_by_cell[cell]
+        return records
 
     def indices(self, status: Status, cells: Iterable[int] | None = None) -> list[int]:
         """The indices whose run ended in `status`, of some cells or of all, in plan order."""
@@ -389,11 +393,17 @@ class SuiteReport:
     @cached_property
     def gated_cells(self) -> Sequence[int]:
         """The cells that the gate judges: all but those of cases in quarantine."""
-        return [cell for cell in range(len(self.plan)) if self.plan.case(cell).quarantine is None]
+        width = len(self.plan.variants)
+        cells: list[int] = []
+        for row, case in enumerate(self.plan.cases):
+            if case.quarantine is None:
+                cells += range(row * width, (row + 1) * width)
+        return cells
 
     def gated_cells_of(self, variant: Variant) -> Sequence[int]:
-        """Those of one variant."""
-        return [cell for cell in self.cells_of(variant) if self.plan.case(cell).quarantine is None]
+        """The cells of one variant that the gate judges."""
+        cells = zip(self.cells_of(variant), self.plan.cases, strict=True)
+        return [cell for cell, case in cells if case.quarantine is None]
 
     @cached_property
     def gated(self) -> Counts:
@@ -403,24 +413,44 @@ class SuiteReport:
     @cached_property
     def by_cell(self) -> Sequence[Counts]:
         """The counts of every cell, in plan order."""
-        return [
-            _counts(self.records_of((cell,)), planned=self.plan.runs(cell))
-            for cell in range(len(self.plan))
-        ]
+        by_cell = []
+        for records, planned in zip(self._records_by_cell, self.plan.counts, strict=True):
+            ended = [record.status for record in records]
+            counts = Counts(
+                ended.count("passed"), ended.count("failed"), ended.count("errored"), planned
+            )
+            by_cell.append(counts)
+        return by_cell
 
     def counts(self, cells: Iterable[int]) -> Counts:
         """The counts of some cells together."""
-        return sum((self.by_cell[cell] for cell in cells), _NO_COUNTS)
+        passed = failed = errored = planned = 0
+        for cell in cells:
+            counts = self.by_cell[cell]
+            passed += counts.passed
+            failed += counts.failed
+            errored += counts.errored
+            planned += counts.planned
+        return Counts(passed, failed, errored, planned)
+
+    @cached_property
+    def _fresh(self) -> Sequence[Tally]:
+        """The graded runs of every cell whose answer is not recorded."""
+        tallies = []
+        for records in self._records_by_cell:
+            ended = [record.status for record in records if not record.recorded]
+            passed = ended.count("passed")
+            tallies.append(Tally(passed, passed + ended.count("failed")))
+        return tallies
 
     def fresh(self, cell: int) -> Tally:
         """The graded runs of a cell, without those whose answer is recorded."""
-        return _counts(
-            [record for record in self.records_of((cell,)) if not record.recorded], planned=0
-        ).tally
+        return self._fresh[cell]
 
     @cached_property
     def totals(self) -> Counts:
-        return sum(self.by_cell, _NO_COUNTS)
+        """The counts of all cells together."""
+        return self.counts(range(len(self.plan)))
 
     @property
     def total(self) -> int:
@@ -473,11 +503,18 @@ class SuiteReport:
 
     @cached_property
     def pass_rate(self) -> float | None:
-        """The mean over cells of their share of passed runs, as the gate sees it. None without
-        graded runs.
+        """The mean over cells of their share of passed runs, as the gate sees it.
+
+        None without graded runs.
         """
-        rates = [Fraction(counts.passed, counts.graded) for counts in self.by_cell if counts.graded]
-        return float(sum(rates) / len(rates)) if rates else None
+        alike = Counter([(counts.passed, counts.failed) for counts in self.by_cell])
+        del alike[0, 0]
+        if not alike:
+            return None
+        rate = Fraction()
+        for (passed, failed), cells in alike.items():
+            rate += Fraction(cells * passed, passed + failed)
+        return float(rate / alike.total())
 
     @property
     def match_rate(self) -> float | None:
@@ -605,14 +642,10 @@ class SuiteReport:
         return records
 
 
-def _counts(records: Iterable[RunRecord], planned: int) -> Counts:
-    ended = Counter([record.status for record in records])
-    return Counts(ended["passed"], ended["failed"], ended["errored"], planned)
-
-
 def _quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The nearest-rank quantile: the smallest value with at least `share` of the values at or below
-    it.
+    """The nearest-rank quantile of values in rising order.
+
+    It is the smallest value with at least `share` of the values at or below it.
     """
     if not ordered:
         return None

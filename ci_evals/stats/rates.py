@@ -1,10 +1,10 @@
 """Pass rates and mean scores with their bounds, and how much runs of the same cell vary."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb, fsum, sqrt
+from math import comb, sqrt
 from statistics import NormalDist, fmean
 from typing import NamedTuple
 
@@ -134,44 +134,41 @@ def population_rate(cases: Iterable[Cells]) -> PassRate | None:
     variance of their mean, at least one for each case, at most the graded runs. None with fewer
     than `FEWEST_CASES` graded cases.
     """
-    means = []
+    alike: Counter[tuple[tuple[int, int], ...]] = Counter()  # many cases have few distinct tallies
     runs = 0
     for case in cases:
-        rates = []
-        for passed, graded in case:
-            if graded:
-                rates.append(Fraction(passed, graded))
-                runs += graded
-        if rates:
-            means.append(_mean(rates))
-    if len(means) < FEWEST_CASES:
+        graded = tuple([(k, n) for k, n in case if n])
+        if graded:
+            alike[graded] += 1
+            runs += sum([n for _, n in graded])
+    if alike.total() < FEWEST_CASES:
         return None
+    means: Counter[Fraction] = Counter()
+    for cells, count in alike.items():
+        mean = sum([Fraction(k, n) for k, n in cells], Fraction()) / len(cells)
+        means[mean] += count
     return sample_mean(means, most=runs)
 
 
-def sample_mean(means: Sequence[Fraction], most: int | None = None) -> PassRate:
-    """Estimate a mean in [0, 1] from a sample of at least one.
+def sample_mean(sample: Counter[Fraction], most: int | None = None) -> PassRate:
+    """Estimate a mean in [0, 1] from a sample of at least one, given how often each value occurs.
 
     `n_eff` is p·(1-p) over the variance of the mean: at least the size of the sample, as nothing in
     [0, 1] varies more than what passes or fails; at most `most`, or the square of the size, which
     is what it would be if only one of the sample varied that much.
     """
-    size = len(means)
-    rate = _mean(means)
+    size = sample.total()
+    rate = sum([value * count for value, count in sample.items()], Fraction()) / size
     if rate in (0, 1) or size == 1:
         return PassRate(rate, size)
     if most is None:
         most = size * size
-    middle = float(rate)
-    between = fsum([(float(mean) - middle) ** 2 for mean in means]) / (size - 1)
+    squares = [count * (value - rate) ** 2 for value, count in sample.items()]
+    between = sum(squares, Fraction()) / (size - 1)
     if between == 0:
         return PassRate(rate, most)
-    n_eff = float(rate * (1 - rate)) * size / between
+    n_eff = float(rate * (1 - rate) * size / between)
     return PassRate(rate, min(max(n_eff, size), most))
-
-
-def _mean(values: Sequence[Fraction]) -> Fraction:
-    return sum(values, Fraction()) / len(values)
 
 
 def exact_bounds(rate: float, runs: float, confidence: float) -> Bounds:
