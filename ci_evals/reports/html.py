@@ -2,12 +2,12 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment
@@ -35,23 +35,24 @@ from ci_evals.reports.charts import rate_chart, scatters, trend_chart
 from ci_evals.reports.files import Format
 from ci_evals.reports.findings import Findings, findings
 from ci_evals.reports.groups import Entry, ForeignText, Sentence, join_sentence
-from ci_evals.reports.page import Page, PageGroup, PagePart, PageRow, slices
+from ci_evals.reports.page import choices, page_of, slices
+from ci_evals.reports.page_cases import (
+    NAME_CHARACTERS,
+    REASON_CHARACTERS,
+    PageCase,
+    PageRow,
+    page_case,
+    to_json,
+)
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import TIES
-from ci_evals.reports.view import CellOutcome, address_of, statement_lines
+from ci_evals.reports.view import CellOutcome
 
-MAX_BYTES: Final = 25_000_000
-"""Of the page: what a browser still opens at once."""
-
-_ROWS_BYTES = 9_000_000  # the lines of the cases
-_TABLES_BYTES = 1_000_000  # all else: tables and lists of at most `_MAX_ROWS` rows
-_DETAILS_BYTES = MAX_BYTES - _ROWS_BYTES - _TABLES_BYTES  # what unfolds of the cases
-_MAX_ROWS = 100
+_DETAILS_BYTES = 12_000_000  # of what unfolds of the cases
+_MAX_ROWS = 100  # of a table
 _MAX_ENTRIES_OF_SUITE = 10  # of a group, on the page of several suites
 _MAX_SUITES_NAMED = 5
 _MAX_COLUMNS = 40  # of fields in a row
-_REASON_CHARACTERS = 1000
-_NAME_CHARACTERS = 200
 _MARKS: dict[CellOutcome | Status | VerdictStatus, str] = {
     "passed": "✓",
     "flaky": "~",
@@ -63,59 +64,104 @@ _MARKS: dict[CellOutcome | Status | VerdictStatus, str] = {
     "fail": "✗",
     "error": "!",
 }
+_SUITES_THAT: dict[VerdictStatus, str] = {
+    "error": "without a verdict",
+    "fail": "failed",
+    "borderline": "borderline",
+    "pass": "passed",
+}
 
 
 def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
-    """Yield report.html, at most `MAX_BYTES` long: what does not fit is counted instead of shown.
+    """Yield report.html. What is too much for a browser is counted instead of shown.
 
     Args:
         summary: what is shown.
         version: makes it a page that a server has newer versions of, of which `changes` tells.
     """
-    report, found = summary.report, findings(summary)
-    page = Page(found)
-    groups, without_details, left_out = _rendered(
-        page, summary.base, several_variants=found.several_variants
-    )
-    suite = summary.verdict.scopes[0] if summary.verdict.scopes else None
+    report, verdict = summary.report, summary.verdict
+    found = findings(summary)
+    suite = verdict.scopes[0] if verdict.scopes else None
+    title, mark = VERDICTS[verdict.status], _MARKS[verdict.status]
+    if summary.is_going_on:
+        title, mark = "Going on", "…"
+    ranked = [(each.place, each.variant) for each in found.leaderboard]
+    if not ranked:
+        ranked = [("", each) for each in found.variants]
     columns = min(_MAX_COLUMNS, len(found.variants))
     style, script = _style(columns), _script()
-    parts = (
-        _environment()
-        .get_template("report.html.j2")
-        .generate(
-            found=found,
-            report=report,
-            verdict=summary.verdict,
-            title="Going on" if summary.is_going_on else VERDICTS[summary.verdict.status],
-            mark="…" if summary.is_going_on else _MARKS[summary.verdict.status],
-            version=version,
-            columns=columns,
-            base=summary.base,
-            style=style,
-            script=script,
-            style_hash=_hash(style),
-            script_hash=_hash(script),
-            started=datetime.fromtimestamp(report.started_at, UTC),
-            suite=suite,
-            trend=trend_chart(
-                report, summary.compared, found.variants, suite.bar if suite else None
-            ),
-            figures=report.figures(),
-            scatters=tuple(scatters(found.variants)),
-            ranked=[(each.place, each.variant) for each in found.leaderboard]
-            or [("", each) for each in found.variants],
-            ties=TIES,
-            slices=slices(report, summary.gate),
-            groups=groups,
-            choices=page.choices(),
-            graders=page.graders,
-            without_details=without_details,
-            left_out=left_out,
-            max_rows=_MAX_ROWS,
-        )
+    return _generate(
+        "report.html.j2",
+        found=found,
+        report=report,
+        verdict=verdict,
+        title=title,
+        mark=mark,
+        version=version,
+        columns=columns,
+        base=summary.base,
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        started=datetime.fromtimestamp(report.started_at, UTC),
+        suite=suite,
+        trend=trend_chart(report, summary.compared, found.variants, suite.bar if suite else None),
+        figures=report.figures(),
+        scatters=tuple(scatters(found.variants)),
+        ranked=ranked,
+        ties=TIES,
+        slices=slices(report, summary.gate),
+        page=page_of(found),
+        cases=_Cases(summary),
+        choices=choices(summary),
+        max_rows=_MAX_ROWS,
     )
-    return (part.encode("utf-8", "replace") for part in parts)
+
+
+class _Cases:
+    """Writes cases, with what unfolds as long as there is room. The most important ones come first.
+
+    Attributes:
+        without_details: how many cases had no room for what unfolds.
+    """
+
+    def __init__(self, summary: Summary) -> None:
+        template = _environment().get_template("report_case.html.j2")
+        several_variants = len(summary.report.plan.variants) > 1
+        self._macros: Any = template.make_module(
+            {"several_variants": several_variants, "base": summary.base}
+        )
+        self._shared = {"base": one_line(summary.base or "", NAME_CHARACTERS)}
+        self._room = _DETAILS_BYTES
+        self.without_details = 0
+
+    def html(self, rows: Sequence[PageRow]) -> Iterator[Markup]:
+        """Yield cases as elements."""
+        return self._write(rows, self._macros.case)
+
+    def data(self, rows: Sequence[PageRow]) -> Iterator[Markup]:
+        """Yield JSON for the script: what all cases share, then the cases."""
+        yield to_json(self._shared)
+        yield from self._write(rows, to_json)
+
+    def _write(
+        self, rows: Sequence[PageRow], write: Callable[[PageCase], Markup]
+    ) -> Iterator[Markup]:
+        for row in rows:
+            if self._room:
+                text = write(page_case(row))
+                size = len(text.encode("utf-8", "replace"))
+                if size <= self._room:
+                    self._room -= size
+                    yield text
+                    continue
+                self._room = 0
+            self.without_details += 1
+            yield write(page_case(row, has_room=False))
+
+
+# Several suites.
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +182,7 @@ class SuiteSection:
         """
         if self.page is None or len(entry.cells) != 1:
             return None
-        (cell,) = entry.cells
-        return f"{self.page}#{address_of(cell.case.id, cell.variant if self.found.several_variants else None)}"
+        return f"{self.page}#{entry.cells[0].address}"
 
 
 def render_several(
@@ -156,122 +201,58 @@ def render_several(
     """
     sections = [SuiteSection(findings(summary), page and quote(page)) for summary, page in suites]
     sections.sort(key=lambda each: -SEVERITY[each.found.summary.verdict.status])
-    of_status: dict[VerdictStatus, list[str]] = {
-        "error": [],
-        "fail": [],
-        "borderline": [],
-        "pass": [],
-    }
-    for summary, _ in suites:
-        of_status[summary.verdict.status].append(summary.report.suite.name)
-    words = {
-        "error": "without a verdict",
-        "fail": "failed",
-        "borderline": "borderline",
-        "pass": "passed",
-    }
-    headline: list[str] = []
-    for status, names in of_status.items():
-        if names and (status != "pass" or len(names) == len(suites)):
-            of = f"{len(names):,} of {number_of(len(suites), 'suite')} {words[status]}"
-            headline += ["; " if headline else "", of]
-            headline += () if status == "pass" else _listed(names)
-    if not_run:
-        headline += [
-            "; " if headline else "",
-            f"{number_of(len(not_run), 'suite')} not run",
-            *_listed(list(not_run)),
-        ]
+    status: VerdictStatus = "error"
+    if sections and not broken:
+        status = sections[0].found.summary.verdict.status
     style = _style(1)
-    parts = (
-        _environment()
-        .get_template("suites.html.j2")
-        .generate(
-            status="error"
-            if broken
-            else next((status for status, names in of_status.items() if names), "error"),
-            headline=tuple(headline),
-            number=len(suites) + len(not_run),
-            sections=sections,
-            not_run=not_run,
-            style=style,
-            style_hash=_hash(style),
-            version=__version__,
-            most_variants=_MAX_ROWS,
-            most_entries=_MAX_ENTRIES_OF_SUITE,
-        )
+    return _generate(
+        "suites.html.j2",
+        status=status,
+        headline=_headline([summary for summary, _ in suites], not_run),
+        number=len(suites) + len(not_run),
+        sections=sections,
+        not_run=not_run,
+        style=style,
+        style_hash=_hash(style),
+        version=__version__,
+        most_variants=_MAX_ROWS,
+        most_entries=_MAX_ENTRIES_OF_SUITE,
     )
-    return (part.encode("utf-8", "replace") for part in parts)
 
 
-def _listed(names: Sequence[str]) -> Iterator[str]:
+def _headline(suites: Sequence[Summary], not_run: Iterable[str]) -> Sentence:
+    """`1 of 3 suites failed: router; 1 suite not run: search`. Those that passed have no name."""
+    clauses: list[Sentence] = []
+    for status, words in _SUITES_THAT.items():
+        names = [each.report.suite.name for each in suites if each.verdict.status == status]
+        clause = f"{len(names):,} of {number_of(len(suites), 'suite')} {words}"
+        if status != "pass" and names:
+            clauses.append((clause, *_names(names)))
+        elif names and len(names) == len(suites):
+            clauses.append((clause,))
+    if left := list(not_run):
+        clauses.append((f"{number_of(len(left), 'suite')} not run", *_names(left)))
+    headline: Sentence = ()
+    for clause_pieces in clauses:
+        headline += ("; ", *clause_pieces) if headline else clause_pieces
+    return headline
+
+
+def _names(names: Sequence[str]) -> Iterator[str]:
     """Yield `: a, b, 3 more` in pieces."""
     for number, name in enumerate(names[:_MAX_SUITES_NAMED]):
         yield ", " if number else ": "
         yield ForeignText(name)
-    if (more := len(names) - _MAX_SUITES_NAMED) > 0:
-        yield f", {more:,} more"
+    if len(names) > _MAX_SUITES_NAMED:
+        yield f", {len(names) - _MAX_SUITES_NAMED:,} more"
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedPart:
-    """Rows that stand together, as HTML."""
-
-    part: PagePart
-    rows: tuple[Markup, ...]
+# Templates, which escape all values.
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedGroup:
-    """A group with those of its rows that have room."""
-
-    group: PageGroup
-    parts: tuple[RenderedPart, ...]
-
-
-def _rendered(
-    page: Page, base: str | None, *, several_variants: bool
-) -> tuple[list[RenderedGroup], int, int]:
-    """Return the groups with as many rows as fit, how many of these are without details, and how
-    many rows do not fit.
-
-    Details are given to the first rows, which are the most important ones.
-    """
-    template = _environment().get_template("report_case.html.j2")
-    room, room_for_details = _ROWS_BYTES, _DETAILS_BYTES
-    without_details = left_out = 0
-    tags: dict[str, int] = {tag: number for number, (tag, _) in enumerate(page.choices()["tag"])}
-
-    def block(row: PageRow) -> Markup | None:
-        nonlocal room, room_for_details, without_details, left_out
-        if room < 0:
-            left_out += 1
-            return None
-        details = page.details(row) if room_for_details > 0 else []
-        shared = {"row": row, "several_variants": several_variants, "tags": tags, "base": base}
-        text = template.render(
-            shared, details=details, failed_graders={each.shown.column: each for each in details}
-        )
-        size = len(text.encode("utf-8", "replace"))
-        if size > room_for_details:
-            room_for_details, without_details = 0, without_details + 1
-            text = template.render(shared, details=[], failed_graders={})
-            size = len(text.encode("utf-8", "replace"))
-            room -= size
-        else:
-            room_for_details -= size
-        return Markup(text)  # noqa: S704  the template escapes
-
-    groups = []
-    for group in page.groups():
-        parts = [
-            RenderedPart(part, tuple(filter(None, map(block, part.rows)))) for part in group.parts
-        ]
-        groups.append(RenderedGroup(group, tuple(parts)))
-    return groups, without_details, left_out
-
-
-# The template's environment, which escapes all values.
+def _generate(template: str, **values: Any) -> Iterator[bytes]:
+    parts = _environment().get_template(template).generate(values)
+    return (part.encode("utf-8", "replace") for part in parts)
 
 
 def _style(columns: int) -> str:
@@ -290,10 +271,11 @@ def _hash(text: str) -> str:
 
 def _with_code(text: str) -> Markup:
     """Render a sentence of ours, in which backticks mark code."""
-    spans = code_spans(one_line(text, _REASON_CHARACTERS))
-    return Markup("").join(
+    spans = code_spans(one_line(text, REASON_CHARACTERS))
+    pieces = [
         Markup("<code>{}</code>").format(span) if is_code else span for span, is_code in spans
-    )
+    ]
+    return Markup("").join(pieces)
 
 
 def _marked(sentence: Sentence) -> Markup:
@@ -301,7 +283,7 @@ def _marked(sentence: Sentence) -> Markup:
     return Markup(  # noqa: S704  both escape
         join_sentence(
             sentence,
-            name=lambda text: Markup("<bdi>{}</bdi>").format(one_line(text, _NAME_CHARACTERS)),
+            name=lambda text: Markup("<bdi>{}</bdi>").format(one_line(text, NAME_CHARACTERS)),
             text=lambda text: escape(keep_units(visible(text))),
         )
     )
@@ -320,7 +302,10 @@ def _heading(entry: Entry) -> Markup:
 
 
 def _visible(value: Any) -> Any:
-    return visible(value) if type(value) is str and not value.isprintable() else value
+    """Clean a text; what is Markup already is clean."""
+    if type(value) is str and not value.isprintable():
+        return visible(value)
+    return value
 
 
 @cache
@@ -333,14 +318,13 @@ def _environment() -> Environment:
         "marked": _marked,
         "keep_names": _keep_names,
         "heading": _heading,
-        "name": lambda text: one_line(str(text), _NAME_CHARACTERS),
-        "sentence": lambda text: keep_units(one_line(str(text), _REASON_CHARACTERS)),
-        "reason": lambda text: one_line(str(text), _REASON_CHARACTERS),
+        "name": lambda text: one_line(str(text), NAME_CHARACTERS),
+        "sentence": lambda text: keep_units(one_line(str(text), REASON_CHARACTERS)),
+        "reason": lambda text: one_line(str(text), REASON_CHARACTERS),
         "with_code": _with_code,
         "count": "{:,}".format,
         "rate": percent,
         "score": score,
-        "statements": statement_lines,
         "interval": interval,
         "seconds": seconds,
         "usd": usd,

@@ -20,6 +20,7 @@ from factories import STARTED_AT, baseline_of, grade_of, many, report_of, with_o
 from github_markdown import shown
 from rendered import html_of as text_of
 
+import ci_evals.reports.page
 from ci_evals.gate.verdict import decide
 from ci_evals.gate.wording import cell_finding
 from ci_evals.model.case import Quarantine, Variant
@@ -99,6 +100,7 @@ TAGS = {
         "hr",
         "blockquote",
         "br",
+        "noscript",
     ),
 }
 ATTRIBUTES = {
@@ -244,9 +246,18 @@ def test_what_got_worse_is_said_beside_the_case_and_above_what_was_answered() ->
         assert page.count(finding) == 2
 
 
+def drawn(text: str) -> list[Any]:
+    """The cases that the browser draws."""
+    (data,) = re.findall(
+        r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL
+    )
+    return list(json.loads(data)[1:])
+
+
 def rows(text: str) -> list[tuple[str, bool]]:
-    """The cases in order, and whether they are unfolded."""
+    """The cases in order, and whether they are unfolded; those that the browser draws are last."""
     found = re.findall(r'<details class="case" id="case=([^"]*)"[^>]*?( open)?>', text)
+    found += [(case["address"].removeprefix("case="), case.get("unfolded")) for case in drawn(text)]
     return [(unquote(case), bool(unfolded)) for case, unfolded in found]
 
 
@@ -568,7 +579,10 @@ def test_nothing_but_our_script_runs_and_nothing_is_loaded(
     assert page.tags <= TAGS
     assert page.attributes <= ATTRIBUTES
     assert page.open == []
-    assert text.count("<script") == 1
+    assert re.findall("<script[^>]*>", text) == [
+        '<script type="application/json" id="data">',
+        "<script>",
+    ]
     assert "url(" not in text.partition("</style>")[0]
 
 
@@ -601,7 +615,6 @@ def test_marks_and_tables_have_names_for_those_who_do_not_see_them(flights: Summ
 
 
 def test_a_folded_case_has_the_reason_beside_it(flights: Summary) -> None:
-    reasons = re.findall(r'<bdi class="id">(.*?)</bdi>.*?</summary>', text_of(flights), re.DOTALL)
     whys = dict(
         re.findall(
             r'<bdi class="id">([^<]*)</bdi>(?:(?!</summary>).)*?<span class="why">(.*?)</span>',
@@ -609,22 +622,33 @@ def test_a_folded_case_has_the_reason_beside_it(flights: Summary) -> None:
         )
     )
     assert whys["greet"] == "429: slow down"
-    assert len(reasons) == 5
+    assert len(rows(text_of(flights))) == 5
 
 
 def test_a_page_stays_small_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     report = report_of(many((100, "PPF"), (100, "PPP")), variants=[Variant("a"), Variant("b")])
     summary = Summary(report, decide(report, Gate(min_pass_rate=0.5)), None)
+    text = text_of(summary)
+    assert len(rows(text)) == 200
+    assert text.count('<section class="cell"') == 2 * (200 - len(drawn(text))) == 200
+    assert all("details" in cell for case in drawn(text) for cell in case["cells"])
     monkeypatch.setattr(html, "_DETAILS_BYTES", 100_000)
     text = text_of(summary)
     assert len(rows(text)) == 200
     shown = text.count('<section class="cell"') // 2
-    assert 0 < shown < 200
+    assert 0 < shown < 100
+    assert not any("details" in cell for case in drawn(text) for cell in case["cells"])
     assert f"{200 - shown} cases without answers here, to keep this file small" in text
-    monkeypatch.setattr(html, "_ROWS_BYTES", 50_000)
+    monkeypatch.setattr(ci_evals.reports.page, "_MAX_CELLS", 300)
     text = text_of(summary)
-    assert 0 < len(rows(text)) < 200
-    assert f"… and {200 - len(rows(text))} more cases, left out to keep this file small" in text
+    assert len(rows(text)) == 150
+    assert "… and 50 more cases, left out to keep this file small" in text
+
+
+def test_a_page_writes_what_failed_and_leaves_the_rest_to_the_browser() -> None:
+    text = text_of(summarize(report_of(many((300, "F"), (50, "P")), edit=with_own_reason), None))
+    assert len(re.findall('<details class="case"', text)) == 200
+    assert [case["outcome"] for case in drawn(text)] == ["failed"] * 100 + ["passed"] * 50
 
 
 def test_a_name_is_an_address() -> None:
