@@ -25,7 +25,7 @@ from ci_evals.format import (
     without_commands,
 )
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, VerdictStatus
-from ci_evals.gate.compare import KINDS, CellComparison, Comparison, VariantComparison
+from ci_evals.gate.compare import KINDS, CellComparison, CellKind, Comparison, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant
@@ -81,8 +81,9 @@ def draw(parts: Iterable[ConsoleRenderable], *, width: int, color: bool = False)
     with console.capture() as captured:
         for part in parts:
             console.print(part)
-    lines = (line.rstrip() for line in captured.get().split("\n"))
-    return without_commands("\n".join(lines)).strip("\n") + "\n"
+    lines = [line.rstrip() for line in captured.get().split("\n")]
+    text = without_commands("\n".join(lines))
+    return text.strip("\n") + "\n"
 
 
 def columns(
@@ -96,10 +97,13 @@ def columns(
         flush_right: align all columns but the first to the right.
     """
     table = Table.grid(padding=(0, gap, 0, 0))
-    for index in range(len(rows[0]) if rows else 0):
-        table.add_column(justify="right" if flush_right and index else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        # A plain string would be read as markup.
+        table.add_row(*[Text(cell) if isinstance(cell, str) else cell for cell in row])
+    for number, column in enumerate(table.columns):
+        column.overflow = "fold"
+        if flush_right and number:
+            column.justify = "right"
     return table
 
 
@@ -107,19 +111,21 @@ def render_comparison(comparison: Comparison) -> str:
     """Return a line for each figure of a variant and for each cell; those that changed come
     first.
     """
-    changed = ("regressed", "suspect", "fixed")
-    order = (*changed, *(kind for kind in KINDS if kind not in changed))
     rows: list[tuple[str, ...]] = [("", "baseline", "here", "change", "p")]
     for variant in comparison.variants:
         rows += _variant_rows(comparison, variant)
-    for cell in sorted(comparison.cells, key=lambda cell: order.index(cell.kind)):
-        rows.append(_cell_row(comparison, cell))
+    changed: tuple[CellKind, ...] = ("regressed", "suspect", "fixed")
+    for kind in dict.fromkeys((*changed, *KINDS)):
+        cells = [cell for cell in comparison.cells if cell.kind == kind]
+        rows += [_cell_row(comparison, cell) for cell in cells]
     return draw([columns(rows)], width=UNBOUNDED).rstrip("\n")
 
 
 def _variant_rows(comparison: Comparison, variant: VariantComparison) -> Iterator[tuple[str, ...]]:
     figures = variant.differences
-    name = f"{_name(variant.variant)}: " if comparison.several_variants else ""
+    name = ""
+    if comparison.several_variants:
+        name = f"{_name(variant.variant)}: "
     base = percent(variant.base_rate, variant.head_rate)
     here = percent(variant.head_rate, variant.base_rate)
     points = UNKNOWN
@@ -149,12 +155,16 @@ def _cell_row(comparison: Comparison, cell: CellComparison) -> tuple[str, ...]:
     name = _name(cell.case)
     if comparison.several_variants:
         name = f"{name} on {_name(cell.variant)}"
-    p = "" if cell.p is None else f"{cell.p:.2g}"
+    p = ""
+    if cell.p is not None:
+        p = f"{cell.p:.2g}"
     return name, _tally(cell.base), _tally(cell.head), cell.kind, p
 
 
 def _tally(tally: Tally) -> str:
-    return tally_text(tally) if tally.graded else UNKNOWN
+    if not tally.graded:
+        return UNKNOWN
+    return tally_text(tally)
 
 
 def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
@@ -176,9 +186,10 @@ def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
     for group in found.groups:
         if not group.folded:
             yield from _group(group)
-    if folded := [_folded_group(group) for group in found.groups if group.folded]:
+    folded = [group for group in found.groups if group.folded]
+    if folded:
         yield _BLANK
-        yield from folded
+        yield from map(_folded_group, folded)
     yield _BLANK
     yield from _ending(found)
 
@@ -194,15 +205,13 @@ _VERDICT_MARKS: Final[Mapping[VerdictStatus, str]] = {
 def _verdict(found: Findings, text: str) -> Text:
     """`✗ FAIL  2 cases regressed: refund, cancel`."""
     status = found.summary.verdict.status
-    return Text.assemble(
-        (f"{_VERDICT_MARKS[status]} {VERDICTS[status].upper()}", _STYLES[status]), f"  {text}"
-    )
+    verdict = f"{_VERDICT_MARKS[status]} {VERDICTS[status].upper()}"
+    return Text.assemble((verdict, _STYLES[status]), f"  {text}")
 
 
 # The figures of the variants.
 
 _BEST, _WORST = " ▲", " ▼"
-_LEGEND = "▲ best  ▼ worst"
 _NO_MARK = "  "
 _MARK_STYLES = {_BEST: "green", _WORST: "red", _NO_MARK: ""}
 
@@ -216,6 +225,7 @@ class Column(NamedTuple):
     title: str
     rank: int
     figures: Sequence[Text]
+    is_marked: bool = False
 
 
 def _figures(found: Findings, width: int) -> Iterator[ConsoleRenderable]:
@@ -227,93 +237,94 @@ def _figures(found: Findings, width: int) -> Iterator[ConsoleRenderable]:
         chosen.remove(max(chosen, key=lambda column: column.rank))
         table = _table_of_variants(found, chosen)
     yield table
-    if any(text.plain.endswith((_BEST, _WORST)) for column in chosen for text in column.figures):
-        yield _dim(_LEGEND)
+    if any(column.is_marked for column in chosen):
+        yield _dim("▲ best  ▼ worst")
 
 
 def _table_of_variants(found: Findings, chosen: Sequence[Column]) -> Table:
     table = Table(
-        box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
+        box=None,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="dim",
     )
     table.add_column(overflow="fold", max_width=_LABEL_CHARACTERS)
     for column in chosen:
         table.add_column(column.title, justify="right", no_wrap=True)
     for row, variant in enumerate(found.variants):
-        figures = [column.figures[row] for column in chosen]
-        table.add_row(Text(_name(variant.variant), "bold"), *figures)
+        name = Text(_name(variant.variant), "bold")
+        table.add_row(name, *[column.figures[row] for column in chosen])
     return table
 
 
 def _columns(found: Findings) -> Iterator[Column]:
-    variants = found.variants
+    variants, base = found.variants, found.summary.base
+    counts = [each.counts for each in variants]
     figures = [each.figures for each in variants]
-    rates = [rate_with_interval(each.pass_rate, each.lower, each.upper) for each in variants]
-    yield Column(
-        "pass rate", 0, _marked(rates, [each.pass_rate for each in variants], highest_is_best=True)
-    )
-    tallies = [f"{each.counts.passed:,}/{each.counts.graded:,}" for each in variants]
-    yield Column("runs", 5, _marked(tallies))
-    yield from _changes(found)
+    changes = []
+    if base:
+        changes = [found.variant_changes[each.variant] for each in variants]
+    rates = [each.pass_rate for each in variants]
+    shown = [rate_with_interval(each.pass_rate, each.lower, each.upper) for each in variants]
+    yield _column("pass rate", 0, shown, rates, highest_is_best=True)
+    yield _column("runs", 5, [f"{each.passed:,}/{each.graded:,}" for each in counts])
+    if changes:
+        yield _column(f"against {base}", 1, [change.pass_rate for change in changes])
     if k := variants[0].k:
         chances = [each.pass_hat_k for each in variants]
-        yield Column(
-            f"pass^{k}", 8, _marked(list(map(percent, chances)), chances, highest_is_best=True)
-        )
-    errored = [each.counts.errored for each in variants]
+        yield _column(f"pass^{k}", 8, map(percent, chances), chances, highest_is_best=True)
+    errored = [each.errored for each in counts]
     if any(errored):
-        yield Column("errored", 2, _marked([f"{count:,}" for count in errored], errored))
+        yield _column("errored", 2, map("{:,}".format, errored), errored)
     scores = [each.match_rate for each in variants]
-    yield Column("score", 6, _marked(list(map(score, scores)), scores, highest_is_best=True))
+    yield _column("score", 6, map(score, scores), scores, highest_is_best=True)
     # Of different numbers of runs, the fewer would look cheaper.
-    same_work = len({each.counts.graded for each in variants}) == 1
+    same_work = len({each.graded for each in counts}) == 1
     costs = [None if each.unpriced_runs else each.figures.cost_usd for each in variants]
-    texts = [each.cost_text for each in variants]
-    yield Column("cost", 3, _marked(texts, costs if same_work else ()))
+    shown = [each.cost_text for each in variants]
+    yield _column("cost", 3, shown, costs if same_work else ())
+    if any(change.cost for change in changes):
+        yield _column("per run", 9, [change.cost for change in changes])
     tokens = [(each.input_tokens + each.output_tokens) or None for each in figures]
     if any(tokens):
-        texts = [f"{count:,}" if count else UNKNOWN for count in tokens]
-        yield Column("tokens", 10, _marked(texts, tokens if same_work else ()))
-    yield _latencies("p50", 4, [each.latency_p50_s for each in figures])
-    yield _latencies("p95", 7, [each.latency_p95_s for each in figures])
-    if any(each.first_token_p50_s for each in figures):
-        yield _latencies("first token", 12, [each.first_token_p50_s for each in figures])
-
-
-def _changes(found: Findings) -> Iterator[Column]:
-    """Yield the changes against the baseline, if there is one."""
-    if not found.summary.base:
-        return
-    changes = [found.variant_changes[variant.variant] for variant in found.variants]
-    title = f"against {found.summary.base}"
-    yield Column(title, 1, _marked([change.pass_rate for change in changes]))
-    if any(change.cost for change in changes):
-        yield Column("per run", 9, _marked([change.cost for change in changes]))
+        shown = [UNKNOWN if count is None else f"{count:,}" for count in tokens]
+        yield _column("tokens", 10, shown, tokens if same_work else ())
+    for title, rank, latencies_s in (
+        ("p50", 4, [each.latency_p50_s for each in figures]),
+        ("p95", 7, [each.latency_p95_s for each in figures]),
+        ("first token", 12, [each.first_token_p50_s for each in figures]),
+    ):
+        if any(latencies_s) or title != "first token":
+            yield _column(title, rank, map(seconds, latencies_s), latencies_s)
     if any(change.latency for change in changes):
-        yield Column("p50's change", 11, _marked([change.latency for change in changes]))
+        yield _column("p50's change", 11, [change.latency for change in changes])
 
 
-def _latencies(title: str, rank: int, latencies_s: Sequence[float | None]) -> Column:
-    return Column(title, rank, _marked(list(map(seconds, latencies_s)), latencies_s))
-
-
-def _marked(
-    texts: Sequence[str], numbers: Sequence[float | None] = (), *, highest_is_best: bool = False
-) -> list[Text]:
-    """Mark the best and the worst of several figures. Those that look the same are marked the same,
-    or not at all.
+def _column(
+    title: str,
+    rank: int,
+    texts: Iterable[str],
+    numbers: Sequence[float | None] = (),
+    *,
+    highest_is_best: bool = False,
+) -> Column:
+    """Mark the best and the worst figure. Those that look the same are marked the same, or not at
+    all.
     """
-    by_text = dict(zip(texts, numbers, strict=False))
+    shown = list(texts)
+    by_text = dict(zip(shown, numbers, strict=False))
     known = sorted({number for number in by_text.values() if number is not None})
     if len(known) < 2:
-        return [Text(text) for text in texts]
-    lowest, highest = (_WORST, _BEST) if highest_is_best else (_BEST, _WORST)
-    marks = {known[0]: lowest, known[-1]: highest}
-    marked = []
-    for text in texts:
-        number = by_text[text]
-        mark = _NO_MARK if number is None else marks.get(number, _NO_MARK)
-        marked.append(Text(f"{text}{mark}", _MARK_STYLES[mark]))
-    return marked
+        return Column(title, rank, [Text(text) for text in shown])
+    marks: dict[float | None, str] = {known[0]: _BEST, known[-1]: _WORST}
+    if highest_is_best:
+        marks = {known[0]: _WORST, known[-1]: _BEST}
+    figures = []
+    for text in shown:
+        mark = marks.get(by_text[text], _NO_MARK)
+        figures.append(Text(f"{text}{mark}", _MARK_STYLES[mark]))
+    return Column(title, rank, figures, is_marked=True)
 
 
 def _graders(variants: Sequence[VariantReport]) -> Iterator[Text]:
@@ -322,13 +333,16 @@ def _graders(variants: Sequence[VariantReport]) -> Iterator[Text]:
     for variant in variants:
         for grader, mean in variant.grader_means.items():
             means.setdefault(grader, []).append(mean)
-    listed = sorted(means, key=lambda grader: min(means[grader]))
-    perfect = [grader for grader in listed if min(means[grader]) == 1]
-    if len(perfect) > FEW:
-        listed = listed[: -len(perfect)]
+    lowest = {grader: min(each) for grader, each in means.items()}
+    listed = sorted(means, key=lowest.__getitem__)
+    perfect = list(lowest.values()).count(1)
+    if perfect > FEW:
+        listed = listed[:-perfect]
     texts = [f"{_label(grader)} {span(means[grader], score)}" for grader in listed]
-    if len(perfect) > FEW:
-        texts.append(f"{len(perfect)} {'others' if listed else 'graders'} 1.00")
+    if perfect > FEW and listed:
+        texts.append(f"{perfect} others 1.00")
+    elif perfect > FEW:
+        texts.append(f"{perfect} graders 1.00")
     if texts:
         yield Text.assemble(("graders  ", "dim"), ", ".join(texts))
 
@@ -357,14 +371,15 @@ def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[Con
     title = _name(task.name).capitalize()
     if found.several_variants:
         title = f"{title} on {_name(variant)}"
-    figures = f": accuracy {percent(task.accuracy)}, macro F1 {percent(task.macro_f1)}"
+    accuracy, macro_f1 = percent(task.accuracy), percent(task.macro_f1)
     yield _BLANK
-    yield Text.assemble((title, "bold"), figures)
+    yield Text.assemble((title, "bold"), f": accuracy {accuracy}, macro F1 {macro_f1}")
     headings = ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")
     rows: list[Sequence[str | Text]] = [[Text(heading, "bold dim") for heading in headings]]
     for row, each in enumerate(task.labels[:MAX_LABELS_SHOWN]):
-        rates = map(percent, (each.precision, each.recall, each.f1, each.roc_auc))
-        rows.append([_label(each.label), *rates, task.taken_for(row, _label)])
+        rates = (each.precision, each.recall, each.f1, each.roc_auc)
+        taken_for = task.taken_for(row, _label)
+        rows.append([_label(each.label), *map(percent, rates), taken_for])
     yield columns(rows)
     yield from _more(len(task.labels) - MAX_LABELS_SHOWN, "label")
 
@@ -385,12 +400,13 @@ def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Iterator[Conso
     """List the parts of the matrix that have a bar, the worst first."""
     rows = []
     for scope in scopes:
-        verdict = Text(VERDICTS[scope.status].upper(), _STYLES[scope.status])
+        verdict = VERDICTS[scope.status].upper()
         name = scope_label(scope, report)
         if scope.kind != "suite":
             name = f"{name} {scope.name}"
         rate = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
-        rows.append((verdict, _name(name), rate, f"bar {percent(scope.bar, scope.bar)}"))
+        bar = f"bar {percent(scope.bar, scope.bar)}"
+        rows.append((Text(verdict, _STYLES[scope.status]), _name(name), rate, bar))
     return _table("Gate", rows, SOME, "bar")
 
 
@@ -426,11 +442,12 @@ def _group(group: Group) -> Iterator[ConsoleRenderable]:
 
 def _folded_group(group: Group) -> Text:
     """`Flaky, but within the bar (2): greet, status`."""
+    lines = [entry.line(_name) for entry in group.entries]
     if group.kind == "changed":
-        return _dim(", ".join(entry.line(_name) for entry in group.entries))
-    cases = dict.fromkeys(cell.case.id for entry in group.entries for cell in entry.cells)
-    names = [_name(case) for case in cases] or [entry.line(_name) for entry in group.entries]
-    names[FEW:] = []
+        return _dim(", ".join(lines))
+    cells = [cell for entry in group.entries for cell in entry.cells]
+    cases = dict.fromkeys(_name(cell.case.id) for cell in cells)
+    names = (list(cases) or lines)[:FEW]
     if group.count > len(names):
         names.append(f"{group.count - len(names):,} more")
     return _dim(f"{group.title} ({group.count:,}): {', '.join(names)}")
@@ -458,26 +475,31 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
 
 def _details(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
     cell, run = entry.cell, entry.run
-    if cell and run and run.answer is not None and (group.kind != "possible" or cell.below_bar):
+    if cell and run and run.answer is not None:
         asked = one_line(question_text(cell.case, run.first), _QUESTION_CHARACTERS)
         answer = one_line(run.answer, _ANSWER_CHARACTERS) or "(empty)"
-        yield Padding(_dim(f"{asked} → {answer}".lstrip()), _INDENT)
-    if len(entry.cells) == 1:
-        for line in entry.cells[0].failures.lines(FEW, with_answers=False):
+        if group.kind != "possible" or cell.below_bar:
+            yield Padding(_dim(f"{asked} → {answer}".lstrip()), _INDENT)
+    if cell and len(entry.cells) == 1:
+        for line in cell.failures.lines(FEW, with_answers=False):
             yield Padding(line, _INDENT)
-    for frame in run.frames if run else entry.frames:
+    frames = run.frames if run else entry.frames
+    for frame in frames:
         yield Padding(_dim(frame), _INDENT)
 
 
 def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
     for note in found.notes:
-        yield columns([(f"{note.label}:", one_line(note.text, _SENTENCE_CHARACTERS))], gap=1)
+        text = one_line(note.text, _SENTENCE_CHARACTERS)
+        yield columns([(f"{note.label}:", text)], gap=1)
     if found.expected:
         yield _dim(found.expected)
     if hint := found.summary.verdict.hint:
-        yield Text(one_line(hint[:1].upper() + hint[1:], _SENTENCE_CHARACTERS))
+        sentence = hint[:1].upper() + hint[1:]
+        yield Text(one_line(sentence, _SENTENCE_CHARACTERS))
     yield _BLANK
-    yield _verdict(found, " · ".join((one_line(found.short_headline, 100), *found.facts)))
+    headline = one_line(found.short_headline, NAME_CHARACTERS)
+    yield _verdict(found, " · ".join([headline, *found.facts]))
 
 
 def _more(left_out: int, noun: str) -> Iterator[ConsoleRenderable]:

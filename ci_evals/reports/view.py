@@ -93,14 +93,18 @@ class RunView:
     @property
     def title(self) -> str:
         """`run 2 failed`, `runs 1, 2 and 3 failed alike`."""
-        text = f"{run_numbers(self.numbers)} {self.status}"
-        return f"{text} alike" if len(self.results) > 1 else text
+        title = f"{run_numbers(self.numbers)} {self.status}"
+        if len(self.results) > 1:
+            title += " alike"
+        return title
 
     @property
     def error(self) -> str | None:
         """Why there was nothing to grade; None if there was."""
         error = self.first.error
-        return None if error is None else one_line(error.sentence, LINE_CHARACTERS)
+        if error is None:
+            return None
+        return one_line(error.sentence, LINE_CHARACTERS)
 
     @property
     def frames(self) -> list[str]:
@@ -128,8 +132,11 @@ class RunView:
         response = self.first.response
         if response is None:
             return ()
-        answers = (response, *(turn.response for turn in response.turns))
-        return tuple(dict.fromkeys(answer.whole for answer in answers if answer.whole))
+        files: dict[str, None] = {}
+        for answer in (response, *(turn.response for turn in response.turns)):
+            if answer.whole:
+                files[answer.whole] = None
+        return tuple(files)
 
     @property
     def grades(self) -> list[Grade]:
@@ -140,18 +147,22 @@ class RunView:
     def context(self) -> tuple[Passage, ...] | None:
         """The texts that were retrieved for the answer; None if nothing is known about them."""
         response = self.first.response
-        return response.passages if response else None
+        if response is None:
+            return None
+        return response.passages
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What else the provider said of the answer, and of all of them alike."""
-        of_each = [result.response.metadata if result.response else {} for result in self.results]
-        first, *others = of_each
-        return {
-            key: value
-            for key, value in first.items()
-            if all(other.get(key) == value for other in others)
-        }
+        if self.first.response is None:
+            return {}
+        shared = dict(self.first.response.metadata)
+        for result in self.results[1:]:
+            other = result.response.metadata if result.response else {}
+            for key in list(shared):
+                if other.get(key) != shared[key]:
+                    del shared[key]
+        return shared
 
     @property
     def score(self) -> str:
@@ -160,35 +171,49 @@ class RunView:
         """
         scores = [result.score for result in self.results if result.score is not None]
         threshold = self.first.threshold
-        if not scores or (threshold is None and all(value in (0, 1) for value in scores)):
+        if not scores:
             return ""
-        text = f"score {span(scores, score)}"
-        return text if threshold is None else f"{text} (threshold {threshold:g})"
+        if threshold is not None:
+            return f"score {span(scores, score)} (threshold {threshold:g})"
+        if all(value in (0, 1) for value in scores):
+            return ""
+        return f"score {span(scores, score)}"
 
     @property
     def facts(self) -> list[str]:
         """`score 0.50`, `1.10 s to 1.20 s`, `first token 0.20 s`, `$0.0010`, `25 tokens`, `3
         attempts`, `recorded`, and which budgets were exceeded.
         """
-        responses = [result.response for result in self.results if result.response]
-        waits_s = [response.slowest_first_token_s for response in responses]
-        used = [response.tokens for response in responses]
-        costs = [result.cost_usd for result in self.results if result.cost_usd is not None]
-        first_token = span((wait_s for wait_s in waits_s if wait_s is not None), seconds)
-        tokens = span((usage.total_tokens for usage in used if usage), "{:,}".format)
-        attempts = span((result.attempts for result in self.results), "{:,}".format)
-        facts = [self.score, span((result.latency_s for result in self.results), seconds)]
-        if first_token:
-            facts.append(f"first token {first_token}")
-        facts.append(span(costs, usd))
-        if tokens not in ("", "0"):
-            facts.append("1 token" if tokens == "1" else f"{tokens} tokens")
-        if attempts != "1":
-            facts.append(f"{attempts} attempts")
-        if self.first.recorded:
-            facts.append("reused" if self.first.reused else "recorded")
-        facts += self.first.budget_violations
-        return [fact for fact in facts if fact]
+        latencies_s = [result.latency_s for result in self.results]
+        attempts = [result.attempts for result in self.results]
+        costs_usd = [result.cost_usd for result in self.results if result.cost_usd is not None]
+        waits_s: list[float] = []
+        tokens: list[int] = []
+        for result in self.results:
+            response = result.response
+            if response and response.slowest_first_token_s is not None:
+                waits_s.append(response.slowest_first_token_s)
+            if response and response.tokens:
+                tokens.append(response.tokens.total_tokens)
+        facts = []
+        if self.score:
+            facts.append(self.score)
+        facts.append(span(latencies_s, seconds))
+        if waits_s:
+            facts.append(f"first token {span(waits_s, seconds)}")
+        if costs_usd:
+            facts.append(span(costs_usd, usd))
+        if tokens and max(tokens) == 1:
+            facts.append("1 token")
+        elif any(tokens):
+            facts.append(f"{span(tokens, '{:,}'.format)} tokens")
+        if max(attempts) > 1:
+            facts.append(f"{span(attempts, '{:,}'.format)} attempts")
+        if self.first.reused:
+            facts.append("reused")
+        elif self.first.recorded:
+            facts.append("recorded")
+        return [*facts, *self.first.budget_violations]
 
 
 def alike(results: Iterable[Result], *, confirming: bool = False) -> list[RunView]:
@@ -206,22 +231,16 @@ def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 def _look(result: Result) -> Hashable:
     """Return what is seen of a run. What was said in favour of an answer keeps no runs apart."""
+    look: list[Hashable] = [result.status, result.error, result.recorded, result.reused]
+    for grade in every_grade(result.grades):
+        look += [grade.grader, grade.score]
+        if not grade.passed:
+            look.append(reason_of(grade))
     response = result.response
-    passages = (response and response.passages) or ()
-    grades = (
-        (grade.grader, grade.score, None if grade.passed else reason_of(grade))
-        for grade in every_grade(result.grades)
-    )
-    return (
-        result.status,
-        result.error and (result.error.kind, result.error.message, result.error.detail),
-        result.recorded,
-        result.reused,
-        tuple(grades),
-        answer_text(result),
-        tuple((passage.id, passage.text) for passage in passages),
-        response and (response.model, response.finish_reason),
-    )
+    if response is not None:
+        look += [answer_text(result), response.model, response.finish_reason]
+        look += [(passage.id, passage.text) for passage in response.passages or ()]
+    return tuple(look)
 
 
 def reasons_of(result: Result) -> tuple[Reason, ...]:
@@ -229,18 +248,19 @@ def reasons_of(result: Result) -> tuple[Reason, ...]:
     if result.error is not None:
         text = one_line(result.error.sentence, LINE_CHARACTERS)
         return (Reason(text, text),)
-    found = [reason_of(grade) for grade in result.grades if not grade.passed and grade.weight]
+    failed = [grade for grade in result.grades if not grade.passed]
+    reasons = [reason_of(grade) for grade in failed if grade.weight]
     text = ""
     if result.score is not None and result.threshold is not None:
         relation = "at least" if result.status == "passed" else "below"
         text = f"score {score(result.score)}, {relation} the threshold of {result.threshold:g}"
-    elif not found:
+    elif not reasons and result.score is None:
         text = "no grader says why"
-        if result.score is not None:
-            text = f"the score {result.score:.2f} is below its bar"
+    elif not reasons:
+        text = f"the score {result.score:.2f} is below its bar"
     if text:
-        found.append(Reason(text, text))
-    return tuple(found)
+        reasons.append(Reason(text, text))
+    return tuple(reasons)
 
 
 def reason_of(grade: Grade) -> Reason:
@@ -256,8 +276,11 @@ def answer_text(result: Result) -> str | None:
     if response is None:
         return None
     if response.turns:
-        sides = (f"user: {turn.user}\nassistant: {_said(turn.response)}" for turn in response.turns)
-        return "\n".join(sides)
+        lines = []
+        for turn in response.turns:
+            lines.append(f"user: {turn.user}")
+            lines.append(f"assistant: {_said(turn.response)}")
+        return "\n".join(lines)
     return _said(response)
 
 
@@ -266,7 +289,9 @@ def _said(response: Response) -> str:
 
 
 def _with_calls(text: str, calls: Sequence[ToolCall]) -> str:
-    lines = [text] if text else []
+    lines = []
+    if text:
+        lines.append(text)
     lines += [f"→ {call.name} {_json(call.arguments)}" for call in calls[:MOST]]
     if len(calls) > MOST:
         lines.append(f"… and {number_of(len(calls) - MOST, 'more tool call')}")
@@ -308,7 +333,8 @@ def _common_grades(of_each: Sequence[Sequence[Grade]]) -> list[Grade]:
     common = []
     for same in zip(*of_each, strict=True):
         first, *others = same
-        grade = replace(first, parts=tuple(_common_grades([each.parts for each in same])))
+        parts = _common_grades([grade.parts for grade in same])
+        grade = replace(first, parts=tuple(parts))
         if any(other.reason != first.reason for other in others):
             grade = replace(grade, reason="", got=None)
         if any(other.got != first.got for other in others):
@@ -340,12 +366,16 @@ def statement_lines(grade: Grade) -> list[tuple[bool, str]]:
     lines = []
     for each in grade.statements[:MANY]:
         text = one_line(each.text, LINE_CHARACTERS)
-        if each.texts:
-            noun = "text" if len(each.texts) == 1 else "texts"
-            text = f"{text} ({noun} {', '.join(map(str, each.texts))})"
+        numbers = ", ".join(map(str, each.texts))
+        if len(each.texts) == 1:
+            text += f" (text {numbers})"
+        elif numbers:
+            text += f" (texts {numbers})"
         lines.append((each.holds, text))
-    if more := grade.statements[MANY:]:
-        lines.append((all(each.holds for each in more), f"… and {len(more):,} more"))
+    more = grade.statements[MANY:]
+    if more:
+        all_hold = all(each.holds for each in more)
+        lines.append((all_hold, f"… and {len(more):,} more"))
     return lines
 
 
@@ -353,13 +383,14 @@ def passage_lines(passages: Sequence[Passage], characters: int = LINE_CHARACTERS
     """Return the retrieved texts, each on a line: `1. policy.md (0.83): Refunds take …`."""
     lines = []
     for number, passage in enumerate(passages[:MANY], 1):
-        label = []
+        label = ""
         if passage.id:
-            label.append(one_line(passage.id, NAME_CHARACTERS))
+            label += f" {one_line(passage.id, NAME_CHARACTERS)}"
         if passage.score is not None:
-            label.append(f"({passage.score:.4g})")
-        text = one_line(passage.text, characters)
-        lines.append(f"{number}. {' '.join(label)}: {text}" if label else f"{number}. {text}")
+            label += f" ({passage.score:.4g})"
+        if label:
+            label += ":"
+        lines.append(f"{number}.{label} {one_line(passage.text, characters)}")
     if len(passages) > MANY:
         lines.append(f"… and {number_of(len(passages) - MANY, 'more text')}")
     return lines
@@ -404,31 +435,37 @@ class Failures:
         """Count the reasons of results that did not pass."""
         missed: Counter[str] = Counter()
         reasons: Counter[str] = Counter()
-        causes: dict[Hashable, None] = {}
+        causes: set[Hashable] = set()
         error = None
         runs = 0
         for result in results:
             found = reasons_of(result)
             # A reason counts once a run, even where several graders give it.
-            missed.update(dict.fromkeys((reason.missed for reason in found), 1))
-            reasons.update(dict.fromkeys((reason.text for reason in found), 1))
+            missed.update(dict.fromkeys([reason.missed for reason in found], 1))
+            reasons.update(dict.fromkeys([reason.text for reason in found], 1))
             if result.error is None:
-                causes[tuple(reason.missed for reason in found)] = None
+                causes.add(tuple(reason.missed for reason in found))
             else:
-                causes[same_reason(result.error)] = None
+                causes.add(same_reason(result.error))
                 error = error or result.error
             runs += 1
-        cause = next(iter(causes)) if len(causes) == 1 else None
-        return cls(runs, tuple(missed.most_common()), tuple(reasons.most_common()), cause, error)
+        return cls(
+            runs=runs,
+            missed=tuple(missed.most_common()),
+            reasons=tuple(reasons.most_common()),
+            cause=causes.pop() if len(causes) == 1 else None,
+            error=error,
+        )
 
     def lines(self, most: int = SOME, *, with_answers: bool = True) -> list[str]:
         """Return at most so many reasons, and one more line that counts those left out: `2 of 3
         failed runs: contains: …` where the runs differ.
         """
         counted = self.reasons if with_answers else self.missed
+        shared_by_all = all(count == self.runs for _, count in counted)
         lines = []
         for reason, count in counted[:most]:
-            if self.runs == 1 or all(number == self.runs for _, number in counted):
+            if shared_by_all:
                 lines.append(reason)
             else:
                 lines.append(f"{count:,} of {self.runs:,} failed runs: {reason}")
@@ -468,8 +505,10 @@ class CellView(CellReport):
         that the bar is missed, or if no run passed; any other one with failed runs is `flaky`.
         """
         counts = self.counts
+        if not counts.graded and not counts.errored:
+            return "not run"
         if not counts.graded:
-            return "errored" if counts.errored else "not run"
+            return "errored"
         if not counts.failed:
             return "passed"
         if self.below_bar and (not counts.passed or self._misses_bar):
@@ -485,9 +524,10 @@ class CellView(CellReport):
     def tally(self) -> str:
         """`3 of 5 runs passed`, of the runs that were graded, and what became of the others."""
         counts = self.counts
-        if counts.errored and not counts.graded and not counts.missing:
-            text = f"{number_of(counts.errored, 'run')} errored"
-            return text if counts.errored == 1 else f"all {text}"
+        if counts.errored == counts.planned == 1:
+            return "1 run errored"
+        if counts.errored and counts.errored == counts.planned:
+            return f"all {counts.errored:,} runs errored"
         parts = [f"{counts.passed:,} of {number_of(counts.graded, 'run')} passed"]
         if counts.errored:
             parts.append(f"{counts.errored:,} errored")
@@ -507,13 +547,13 @@ class CellView(CellReport):
             return text
         if self.changed:
             return cell_finding(comparison, found)
-        before = ""
-        if found.base.graded:
-            before = f"{tally_text(found.base)} on {comparison.baseline.label}"
+        separator = "; "
         if found.kind == "edited":
-            text = f"{text}; edited, so not compared"
-            return f"{text}: {before}" if before else text
-        return f"{text}; {before}" if before else text
+            text += "; edited, so not compared"
+            separator = ": "
+        if found.base.graded:
+            text += f"{separator}{tally_text(found.base)} on {comparison.baseline.label}"
+        return text
 
     @property
     def changed(self) -> bool:
@@ -522,18 +562,22 @@ class CellView(CellReport):
 
     @property
     def renamed_from(self) -> str | None:
-        return self.found.renamed_from if self.found else None
+        if self.found is None:
+            return None
+        return self.found.renamed_from
 
     @property
     def critical(self) -> bool:
         """Return True if its regression alone makes the gate red."""
-        return self.found is not None and self.found.kind == "regressed" and self.found.critical
+        found = self.found
+        return found is not None and found.kind == "regressed" and found.critical
 
     @property
     def address(self) -> str:
         """The fragment of report.html that leads to it."""
-        several = len(self.summary.report.plan.variants) > 1
-        return address_of(self.case.id, self.variant if several else None)
+        if len(self.summary.report.plan.variants) == 1:
+            return address_of(self.case.id)
+        return address_of(self.case.id, self.variant)
 
     @property
     def failures(self) -> Failures:
@@ -547,13 +591,16 @@ class CellView(CellReport):
 
         Only where no run passed, the lack of an answer is such a reason.
         """
-        failures = self.failures
-        return None if failures.error and self.counts.passed else failures.cause
+        if self.failures.error and self.counts.passed:
+            return None
+        return self.failures.cause
 
     @property
     def common_error(self) -> RunError | None:
         """The error that ended every graded run without an answer, if there is one."""
-        return self.failures.error if self.cause is not None else None
+        if self.cause is None:
+            return None
+        return self.failures.error
 
     def results(self, *statuses: Status, most: int | None = None) -> list[Result]:
         """Read its results from the journal, the confirm runs last.
@@ -567,41 +614,47 @@ class CellView(CellReport):
         for part in (report, report.confirmation):
             if part is None:
                 continue
-            indices = [
-                index
-                for index in part.plan.indices(self.cell)
-                if index in part.records
-                and (not statuses or part.records[index].status in statuses)
-            ]
-            room = None if most is None else most - len(found)
-            found += part.results(indices[:room])
+            indices = []
+            for index in part.plan.indices(self.cell):
+                record = part.records.get(index)
+                if record and (not statuses or record.status in statuses):
+                    indices.append(index)
+            if most is not None:
+                indices = indices[: most - len(found)]
+            found += part.results(indices)
         return found
 
     def run(self, status: Status) -> RunView | None:
         """Return the first run that ended so, if there is one."""
         results = self.results(status, most=1)
-        return RunView(tuple(results)) if results else None
+        if not results:
+            return None
+        return RunView(tuple(results))
 
 
 @once_per_summary
 def cell_views(summary: Summary) -> Sequence[CellView]:
     """Return every cell that has runs, in plan order."""
     known = summary.compared.by_key if summary.compared else {}
-    return [
-        CellView(each.cell, each.case, each.variant, each.counts, known.get(each.key), summary)
-        for each in summary.report.cells
-    ]
+    views = []
+    for each in summary.report.cells:
+        found = known.get(each.key)
+        views.append(CellView(each.cell, each.case, each.variant, each.counts, found, summary))
+    return views
 
 
 @once_per_summary
 def _failures(summary: Summary) -> Mapping[int, Failures]:
     """Read the failed results once, cell by cell, and keep only their reasons."""
-    confirmed = summary.report.confirmation
-    return {
-        view.cell: Failures.of(view.results("failed"))
-        for view in cell_views(summary)
-        if view.counts.failed or (confirmed and confirmed.by_cell[view.cell].failed)
-    }
+    confirmation = summary.report.confirmation
+    failures = {}
+    for view in cell_views(summary):
+        failed = view.counts.failed
+        if confirmation:
+            failed += confirmation.by_cell[view.cell].failed
+        if failed:
+            failures[view.cell] = Failures.of(view.results("failed"))
+    return failures
 
 
 @once_per_summary
@@ -635,9 +688,10 @@ def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
         return case.min_pass_rate
     if gate is None:
         return 1.0
-    covering = [gate.min_pass_rate, gate.min_case_pass_rate, gate.providers.get(variant.provider)]
-    covering += map(gate.tag_bar, case.tags)
-    return max((bar for bar in covering if bar is not None), default=1.0)
+    bars = [gate.min_pass_rate, gate.min_case_pass_rate, gate.providers.get(variant.provider)]
+    bars += map(gate.tag_bar, case.tags)
+    set_bars = [bar for bar in bars if bar is not None]
+    return max(set_bars, default=1.0)
 
 
 # Cases.
@@ -664,7 +718,9 @@ def case_views(cells: Iterable[CellView]) -> list[CaseView]:
 
 def place_of(case: Case) -> str:
     """Return the place where the user wrote a case: `evals.yaml:12`."""
-    return f"{case.file}:{case.line}" if case.line else case.file
+    if case.line is None:
+        return case.file
+    return f"{case.file}:{case.line}"
 
 
 def address_of(case: str, variant: Variant | None = None, run: int | None = None) -> str:
@@ -673,14 +729,13 @@ def address_of(case: str, variant: Variant | None = None, run: int | None = None
 
     The variant is only named where there are several.
     """
-    parts = {"case": case, "on": variant, "run": run}
-    # As encodeURIComponent does it in report.js.
-    quoted = {
-        name: quote(str(value), safe="!~*'()", errors="replace")
-        for name, value in parts.items()
-        if value
-    }
-    return "&".join(f"{name}={value}" for name, value in quoted.items())
+    parts = []
+    for name, value in (("case", case), ("on", variant), ("run", run)):
+        if value:
+            # As encodeURIComponent does it in report.js.
+            quoted = quote(str(value), safe="!~*'()", errors="replace")
+            parts.append(f"{name}={quoted}")
+    return "&".join(parts)
 
 
 def input_text(case: Case) -> str:
@@ -700,10 +755,12 @@ def input_text(case: Case) -> str:
 
 def asked_text(case: Case, result: Result | None) -> str:
     """Return what a run asked, as it was sent; what the case asks, where that is not known."""
-    sent = _messages_text(result.messages) if result else ""
-    if case.is_conversation and sent:
+    if result is None or not result.messages:
+        return input_text(case)
+    sent = _messages_text(result.messages)
+    if case.is_conversation:
         return f"{sent}\n{input_text(case)}"
-    return sent or input_text(case)
+    return sent
 
 
 def question_text(case: Case, result: Result | None) -> str:
@@ -714,8 +771,10 @@ def question_text(case: Case, result: Result | None) -> str:
     """
     if case.is_conversation:
         return ""
-    said = [each.text for each in result.messages if each.role == "user"] if result else []
-    return said[-1] if said else input_text(case)
+    for message in reversed(result.messages if result else ()):
+        if message.role == "user":
+            return message.text
+    return input_text(case)
 
 
 def _messages_text(messages: Sequence[Message]) -> str:
