@@ -67,9 +67,11 @@ def join_sentence(
     """Return a sentence as one text; `name` and `text` escape names and our own words for a
     format.
     """
-    return "".join(
-        name(piece) if isinstance(piece, ForeignText) else text(piece) for piece in sentence
-    )
+    pieces = []
+    for piece in sentence:
+        show = name if isinstance(piece, ForeignText) else text
+        pieces.append(show(piece))
+    return "".join(pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,16 @@ class Entry:
     @property
     def cell(self) -> CellView | None:
         """The cell that it is about, or the first of several."""
-        return self.cells[0] if self.cells else None
+        if not self.cells:
+            return None
+        return self.cells[0]
 
     @property
     def reasons(self) -> list[str]:
         """Why its runs failed, the most frequent reason first."""
-        return self.cells[0].failures.lines() if len(self.cells) == 1 else list(self.frames)
+        if len(self.cells) == 1:
+            return self.cells[0].failures.lines()
+        return list(self.frames)
 
     @property
     def missed(self) -> list[str]:
@@ -157,13 +163,17 @@ class Group:
     def heading(self) -> str:
         """`Regressed (3)`."""
         heading = f"{self.title} ({self.count:,})"
-        return f"{heading}: {self.remark}" if self.remark else heading
+        if self.remark:
+            heading += f": {self.remark}"
+        return heading
 
     @property
     def tone(self) -> Tone:
         if self.kind == "fixed":
             return "good"
-        return "bad" if self.kind in (*_DECIDING, "still failing") else "unsure"
+        if self.kind in _DECIDING or self.kind == "still failing":
+            return "bad"
+        return "unsure"
 
 
 # Cells.
@@ -181,19 +191,19 @@ def cells_by_group(summary: Summary) -> Mapping[CellGroup, Sequence[CellView]]:
     """
     groups: dict[CellGroup, list[CellView]] = {group: [] for group in get_args(CellGroup)}
     cells = {cell.key: cell for cell in cell_views(summary)}
-    compared: tuple[tuple[CellGroup, CellKind], ...] = (
-        ("regressed", "regressed"),
-        ("possible", "suspect"),
-        ("fixed", "fixed"),
-    )
+    compared: Mapping[CellKind, CellGroup] = {
+        "regressed": "regressed",
+        "suspect": "possible",
+        "fixed": "fixed",
+    }
     if summary.compared:
-        for group, kind in compared:
-            found = summary.compared.select(kind)
-            groups[group] = [cells[each.key] for each in found if each.key in cells]
-    worse = {cell.key for cell in (*groups["regressed"], *groups["possible"])}
-    rest = [cell for cell in cells.values() if cell.case.quarantine is None]
-    for cell in sorted(rest, key=lambda cell: cell.counts.pass_rate or 0.0):
-        if cell.key not in worse:
+        for found in summary.compared.select(*compared):
+            if found.key in cells:
+                groups[compared[found.kind]].append(cells[found.key])
+    by_pass_rate = sorted(cells.values(), key=lambda cell: cell.counts.pass_rate or 0.0)
+    worse = {cell.key for cell in groups["regressed"] + groups["possible"]}
+    for cell in by_pass_rate:
+        if cell.case.quarantine is None and cell.key not in worse:
             groups[_group_of(cell)].append(cell)
     groups["quarantined"] = [cell for cell in cells.values() if cell.case.quarantine is not None]
     return groups
@@ -203,11 +213,13 @@ def _group_of(cell: CellView) -> CellGroup:
     match cell.outcome:
         case "failed":
             found = cell.found
-            if found is not None and found.p is not None and found.base.rate < cell.bar:
-                return "still failing"
-            return "failing"
+            if found is None or found.p is None or found.base.rate >= cell.bar:
+                return "failing"
+            return "still failing"
+        case "flaky" if cell.below_bar:
+            return "failed some"
         case "flaky":
-            return "failed some" if cell.below_bar else "flaky"
+            return "flaky"
         case "errored":
             return "errored"
         case _:
@@ -226,7 +238,9 @@ def _cell_group(
     """Make an entry of each cell, but one of those of a variant that failed for the same reason."""
 
     def look(cell: CellView) -> Hashable:
-        return cell.key if cell.cause is None else (cell.cause, cell.variant, cell.critical)
+        if cell.cause is None:
+            return cell.key
+        return cell.cause, cell.variant, cell.critical
 
     cells = cells_by_group(summary)[kind]
     entries: list[Entry] = []
@@ -240,8 +254,16 @@ def _cell_group(
         else:
             total += len(alike)
             entries += (_cell_entry(summary, cell) for cell in alike[:room])
-    count = len({cell.case.id for cell in cells})
-    return Group(kind, title, noun, count, total, tuple(entries), folded, remark)
+    return Group(
+        kind,
+        title,
+        noun,
+        count=len({cell.case.id for cell in cells}),
+        total=total,
+        entries=tuple(entries),
+        folded=folded,
+        remark=remark,
+    )
 
 
 def _shared_entry(summary: Summary, cells: Sequence[CellView]) -> Entry:
@@ -333,21 +355,23 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
     if not report.errored:
         return []
     cases = {case.id: case for case in report.plan.cases}
-    found = []
-    for results in group_by(report.results(report.indices("errored")), _look_of_error):
+    errored = report.results(report.indices("errored"))
+    groups = []
+    for results in group_by(errored, _look_of_error):
         first = results[0]
-        found.append(
+        ids = dict.fromkeys(result.case for result in results)
+        groups.append(
             ErrorGroup(
                 runs=len(results),
                 variant=Variant(first.provider, first.prompt),
                 message=reasons_of(first)[0].text,
-                cases=tuple(cases[id_] for id_ in dict.fromkeys(each.case for each in results)),
+                cases=tuple(cases[id_] for id_ in ids),
                 kind=first.error.kind if first.error else None,
                 cause=first.error.cause if first.error else None,
                 frames=tuple(frames_of(first.error)),
             )
         )
-    return sorted(found, key=lambda group: -group.runs)
+    return sorted(groups, key=lambda group: -group.runs)
 
 
 def _look_of_error(result: Result) -> Hashable:
@@ -359,39 +383,42 @@ def _look_of_error(result: Result) -> Hashable:
 def _errors(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
     """Group errored runs by reason."""
     errors = [group for group in found if group.kind != "not_recorded"]
+    told = too_many_errored(summary.report, summary.gate)
+    entries = []
+    for number, group in enumerate(errors[:MOST]):
+        # The verdict tells the outage that most runs were lost in.
+        entries.append(_error_entry(summary, group, is_told=told and number == 0))
     return Group(
         "errored",
         "Errored",
         "error message",
         count=sum(group.runs for group in errors),
         total=len(errors),
-        entries=tuple(
-            _error_entry(summary, errors, number) for number in range(len(errors))[:MOST]
-        ),
+        entries=tuple(entries),
     )
 
 
-def _error_entry(summary: Summary, errors: Sequence[ErrorGroup], number: int) -> Entry:
+def _error_entry(summary: Summary, group: ErrorGroup, *, is_told: bool) -> Entry:
     """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31
     more cases`.
     """
-    group = errors[number]
-    subject = (number_of(group.runs, "run"), *on_variant(summary, group.variant))
     message = group.message
-    if group.cause and number == 0 and too_many_errored(summary.report, summary.gate):
-        message = group.cause  # the verdict tells the outage itself
-    finding = (ForeignText(message), ", in ", *list_cases(group.cases))
-    return Entry(subject, finding, frames=group.frames)
+    if is_told and group.cause:
+        message = group.cause
+    return Entry(
+        (number_of(group.runs, "run"), *on_variant(summary, group.variant)),
+        (ForeignText(message), ", in ", *list_cases(group.cases)),
+        frames=group.frames,
+    )
 
 
 def _unrecorded(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
     """List the cases without a recorded answer."""
-    entries = [
-        Entry((ForeignText(case.id), *on_variant(summary, group.variant)))
-        for group in found
-        if group.kind == "not_recorded"
-        for case in group.cases
-    ]
+    entries = []
+    for group in found:
+        if group.kind == "not_recorded":
+            on = on_variant(summary, group.variant)
+            entries += [Entry((ForeignText(case.id), *on)) for case in group.cases]
     title = "Not checked: no recorded answer"
     return _list("unrecorded", title, "unchecked case", entries, folded=True)
 
@@ -454,10 +481,12 @@ def matrix_changes(comparison: Comparison) -> list[MatrixChange]:
     it may be. Where nothing at all was compared, that is said elsewhere.
     """
     now = {theirs: mine for mine, theirs in comparison.base_variants.items()}
-    here = {cell.variant for cell in comparison.cells if cell.kind != "removed"}
-    common = {cell.variant for cell in comparison.cells if cell.kind not in ("new", "removed")}
-    compared = {cell.variant for cell in comparison.cells if cell.p is not None}
-    cases = {cell.case for cell in comparison.cells if cell.p is not None}
+    present = [cell for cell in comparison.cells if cell.kind != "removed"]
+    here = {cell.variant for cell in present}
+    common = {cell.variant for cell in present if cell.kind != "new"}
+    tested = [cell for cell in present if cell.p is not None]
+    compared = {cell.variant for cell in tested}
+    cases = {cell.case for cell in tested}
     kinds: tuple[tuple[Literal["case", "variant"], str], ...] = (
         ("variant", "new"),
         ("variant", "removed"),
@@ -478,27 +507,32 @@ def matrix_changes(comparison: Comparison) -> list[MatrixChange]:
         if is_new or is_removed:
             found["variant", cell.kind][str(variant),] = None
         elif cell.kind == "not compared":
-            if variant in compared:
-                apart = cell.case in cases
-                name = f"{cell.case} on {variant}" if apart else cell.case
-                found["case", "not compared"][name,] = None
+            if variant in compared and cell.case in cases:
+                found["case", "not compared"][f"{cell.case} on {variant}",] = None
+            elif variant in compared:
+                found["case", "not compared"][cell.case,] = None
             elif compared:
                 found["variant", "not compared"][str(variant),] = None
         elif ("case", cell.kind) in found:
             found["case", cell.kind][cell.case,] = None
         if cell.renamed_from is not None:
             found["case", "renamed"][cell.renamed_from, cell.case] = None
-    return [
-        MatrixChange(what, word, tuple(names)) for (what, word), names in found.items() if names
-    ]
+    every = [MatrixChange(what, word, tuple(names)) for (what, word), names in found.items()]
+    return [change for change in every if change.names]
 
 
 def _matrix(comparison: Comparison) -> Group:
     changes = matrix_changes(comparison)
-    title = ", ".join(dict.fromkeys(change.word for change in changes)).capitalize()
-    entries = [change.entry for change in changes]
-    count = sum(len(change.names) for change in changes)
-    return Group("changed", title, "change", count, len(entries), tuple(entries), folded=True)
+    words = dict.fromkeys(change.word for change in changes)
+    return Group(
+        "changed",
+        ", ".join(words).capitalize(),
+        "change",
+        count=sum(len(change.names) for change in changes),
+        total=len(changes),
+        entries=tuple(change.entry for change in changes),
+        folded=True,
+    )
 
 
 # All of them.
@@ -510,13 +544,15 @@ def groups_of(summary: Summary) -> tuple[Group, ...]:
     What did not decide is folded where something did, or where the suite passed.
     """
     groups = [group for group in _in_order(summary) if group.total]
-    decided = summary.verdict.status == "pass"
-    decided = decided or any(group.kind in _DECIDING for group in groups)
-    if decided:
-        groups = [
-            replace(each, folded=each.folded or each.kind not in _DECIDING) for each in groups
-        ]
-    return tuple(groups)
+    decided = any(group.kind in _DECIDING for group in groups)
+    if not decided and summary.verdict.status != "pass":
+        return tuple(groups)
+    folded = []
+    for group in groups:
+        if group.kind not in _DECIDING:
+            group = replace(group, folded=True)  # noqa: PLW2901
+        folded.append(group)
+    return tuple(folded)
 
 
 def _in_order(summary: Summary) -> Iterator[Group]:

@@ -114,9 +114,9 @@ class Links:
         repository.
         """
         place, file = place_of(case), PurePosixPath(case.file)
-        if not place:
+        if not case.file:
             return Markdown()
-        if not case.file or self.source is None or file.is_absolute() or ".." in file.parts:
+        if self.source is None or file.is_absolute() or ".." in file.parts:
             return code(place)
         return link(place, f"{self.source}/{quote(case.file)}#L{case.line}")
 
@@ -143,7 +143,9 @@ def comment_document(summary: Summary, links: Links = Links()) -> "Document":
 def progress_text(suite: str, run_url: str | None) -> str:
     """Return the section of the comment while the suite runs."""
     text = fill("### ⏳ Running · {}", _suite(suite))
-    return fill("{}: {}", text, link("see the run", run_url)) if run_url else text
+    if run_url is None:
+        return text
+    return fill("{}: {}", text, link("see the run", run_url))
 
 
 def problems_text(
@@ -186,9 +188,11 @@ def suites_text(summaries: Sequence[Summary], not_run: Mapping[str, str]) -> str
     total = number_of(len(summaries) + len(not_run), "suite")
     lines = [fill("## {} of {} run\n", f"{len(summaries):,}", total)]
     for each in summaries:
-        mark, reason = VERDICT_MARKS[each.verdict.status], one_line(each.verdict.reason, 300)
+        mark = VERDICT_MARKS[each.verdict.status]
+        reason = one_line(each.verdict.reason, LINE_CHARACTERS)
         lines.append(fill("- {} {}: {}", mark, _suite(each.report.suite.name), reason))
-    lines += [fill("- {}: not run: {}", _suite(name), why) for name, why in not_run.items()]
+    for name, why in not_run.items():
+        lines.append(fill("- {}: not run: {}", _suite(name), why))
     return "\n".join(lines) + "\n"
 
 
@@ -217,7 +221,9 @@ _URL = re.compile(r"https?://[\w.:/?#@!$&%=+,;~-]+", re.ASCII)
 
 def finalize(value: Any) -> str:
     """Return Markdown as it is, and anything else as plain text."""
-    return value if isinstance(value, Markdown) else plain(str(value))
+    if isinstance(value, Markdown):
+        return value
+    return plain(str(value))
 
 
 def fill(template: str, *values: object) -> Markdown:
@@ -259,13 +265,16 @@ def with_code(sentence: str) -> Markdown:
 
 def link(text: str, url: str) -> Markdown:
     """Return a link to a URL of the CI system's; what is no URL of the web is only text."""
-    return Markdown(f"[{plain(text)}](<{url}>)") if _URL.fullmatch(url) else plain(text)
+    if not _URL.fullmatch(url):
+        return plain(text)
+    return Markdown(f"[{plain(text)}](<{url}>)")
 
 
 def fence(text: str, language: str = "text") -> Markdown:
     """Return a block of text behind more backticks than it has in a row."""
     shown = visible(text)
-    ticks = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
+    rows = [len(row) for row in re.findall("`+", shown)]
+    ticks = "`" * max(3, 1 + max(rows, default=0))
     return Markdown(f"{ticks}{language}\n{shown}\n{ticks}")
 
 
@@ -284,21 +293,26 @@ def _lines(text: str) -> list[str]:
     every = text.rstrip("\n").split("\n")
     lines = []
     for line in every[:_DIFF_LINES]:
-        is_long = len(line) > LINE_CHARACTERS
-        lines.append(f"{line[:LINE_CHARACTERS]}…" if is_long else line)
+        if len(line) > LINE_CHARACTERS:
+            lines.append(f"{line[:LINE_CHARACTERS]}…")
+        else:
+            lines.append(line)
     if len(every) > _DIFF_LINES:
         lines.append(f"… ({len(every) - _DIFF_LINES:,} more lines)")
     return lines
 
 
 def _inert(text: str) -> str:
-    return _SYNTAX.sub(_entity, _COMMIT.sub(_in_parts, _REFERENCE.sub("\\g<0>\u200b", text)))
+    text = _REFERENCE.sub("\\g<0>\u200b", text)
+    text = _COMMIT.sub(_in_parts, text)
+    return _SYNTAX.sub(_entity, text)
 
 
 def _in_parts(found: re.Match[str]) -> str:
     """Split what looks like a commit into parts too short to be linked as one."""
-    first, rest = found[0][0], found[0][1:]
-    return "\u200b".join([first, *(rest[start : start + 6] for start in range(0, len(rest), 6))])
+    commit = found[0]
+    parts = [commit[start : start + 6] for start in range(1, len(commit), 6)]
+    return "\u200b".join([commit[0], *parts])
 
 
 def _entity(found: re.Match[str]) -> str:
@@ -366,7 +380,8 @@ class ShownGroup:
         return len(self.blocks)
 
     def _join(self, blocks: Sequence[Markdown]) -> Markdown:
-        return Markdown(("\n\n" if self.unfolds else "\n").join(blocks))
+        separator = "\n\n" if self.unfolds else "\n"
+        return Markdown(separator.join(blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,11 +445,8 @@ class Document:
                 groups.append(ShownGroup(group, texts, unfolds))
             else:
                 left_out[group.noun] += group.total
-        return self.template.render(
-            self.values,
-            groups=groups,
-            left_out=", ".join(number_of(count, noun) for noun, count in left_out.items() if count),
-        )
+        lacking = [number_of(count, noun) for noun, count in left_out.items() if count]
+        return self.template.render(self.values, groups=groups, left_out=", ".join(lacking))
 
 
 def _size(text: str) -> int:
@@ -469,11 +481,12 @@ def _rows(found: Findings) -> list[CellRow]:
 def _block(
     found: Findings, group: Group, entry: Entry, links: Links, asked_characters: int
 ) -> Block:
-    in_table, is_shared = group.kind in ROWS, len(entry.cells) > 1
+    is_shared = len(entry.cells) > 1
     # Where the figures are in the table of cells, the line has the reason, without the answer that
     # stands below it.
+    in_table = group.kind in ROWS
     reasons = entry.missed if in_table else entry.reasons
-    whole = reasons[0] if reasons else ""
+    whole = "".join(reasons[:1])
     reason = one_line(whole, _BRIEF_CHARACTERS)
     subject = Markdown(join_sentence(entry.subject, code, _own))
     if is_shared and entry.run is not None:
@@ -490,19 +503,18 @@ def _block(
     brief = fill("- {}", line)
     if entry.run is None:
         return Block(brief)
-    ids = Markdown()
-    if is_shared:
-        ids = Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:MOST]))
-    failed = [(entry.cells[0], entry.run)]
-    failed += [(cell, run) for cell in entry.cells[1:FEW] if (run := cell.run("failed"))]
-    examples = [_example(cell, run, links, asked_characters) for cell, run in failed]
+    ids = [code(cell.case.id) for cell in entry.cells[:MOST]]
+    examples = []
+    for cell in entry.cells[:FEW]:
+        run = cell.run("failed") or entry.run
+        examples.append(_example(cell, run, links, asked_characters))
     template = _environment().get_template("entry.md.j2")
     text = template.render(
         line=line,
         examples=examples,
-        reasons=entry.reasons if len(entry.reasons) > 1 or reason != whole else (),
+        reasons=() if whole == reason and len(reasons) < 2 else entry.reasons,
         base=found.summary.base,
-        ids=ids,
+        ids=Markdown(", ".join(ids)) if is_shared else "",
         count=len(entry.cells),
         more=len(entry.cells) - MOST,
     )
@@ -529,7 +541,9 @@ class Example:
 
 def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) -> Example:
     before = cell.summary.before.get(cell.key)
-    bar = "every run must pass" if cell.bar >= 1 else f"at least {percent(cell.bar)} must pass"
+    bar = "every run must pass"
+    if cell.bar < 1:
+        bar = f"at least {percent(cell.bar)} must pass"
     if cell.case.quarantine:
         bar = f"in quarantine until {cell.case.quarantine.until}"
     answer = shorten(run.answer or "(nothing)", TEXT_CHARACTERS)
@@ -561,11 +575,12 @@ def _capitalize(text: str) -> str:
 def _headline(found: Findings, characters: int = _SENTENCE_CHARACTERS) -> Markdown:
     """`❌ 2 cases regressed: refund, cancel`; each text is cut at so many characters."""
     name_characters = min(characters, _BRIEF_CHARACTERS)
-    text = join_sentence(
-        found.headline,
-        lambda name: code(one_line(name, name_characters)),
-        lambda own: _own(own if len(own) <= characters else one_line(own, characters)),
-    )
+
+    def own(text: str) -> Markdown:
+        # One line has no blanks at its ends, which count between the pieces.
+        return _own(one_line(text, characters) if len(text) > characters else text)
+
+    text = join_sentence(found.headline, lambda name: code(one_line(name, name_characters)), own)
     mark = VERDICT_MARKS[found.summary.verdict.status]
     return Markdown(keep_units(f"{mark} {_capitalize(text)}"))
 
@@ -605,11 +620,15 @@ def _environment() -> Environment:
 
 def _note(text: str) -> Markdown:
     """Return a figure's remark on a line of its own, in small print."""
-    return fill("<br><sub>{}</sub>", text) if text else Markdown()
+    if not text:
+        return Markdown()
+    return fill("<br><sub>{}</sub>", text)
 
 
 def _interval(lower: float | None, upper: float | None) -> str:
-    return "" if lower is None or upper is None else interval(lower, upper)
+    if lower is None or upper is None:
+        return ""
+    return interval(lower, upper)
 
 
 MARKDOWN = Format("summary.md", render, b"## (?:%s) " % "|".join(VERDICT_MARKS.values()).encode())
