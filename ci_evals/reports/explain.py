@@ -93,7 +93,9 @@ class Explanation:
 
     @property
     def place(self) -> str:
-        return f"{self.file}:{self.line}" if self.line else self.file
+        if self.line is None:
+            return self.file
+        return f"{self.file}:{self.line}"
 
     @property
     def facts(self) -> list[str]:
@@ -124,7 +126,9 @@ def explanations(
         cells: their numbers.
         base: the newest report of the baseline, if it is at hand.
     """
-    base_cells = {base.plan.key(cell.cell): cell.cell for cell in base.cells} if base else {}
+    base_cells = {}
+    if base is not None:
+        base_cells = {cell.key: cell.cell for cell in base.cells}
     explained = []
     for cell in cells:
         explanation = _explain(summary, cell)
@@ -192,7 +196,8 @@ def _base_entries(comparison: Comparison, key: CellKey) -> Iterator[BaseEntry]:
     base, cell = comparison.baseline, comparison.base_of(key)
     if cell is None:
         return
-    refs = {ref.id: ref for ref in (*(each.report for each in base.lost), *base.reports)}
+    refs = {lost.report.id: lost.report for lost in base.lost}
+    refs |= {report.id: report for report in base.reports}
     for step in cell.history.steps():
         yield BaseEntry(
             report=refs[step.evidence.report],
@@ -205,17 +210,19 @@ def _base_entries(comparison: Comparison, key: CellKey) -> Iterator[BaseEntry]:
 
 def _runs_of(report: SuiteReport, cell: int) -> tuple[RunView, ...]:
     """Return every run of a cell by itself, the confirm runs last."""
-    runs = [RunView((result,)) for result in report.results(report.plan.indices(cell))]
+    planned = report.results(report.plan.indices(cell))
+    runs = [RunView((result,)) for result in planned]
     if more := report.confirmation:
-        confirming = more.results(more.plan.indices(cell))
-        runs += [RunView((result,), confirming=True) for result in confirming]
+        repeats = more.results(more.plan.indices(cell))
+        runs += [RunView((result,), confirming=True) for result in repeats]
     return tuple(runs)
 
 
 def _asked(report: SuiteReport, cell: int) -> str | None:
     """Return what the runs of a cell asked; None if that is not known."""
     first = next(report.results(report.plan.indices(cell)), None)
-    return abridge(asked_text(report.plan.case(cell), first), 2 * TEXT_CHARACTERS) or None
+    asked = asked_text(report.plan.case(cell), first)
+    return abridge(asked, 2 * TEXT_CHARACTERS) or None
 
 
 # JSON.
@@ -361,7 +368,9 @@ def render_markdown(found: Sequence[Explanation]) -> str:
 
 def _paragraphs(cell: Explanation, *, several_suites: bool) -> Iterator[str]:
     title = f"### {code(cell.case)} on {code(cell.variant)}"
-    yield f"{title} in {code(cell.suite)}" if several_suites else title
+    if several_suites:
+        title += f" in {code(cell.suite)}"
+    yield title
     if cell.place:
         yield f"\n{code(cell.place)}"
     for fact in cell.facts:
@@ -402,8 +411,10 @@ def _run_line(run: RunView) -> str:
         parts.append(one_line(response.model, NAME_CHARACTERS))
     if response and response.finish_reason:
         parts.append(f"finish reason {one_line(response.finish_reason, NAME_CHARACTERS)}")
-    if run.confirming:
-        parts.append("confirm run" if len(run.results) == 1 else "confirm runs")
+    if run.confirming and len(run.results) == 1:
+        parts.append("confirm run")
+    elif run.confirming:
+        parts.append("confirm runs")
     return ", ".join(parts)
 
 
@@ -417,13 +428,19 @@ def _reasons(run: RunView) -> Iterator[str]:
 
 def _grade_lines(grades: Iterable[Grade], indent: str = "") -> Iterator[str]:
     for grade in grades:
-        line = f"{indent}{_MARKS['passed' if grade.passed else 'failed']} {grade.grader}"
+        line = f"{indent}{_mark(passed=grade.passed)} {grade.grader}"
         if facts := grade_facts(grade):
-            line = f"{line} ({facts})"
-        yield f"{line}: {grade.sentence}" if grade.reason else line
+            line += f" ({facts})"
+        if grade.reason:
+            line += f": {grade.sentence}"
+        yield line
         for holds, text in statement_lines(grade):
-            yield f"{indent}↳ {_MARKS['passed' if holds else 'failed']} {text}"
+            yield f"{indent}↳ {_mark(passed=holds)} {text}"
         yield from _grade_lines(grade.parts, f"{indent}↳ ")
+
+
+def _mark(*, passed: bool) -> str:
+    return _MARKS["passed"] if passed else _MARKS["failed"]
 
 
 def _left_behind(run: RunView) -> list[str]:
@@ -433,7 +450,8 @@ def _left_behind(run: RunView) -> list[str]:
     error = run.first.error
     if error is None or run.frames:
         return []
-    lines = [line for line in (run.detail or "").splitlines() if line.strip()]
+    detail = run.detail or ""
+    lines = [line for line in detail.splitlines() if line.strip()]
     return [line for line in lines[-SOME:] if line.strip() not in error.message]
 
 

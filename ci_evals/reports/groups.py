@@ -278,7 +278,7 @@ def _shared_entry(summary: Summary, cells: Sequence[CellView]) -> Entry:
             (ForeignText(missed),),
             critical=first.critical,
             cells=tuple(cells),
-            run=first.run("failed"),
+            run=first.failed_run,
         )
     error = min(errors, key=lambda error: error.kind == "given_up")  # that one repeats the others
     message = one_line(error.message or error.kind, LINE_CHARACTERS)
@@ -301,7 +301,7 @@ def _cell_entry(summary: Summary, cell: CellView) -> Entry:
         (cell.finding,),
         critical=cell.critical,
         cells=(cell,),
-        run=cell.run("failed"),
+        run=cell.failed_run,
     )
 
 

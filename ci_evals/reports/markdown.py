@@ -506,7 +506,7 @@ def _block(
     ids = [code(cell.case.id) for cell in entry.cells[:MOST]]
     examples = []
     for cell in entry.cells[:FEW]:
-        run = cell.run("failed") or entry.run
+        run = cell.failed_run or entry.run
         examples.append(_example(cell, run, links, asked_characters))
     template = _environment().get_template("entry.md.j2")
     text = template.render(

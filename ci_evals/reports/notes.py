@@ -30,18 +30,23 @@ def outcome(report: SuiteReport) -> str:
     `2 of 4 graded runs passed, pass rate 50.0 % (mean over cases), 2 failed, 10 errored`.
     """
     totals = report.totals
-    runs = number_of(totals.graded, "run" if totals.graded == totals.planned else "graded run")
-    passed = f"{totals.passed:,} of {runs} passed"
-    mean = "cases" if len(report.plan.variants) == 1 else "cases and variants"
+    noun = "run" if totals.graded == totals.planned else "graded run"
+    text = f"{totals.passed:,} of {number_of(totals.graded, noun)} passed"
     if not totals.graded:
-        parts = ["no run was graded"]
+        text = "no run was graded"
     elif rate_is_share(report):
-        parts = [f"{passed} ({percent(totals.pass_rate)})"]
+        text += f" ({percent(totals.pass_rate)})"
+    elif len(report.plan.variants) == 1:
+        text += f", pass rate {percent(report.pass_rate)} (mean over cases)"
     else:
-        parts = [f"{passed}, pass rate {percent(report.pass_rate)} (mean over {mean})"]
-    rest = {"failed": totals.failed, "errored": totals.errored, "not run": totals.missing}
-    parts += [f"{number:,} {word}" for word, number in rest.items() if number]
-    return ", ".join(parts)
+        text += f", pass rate {percent(report.pass_rate)} (mean over cases and variants)"
+    if totals.failed:
+        text += f", {totals.failed:,} failed"
+    if totals.errored:
+        text += f", {totals.errored:,} errored"
+    if totals.missing:
+        text += f", {totals.missing:,} not run"
+    return text
 
 
 def rate_is_share(report: SuiteReport) -> bool:
@@ -92,16 +97,16 @@ def _list(cases: Collection[str]) -> str:
 
 def _quarantined(report: SuiteReport) -> Iterator[Note]:
     """`refund until 2026-12-31: waits for the index; the gate leaves it out`."""
-    cases = [(case.id, case.quarantine) for case in report.plan.cases if case.quarantine]
-    if not cases:
+    parts = []
+    for case in report.plan.cases:
+        if case.quarantine:
+            reason = one_line(case.quarantine.reason)
+            parts.append(f"{name_of(case.id)} until {case.quarantine.until}: {reason}")
+    if not parts:
         return
-    parts = [
-        f"{name_of(id_)} until {quarantine.until}: {one_line(quarantine.reason)}"
-        for id_, quarantine in cases[:FEW]
-    ]
-    if len(cases) > FEW:
-        parts.append(number_of(len(cases) - FEW, "more case"))
-    them = "it" if len(cases) == 1 else "them"
+    them = "it" if len(parts) == 1 else "them"
+    if len(parts) > FEW:
+        parts[FEW:] = [number_of(len(parts) - FEW, "more case")]
     parts.append(f"the gate leaves {them} out")
     yield Note("Quarantined", "; ".join(parts), brief=True)
 
@@ -115,30 +120,36 @@ def _resumed(found: Resumption, total: int) -> str:
         (found.changed, "changed", " run again"),
         (new, "new", ""),
     ):
-        if count:
-            parts.append(f"{count:,} {word} {'one' if count == 1 else 'ones'}{fate}")
+        if count == 1:
+            parts.append(f"1 {word} one{fate}")
+        elif count:
+            parts.append(f"{count:,} {word} ones{fate}")
     return ", ".join(parts)
 
 
 def _recorded(report: SuiteReport) -> Iterator[Note]:
     reused, recorded = report.reused, report.recorded - report.reused
-    of = f"of {number_of(report.total, 'run')}"
     if reused:
-        was = "was" if reused == 1 else "were"
-        why = "unchanged since an earlier run; graded again"
-        yield Note("Reused", f"{reused:,} {of} {was} not made again: {why}", brief=True)
+        text = "not made again: unchanged since an earlier run; graded again"
+        yield Note("Reused", f"{_share(reused, report)} {text}", brief=True)
     if recorded:
-        was = "was" if recorded == 1 else "were"
-        text = f"{recorded:,} {of} {was} recorded, no provider was called for them"
-        yield Note("Recorded", text, brief=True)
+        text = "recorded, no provider was called for them"
+        yield Note("Recorded", f"{_share(recorded, report)} {text}", brief=True)
+
+
+def _share(runs: int, report: SuiteReport) -> str:
+    """`2 of 6 runs were`."""
+    was = "was" if runs == 1 else "were"
+    return f"{runs:,} of {number_of(report.total, 'run')} {was}"
 
 
 def _judged(report: SuiteReport) -> Iterator[Note]:
     judging = report.judging
     if not judging.calls:
         return
-    count = judging.input_tokens + judging.output_tokens
-    tokens = number_of(count, "token") if count else "tokens unknown"
+    tokens = "tokens unknown"
+    if count := judging.input_tokens + judging.output_tokens:
+        tokens = number_of(count, "token")
     cost = usd(judging.cost_usd, "cost unknown")
     if judging.priced and judging.unpriced:
         cost = f"{cost} for {judging.priced:,} of them"
@@ -160,7 +171,9 @@ def _spent(report: SuiteReport) -> Iterator[Note]:
 def _total_cost(report: SuiteReport) -> str:
     """`$0.054`, or `at least $0.054` where the price of a call is not known."""
     total = usd(report.spent.total_usd)
-    return f"at least {total}" if any(report.unpriced) else total
+    if any(report.unpriced):
+        return f"at least {total}"
+    return total
 
 
 def _unpriced(report: SuiteReport) -> str:
@@ -171,7 +184,9 @@ def _unpriced(report: SuiteReport) -> str:
         parts.append(number_of(runs, "run"))
     if calls:
         parts.append(f"{number_of(calls, 'call')} of judges")
-    return f"the price of {' and '.join(parts)} is not known" if parts else ""
+    if not parts:
+        return ""
+    return f"the price of {' and '.join(parts)} is not known"
 
 
 # The comparison.
@@ -195,8 +210,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Left out", text, brief=True)
     if changed := [*_changed_rules(summary, comparison)]:
         yield Note("Gate changed", "; ".join(changed), brief=True)
-    if regraded := dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded):
-        yield Note("Graders changed", _regraded(regraded, comparison), brief=True)
+    yield from _regraded(comparison)
     yield from _confirmed(report, comparison)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text, brief=True)
@@ -209,35 +223,43 @@ def _compared(comparison: Comparison, started_at: float) -> Note:
     sentence = baseline_sentence(comparison, started_at)
     if not comparison.compared:
         return Note("Not compared", str(sentence))
-    at = f" at {sentence.commit}" if sentence.commit else ""
-    return Note("Compared", f"with {comparison.baseline.label}{at}{sentence.rest}")
+    source = comparison.baseline.label
+    if sentence.commit:
+        source += f" at {sentence.commit}"
+    return Note("Compared", f"with {source}{sentence.rest}")
 
 
 def _looks(looks: Looks) -> str:
-    most = looks.rounds[-1]
+    rounds = number_of(looks.rounds[-1], "round")
+    if looks.taken == len(looks.rounds):
+        return f"all {rounds} were needed"
     last = looks.rounds[looks.taken - 1] if looks.taken else 0
-    if last < most:
-        return f"stopped after {last} of up to {number_of(most, 'round')}"
-    return f"all {number_of(most, 'round')} were needed"
+    return f"stopped after {last} of up to {rounds}"
 
 
-def _regraded(cases: Collection[str], comparison: Comparison) -> str:
-    have, were = ("has", "it was") if len(cases) == 1 else ("have", "they were")
+def _regraded(comparison: Comparison) -> Iterator[Note]:
+    cases = dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded)
+    if not cases:
+        return
     than = f"other graders than on {comparison.baseline.label}"
-    return f"{number_of(len(cases), 'case')} {have} {than}, so {were} not compared: {_list(cases)}"
+    text = f"{number_of(len(cases), 'case')} have {than}, so they were not compared"
+    if len(cases) == 1:
+        text = f"1 case has {than}, so it was not compared"
+    yield Note("Graders changed", f"{text}: {_list(cases)}", brief=True)
 
 
 def _changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
     """Yield each rule that is not that of the baseline: `min_pass_rate is 0.8 here and 0.9 on
     main`.
     """
-    base, before, now = comparison.baseline.label, comparison.baseline.gate, summary.gate or Gate()
-    if before is not None:
-        there, here = _rules_of(before), _rules_of(now)
+    base = comparison.baseline
+    if base.gate is not None:
+        there, here = _rules_of(base.gate), _rules_of(summary.gate or Gate())
         for name in {**there, **here}:
-            mine, theirs = here.get(name, "not set"), there.get(name, "not set")
+            mine = here.get(name, "not set")
+            theirs = there.get(name, "not set")
             if mine != theirs:
-                yield f"{name_of(name)} is {mine} here and {theirs} on {base}"
+                yield f"{name_of(name)} is {mine} here and {theirs} on {base.label}"
     yield from _changed_cases(summary, comparison)
 
 
@@ -245,12 +267,13 @@ def _changed_cases(summary: Summary, comparison: Comparison) -> Iterator[str]:
     """Yield the cases that are in quarantine only here; where the gate itself is the same, also
     those with another bar than on the baseline.
     """
-    base, same_gate = comparison.baseline, comparison.baseline.gate == (summary.gate or Gate())
+    base = comparison.baseline
+    same_gate = base.gate == (summary.gate or Gate())
     bars: dict[str, str] = {}
     hidden: dict[str, None] = {}
     for cell in cell_views(summary):
-        known = comparison.base_of(cell.key) if cell.found else None
-        if known is None:
+        known = comparison.base_of(cell.key)
+        if known is None or cell.found is None:
             continue
         if cell.case.quarantine and not known.quarantined:
             hidden[cell.case.id] = None
@@ -324,8 +347,8 @@ def _confirmed(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
     ]
     if lost:
         parts.append(f"{len(lost):,} errored")
-    found = [comparison.by_key[key].kind for key in keys if key in comparison.by_key]
-    regressed = found.count("regressed")
+    found = [comparison.by_key[key] for key in keys if key in comparison.by_key]
+    regressed = sum(cell.kind == "regressed" for cell in found)
     ended = []
     if regressed:
         ended.append(f"{regressed:,} regressed")
@@ -351,7 +374,9 @@ def facts(summary: Summary) -> Iterator[str]:
         yield f"{number_of(report.confirmation.total, 'repeat')} to be sure"
     if report.spent.total_usd is not None:
         cost, lack = _total_cost(report), _unpriced(report)
-        yield f"{cost} ({lack})" if lack else cost
+        if lack:
+            cost += f" ({lack})"
+        yield cost
     yield seconds(report.duration_s)
 
 

@@ -624,6 +624,11 @@ class CellView(CellReport):
             found += part.results(indices)
         return found
 
+    @cached_property
+    def failed_run(self) -> RunView | None:
+        """The first failed run, if there is one."""
+        return self.run("failed")
+
     def run(self, status: Status) -> RunView | None:
         """Return the first run that ended so, if there is one."""
         results = self.results(status, most=1)
