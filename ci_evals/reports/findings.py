@@ -6,6 +6,7 @@ The pages for people are views of `findings`: terminal, summary.md, the comment 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from math import ceil, floor
 from typing import Final
 
@@ -143,7 +144,7 @@ def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
     comparison = summary.compared
     if comparison is None or rule.variant is None:
         return _reason(summary)
-    (fallen,) = (each for each in comparison.variants if each.variant == rule.variant)
+    (fallen,) = [each for each in comparison.variants if each.variant == rule.variant]
     base = percent(fallen.base_rate, fallen.head_rate)
     here = percent(fallen.head_rate, fallen.base_rate)
     short = f"pass rate fell from {base} on {comparison.baseline.label} to {here}"
@@ -230,10 +231,11 @@ def _list_cells(summary: Summary, cells: Sequence[CellView], what: str) -> tuple
     room = _HEADLINE_CHARACTERS
     told = 0
     for case in cases[:FEW]:
-        name = (", " if told else ": ", *_name_case(summary, case))
-        room -= sum(map(len, name))
+        name = list(_name_case(summary, case))
+        room -= len("".join(name)) + 2
         if room < 0 and told:
             break
+        names.append(", " if told else ": ")
         names += name
         told += 1
     if len(cases) > told:
@@ -286,14 +288,18 @@ def _row(kind: CellGroup, cell: CellView) -> CellRow:
 
 def brief_tally(tally: Tally) -> str:
     """`29/30`, for a column."""
-    return f"{tally.passed:,}/{tally.graded:,}" if tally.graded else UNKNOWN
+    if not tally.graded:
+        return UNKNOWN
+    return f"{tally.passed:,}/{tally.graded:,}"
 
 
 def brief_chance(p: float | None) -> str:
     """`p = 0.012`, or `p < 0.001`, for a column."""
     if p is None:
         return ""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    if p < 0.001:
+        return "p < 0.001"
+    return f"p = {p:.2g}"
 
 
 # All of it.
@@ -301,7 +307,7 @@ def brief_chance(p: float | None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What a person is shown of a summary. Each part is worked out when a page first asks for it."""
+    """What a person is shown of a summary; each part is worked out when it is first asked for."""
 
     summary: Summary
 
@@ -324,7 +330,9 @@ class Findings:
         """What the verdict says beyond the headline; empty where the rows of regressed cells tell
         it.
         """
-        return "" if self.cells["regressed"] else self._headline.evidence
+        if self.cells["regressed"]:
+            return ""
+        return self._headline.evidence
 
     @property
     def verdict(self) -> str:
@@ -336,10 +344,10 @@ class Findings:
         """What the run came to, in a few words each: passed runs, the base's pass rate, repeats,
         cost, time.
         """
-        told = facts(self.summary)
+        rest = facts(self.summary)
         if self._headline.is_outcome:
-            return tuple(told)
-        return (outcome(self.summary.report), *told)
+            return tuple(rest)
+        return (outcome(self.summary.report), *rest)
 
     @property
     def outcome(self) -> str:
@@ -377,7 +385,10 @@ class Findings:
     @cached_property
     def rows(self) -> tuple[CellRow, ...]:
         """The cells that decided and those that were fixed, in the order of `groups`."""
-        return tuple(_row(kind, cell) for kind in ROWS for cell in self.cells[kind])
+        rows: list[CellRow] = []
+        for kind in ROWS:
+            rows += [_row(kind, cell) for cell in self.cells[kind]]
+        return tuple(rows)
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -416,12 +427,11 @@ class Findings:
     @cached_property
     def metrics(self) -> list[tuple[Variant, MetricReport]]:
         """The metrics of graders: every variant by the first one, then by the second."""
-        names = dict.fromkeys(metric.name for each in self.variants for metric in each.metrics)
-        found = []
-        for name in names:
-            for variant in self.variants:
-                found += [(variant.variant, each) for each in variant.metrics if each.name == name]
-        return found
+        by_name: dict[str, list[tuple[Variant, MetricReport]]] = {}
+        for variant in self.variants:
+            for metric in variant.metrics:
+                by_name.setdefault(metric.name, []).append((variant.variant, metric))
+        return list(chain.from_iterable(by_name.values()))
 
     @property
     def tasks(self) -> list[tuple[Variant, TaskReport]]:
@@ -439,7 +449,9 @@ class Findings:
         bars = [scope for scope in self.summary.verdict.scopes if scope.bar is not None]
         if gate is not None and gate.min_case_pass_rate is not None:
             bars = [scope for scope in bars if scope.kind != "case" or scope.status != "pass"]
-        return worst_first(bars) if len(bars) > 1 else []
+        if len(bars) < 2:
+            return []
+        return worst_first(bars)
 
 
 @once_per_summary

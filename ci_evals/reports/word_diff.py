@@ -38,24 +38,26 @@ def _pieces(
     """Yield the pieces; a blank between two changed words belongs to both changes."""
     old, new = "", ""
     for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
-        common = "".join(before[old_from:old_to])
-        if tag == "equal" and not (common.isspace() and "\n" not in common and (old or new)):
-            yield from _changed(old, new)
-            old = new = ""
-            yield Piece("same", common)
-        elif tag == "equal":
-            old, new = old + common, new + common
+        removed = "".join(before[old_from:old_to])
+        added = "".join(after[new_from:new_to])
+        is_blank = removed.isspace() and "\n" not in removed
+        if tag != "equal" or (is_blank and (old or new)):
+            old += removed
+            new += added
         else:
-            old += common
-            new += "".join(after[new_from:new_to])
-    yield from _changed(old, new)
+            yield from _change(old, new)
+            old, new = "", ""
+            yield Piece("same", removed)
+    yield from _change(old, new)
 
 
-def _changed(old: str, new: str) -> Iterator[Piece]:
-    """Yield a change; blanks at its end that both sides have are none."""
-    end = len(old) - len(old.rstrip()) if old.rstrip() != old and new.rstrip() != new else 0
-    blank = old[len(old) - end :] if end and new.endswith(old[len(old) - end :]) else ""
-    old, new = old.removesuffix(blank), new.removesuffix(blank)
+def _change(old: str, new: str) -> Iterator[Piece]:
+    """Yield a change; blanks at its end that both sides have are not part of it."""
+    blank = old[len(old.rstrip()) :]
+    if not new.endswith(blank):
+        blank = ""
+    old = old.removesuffix(blank)
+    new = new.removesuffix(blank)
     if old:
         yield Piece("old", old)
     if new:

@@ -28,7 +28,9 @@ TEXTS = {
     "markup": "</details></summary></td></table><script>alert(1)</script><details><details>",
     "fences": "```\n````\n~~~\n`````` and ` inline ``",
     "a table": "| a | b |\n|---|---|\n| c \\| d |",
-    "workflow commands": "::error::pwned\n  ::set-output name=a::b\n##[command]rm\n::stop-commands::x",
+    "workflow commands": (
+        "::error::pwned\n  ::set-output name=a::b\n##[command]rm\n::stop-commands::x"
+    ),
     "xml": "]]><failure>&lt;&#0;&bogus;<![CDATA[",
     "rich markup": "[bold red]styled[/] [/nothing] [link=http://x]y[/link] :smile: [[",
     "ansi": "\x1b[2J\x1b[31mred\x1b]0;title\x07\x1b]8;;http://x\x07link\x9b31m\rover",

@@ -92,8 +92,8 @@ cases:
             f"target '{module}:nope': there is no 'nope' in {module} ({module}.py)"
         ),
         *(
-            f"evals.yaml:{line}: {path}: target '{module}:{name}': there is no {name!r} in {module}, "
-            f"did you mean 'answer'? ({module}.py)"
+            f"evals.yaml:{line}: {path}: target '{module}:{name}':"
+            f" there is no {name!r} in {module}, did you mean 'answer'? ({module}.py)"
             for line, path, name in [
                 (9, "providers[1].before[1]", "anser"),
                 (5, "providers[0].target", "answr"),

@@ -39,7 +39,10 @@ ATTACKS = (
     "| a | b |\n|---|---|\n| c | d |",
     "<script>alert(1)</script><img src=https://evil.example/x.png><a href=https://evil.example>x</a>",
     "<!-- ci-evals:end --> <!-- ci-evals:section suite=x -->",
-    "[a](https://evil.example) ![b](https://evil.example/y.png) https://evil.example www.evil.example me@evil.example",
+    (
+        "[a](https://evil.example) ![b](https://evil.example/y.png) https://evil.example"
+        " www.evil.example me@evil.example"
+    ),
     "\u202edne\u202c \u2066x\u2069 \u200f\u2028\x00\x1b[31m\r\n\x85",
     "$x^2$ :tada: **b** _i_ ~~s~~ `c` * * *\n# heading\n- item\n> quote\n---",
     "x" * 100_000,

@@ -274,7 +274,8 @@ def shown(cells: Mapping[str, Any], gate: Gate | None = None, **changes: Any) ->
 def test_errors_name_the_first_cases_and_where_they_are() -> None:
     (group,) = shown(dict.fromkeys("abcde", "EE")).groups
     assert group.entries[0].line() == (
-        "10 runs: 429: slow down, in a (evals.yaml:10), b (evals.yaml:20), c (evals.yaml:30) and 2 more cases"
+        "10 runs: 429: slow down,"
+        " in a (evals.yaml:10), b (evals.yaml:20), c (evals.yaml:30) and 2 more cases"
     )
 
 
@@ -358,7 +359,8 @@ def test_the_headline_says_what_its_rate_is_of(cells: dict[str, Any], line: str)
 def test_with_several_variants_the_mean_is_over_these_too() -> None:
     report = report_of({"a": ["PP", "PE"], "b": ["PF", "FF"]}, variants=TWO)
     assert outcome(report) == (
-        "4 of 7 graded runs passed, pass rate 62.5 % (mean over cases and variants), 3 failed, 1 errored"
+        "4 of 7 graded runs passed, pass rate 62.5 % (mean over cases and variants),"
+        " 3 failed, 1 errored"
     )
 
 

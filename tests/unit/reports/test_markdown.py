@@ -105,7 +105,10 @@ def test_the_table_of_variants_fits_into_a_comment(
         (
             "PPPF",
             None,
-            "## ❌ 1 case failed: <code>capital</code>\n\n1 of 4 runs failed, and every run must pass\n",
+            (
+                "## ❌ 1 case failed: <code>capital</code>\n\n"
+                "1 of 4 runs failed, and every run must pass\n"
+            ),
         ),
         (
             "PPPF",
