@@ -1,24 +1,19 @@
 """The parts of the matrix that are judged by themselves: suite, variants, tags, cases, metrics."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import islice
 from math import ceil
-from typing import Literal, NamedTuple
-from zlib import crc32
+from typing import Literal
 
-from ci_evals.format import exact, exact_mean
+from ci_evals.format import exact
 from ci_evals.gate.baseline import add_tallies
-from ci_evals.model.case import Variant
+from ci_evals.gate.metrics import MetricFigure, label_metric, metrics_of
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import SuiteReport, Tally
-from ci_evals.model.rules import BY_LABEL, WHOLE, Gate, Metric, read_metric
-from ci_evals.stats import classification
-from ci_evals.stats.classification import Confusion, confusion, jackknife_bounds, roc_auc
-from ci_evals.stats.rates import Bounds, PassRate, look_confidence, pass_rate, sample_mean
+from ci_evals.model.rules import Gate
+from ci_evals.stats.rates import Bounds, PassRate, look_confidence, pass_rate
 
 ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]
@@ -224,13 +219,13 @@ def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
     figures = {each: metrics_of(report, each, rules.confidence) for each in report.plan.variants}
     for name, bar in rules.metrics.items():
         for variant, known in figures.items():
-            figure = known.get(name) or _label_metric(report, variant, name, rules.confidence)
+            figure = known.get(name) or label_metric(report, variant, name, rules.confidence)
             title = f"{name} on {variant}" if len(figures) > 1 else name
             yield _judge_metric(title, figure, bar, report, rules)
 
 
 def _judge_metric(
-    name: str, figure: "MetricFigure | None", bar: float, report: SuiteReport, rules: Gate
+    name: str, figure: MetricFigure | None, bar: float, report: SuiteReport, rules: Gate
 ) -> ScopeVerdict:
     if figure is None:
         return ScopeVerdict(
@@ -289,135 +284,3 @@ def _runs_needed(
         if more.bounds(confidence).upper < bar:
             return runs
     return None
-
-
-class MetricFigure(NamedTuple):
-    """A metric on one variant with its bounds, and the number of graded runs and cases."""
-
-    value: float
-    bounds: Bounds
-    runs: int
-    cases: int
-
-
-def metrics_of(
-    report: SuiteReport, variant: Variant, confidence: float
-) -> Mapping[str, MetricFigure]:
-    """Return the mean score of each metric that graders name.
-
-    The noise in its bounds is that between cases.
-    """
-    found = {}
-    for name, cells in report.metric_scores(variant).items():
-        mean = sample_mean(Counter(exact(exact_mean(scores)) for scores in cells))
-        runs = sum(len(scores) for scores in cells)
-        found[name] = MetricFigure(float(mean.rate), mean.bounds(confidence), runs, len(cells))
-    return found
-
-
-def _label_metric(
-    report: SuiteReport, variant: Variant, name: str, confidence: float
-) -> MetricFigure | None:
-    metric = read_metric(name)
-    if metric is None:
-        return None
-    runs = tasks_of(report, variant).get(metric.task, ())
-    found = measure(runs, metric, confidence)
-    if found is None:
-        return None
-    value, bounds = found
-    return MetricFigure(value, bounds, len(runs), len(report.plan.cases))
-
-
-# Metrics of labelled runs.
-
-GROUPS = 50
-"""The number of groups that cases fall into: a metric that depends on single groups is not sure."""
-MAX_LABELS = 200
-OTHER = "(other)"
-"""The label that stands for those beyond `MAX_LABELS`: a model may answer anything."""
-
-
-class LabelledRun(NamedTuple):
-    """A run's true and predicted label in one task; `scores` are the answer's scores of labels."""
-
-    group: int
-    truth: str
-    predicted: str
-    scores: Mapping[str, float]
-
-
-def tasks_of(report: SuiteReport, variant: Variant) -> Mapping[str, Sequence[LabelledRun]]:
-    """Return the labelled runs of one variant by task.
-
-    Labels beyond the first `MAX_LABELS` count as `OTHER`.
-    """
-    tasks = {}
-    for task, found in report.labels_of(variant).items():
-        given = (label for _, labels in found for label in (labels.truth, labels.predicted))
-        known = set(islice(dict.fromkeys(given), MAX_LABELS))
-        runs = []
-        for case, labels in found:
-            group = crc32(case.encode(errors="replace")) % GROUPS
-            truth = labels.truth if labels.truth in known else OTHER
-            predicted = labels.predicted if labels.predicted in known else OTHER
-            runs.append(LabelledRun(group, truth, predicted, labels.scores or {}))
-        tasks[task] = runs
-    return tasks
-
-
-def table_of(runs: Iterable[LabelledRun]) -> Confusion:
-    """Count how often each label was predicted for each true one."""
-    return confusion((run.truth, run.predicted) for run in runs)
-
-
-def figures_of(runs: Sequence[LabelledRun]) -> Iterator[tuple[Metric, float | None]]:
-    """Yield the metrics of the whole, then those of each label."""
-    table = table_of(runs)
-    for name in WHOLE:
-        metric = Metric(name)
-        yield metric, _value(metric, runs, table)
-    for label in table.labels:
-        for name in BY_LABEL:
-            metric = Metric(name, label)
-            yield metric, _value(metric, runs, table)
-
-
-def measure(
-    runs: Sequence[LabelledRun], metric: Metric, confidence: float
-) -> tuple[float, Bounds] | None:
-    """Compute a metric with its bounds, each at `confidence`, by a jackknife over groups of cases.
-
-    Returns None where the metric is not defined. With too few groups, the bounds are 0 and 1.
-    """
-    value = _value(metric, runs, table_of(runs))
-    if value is None:
-        return None
-    without = []
-    for group in sorted({run.group for run in runs}):
-        rest = [run for run in runs if run.group != group]
-        value_of_rest = _value(metric, rest, table_of(rest))
-        if value_of_rest is not None:
-            without.append(value_of_rest)
-    interval = jackknife_bounds(value, without, confidence)
-    return value, Bounds(0.0, 1.0) if interval is None else Bounds(*interval)
-
-
-def _value(metric: Metric, runs: Iterable[LabelledRun], table: Confusion) -> float | None:
-    label = metric.label
-    if label is None:
-        if metric.name == "accuracy":
-            return classification.accuracy(table)
-        return classification.macro_f1(table)
-    if metric.name == "roc_auc":
-        scored = [(run.scores[label], run.truth == label) for run in runs if label in run.scores]
-        return roc_auc(scored)
-    if label not in table.labels:
-        return None
-    match metric.name:
-        case "precision":
-            return classification.precision(table, label)
-        case "recall":
-            return classification.recall(table, label)
-        case _:
-            return classification.f1(table, label)

@@ -225,7 +225,7 @@ class BaseCell:
         return UNMEASURED
 
 
-def judged_half(fingerprint: str) -> str:
+def grading_half(fingerprint: str) -> str:
     """Return the half of a cell's fingerprint that identifies its grading."""
     return fingerprint.rpartition(".")[2]
 

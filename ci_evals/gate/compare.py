@@ -19,7 +19,7 @@ from ci_evals.gate.baseline import (
     History,
     add_tallies,
     cut_at_falls,
-    judged_half,
+    grading_half,
     split_histories,
 )
 from ci_evals.gate.differences import Differences, differences
@@ -209,11 +209,11 @@ class Comparison:
         return tuple(chosen)
 
     def worse_variants(self, *, beyond_regressions: bool = False) -> Iterator[VariantComparison]:
-        """Yield the variants that are worse as a whole.
+        """Yield the variants that are worse as a whole, the surest first.
 
         With `beyond_regressions`, those that are so even without the cells that regressed.
         """
-        for variant in self.variants:
+        for variant in sorted(self.variants, key=lambda variant: variant.adjusted_p):
             p = variant.adjusted_p_of_rest if beyond_regressions else variant.adjusted_p
             if p <= self.alpha:
                 yield variant
@@ -314,7 +314,7 @@ def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) ->
     return None
 
 
-def beyond_naming(comparison: Comparison) -> Sequence[CellComparison]:
+def unnamable_suspects(comparison: Comparison) -> Sequence[CellComparison]:
     """Return the suspects that `confirm_runs: auto` cannot name.
 
     The base has too few runs of them.
@@ -486,7 +486,7 @@ def _match_cells(
 
 def _edited_cell(head: HeadCell, base: BaseCell) -> CellComparison:
     newest = base.history.evidence[0].tally if base.history.evidence else NO_RUNS
-    regraded = judged_half(base.fingerprint) != judged_half(head.fingerprint)
+    regraded = grading_half(base.fingerprint) != grading_half(head.fingerprint)
     return replace(_untested_cell("edited", head.key, head, newest), regraded=regraded)
 
 

@@ -176,7 +176,7 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
     """
     points = 100 * (variant.head_rate - variant.base_rate)
     if round(points, 1) == 0:
-        return few_compared(comparison, variant) or "no change"
+        return coverage_clause(comparison, variant) or "no change"
     text = f"{_signed(points, 1)} points"
     if points < 0 and variant.adjusted_p <= comparison.alpha:
         if variant.adjusted_p < 0.0001:
@@ -190,7 +190,7 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
     return f"{text}, noise"
 
 
-def few_compared(comparison: Comparison, variant: VariantComparison) -> str:
+def coverage_clause(comparison: Comparison, variant: VariantComparison) -> str:
     """`1 of 40 compared`, where figures of so few cases say little; else empty."""
     names = (variant.variant, variant.base_variant)
     known = [cell for cell in comparison.cells if cell.kind != "new" and cell.variant in names]
@@ -361,7 +361,7 @@ def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]
     return f"{lack}: {number_of(len(suspects), 'suspect')} {stay} open until {base} has more"
 
 
-def calm_sentence(comparison: Comparison) -> str:
+def no_regression_sentence(comparison: Comparison) -> str:
     """`no regression against main: 40 cases compared, 2 possibly worse, within noise`."""
     base = comparison.baseline.label
     regressed = comparison.counts.get("regressed", 0)
@@ -644,7 +644,7 @@ def cause_sentence(
             return not_compared_sentence(comparison)
         case "no regression":
             assert isinstance(comparison, Comparison)
-            return calm_sentence(comparison)
+            return no_regression_sentence(comparison)
         case "all in quarantine":
             return "only cases in quarantine were to run"
         case "nothing graded":

@@ -6,7 +6,7 @@ from itertools import islice
 from math import isclose
 
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
-from ci_evals.gate.compare import Comparison, NoComparison, beyond_naming
+from ci_evals.gate.compare import Comparison, NoComparison, unnamable_suspects
 from ci_evals.gate.power import detectable_sentence
 from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.wording import (
@@ -214,7 +214,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     yield from _confirmed(report, comparison)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text, brief=True)
-    if beyond := beyond_naming(comparison):
+    if beyond := unnamable_suspects(comparison):
         yield Note("Not named", few_runs_sentence(comparison, beyond), brief=True)
 
 

@@ -6,9 +6,9 @@ from statistics import fmean
 from typing import Final
 
 from ci_evals.format import UNKNOWN, usd
-from ci_evals.gate.bars import figures_of, metrics_of, table_of, tasks_of
 from ci_evals.gate.baseline import ReportRef, TrendPoint
-from ci_evals.gate.wording import few_compared, rate_change, ratio_change
+from ci_evals.gate.metrics import figures_of, metrics_of, table_of, tasks_of
+from ci_evals.gate.wording import coverage_clause, rate_change, ratio_change
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, Figures, SuiteReport
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, Gate
@@ -226,7 +226,7 @@ def variant_changes(summary: Summary) -> Mapping[Variant, VariantChange]:
     changes = dict.fromkeys(summary.report.plan.variants, VariantChange())
     for found in comparison.variants:
         cost = latency = ""
-        if not few_compared(comparison, found):
+        if not coverage_clause(comparison, found):
             cost = ratio_change(found.differences.cost)
             latency = ratio_change(found.differences.latency)
         changes[found.variant] = VariantChange(

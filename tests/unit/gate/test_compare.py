@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sides import base_of, compared, head_of, key_of
 
 from ci_evals.gate.baseline import Evidence, History
-from ci_evals.gate.compare import beyond_naming, compare, fall, match_variants, suspects
+from ci_evals.gate.compare import compare, fall, match_variants, suspects, unnamable_suspects
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import stratified_lower
@@ -381,6 +381,8 @@ def test_repeats_that_are_worse_than_the_planned_runs_name_nothing() -> None:
 def test_suspects_that_no_confirm_runs_can_name_are_known() -> None:
     head = head_of(dict.fromkeys(FORTY, (3, 3)) | {"0": (0, 3)}, {"0": (0, 7)})
     once = compare(head, base_of(dict.fromkeys(FORTY, (1, 1))), confirm_runs="auto")
-    assert [cell.case for cell in beyond_naming(once)] == ["0"]
-    assert not beyond_naming(compare(head, base_of(dict.fromkeys(FORTY, (1, 1))), confirm_runs=7))
-    assert not beyond_naming(compare(head, base_of(STEADY_BASE), confirm_runs="auto"))
+    assert [cell.case for cell in unnamable_suspects(once)] == ["0"]
+    assert not unnamable_suspects(
+        compare(head, base_of(dict.fromkeys(FORTY, (1, 1))), confirm_runs=7)
+    )
+    assert not unnamable_suspects(compare(head, base_of(STEADY_BASE), confirm_runs="auto"))
