@@ -71,14 +71,15 @@ async def show_progress(
     The view has a bar, the last cells that failed with their reasons, and what is being judged. The
     lines tell the first failures.
     """
-    task = asyncio.create_task(_view(run, stream) if live else _lines(run, stream, line_every_s))
+    showing = _view(run, stream) if live else _lines(run, stream, line_every_s)
+    task = asyncio.create_task(showing)
     try:
         yield
     finally:
         task.cancel()
-        await asyncio.gather(
-            task, return_exceptions=True
-        )  # a terminal that is gone does not end the run
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # a terminal that is gone does not end the run
 
 
 class Watch:
@@ -97,9 +98,9 @@ class Watch:
         self._begin()
 
     def _begin(self) -> None:
-        self._plan, self._before = self._run.plan, len(self._run.records)
+        self._plan = self._run.plan
+        self._before = self._finished = len(self._run.records)
         self._started = self._went_on = self._clock()
-        self._finished = self._before
 
     def new_failures(self) -> Iterator[str]:
         """Yield a line for each cell that failed since the last call, but only for the first few of
@@ -124,28 +125,27 @@ class Watch:
         several = len(self._run.plan.variants) > 1
         before = ""
         for result in self._run.last_failures:
-            on = f" on {name_of(Variant(result.provider, result.prompt))}" if several else ""
-            wrong = next(
-                (f"{each.grader}: {each.sentence}" for each in result.grades if not each.passed), ""
-            )
-            why = one_line(
-                result.error.message or result.error.kind if result.error else wrong,
-                _REASON_CHARACTERS,
-            )
             mark = "✗" if result.status == "failed" else "!"
-            shown = "the same" if why and why == before else why
-            yield without_commands(
-                f"{mark} {name_of(result.case)}{on}{f': {shown}' if shown else ''}"
-            )
-            before = why
+            line = f"{mark} {name_of(result.case)}"
+            if several:
+                line += f" on {name_of(Variant(result.provider, result.prompt))}"
+            reason = one_line(_reason_of(result), _REASON_CHARACTERS)
+            if reason and reason == before:
+                line += ": the same"
+            elif reason:
+                line += f": {reason}"
+            before = reason
+            yield without_commands(line)
 
     def judging(self) -> str:
         """Return `judging refund, cancel and 3 more`; nothing where no answer is being judged."""
         names = list(self._run.judging.values())
         if not names:
             return ""
-        more = f" and {len(names) - MOST_TOLD:,} more" if len(names) > MOST_TOLD else ""
-        return without_commands(f"judging {', '.join(map(name_of, names[:MOST_TOLD]))}{more}")
+        line = f"judging {', '.join(map(name_of, names[:MOST_TOLD]))}"
+        if len(names) > MOST_TOLD:
+            line += f" and {len(names) - MOST_TOLD:,} more"
+        return without_commands(line)
 
     def describe(self) -> str:
         """Return the state of the phase in a line; see the function `describe`."""
@@ -155,6 +155,16 @@ class Watch:
         if finished != self._finished:
             self._finished, self._went_on = finished, now
         return describe(self._run, self._went_on - self._started, self._before, now - self._went_on)
+
+
+def _reason_of(result: Result) -> str:
+    """Return why a run did not pass: its error, or the first grader that failed."""
+    if result.error is not None:
+        return result.error.message or result.error.kind
+    for grade in result.grades:
+        if not grade.passed:
+            return f"{grade.grader}: {grade.sentence}"
+    return ""
 
 
 async def _lines(run: Watched, stream: TextIO, every_s: float) -> None:
@@ -169,27 +179,9 @@ async def _view(run: Watched, stream: TextIO) -> None:
     watch = Watch(run)
     try:
         while True:
-            console.width = max(
-                1, (columns_of(stream) or 80) - 1
-            )  # a full line would end in the next one
-            rows = Table.grid(padding=(0, 1))
-            rows.add_column(width=BAR_WIDTH)
-            rows.add_column(no_wrap=True, overflow="crop")
-            rows.add_row(
-                ProgressBar(run.plan.total, len(run.records), width=BAR_WIDTH),
-                Text(watch.describe()),
-            )
-            with console.capture() as drawn:
-                console.print(rows, no_wrap=True, crop=True)
-                for line, style in [
-                    *((line, "") for line in watch.failures()),
-                    (watch.judging(), "dim"),
-                ]:
-                    if line:
-                        console.print(
-                            Text(line, style), no_wrap=True, overflow="ellipsis", crop=True
-                        )
-            lines = drawn.get().splitlines()[: max(1, rows_of(stream) - 1)]
+            columns = columns_of(stream) or 80
+            console.width = max(1, columns - 1)  # a full line would end in the next one
+            lines = _draw(console, run, watch)[: max(1, rows_of(stream) - 1)]
             # The cursor waits at the start of the view: whoever prints meanwhile erases it first,
             # with `ERASE_VIEW`.
             up = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
@@ -197,6 +189,24 @@ async def _view(run: Watched, stream: TextIO) -> None:
             await asyncio.sleep(BAR_INTERVAL_S)
     finally:
         say(stream, ERASE_VIEW)
+
+
+def _draw(console: Console, run: Watched, watch: Watch) -> list[str]:
+    """Return the lines of the view."""
+    rows = Table.grid(padding=(0, 1))
+    rows.add_column(width=BAR_WIDTH)
+    rows.add_column(no_wrap=True, overflow="crop")
+    progress = ProgressBar(run.plan.total, len(run.records), width=BAR_WIDTH)
+    rows.add_row(progress, Text(watch.describe()))
+    lines = [Text(line) for line in watch.failures()]
+    judging = watch.judging()
+    if judging:
+        lines.append(Text(judging, "dim"))
+    with console.capture() as drawn:
+        console.print(rows, no_wrap=True, crop=True)
+        for line in lines:
+            console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+    return drawn.get().splitlines()
 
 
 def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.0) -> str:
@@ -228,5 +238,6 @@ def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.
         parts.append(f"${run.cost_usd:.2f}")
     if before < finished < total:
         left_s = elapsed_s / (finished - before) * (total - finished) - idle_s
-        parts += [f"{duration(left_s)} left"] if left_s > 0 else []
+        if left_s > 0:
+            parts.append(f"{duration(left_s)} left")
     return "  ".join(parts)

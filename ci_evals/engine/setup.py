@@ -20,9 +20,10 @@ from ci_evals.engine.resources import EngineResources, open_resources
 from ci_evals.engine.slots import Slots
 from ci_evals.engine.stages import Pricer, Stage, StagedProvider, function_identity
 from ci_evals.errors import ConfigError, Place, Problem, ProviderError
-from ci_evals.graders.scoring import leaves, nested
+from ci_evals.graders.composite import Composite
+from ci_evals.graders.scoring import nested
 from ci_evals.graders.transform import prepare_transform
-from ci_evals.model.case import Case, Request
+from ci_evals.model.case import Case, Expectation, Request
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.response import Response
 from ci_evals.providers.base import PARTS, Provider, ProviderOptions, Service
@@ -64,28 +65,17 @@ async def open_suite(
     Raises:
         ConfigError: something cannot be opened; it tells of all that cannot.
     """
-    called = list(_called(suite, calls=calls, judges=judges))
-    graders = list(
-        {id(each.grader): each for case in suite.cases for each in leaves(case.expect)}.values()
-    )
+    providers = _providers_called(suite, calls=calls, judges=judges)
+    graders, transforms = _graders_and_transforms(suite)
     async with (
         open_resources(suite.folder, suite.max_concurrency, files) as shared,
-        open_executor(suite, called, graders if calls or judges else (), files) as executor,
+        open_executor(suite, providers, graders if calls or judges else (), files) as executor,
     ):
         resources = replace(shared, executor=executor)
-        problems: list[Problem] = []
-        for each in graders:
-            with collect_problems(problems, each.place):
-                resources.executor.prepare(each.grader)
-        problems = list({problem.message: problem for problem in reversed(problems)}.values())[
-            ::-1
-        ]  # each told once
-        for transform in dict.fromkeys(
-            each.transform for case in suite.cases for each in nested(case.expect)
-        ):
+        problems = _prepare_graders(graders, executor)
+        for transform in transforms:
             with collect_problems(problems):
-                if transform is not None:
-                    prepare_transform(transform)
+                prepare_transform(transform)
         limiters = _limiters(suite)
         queues: Sequence[Queue] = ()
         users: SimulatedUsers | None = None
@@ -100,29 +90,58 @@ async def open_suite(
                 models = _open_judges(suite, resources, limiters)
         if not problems:
             with collect_problems(problems):
-                await prepare(called, suite.places, resources)
+                await prepare(providers, suite.places, resources)
         if problems:
             raise ConfigError(dict.fromkeys(problems))
-        yield OpenSuite(queues, users, models, resources.executor)
+        yield OpenSuite(queues, users, models, executor)
 
 
-def _called(suite: CheckedSuite, *, calls: bool, judges: bool) -> Iterator[ProviderOptions]:
-    """Yield whatever a suite calls."""
+def _providers_called(
+    suite: CheckedSuite, *, calls: bool, judges: bool
+) -> Sequence[ProviderOptions]:
+    """Return whatever a suite calls."""
+    providers: list[ProviderOptions] = []
     if calls:
-        yield from suite.providers
-        yield from suite.stages.values()
-        yield from (case.user.provider for case in suite.cases if case.user)
+        providers += suite.providers
+        providers += suite.stages.values()
+        providers += [case.user.provider for case in suite.cases if case.user]
     if judges:
-        yield from suite.grader_models
+        providers += suite.grader_models
+    return providers
+
+
+def _graders_and_transforms(suite: CheckedSuite) -> tuple[Sequence[Expectation], Iterable[str]]:
+    """Return an expectation for each grader object, and the transforms, of all cases."""
+    graders: dict[int, Expectation] = {}
+    transforms: dict[str, None] = {}
+    for case in suite.cases:
+        for expectation in nested(case.expect):
+            if expectation.transform is not None:
+                transforms[expectation.transform] = None
+            if not isinstance(expectation.grader, Composite):
+                graders[id(expectation.grader)] = expectation
+    return list(graders.values()), transforms
+
+
+def _prepare_graders(graders: Iterable[Expectation], executor: Executor) -> list[Problem]:
+    """Get graders ready; return what is wrong with them, each problem once, where it is first."""
+    problems: list[Problem] = []
+    for expectation in graders:
+        with collect_problems(problems, expectation.place):
+            executor.prepare(expectation.grader)
+    by_message: dict[str, Problem] = {}
+    for problem in problems:
+        by_message.setdefault(problem.message, problem)
+    return list(by_message.values())
 
 
 async def prepare(
-    called: Iterable[ProviderOptions], places: Mapping[str, Place], resources: EngineResources
+    providers: Iterable[ProviderOptions], places: Mapping[str, Place], resources: EngineResources
 ) -> None:
     """Fetch the tokens of providers and start their services, each once, before the first call.
 
     Args:
-        called: the providers.
+        providers: whatever is called.
         places: where a suite names each.
         resources: theirs.
 
@@ -132,7 +151,7 @@ async def prepare(
     problems: list[Problem] = []
     tokens: dict[Any, str] = {}
     services: dict[Service, str] = {}
-    for options in called:
+    for options in providers:
         command = getattr(options, "token", None)
         if command is not None:
             token = PARTS["token"](command, resources)
@@ -145,7 +164,9 @@ async def prepare(
             await token.get()
         except ProviderError as error:
             problems.append(Problem(*places[name], f"token: {error.message}"))
-    for service, name in services.items() if not problems else ():
+    if problems:
+        raise ConfigError(problems)
+    for service, name in services.items():
         try:
             await service.start(resources)
         except ProviderError as error:
@@ -156,13 +177,14 @@ async def prepare(
 
 @contextmanager
 def collect_problems(problems: list[Problem], place: Place | None = None) -> Iterator[None]:
-    """Add a ConfigError to `problems` and go on; `place` is where the suite asks for what cannot be
-    opened.
-    """
+    """Add a ConfigError to `problems` and go on; `place` is where the suite asks for it."""
     try:
         yield
     except ConfigError as error:
-        problems += [problem.seen_from(place) if place else problem for problem in error.problems]
+        if place is None:
+            problems += error.problems
+        else:
+            problems += [problem.seen_from(place) for problem in error.problems]
 
 
 def open_auxiliary(
@@ -213,9 +235,9 @@ def open_provider(
         if key not in by_settings:
             by_settings[key] = _PricedProvider(_open(changed, resources), pricer(changed))
         others[case.id] = by_settings[key]
-    return (
-        (_ProviderPerCase(usual, others), lambda response: response.cost_usd) if others else usual
-    )
+    if not others:
+        return usual
+    return _ProviderPerCase(usual, others), lambda response: response.cost_usd
 
 
 def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
@@ -225,9 +247,7 @@ def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
 
 
 class _ServedProvider:
-    """A provider that talks to a service which is started for it: that the service has ended is why
-    no answer came.
-    """
+    """A provider with a service that is started for it, and whose end is why no answer came."""
 
     def __init__(self, provider: Provider, service: Service) -> None:
         self._provider = provider
@@ -243,9 +263,7 @@ class _ServedProvider:
 
 
 class _PricedProvider(NamedTuple):
-    """A provider and what its answers cost: another model has another price, or one that is not
-    known.
-    """
+    """A provider and what its answers cost: another model has another price, or none known."""
 
     provider: Provider
     price: Pricer
@@ -281,9 +299,8 @@ def _open_queues(
         if problems:
             continue
         if options.before or options.after:
-            before, after = (
-                [stages[name] for name in names] for names in (options.before, options.after)
-            )
+            before = [stages[name] for name in options.before]
+            after = [stages[name] for name in options.after]
             provider = StagedProvider(options, provider, price, before, after, resources.files)
         queue = Queue(
             options,
@@ -320,39 +337,32 @@ def _open_judges(
     suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]
 ) -> Judges:
     """Open every model that graders ask."""
-    judges = {
-        str(options.name): open_auxiliary(
-            suite,
-            options,
-            resources,
-            limiters[_group(options)],
-            timeout_s=options.timeout_s or suite.timeout_s,
+    judges = {}
+    for options in suite.grader_models:
+        timeout_s = options.timeout_s or suite.timeout_s
+        judges[str(options.name)] = open_auxiliary(
+            suite, options, resources, limiters[_group(options)], timeout_s=timeout_s
         )
-        for options in suite.grader_models
-    }
     return Judges(judges, {str(options.name) for options in suite.judges})
 
 
 def _open_users(
     suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]
 ) -> SimulatedUsers | None:
-    """Open every provider that plays a user; one of the suite's own, or of its limit groups, shares
-    that pace.
+    """Open every provider that plays a user. One that is a provider of the suite, or of its limit
+    groups, shares that pace.
     """
-    options_by_key = {
-        user_key(case.user.provider): case.user.provider for case in suite.cases if case.user
-    }
-    if not options_by_key:
-        return None
     limiters = dict(limiters)
-    return SimulatedUsers(
-        {
-            key: open_auxiliary(
-                suite, options, resources, limiters.setdefault(_group(options), _limiter([options]))
-            )
-            for key, options in options_by_key.items()
-        }
-    )
+    users: dict[str, AuxiliaryProvider] = {}
+    for case in suite.cases:
+        if case.user is None:
+            continue
+        options = case.user.provider
+        key = user_key(options)
+        if key not in users:
+            limiter = limiters.setdefault(_group(options), _limiter([options]))
+            users[key] = open_auxiliary(suite, options, resources, limiter)
+    return SimulatedUsers(users) if users else None
 
 
 def _calls(
@@ -363,31 +373,35 @@ def _calls(
     *,
     own_code: bool,
 ) -> Calls:
-    retries = suite.retries if options.retried else 0
+    retries = options.retries
+    if retries is None:
+        retries = suite.retries if options.retried else 0
     params = getattr(options, "params", {})
+    draw = random.Random(f"{suite.seed} {options.name}").random  # noqa: S311  jitter, not a secret
     return Calls(
         provider,
         limiter,
         limit=_max_concurrency(options, suite),
-        retries=retries if options.retries is None else options.retries,
+        retries=retries,
         own_code=own_code,
         max_tokens=params.get("max_tokens") or params.get("max_completion_tokens"),
         clock=time.monotonic,
-        draw=random.Random(f"{suite.seed} {options.name}").random,  # noqa: S311  jitter, not a secret
+        draw=draw,
     )
 
 
 def _max_concurrency(options: ProviderOptions, suite: CheckedSuite) -> int:
-    most = options.max_concurrency
-    return min(most, suite.max_concurrency) if isinstance(most, int) else suite.max_concurrency
+    limit = options.max_concurrency
+    if limit is None or limit == "unlimited":
+        return suite.max_concurrency
+    return int(min(limit, suite.max_concurrency))
 
 
 def _limiters(suite: CheckedSuite) -> Mapping[str, RateLimiter]:
     """Make the rate limiter of each limit group."""
+    by_name = {str(options.name): options for options in (*suite.providers, *suite.grader_models)}
     members: dict[str, list[ProviderOptions]] = {}
-    for options in {
-        str(options.name): options for options in (*suite.providers, *suite.grader_models)
-    }.values():
+    for options in by_name.values():
         members.setdefault(_group(options), []).append(options)
     return {group: _limiter(providers) for group, providers in members.items()}
 

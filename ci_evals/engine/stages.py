@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from mimetypes import guess_extension
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,13 @@ _SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "
 
 def keep_files(response: Response, folder: Path | None) -> Response:
     """Keep the files of a response in the results folder; see `keep_file`."""
-    kept = tuple(
-        content if content.sha256 else keep_file(content, folder) for content in response.files
-    )
-    return replace(response, files=kept)
+    kept = []
+    for content in response.files:
+        if content.sha256:  # a stage has kept it
+            kept.append(content)
+        else:
+            kept.append(keep_file(content, folder))
+    return replace(response, files=tuple(kept))
 
 
 def keep_file(content: Content, folder: Path | None) -> Content:
@@ -53,11 +57,7 @@ def keep_file(content: Content, folder: Path | None) -> Content:
     sha256 = _digest_of(content)
     if folder is None:
         return replace(content, sha256=sha256, size=len(content.data))
-    media_type = content.media_type
-    suffix = (
-        _SUFFIXES.get(media_type) or guess_extension(media_type.partition(";")[0].strip()) or ".bin"
-    )
-    name = f"{FILES}/{sha256}{suffix}"
+    name = f"{FILES}/{sha256}{_suffix_of(content.media_type)}"
     path = folder / name
     if not path.exists():
         try:
@@ -66,6 +66,12 @@ def keep_file(content: Content, folder: Path | None) -> Content:
             if not path.exists():  # Windows replaces no file that another writer has open
                 raise
     return replace(content, sha256=sha256, size=len(content.data), path=name)
+
+
+def _suffix_of(media_type: str) -> str:
+    if media_type in _SUFFIXES:
+        return _SUFFIXES[media_type]
+    return guess_extension(media_type.partition(";")[0].strip()) or ".bin"
 
 
 def without_data(response: Response) -> Response:
@@ -130,71 +136,90 @@ class StagedProvider:
         Raises:
             ProviderError: a stage or the provider could not answer.
         """
-        files: list[Content] = []
-        costs: list[float | None] = []
-        value: str | Content = request.input
-        for stage in self._before:
-            value = await self._pass(stage, value, request, costs)
-            files += [value] if isinstance(value, Content) else []
-        response = await self._provider.answer(
-            self._with_input(request, value) if self._before else request
-        )
-        kept = tuple(
-            [await asyncio.to_thread(keep_file, file, self._folder) for file in response.files]
-        )
-        files += kept
+        passage = _Passage(request)
+        asked = request
+        if self._before:
+            value: str | Content = request.input
+            for stage in self._before:
+                value = await self._pass(stage, value, passage)
+            asked = self._with_input(request, value)
+        response = await self._provider.answer(asked)
+        kept = [await asyncio.to_thread(keep_file, file, self._folder) for file in response.files]
+        passage.files += kept
         value = kept[0] if kept else response.output
         for stage in self._after:
-            value = await self._pass(stage, value, request, costs)
-            files += [value] if isinstance(value, Content) else []
-        output = value if isinstance(value, str) else response.output
-        cost_usd = total_usd([self._price(response), *costs]) if costs else response.cost_usd
+            value = await self._pass(stage, value, passage)
+        output, cost_usd = response.output, response.cost_usd
+        if isinstance(value, str):
+            output = value
+        if passage.costs_usd:
+            cost_usd = total_usd([self._price(response), *passage.costs_usd])
         return replace(
-            response, output=output, files=tuple(files), cost_usd=cost_usd, first_token_s=None
+            response,
+            output=output,
+            files=tuple(passage.files),
+            cost_usd=cost_usd,
+            first_token_s=None,
         )
 
     def _with_input(self, request: Request, value: str | Content) -> Request:
         if isinstance(value, Content):
             if not self._options.own_code:
-                text = f"{self._options.name} takes text, and the last stage before it made {value.media_type}"
+                text = (
+                    f"{self._options.name} takes text, and the last stage before it made"
+                    f" {value.media_type}"
+                )
                 raise ProviderError("rejected", text)
             return replace(request, input=value)
         *before, last = request.messages or (Message("user"),)
         return replace(request, input=value, messages=(*before, replace(last, content=value)))
 
-    async def _pass(
-        self, stage: Stage, value: str | Content, request: Request, costs: list[float | None]
-    ) -> str | Content:
-        """Return what a stage makes of a value: from the cache if it is there. What it costs is
-        noted.
-        """
+    async def _pass(self, stage: Stage, value: str | Content, passage: "_Passage") -> str | Content:
+        """Return what a stage makes of a value, and note what it costs and its file."""
         if self._folder is None or not self._options.cache:
-            return await self._make(stage, value, request, costs)
+            made = await self._make(stage, value, passage)
+        else:
+            made = await self._look_up(stage, value, passage, self._folder)
+        if isinstance(made, Content):
+            passage.files.append(made)
+        return made
+
+    async def _look_up(
+        self, stage: Stage, value: str | Content, passage: "_Passage", folder: Path
+    ) -> str | Content:
+        """Return what a stage makes of a value, from the cache if it is there."""
         content = _digest_of(value) if isinstance(value, Content) else value
-        path = self._folder / _CACHE / f"{digest([stage.identity, content])}.json"
+        path = folder / _CACHE / f"{digest([stage.identity, content])}.json"
         lock = self._locks.setdefault(path.name, asyncio.Lock())
         async with lock:  # two runs with the same content wait for one stage, and pay once
-            if (known := await asyncio.to_thread(_read_cached, path, self._folder)) is not None:
-                return known
-            made = await self._make(stage, value, request, costs)
-            await asyncio.to_thread(_write_cached, path, made)
+            made = await asyncio.to_thread(_read_cached, path, folder)
+            if made is None:
+                made = await self._make(stage, value, passage)
+                await asyncio.to_thread(_write_cached, path, made)
             return made
 
-    async def _make(
-        self, stage: Stage, value: str | Content, request: Request, costs: list[float | None]
-    ) -> str | Content:
+    async def _make(self, stage: Stage, value: str | Content, passage: "_Passage") -> str | Content:
         messages = (Message("user", value),) if isinstance(value, str) else ()
         try:
-            response = await stage.ask(replace(request, input=value, messages=messages))
+            response = await stage.ask(replace(passage.request, input=value, messages=messages))
         except ProviderError as error:
             text = f"stage {stage.name}: {error.message}"
             kind = error.kind if stage.price is None else "environment"
             raise ProviderError(kind, text, status=error.status, detail=error.detail) from error
         if stage.price is not None:
-            costs.append(stage.price(response))
+            passage.costs_usd.append(stage.price(response))
         if response.files:
             return await asyncio.to_thread(keep_file, response.files[0], self._folder)
         return response.output
+
+
+class _Passage:
+    """One request on its way through the stages: the files and costs so far."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.files: list[Content] = []
+        self.costs_usd: list[float | None] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,32 +230,38 @@ class _Cached:
     file: Content | None = None
 
 
-_CACHED = TypeAdapter(_Cached)
+@cache
+def _cached_adapter() -> TypeAdapter[_Cached]:
+    return TypeAdapter(_Cached)
 
 
 def _read_cached(path: Path, folder: Path) -> str | Content | None:
     """Return what is in the cache; None if it is not there, or damaged."""
     try:
-        cached = _CACHED.validate_json(path.read_bytes())
+        cached = _cached_adapter().validate_json(path.read_bytes())
         if cached.file is None:
             return cached.output
-        return replace(cached.file, data=(folder / str(cached.file.path)).read_bytes())
+        data = (folder / str(cached.file.path)).read_bytes()
+        return replace(cached.file, data=data)
     except (OSError, ValidationError):
         return None
 
 
 def _write_cached(path: Path, made: str | Content) -> None:
     """Keep what a stage made; a cache that cannot be written costs time and nothing else."""
-    cached = _Cached(made) if isinstance(made, str) else _Cached("", replace(made, data=b""))
+    if isinstance(made, str):
+        cached = _Cached(made)
+    else:
+        cached = _Cached("", replace(made, data=b""))
     with suppress(StorageError, PydanticSerializationError):
-        write_atomically(path, [_CACHED.dump_json(cached, exclude_defaults=True)])
+        write_atomically(path, [_cached_adapter().dump_json(cached, exclude_defaults=True)])
 
 
 def function_identity(target: str) -> list[str]:
-    """Identify a function by its name and the text of its module, as far as that can be found."""
-    try:
+    """Identify a function by its name and, if it can be found, the text of its module."""
+    source = b""
+    with suppress(OSError, ImportError, ValueError):
         spec = find_module(target.partition(":")[0])
-        source = Path(str(spec.origin)).read_bytes() if spec else b""
-    except (OSError, ImportError, ValueError):
-        source = b""
+        if spec is not None:
+            source = Path(str(spec.origin)).read_bytes()
     return [target, digest(source)]
