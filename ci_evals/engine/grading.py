@@ -25,7 +25,7 @@ _OWN_FAULTS: frozenset[ErrorKind] = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunOutcome:
     """The part of a result that depends on the answer."""
 
@@ -56,7 +56,7 @@ async def grade_answer(
     case = answer.request.case
     meter = judges.meter() if judges is not None else None
     grades: list[Grade] = []
-    ungraded: RunError | None = None
+    error: RunError | None = None
     try:
         for number, expectation in enumerate(case.expect):
             earlier = known[number] if known else None
@@ -66,20 +66,28 @@ async def grade_answer(
     except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
         if isinstance(raised, asyncio.CancelledError) and is_cancelling():
             raise
-        grader = grader_name(case.expect[len(grades)])
-        if isinstance(raised, GradingError):
-            text = f"grader {grader} {'crashed' if raised.crashed else 'could not judge'}: {raised.message}"
-            ungraded = RunError(raised.kind, text, detail=raised.detail)
-        else:
-            text = f"grader {grader} crashed: {describe_crash(raised)}"
-            ungraded = RunError("grader", text, detail=describe_stack(raised))
-    judging = meter.judging if meter is not None and meter.judging.calls else None
-    if ungraded is not None:
-        return RunOutcome("errored", None, answer.cost_usd, answer.response, (), ungraded, judging)
-    status: Status = "passed" if passes(grades, case.threshold) else "failed"
-    return RunOutcome(
-        status, score_of(grades), answer.cost_usd, answer.response, tuple(grades), None, judging
+        error = _grading_error(grader_name(case.expect[len(grades)]), raised)
+    judging = None
+    if meter is not None and meter.judging.calls:
+        judging = meter.judging
+    outcome = RunOutcome(
+        "errored", cost_usd=answer.cost_usd, response=answer.response, error=error, judging=judging
     )
+    if error is None:
+        outcome.status = "passed" if passes(grades, case.threshold) else "failed"
+        outcome.score = score_of(grades)
+        outcome.grades = tuple(grades)
+    return outcome
+
+
+def _grading_error(grader: str, raised: BaseException) -> RunError:
+    """Return the error of a run whose answer a grader could not judge."""
+    if not isinstance(raised, GradingError):
+        text = f"grader {grader} crashed: {describe_crash(raised)}"
+        return RunError("grader", text, detail=describe_stack(raised))
+    failure = "crashed" if raised.crashed else "could not judge"
+    text = f"grader {grader} {failure}: {raised.message}"
+    return RunError(raised.kind, text, detail=raised.detail)
 
 
 async def grade_again(
@@ -91,13 +99,12 @@ async def grade_again(
     """
     if recorded.response is None:
         return RunOutcome(recorded.status, recorded.score, error=recorded.error)
-    same = recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(
-        cell.case.expect
-    )
-    answer = Answer(
-        cell.request(recorded.run), recorded.response, recorded.latency_s, recorded.cost_usd
-    )
-    return await grade_answer(answer, judges, recorded.grades if same else None, executor)
+    known = None
+    if recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect):
+        known = recorded.grades
+    request = cell.request(recorded.run)
+    answer = Answer(request, recorded.response, recorded.latency_s, recorded.cost_usd)
+    return await grade_answer(answer, judges, known, executor)
 
 
 def fail_or_exclude(
@@ -112,6 +119,11 @@ def fail_or_exclude(
         options: the provider's settings, whose `on_error` has the last word.
     """
     reason = RunError(error.kind, error.message, error.status, error.detail)
-    own_fault = options.own_code and cause.kind in _OWN_FAULTS and not has_no_credit(cause)
-    fails = own_fault if options.on_error is None else options.on_error == "fail"
-    return RunOutcome("failed", 0.0, error=reason) if fails else RunOutcome("errored", error=reason)
+    if options.on_error is None:
+        is_own_fault = cause.kind in _OWN_FAULTS and not has_no_credit(cause)
+        fails = options.own_code and is_own_fault
+    else:
+        fails = options.on_error == "fail"
+    if fails:
+        return RunOutcome("failed", 0.0, error=reason)
+    return RunOutcome("errored", error=reason)
