@@ -680,9 +680,10 @@ def check_sources(invocation: Invocation) -> None:
             )
         for header in headers(path)[-1:]:  # earlier invocations may have been of an earlier version
             if header.suite.fingerprint != invocation.suite.fingerprint:
-                other = f"another suite than {invocation.suite.file} ({header.suite.name!r} at {header.suite.file})"
                 raise UsageError(
-                    f"{path} is of {other}, another version of it, or other --runs or --providers"
+                    f"{path} is of another suite than {invocation.suite.file}"
+                    f" ({header.suite.name!r} at {header.suite.file}), another version of it,"
+                    " or other --runs or --providers"
                 )
 
 

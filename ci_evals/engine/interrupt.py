@@ -1,4 +1,6 @@
-"""Signals: the first SIGINT, SIGTERM or SIGHUP stops a run and saves its report, the second exits."""
+"""Signals: the first SIGINT, SIGTERM or SIGHUP stops a run and saves its report; the second
+exits.
+"""
 
 import asyncio
 import os
@@ -60,16 +62,13 @@ class StoppableRun:
 
     def __exit__(self, *_: object) -> None:
         self._handled.close()
-        if (
-            self._signals.received is None
-        ):  # else nobody waits for threads and tasks that code under test left behind
+        if self._signals.received is None:
+            # Else nobody waits for threads and tasks that code under test left behind.
             with self._around():
                 self._runner.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of some work; the process ends where a signal cancels it before there
-        is one.
-        """
+        """Return the result of `work`; if a signal cancels it first, the process ends."""
         with self._around():
             try:
                 return self._runner.run(self._signals.cancel(work))
@@ -91,8 +90,8 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
 
 
 class _Signals:
-    """Lets the first of the signals cancel a task, and the second one end the process; ignored ones
-    (`nohup`) stay so.
+    """Lets the first signal cancel a task, and the second end the process; ignored ones (`nohup`)
+    stay ignored.
 
     Args:
         on_first: called with the name of the first one, before the task is cancelled.
@@ -104,7 +103,7 @@ class _Signals:
         self._task: asyncio.Task[Any] | None = None
 
     async def cancel(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do some work that the first signal cancels, even one that came before it began."""
+        """Run `work`; the first signal cancels it, even one received before it started."""
         self._task = task = asyncio.create_task(work)
         if self.received is not None:
             task.cancel()

@@ -76,8 +76,10 @@ def read_results(path: Path, start: int = 0) -> Iterator[tuple[int, Result]]:
         try:
             result = decode_result(line)
         except ValidationError as error:
-            text = f"{path}:{number}: the line is damaged ({first_problem(error)}): remove it, or start without it"
-            raise StorageError(text) from error
+            raise StorageError(
+                f"{path}:{number}: the line is damaged ({first_problem(error)}): remove it,"
+                " or start without it"
+            ) from error
         yield offset, result
 
 
@@ -125,8 +127,11 @@ def journals_at(path: Path) -> tuple[Path, ...]:
     """
     if not path.is_dir():
         return (path,)
-    there = path / JOURNAL
-    return (there,) if there.is_file() else tuple(sorted(path.glob(f"*/{JOURNAL}"))) or (there,)
+    journal = path / JOURNAL
+    if journal.is_file():
+        return (journal,)
+    below = sorted(path.glob(f"*/{JOURNAL}"))
+    return tuple(below) or (journal,)  # which the error will name
 
 
 def read_lines(path: Path, offsets: Iterable[int]) -> Iterator[bytes]:
@@ -190,8 +195,10 @@ def _whole_lines(path: Path, start: int = 0) -> Iterator[tuple[int, int, bytes]]
                     yield number, offset, line[:-1]
                 offset += len(line)
     except FileNotFoundError:
-        text = f"{path}: there is no journal: name the folder that a run left its results in, or their {JOURNAL}"
-        raise StorageError(text) from None
+        raise StorageError(
+            f"{path}: there is no journal: name the folder that a run left its results in,"
+            f" or their {JOURNAL}"
+        ) from None
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
@@ -372,7 +379,10 @@ class Journal:
         whole = f"{FILES}/{hashlib.sha256(cleaned).hexdigest()}.txt"
         write_atomically(self.path.parent / whole, [cleaned])
         start = cleaned[: self._max_answer_bytes].decode(errors="ignore")
-        note = f"[the first {self._max_answer_bytes:,} of {len(cleaned):,} bytes; all of them are in {whole}]"
+        note = (
+            f"[the first {self._max_answer_bytes:,} of {len(cleaned):,} bytes;"
+            f" all of them are in {whole}]"
+        )
         return replace(response, output=f"{start}\n{note}", turns=turns, whole=whole)
 
     def _append(self, line: bytes) -> int:

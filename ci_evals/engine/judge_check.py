@@ -71,17 +71,16 @@ class JudgeCheck:
         is at least `BAR`, and unfit if all of it is below `BAR`, or if the judge gave the same
         verdict to everything.
         """
-        interval = self.kappa.interval if self.kappa else None
         if self.table.size < FEWEST_LABELS:
             return None
-        if interval is None:
+        if self.kappa is None or self.kappa.interval is None:
             return False if self.table.is_one_sided else None
+        interval = self.kappa.interval
         if interval.lower >= BAR:
             return True
-        return False if interval.upper < BAR else None
-
-
-_ADAPTER = TypeAdapter(LabelledAnswer)
+        if interval.upper < BAR:
+            return False
+        return None
 
 
 def read_labelled_answers(path: Path) -> list[LabelledAnswer]:
@@ -92,17 +91,16 @@ def read_labelled_answers(path: Path) -> list[LabelledAnswer]:
         UsageError: a line is not a labelled answer, or there is none.
     """
     try:
-        lines = path.read_text("utf-8").split(
-            "\n"
-        )  # only these end a line: JSON may have U+2028 in a text
+        text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
-    answers = []
+    adapter, answers = TypeAdapter(LabelledAnswer), []
+    lines = text.split("\n")  # not by `splitlines`: JSON may have U+2028 in a text
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            answer = _ADAPTER.validate_json(line)
+            answer = adapter.validate_json(line)
         except ValidationError as error:
             raise UsageError(f"{path}:{number}: {_SHAPE}: {first_problem(error)}") from error
         if answer.verdict is None:
@@ -150,33 +148,31 @@ async def check_judge(
     """
     suite = replace(suite, executor=LOCAL)  # nothing of the team's own runs
     async with open_suite(suite, calls=False) as opened:
-        assert (
-            opened.judges is not None
-        )  # the suite has a judge, and its model was found when it was loaded
+        assert opened.judges is not None  # its model was found when the suite was loaded
         meter = opened.judges.meter()
 
         async def ask(numbered: tuple[int, LabelledAnswer]) -> str | GradingError:
             number, labelled = numbered
-            given = {"reference": labelled.reference, "context": labelled.context}
-            informed = replace(
-                judge, **{name: value for name, value in given.items() if value is not None}
-            )
+            informed = judge
+            if labelled.reference is not None:
+                informed = replace(informed, reference=labelled.reference)
+            if labelled.context is not None:
+                informed = replace(informed, context=labelled.context)
             case = Case(id=labelled.case or f"row {number}", input=labelled.input)
             request = Request(labelled.input, (), case, 1, timeout_s=0.0)
+            answer = Answer(request, Response(labelled.output), 0.0, None)
             try:
-                finding = await informed.grade_with(
-                    Answer(request, Response(labelled.output), 0.0, None), meter
-                )
+                finding = await informed.grade_with(answer, meter)
             except GradingError as error:
                 return error
             return "pass" if finding.passed else "fail"
 
         verdicts = await ask_each(enumerate(answers, 1), ask, at_once=suite.max_concurrency)
-    pairs = [
-        (str(labelled.verdict), verdict)
-        for labelled, verdict in zip(answers, verdicts, strict=True)
-        if isinstance(verdict, str)
-    ]
+    pairs, unanswered = [], []
+    for labelled, verdict in zip(answers, verdicts, strict=True):
+        if isinstance(verdict, GradingError):
+            unanswered.append(verdict.message)
+        else:
+            pairs.append((str(labelled.verdict), verdict))
     table = confusion(pairs, ("pass", "fail"))
-    unanswered = [error.message for error in verdicts if isinstance(error, GradingError)]
     return JudgeCheck(table, cohen_kappa(table), unanswered, meter.judging)

@@ -144,7 +144,7 @@ class SlotShare:
         self._slots.hand_out()
 
     def open(self, start_worker: Callable[[], None], most: int) -> None:
-        """Start workers from now on, at most `most` at once, one for each slot that is to be had."""
+        """Start workers from now on, at most `most` at once, one for each free slot."""
         self._start_worker = start_worker
         self._most_workers = min(BACKLOG * self.limit, most)
         self._slots.hand_out()

@@ -370,8 +370,11 @@ class RayExecutor:
             ProviderError: the cluster could not do it, or the worker died.
         """
         if len(given) > MAX_BYTES:
-            size = f"{len(given) / 1024**2:,.0f} MB, more than the {MAX_BYTES // 1024**2} MB that a worker is sent"
-            raise ProviderError("environment", f"what is asked takes {size}")
+            raise ProviderError(
+                "environment",
+                f"what is asked takes {len(given) / 1024**2:,.0f} MB, more than the"
+                f" {MAX_BYTES // 1024**2} MB that a worker is sent",
+            )
         start = time.perf_counter()
         outcome: Outcome = await self._run(remote, called, given)
         discount(time.perf_counter() - start - outcome.duration_s)
@@ -457,7 +460,10 @@ def _dump(called: Any) -> bytes:
     try:
         return bytes(cloudpickle.dumps(called))
     except Exception as error:
-        text = f"cannot be sent to the cluster ({one_line(str(error), 200)}): name a function, as in `module:function`"
+        text = (
+            f"cannot be sent to the cluster ({one_line(str(error), 200)}): name a function,"
+            " as in `module:function`"
+        )
         raise ConfigError([Problem("", None, "", text)]) from error
 
 

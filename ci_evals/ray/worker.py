@@ -218,13 +218,14 @@ class _Worker:
         pickled = pickle.dumps(outcome)
         if len(pickled) <= MAX_BYTES:
             return pickled
-        size = f"{len(pickled) / 1024**2:,.0f} MB, more than the {MAX_BYTES // 1024**2} MB that a worker may send"
-        text = f"the answer, with the files that the run left, takes {size}"
-        error = (
-            ProviderError("bad_answer", text)
-            if not isinstance(outcome.value, Finding)
-            else GradingError(text)
+        text = (
+            "the answer, with the files that the run left, takes"
+            f" {len(pickled) / 1024**2:,.0f} MB, more than the {MAX_BYTES // 1024**2} MB that a"
+            " worker may send"
         )
+        error: ProviderError | GradingError = ProviderError("bad_answer", text)
+        if isinstance(outcome.value, Finding):
+            error = GradingError(text)
         return pickle.dumps(Outcome(error=error, duration_s=outcome.duration_s))
 
 

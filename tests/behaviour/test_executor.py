@@ -19,7 +19,10 @@ WITHOUT_RAY = (
     "import sys; sys.modules['ray'] = None; from ci_evals.__main__ import main; main()",
 )
 OTHER_PROCESS = (sys.executable, "-m", "ci_evals")
-REMEDY = "needs Ray, which is not installed: install ci-evals with its extra `ray`, or ray[client] 2.60 or later"
+REMEDY = (
+    "needs Ray, which is not installed: install ci-evals with its extra `ray`, or ray[client] 2.60"
+    " or later"
+)
 
 
 def write_project(folder: Path, executor: Any) -> None:
@@ -43,7 +46,10 @@ def write_project(folder: Path, executor: Any) -> None:
         ({"num_gpus": 1}, "executor.num_gpus: this is for `type: ray`, and the executor is local"),
         (
             {"type": "ray", "runtime_env": {"env_vars": ["TOKEN"]}},
-            "executor.runtime_env: expected text for each of `env_vars`, as in `env_vars: {MODEL: small}`",
+            (
+                "executor.runtime_env: expected text for each of `env_vars`, as in"
+                " `env_vars: {MODEL: small}`"
+            ),
         ),
     ],
 )

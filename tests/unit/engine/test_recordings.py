@@ -112,7 +112,7 @@ async def test_a_case_that_changed_is_run_anew(tmp_path: Path, changes: dict[str
     ("provider", "same"),
     [({"default": "a"}, False), ({"max_concurrency": 1, "rpm": 6000, "timeout_s": 5}, True)],
 )
-async def test_a_provider_that_answers_otherwise_is_asked_anew_and_one_that_is_only_paced_otherwise_is_not(
+async def test_a_provider_with_other_answers_is_asked_again_and_one_with_another_pace_is_not(
     tmp_path: Path, provider: dict[str, Any], same: bool
 ) -> None:
     await run(tmp_path, cases_of("a"))
