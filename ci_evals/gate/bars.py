@@ -172,41 +172,32 @@ def _judge(
     chosen = [tallies[cell] for cell in scope.cells]
     total = add_tallies(chosen)
     cases = len({report.plan.row(cell) for cell in scope.cells})
-    estimate = pass_rate(chosen)
-    if estimate is None:
-        return ScopeVerdict(
-            kind=scope.kind,
-            name=scope.name,
-            bar=scope.bar,
-            status="error",
-            rate=None,
-            lower=None,
-            upper=None,
-            cases=cases,
-            graded=0,
-            failed=0,
-            critical=scope.critical,
-        )
-    bounds = estimate.bounds(rules.confidence)
-    status = _status(estimate.rate, bounds, scope.bar, rules)
-    runs_needed = None
-    if status == "borderline" and scope.bar is not None and estimate.rate < exact(scope.bar):
-        runs_needed = _runs_needed(estimate, scope.bar, chosen, rules.confidence)
-    return ScopeVerdict(
+    verdict = ScopeVerdict(
         kind=scope.kind,
         name=scope.name,
         bar=scope.bar,
-        status=status,
-        rate=float(estimate.rate),
-        lower=bounds.lower,
-        upper=bounds.upper,
+        status="error",
+        rate=None,
+        lower=None,
+        upper=None,
         cases=cases,
         graded=total.graded,
         failed=total.graded - total.passed,
-        runs_needed=runs_needed,
-        calls_needed=None if runs_needed is None else runs_needed * len(scope.cells),
         critical=scope.critical,
     )
+    estimate = pass_rate(chosen)
+    if estimate is None:
+        return verdict
+    bounds = estimate.bounds(rules.confidence)
+    status = _status(estimate.rate, bounds, scope.bar, rules)
+    rate, lower, upper = float(estimate.rate), bounds.lower, bounds.upper
+    verdict = replace(verdict, status=status, rate=rate, lower=lower, upper=upper)
+    if status != "borderline" or scope.bar is None or estimate.rate >= exact(scope.bar):
+        return verdict
+    runs = _runs_needed(estimate, scope.bar, chosen, rules.confidence)
+    if runs is None:
+        return verdict
+    return replace(verdict, runs_needed=runs, calls_needed=runs * len(scope.cells))
 
 
 def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
@@ -227,30 +218,28 @@ def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
 def _judge_metric(
     name: str, figure: MetricFigure | None, bar: float, report: SuiteReport, rules: Gate
 ) -> ScopeVerdict:
-    if figure is None:
-        return ScopeVerdict(
-            kind="metric",
-            name=name,
-            bar=bar,
-            status="error",
-            rate=None,
-            lower=None,
-            upper=None,
-            cases=len(report.plan.cases),
-            graded=0,
-            failed=0,
-        )
-    return ScopeVerdict(
+    verdict = ScopeVerdict(
         kind="metric",
         name=name,
         bar=bar,
+        status="error",
+        rate=None,
+        lower=None,
+        upper=None,
+        cases=len(report.plan.cases),
+        graded=0,
+        failed=0,
+    )
+    if figure is None:
+        return verdict
+    return replace(
+        verdict,
         status=_status(exact(figure.value), figure.bounds, bar, rules),
         rate=figure.value,
         lower=figure.bounds.lower,
         upper=figure.bounds.upper,
         cases=figure.cases,
         graded=figure.runs,
-        failed=0,
     )
 
 

@@ -494,7 +494,8 @@ def head_cells(
 
 def _head_cell(report: SuiteReport, cell: int, gate: Gate) -> HeadCell:
     case = report.plan.case(cell)
-    fresh = _fresh_records(report, cell)
+    records = report.records_of((cell,))
+    fresh = [record for record in records if record.graded and not record.recorded]
     confirming, confirmed = NO_RUNS, False
     if report.confirmation is not None and report.confirmation.plan.runs(cell):
         confirming = report.confirmation.fresh(cell)
@@ -511,17 +512,6 @@ def _head_cell(report: SuiteReport, cell: int, gate: Gate) -> HeadCell:
         quarantined=case.quarantine is not None,
         per_run=_average(fresh),
     )
-
-
-def _fresh_records(report: SuiteReport, cell: int) -> list[RunRecord]:
-    """Return the graded runs of a cell that do not repeat a recording."""
-    records = report.records_of((cell,))
-    return [record for record in records if record.graded and not record.recorded]
-
-
-def per_run_of(report: SuiteReport, cell: int) -> PerRun:
-    """Average the graded runs of a cell; runs that repeat a recording take no part."""
-    return _average(_fresh_records(report, cell))
 
 
 def _average(runs: Sequence[RunRecord]) -> PerRun:

@@ -18,12 +18,12 @@ from ci_evals.gate.baseline import (
     Baseline,
     Evidence,
     History,
+    PerRun,
     ReportRef,
     TrendPoint,
     evidence_to_keep,
     head_cells,
     join,
-    per_run_of,
 )
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import SuiteReport
@@ -174,6 +174,12 @@ def test_nothing_is_handed_on_of_another_case() -> None:
 # The cells of a report.
 
 
+def per_run_of(report: SuiteReport) -> PerRun:
+    """The averages of the only cell of a report."""
+    (cell,) = head_cells(report, None)
+    return cell.per_run
+
+
 def graduated(result: Result) -> Result:
     """Runs that cost 1, 2, 4 and 8 dollars, take as many seconds, and tokens by the hundred."""
     amount = 2 ** (result.run - 1)
@@ -184,7 +190,7 @@ def graduated(result: Result) -> Result:
 
 
 def test_a_run_comes_to_means_and_a_median_and_scores_are_summed_with_their_squares() -> None:
-    scores, cost, tokens, latency_s = per_run_of(report_of({"a": "PFPF"}, edit=graduated), 0)
+    scores, cost, tokens, latency_s = per_run_of(report_of({"a": "PFPF"}, edit=graduated))
     assert (scores, cost, tokens) == (ScoreSums(4, 15 / 8, 85 / 64), 15 / 4, 1500 / 4)
     assert latency_s == 3.0, "between the two in the middle"
 
@@ -197,7 +203,7 @@ def test_a_run_without_a_grade_and_one_that_repeats_a_record_take_no_part(
         return replace(graduated(result), **change) if result.run == 4 else graduated(result)
 
     report = report_of({"a": "PFPF"}, edit=edit)
-    scores, cost, tokens, latency_s = per_run_of(report, 0)
+    scores, cost, tokens, latency_s = per_run_of(report)
     assert (scores, cost, tokens) == (ScoreSums(3, 7 / 8, 21 / 64), 7 / 3, 700 / 3)
     assert latency_s == 2.0
 
@@ -211,13 +217,13 @@ def test_what_a_run_does_not_know_is_left_out_of_that_figure_alone() -> None:
     report = report_of(
         {"a": "PFPF"}, edit=lambda result: replace(graduated(result), **unknown.get(result.run, {}))
     )
-    scores, cost, tokens, latency_s = per_run_of(report, 0)
+    scores, cost, tokens, latency_s = per_run_of(report)
     assert (scores, cost, tokens) == (ScoreSums(3, 14 / 8, 84 / 64), 13 / 3, 1100 / 3)
     assert latency_s == 3.0
 
 
 def test_a_cell_without_graded_runs_comes_to_nothing() -> None:
-    assert per_run_of(report_of({"a": "EE"}), 0) == UNMEASURED
+    assert per_run_of(report_of({"a": "EE"})) == UNMEASURED
 
 
 def test_cells_that_a_report_does_not_run_are_left_out_unless_asked_for() -> None:
