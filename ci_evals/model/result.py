@@ -46,7 +46,7 @@ class Grade:
 
 
 def every_grade(grades: Iterable[Grade]) -> Iterator[Grade]:
-    """Yield grades, each before its parts."""
+    """Yield grades, each one before its parts."""
     for grade in grades:
         yield grade
         if grade.parts:
@@ -80,8 +80,8 @@ class RunError:
 class Judging:
     """The calls to models that judged a run.
 
-    `unpriced` are those whose price is not known; `cost_usd` is that of all others, None when there
-    are none.
+    `unpriced` counts those whose price is not known; `cost_usd` is the cost of all others, None if
+    there are no others.
     """
 
     calls: int = 0
@@ -91,12 +91,16 @@ class Judging:
     unpriced: int = 0
 
     def __add__(self, other: "Judging") -> "Judging":
-        known = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        cost_usd = self.cost_usd
+        if cost_usd is None:
+            cost_usd = other.cost_usd
+        elif other.cost_usd is not None:
+            cost_usd += other.cost_usd
         return Judging(
             calls=self.calls + other.calls,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
-            cost_usd=sum(known) if known else None,
+            cost_usd=cost_usd,
             unpriced=self.unpriced + other.unpriced,
         )
 
@@ -110,16 +114,16 @@ class Judging:
 class Result:
     """The result of one run: one line of the journal.
 
-    `threshold` is what its score had to reach, None where every grader had to pass. `latency_s` is
-    the time of the last attempt, in seconds; `cost_usd` is None when the price is not known.
-    `budget_violations` says which bounds of `budget.per_run` it exceeded; `recorded` that its
-    answer came from a journal instead of the provider, and `reused` that it did because nothing
-    which that answer depends on has changed; `judging` what models that judged it took, which is no
-    part of `cost_usd`. A result with an `error` is `failed` when the system under test broke,
-    `errored` when no verdict could be had.
+    `threshold` is what its score had to reach, None if every grader had to pass. `latency_s` is the
+    time of the last attempt, in seconds; `cost_usd` is None if the price is not known.
+    `budget_violations` says which bounds of `budget.per_run` it exceeded. `recorded` is true if its
+    answer came from a journal instead of the provider, and `reused` if that is because nothing on
+    which the answer depends has changed. `judging` is what models that judged it took, which is not
+    part of `cost_usd`. A result with an `error` is `failed` if the system under test broke, and
+    `errored` if no verdict could be had.
 
-    `messages` is what was asked: the rendered prompt, or the case's own input where the suite has
-    no prompts; of a conversation, what came before its first turn. The middle of long ones is left
+    `messages` is what was asked: the rendered prompt, or the case's own input if the suite has no
+    prompts; of a conversation, what came before its first turn. The middle of long ones is left
     out.
     """
 
@@ -175,9 +179,7 @@ Preferred = Literal["first", "second", "tie"]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One run of each variant, shown in both orders; None where that order has no preference to be
-    had.
-    """
+    """One run of each variant, shown in both orders; None if no preference could be had."""
 
     case: str
     run: int
@@ -197,6 +199,9 @@ class Pair:
     @property
     def side(self) -> Side:
         """The side that is preferred in either order; a tie if neither is."""
-        if (self.a_first, self.b_first) == ("first", "second"):
-            return "a"
-        return "b" if (self.a_first, self.b_first) == ("second", "first") else "tie"
+        match self.a_first, self.b_first:
+            case "first", "second":
+                return "a"
+            case "second", "first":
+                return "b"
+        return "tie"
