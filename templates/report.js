@@ -104,7 +104,6 @@
     run.error && element("p", { class: "reason" }, run.error),
     run.frames?.map((frame) => facts(element("code", {}, frame))),
     run.grades && grades(run.grades),
-    run.more_grades && facts(run.more_grades),
     run.turns && turns(run.turns),
     run.answer && answer(run.answer),
     run.files?.map((file) => facts(element("a", { href: file }, "The whole answer"), " is in a file beside this page.")),

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from statistics import median_high
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -65,9 +66,10 @@ NAME_CHARACTERS: Final = 200
 REASON_CHARACTERS: Final = 1000
 
 _PART_CHARACTERS = 2000  # of a step, a turn, a retrieved text, and of answers that are compared
-_MAX_ITEMS = 100  # grades, steps, turns
+_MAX_ITEMS = 100  # steps, turns, statements
 _MAX_RUNS = 12  # that ended each in another way
 _FILE = re.compile(r"files/[0-9a-f]{64}\.txt")  # the only links that a report may have
+_RUN_ORDER: tuple[Status, ...] = ("failed", "errored", "passed")
 _SHOWN_ELSEWHERE = ("name", "metric", "weight", "of")
 
 
@@ -146,7 +148,6 @@ class PageRun:
     Attributes:
         title: `Runs 1, 2 and 3 failed alike`.
         facts: score, time, cost.
-        more_grades: how many grades are left out, in words.
         turns: a conversation, which has no `answer` of its own.
         files: where answers are that are too long for the report.
         context: the texts that were retrieved, each with the statements that judges found there.
@@ -160,7 +161,6 @@ class PageRun:
     error: str = ""
     frames: tuple[str, ...] = ()
     grades: tuple[PageGrade, ...] = ()
-    more_grades: str = ""
     turns: tuple[PageTurn, ...] = ()
     answer: PageAnswer | None = None
     files: tuple[str, ...] = ()
@@ -176,8 +176,8 @@ class PageDetails:
     Attributes:
         asked: what was sent, the prompt rendered; empty if it is that of the whole case.
         finding: what became of the cell.
-        diff: the words that changed since the base's answer. Where there is too little in common,
-            `before` has that answer whole.
+        diff: the words that changed since the base's answer, if the two have enough in common.
+        before: the base's answer.
         compared_run: the run whose answer is compared.
         strip: the status of each run, where any did not pass.
         runs: all runs, those that ended alike as one.
@@ -207,7 +207,8 @@ class PageCell:
         variant, address: its name and its place on the page; empty if there is one variant only.
         tally: `3/12`, or what became of the cell instead.
         tenths: the pass rate in tenths, of which only 0 is 0 and only 1 is 10.
-        rate, cost, latency: what rows are sorted by: a share, USD and the median of seconds.
+        rate, cost, latency: what rows are sorted by: a share, USD and the median of seconds; empty
+            if it is not known.
         details: None where there is no room for them.
     """
 
@@ -216,11 +217,11 @@ class PageCell:
     address: str = ""
     outcome: CellOutcome
     tally: str
-    change: str | None = None
+    change: str = ""
     tenths: int | None = None
-    rate: str | None = None
-    cost: str | None = None
-    latency: str | None = None
+    rate: str = ""
+    cost: str = ""
+    latency: str = ""
     spark: Spark | None = None
     details: PageDetails | None = None
 
@@ -282,7 +283,11 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
     """Return what the page shows of a case; what unfolds only if there is room for it."""
     worst, case = row.worst, row.worst.case
     cells = [_cell(view) for view in row.cells]
-    quarantine = ""
+    finding = reason = quarantine = ""
+    if worst.changed:
+        finding = _sentence(worst.finding)
+    if row.shows_reason:
+        reason = _reason(worst)
     if case.quarantine:
         why = one_line(case.quarantine.reason, REASON_CHARACTERS)
         quarantine = f"In quarantine until {case.quarantine.until}: {why}"
@@ -294,8 +299,8 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
         critical=worst.critical,
         tags=tuple(one_line(tag, NAME_CHARACTERS) for tag in dict.fromkeys(case.tags)),
         renamed_from=one_line(worst.renamed_from or "", NAME_CHARACTERS),
-        finding=_sentence(worst.finding) if worst.changed else "",
-        reason=_reason(worst) if row.shows_reason else "",
+        finding=finding,
+        reason=reason,
         description=one_line(case.description or "", REASON_CHARACTERS),
         place=one_line(place_of(case), NAME_CHARACTERS),
         quarantine=quarantine,
@@ -305,19 +310,17 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
     if not has_room:
         return shown
     details = [_details(view, is_worst=view is worst) for view in row.cells]
-    prompt = details[0].asked
-    asked = ""
-    if all(each.asked == prompt for each in details):
-        asked = prompt
-        details = [replace(each, asked="") for each in details]
+    asked = details[0].asked
     given = shorten(input_text(case), MAX_CHARACTERS)
-    return replace(
-        shown,
-        input="" if given in prompt else given,
-        asked=asked,
-        expected=_expectations(case.expect),
-        cells=tuple(replace(cell, details=each) for cell, each in zip(cells, details, strict=True)),
-    )
+    if given in asked:
+        given = ""
+    if all(each.asked == asked for each in details):
+        details = [replace(each, asked="") for each in details]
+    else:
+        asked = ""
+    cells = [replace(cell, details=each) for cell, each in zip(cells, details, strict=True)]
+    expected = _expectations(case.expect)
+    return replace(shown, input=given, asked=asked, expected=expected, cells=tuple(cells))
 
 
 def to_json(value: Any) -> Markup:
@@ -350,21 +353,38 @@ def _cell(view: CellView) -> PageCell:
     if report.confirmation:
         further = report.confirmation.counts((view.cell,))
         runs = Tally(runs.passed + further.passed, runs.graded + further.graded)
+    tally: str = view.outcome
+    rate, tenths = "", None
+    if runs.graded:
+        tally = f"{runs.passed:,}/{runs.graded:,}"
+        rate = f"{runs.rate:.4g}"
+        tenths = round(10 * runs.rate)
+        if 0 < runs.passed < runs.graded:
+            tenths = min(9, max(1, tenths))
+    cost = latency = variant = address = ""
     records = report.records_of((view.cell,))
     costs = [record.cost_usd for record in records if record.cost_usd is not None]
-    latencies = sorted(record.latency_s for record in records)
-    several_variants = len(report.plan.variants) > 1
+    if costs:
+        cost = f"{sum(costs):.3g}"
+    if records:
+        latency = f"{median_high(record.latency_s for record in records):.3g}"
+    if len(report.plan.variants) > 1:
+        variant = one_line(str(view.variant), NAME_CHARACTERS)
+        address = view.address
+    change = ""
+    if view.found:
+        change = CHANGES.get(view.found.kind, "")
     return PageCell(
         column=_column(view),
-        variant=one_line(str(view.variant), NAME_CHARACTERS) if several_variants else "",
-        address=view.address if several_variants else "",
+        variant=variant,
+        address=address,
         outcome=outcome_of(view),
-        tally=f"{runs.passed:,}/{runs.graded:,}" if runs.graded else view.outcome,
-        change=CHANGES.get(view.found.kind) if view.found else None,
-        tenths=_tenths(runs),
-        rate=f"{runs.rate:.4g}" if runs.graded else None,
-        cost=f"{sum(costs):.3g}" if costs else None,
-        latency=f"{latencies[len(latencies) // 2]:.3g}" if latencies else None,
+        tally=tally,
+        change=change,
+        tenths=tenths,
+        rate=rate,
+        cost=cost,
+        latency=latency,
         spark=spark(view.summary.compared, view.key, runs),
     )
 
@@ -380,23 +400,15 @@ def outcome_of(view: CellView) -> CellOutcome:
     return view.outcome
 
 
-def _tenths(runs: Tally) -> int | None:
-    if not runs.graded:
-        return None
-    if runs.passed in (0, runs.graded):
-        return 10 if runs.passed else 0
-    return min(9, max(1, round(10 * runs.passed / runs.graded)))
-
-
 def _reason(view: CellView) -> str:
     """Return the most frequent reason that a run of a cell did not pass."""
-    if view.outcome in ("passed", "not run"):
-        return ""
+    reason = ""
+    errored = view.run("errored") if view.counts.errored else None
     if view.failures.reasons:
         reason, _ = view.failures.reasons[0]
-        return one_line(reason, REASON_CHARACTERS)
-    errored = view.run("errored")
-    return one_line(errored.error or "", REASON_CHARACTERS) if errored else ""
+    elif errored is not None and errored.error:
+        reason = errored.error
+    return one_line(reason, REASON_CHARACTERS)
 
 
 def _sentence(text: str) -> str:
@@ -408,34 +420,38 @@ def _sentence(text: str) -> str:
 
 def _details(view: CellView, *, is_worst: bool) -> PageDetails:
     results = view.results()
-    groups = sorted(
-        alike(results), key=lambda run: ("failed", "errored", "passed").index(run.status)
-    )
-    failed = next((run for run in groups if run.status == "failed"), None)
-    before = view.summary.before.get(view.key)
-    diff = None
-    if before is not None and failed is not None and failed.answer is not None:
-        diff = word_diff(visible(before), shorten(failed.answer, _PART_CHARACTERS))
+    runs = sorted(alike(results), key=lambda run: _RUN_ORDER.index(run.status))
+    before: str | None = None
+    diff: Sequence[Piece] = ()
+    compared_run = None
+    failed = [run for run in runs if run.status == "failed"]
+    if failed:
+        compared_run = failed[0].numbers[0]
+    if view.key in view.summary.before:
+        before = visible(view.summary.before[view.key])
+        if failed and failed[0].answer is not None:
+            diff = word_diff(before, shorten(failed[0].answer, _PART_CHARACTERS)) or ()
     strip: tuple[Status, ...] = ()
-    if len(results) > 1 and groups[0].status != "passed":
+    if len(results) > 1 and runs[0].status != "passed":
         strip = tuple(result.status for result in results[:_MAX_ITEMS])
-    more = ""
-    if len(groups) > _MAX_RUNS:
-        more = f"… and {number_of(len(groups) - _MAX_RUNS, 'more kind')} of runs in results.jsonl."
-    asked = asked_text(view.case, results[0] if results else None)
+    more_runs = ""
+    if len(runs) > _MAX_RUNS:
+        more = number_of(len(runs) - _MAX_RUNS, "more kind")
+        more_runs = f"… and {more} of runs in results.jsonl."
+    asked = asked_text(view.case, next(iter(results), None))
     return PageDetails(
         asked=visible(abridge(asked, MAX_CHARACTERS)),
         finding=_sentence(view.finding),
-        diff=diff or (),
-        before=visible(before) if before is not None and diff is None else None,
-        compared_run=failed.numbers[0] if failed else None,
+        diff=tuple(diff),
+        before=before,
+        compared_run=compared_run,
         strip=strip,
         runs=tuple(
             _run(run, unfolded=run.status != "passed" or (is_worst and number == 0))
-            for number, run in enumerate(groups[:_MAX_RUNS])
+            for number, run in enumerate(runs[:_MAX_RUNS])
         ),
-        more_runs=more,
-        failed_graders=_failed_graders(groups),
+        more_runs=more_runs,
+        failed_graders=_failed_graders(runs),
         commands=tuple(_commands(view)),
     )
 
@@ -476,9 +492,6 @@ def _commands(view: CellView) -> Iterator[tuple[str, str]]:
 
 def _run(run: RunView, *, unfolded: bool) -> PageRun:
     grades = run.grades
-    more_grades = ""
-    if len(grades) > _MAX_ITEMS:
-        more_grades = f"… and {number_of(len(grades) - _MAX_ITEMS, 'more grade')}."
     turns: tuple[PageTurn, ...] = ()
     answer = None
     response = run.first.response
@@ -494,8 +507,7 @@ def _run(run: RunView, *, unfolded: bool) -> PageRun:
         unfolded=unfolded,
         error=run.error or "",
         frames=tuple(run.frames),
-        grades=tuple(map(_grade, grades[:_MAX_ITEMS])),
-        more_grades=more_grades,
+        grades=tuple(map(_grade, grades)),
         turns=turns,
         answer=answer,
         files=tuple(file for file in run.files if _FILE.fullmatch(file)),
@@ -537,7 +549,7 @@ def _context(
 ) -> Iterator[tuple[str, tuple[tuple[bool, str], ...]]]:
     """Yield the texts that were retrieved, each with the statements that judges found there."""
     found: dict[int, list[tuple[bool, str]]] = {}
-    for grade in every_grade(grades) if passages else ():
+    for grade in every_grade(grades):
         for statement in grade.statements[:_MAX_ITEMS]:
             text = one_line(f"{grade.grader}: {statement.text}", REASON_CHARACTERS)
             for number in statement.texts:
@@ -582,13 +594,15 @@ def _step(step: Step) -> PageStep:
         facts.append(seconds(step.duration_s))
     if step.usage:
         facts.append(number_of(step.usage.total_tokens, "token"))
-    arguments = json_text(step.arguments) if step.arguments else ""
+    arguments = ""
+    if step.arguments:
+        arguments = shorten(json_text(step.arguments), _PART_CHARACTERS)
     return PageStep(
         kind=step.kind.replace("_", " "),
         name=one_line(step.name, NAME_CHARACTERS),
         agent=one_line(step.agent or "", NAME_CHARACTERS),
         facts=" · ".join(facts),
-        arguments=shorten(arguments, _PART_CHARACTERS),
+        arguments=arguments,
         result=shorten(step.result or "", _PART_CHARACTERS),
         error=one_line(step.error or "", REASON_CHARACTERS),
     )
@@ -613,11 +627,11 @@ def _expectation(expectation: Expectation) -> PageExpectation:
         options.append(f"weight {expectation.weight:g}")
     if expectation.metric:
         options.append(f"metric {one_line(expectation.metric, NAME_CHARACTERS)}")
-    return PageExpectation(
-        name=one_line(expectation.shown_name, NAME_CHARACTERS),
-        options=" · ".join(options),
-        parts=_expectations(grader.of) if isinstance(grader, Composite) else (),
-    )
+    parts: tuple[PageExpectation, ...] = ()
+    if isinstance(grader, Composite):
+        parts = _expectations(grader.of)
+    name = one_line(expectation.shown_name, NAME_CHARACTERS)
+    return PageExpectation(name, " · ".join(options), parts)
 
 
 def _options(grader: GraderOptions) -> Iterator[str]:

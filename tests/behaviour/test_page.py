@@ -27,20 +27,29 @@ from ci_evals.reports.summary import Summary, summarize
 
 pytestmark = pytest.mark.skipif(browser() is None, reason="there is no Chromium here")
 
-SHOWN = "[...document.querySelectorAll('.case:not([hidden])')].map((each) => each.querySelector('.id').textContent)"
-CHOOSE = """(() => {{ const field = document.querySelector('[name="{name}"]'); field.value = '{value}';
+SHOWN = """[...document.querySelectorAll('.case:not([hidden])')]
+    .map((each) => each.querySelector('.id').textContent)"""
+CHOOSE = """(() => {{ const field = document.querySelector('[name="{name}"]');
+    field.value = '{value}';
     field.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()"""
 ELEMENTS = """(() => {
     const shown = (node) => node.nodeType === Node.TEXT_NODE
         ? [node.data.replace(/\\s+/g, ' ').trim()].filter(Boolean)
         : [[node.localName, [...node.attributes].map((each) => `${each.name}=${each.value}`).sort(),
             [...node.childNodes].flatMap(shown)]];
-    return Object.fromEntries([...document.querySelectorAll('.case')].map((each) => [each.id, shown(each)])); })()"""
+    const cases = [...document.querySelectorAll('.case')];
+    return Object.fromEntries(cases.map((each) => [each.id, shown(each)])); })()"""
 ATTACKS = (
     "<script>alert(1)</script><img src=x onerror=alert(2)>",
     "\"><svg onload=alert(3)>' onmouseover=alert(4) <b id=tools><form id=list>",
-    "</pre></details></section><style>* { display: none }</style><meta http-equiv=refresh content=0;url=//evil>",
-    "javascript:alert(5) <a href=javascript:alert(6)>x</a> <iframe srcdoc='<script>alert(7)</script>'>",
+    (
+        "</pre></details></section><style>* { display: none }</style>"
+        "<meta http-equiv=refresh content=0;url=//evil>"
+    ),
+    (
+        "javascript:alert(5) <a href=javascript:alert(6)>x</a>"
+        " <iframe srcdoc='<script>alert(7)</script>'>"
+    ),
     "&lt;script&gt;alert(8)&lt;/script&gt; {{ 7 * 7 }} {% raw %} \\u003cscript\\u003e",
 )
 
@@ -149,7 +158,9 @@ async def test_a_choice_and_a_case_are_found_again_by_their_url(
 ) -> None:
     url = page(pages.support_bot())
     await tab.open(f"{url}#case=faq-7&on=claude-haiku&run=2")
-    seen = """(() => { const run = document.getElementById('case=faq-7&on=claude-haiku&run=2').closest('.run');
+    seen = """(() => {
+        const run = document.getElementById('case=faq-7&on=claude-haiku&run=2')?.closest('.run');
+        if (!run) return false;
         const box = run.getBoundingClientRect();
         return run.open && box.height > 0 && box.top >= 0 && box.top < innerHeight; })()"""
     await tab.until(seen)
@@ -200,7 +211,8 @@ async def test_everything_can_be_reached_by_keys(tab: Tab, page: Callable[[Summa
 async def test_a_cell_can_be_copied(tab: Tab, page: Callable[[Summary], str]) -> None:
     await tab.open(page(pages.support_bot()))
     await tab.evaluate(
-        "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
+        "navigator.clipboard.writeText ="
+        " (text) => { window.copied = text; return Promise.resolve(); }"
     )
     await tab.evaluate("document.querySelector('#list button.copy').click()")
     assert (
@@ -266,9 +278,12 @@ async def test_without_scripts_everything_can_be_read(page: Callable[[Summary], 
     assert "sent away with store credit" in text
 
 
+@pytest.mark.parametrize("written", [200, 0], ids=["written", "drawn"])
 async def test_a_hostile_answer_is_text_and_nothing_else(
-    tab: Tab, page: Callable[[Summary], str]
+    written: int, tab: Tab, page: Callable[[Summary], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ci_evals.reports.page, "_MAX_WRITTEN", written)
+
     def edit(result: Result) -> Result:
         text = ATTACKS[result.run - 1]
         grades = tuple(replace(grade, grader=text, reason=text) for grade in result.grades)
@@ -288,7 +303,7 @@ async def test_a_hostile_answer_is_text_and_nothing_else(
         await tab.type(text[:20])
         await tab.press("Escape")
     await tab.evaluate(CHOOSE.format(name="sort", value="name"))
-    await tab.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    await open_all(tab)
     assert [each for each in tab.logged if "favicon" not in each] == []
     answers = await tab.evaluate(
         "[...document.querySelectorAll('.answer')].map((each) => each.textContent)"
@@ -313,7 +328,8 @@ async def test_nothing_is_wider_than_the_window(
             "for (const each of document.querySelectorAll('details')) each.open = true"
         )
         assert await tab.evaluate("document.documentElement.scrollWidth") == width
-        unseen = "[...document.querySelectorAll('.chip')].some((each) => each.getBoundingClientRect().right > innerWidth)"
+        unseen = """[...document.querySelectorAll('.chip')]
+            .some((each) => each.getBoundingClientRect().right > innerWidth)"""
         assert not await tab.evaluate(unseen)
 
 
@@ -344,7 +360,8 @@ async def test_columns_of_many_variants_are_told_apart(
 ) -> None:
     await tab.resize(1200, 900)
     await tab.open(page(pages.many_variants()))
-    cut = "[...document.querySelectorAll('.columns span')].filter((each) => each.scrollHeight > each.clientHeight)"
+    cut = """[...document.querySelectorAll('.columns span')]
+        .filter((each) => each.scrollHeight > each.clientHeight)"""
     assert await tab.evaluate("document.querySelectorAll('.columns bdi').length") == 40
     assert await tab.evaluate(f"{cut}.length") == 0
 
@@ -359,7 +376,8 @@ async def test_paper_has_no_tools_and_all_that_is_unfolded(
     )
     assert await tab.evaluate("document.querySelector('.diff').getBoundingClientRect().height > 0")
     await tab.resize(700, 1000)  # what is left of a sheet
-    cut = "[...document.querySelectorAll('.wide, main')].filter((each) => each.scrollWidth > each.clientWidth).length"
+    cut = """[...document.querySelectorAll('.wide, main')]
+        .filter((each) => each.scrollWidth > each.clientWidth).length"""
     assert await tab.evaluate(cut) == 0
 
 
@@ -389,7 +407,11 @@ async def test_5000_cells_open_and_scroll_without_much_work(
     await tab.evaluate(CHOOSE.format(name="sort", value="name"))
     started_s = await busy_s()
     await tab.evaluate(f"""new Promise((done) => {{ let frame = 0;
-        const step = () => {{ scrollBy(0, 120); ++frame < {frames} ? requestAnimationFrame(step) : done(); }};
+        const step = () => {{
+            scrollBy(0, 120);
+            if (++frame < {frames}) requestAnimationFrame(step);
+            else done();
+        }};
         requestAnimationFrame(step); }})""")
     frame_s = (await busy_s() - started_s) / frames
     with capsys.disabled():
@@ -422,7 +444,8 @@ async def test_axe_finds_nothing_serious(
         )
         await tab.evaluate(f"{axe}; 0")
         found = await tab.evaluate(
-            "axe.run().then((found) => found.violations.map((each) => [each.impact, each.id, each.nodes[0].html]))"
+            """axe.run().then((found) =>
+                found.violations.map((each) => [each.impact, each.id, each.nodes[0].html]))"""
         )
         assert [each for each in found if each[0] in ("serious", "critical")] == []
 

@@ -20,7 +20,8 @@ import aiohttp
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _FLAGS: Final = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--hide-scrollbars",
 )  # fmt: skip
 
 
@@ -58,13 +59,18 @@ def excess_px(html: str, widths_px: Sequence[int]) -> list[int]:
         addEventListener("load", () => {
             const excess = (each) => each.scrollWidth - each.clientWidth;
             const scrolls = (each) => ["auto", "scroll"].includes(getComputedStyle(each).overflowX);
-            const widest = (page) => Math.max(excess(page.documentElement),
-                ...[...page.querySelectorAll("body *:not([role=region])")].filter(scrolls).map(excess));
-            const found = [...document.querySelectorAll("iframe")].map((frame) => widest(frame.contentDocument));
+            const widest = (page) => {
+                const parts = [...page.querySelectorAll("body *:not([role=region])")];
+                return Math.max(...[page.documentElement, ...parts.filter(scrolls)].map(excess));
+            };
+            const frames = [...document.querySelectorAll("iframe")];
+            const found = frames.map((frame) => widest(frame.contentDocument));
             document.title = found.join(" ");
         });
     """
-    page = f"<!doctype html><title>-</title><style>iframe {{ border: 0 }}</style>{frames}<script>{script}</script>"
+    style = "iframe { border: 0 }"
+    head = f"<!doctype html><title>-</title><style>{style}</style>"
+    page = f"{head}{frames}<script>{script}</script>"
     dumped = open_page(page, ("--dump-dom", "--virtual-time-budget=10000"))
     return [int(found) for found in dumped.partition("<title>")[2].partition("</title>")[0].split()]
 
@@ -135,7 +141,11 @@ class Tab:
     async def until(self, condition: str) -> None:
         """Wait until an expression is true, frame by frame."""
         wait = f"""new Promise((resolve) => {{
-            const look = () => (({condition}) ? resolve(true) : requestAnimationFrame(look)); look(); }})"""
+            const look = () => {{
+                if ({condition}) resolve(true);
+                else requestAnimationFrame(look);
+            }};
+            look(); }})"""
         async with asyncio.timeout(60):
             await self.evaluate(wait)
 

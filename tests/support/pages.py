@@ -34,14 +34,25 @@ QUESTIONS = {
 ANSWERS = {
     "lost-package": (
         "I'm sorry about the delay. We refund $42.00 to your card within 5 days.",
-        "I'm sorry about the delay. We issue store credit of $42.00. The credit arrives within 5 business days.",
+        (
+            "I'm sorry about the delay. We issue store credit of $42.00. "
+            "The credit arrives within 5 business days."
+        ),
     ),
     "refund-full": (
         "We refund the full price of $89.00 to your card.",
         "We can offer you store credit of $89.00 for the lamp.",
     ),
 }
-FARES = "## Fares\n\n| fare | price |\n|---|--:|\n| light | 89 |\n| flex | **189** |\n\n- no refund\n- `LYS` only"
+FARES = """## Fares
+
+| fare | price |
+|---|--:|
+| light | 89 |
+| flex | **189** |
+
+- no refund
+- `LYS` only"""
 SITE = "https://github.com/octo/shop"
 LINKS = {
     "run 812": f"{SITE}/actions/runs/812",
@@ -49,7 +60,10 @@ LINKS = {
     "commit 0123456": f"{SITE}/commit/0123456789abcdef0123456789abcdef01234567",
     "pull request #41": f"{SITE}/pull/41",
 }
-USUAL = "Thank you for your message. I looked at your order, and this is what I found: everything is fine."
+USUAL = (
+    "Thank you for your message. I looked at your order, and this is what I found: "
+    "everything is fine."
+)
 
 
 def support_bot() -> Summary:

@@ -192,7 +192,10 @@ def test_no_line_ends_between_a_figure_and_its_unit() -> None:
 
 
 def test_what_to_try_shows_code_as_code() -> None:
-    hint = '<p class="hint">to let some runs fail, set a bar: <code>gate: {min_pass_rate: 0.9}</code></p>'
+    hint = (
+        '<p class="hint">to let some runs fail, set a bar: '
+        "<code>gate: {min_pass_rate: 0.9}</code></p>"
+    )
     assert hint in text_of(summarize(report_of({"capital": "PF"}), None))
 
 
@@ -461,12 +464,12 @@ def test_what_was_expected_is_said_and_which_statement_was_found_where() -> None
         in words
     )
     assert (
-        "1. policy.md (0.91): Refunds are paid to the card within 5 days. ✓ faithful: Refunds take 5 days."
-        in words
+        "1. policy.md (0.91): Refunds are paid to the card within 5 days. "
+        "✓ faithful: Refunds take 5 days." in words
     )
     assert (
-        "2. credit.md (0.64): Store credit is only offered on request. ✗ faithful: You get store credit."
-        in words
+        "2. credit.md (0.64): Store credit is only offered on request. "
+        "✗ faithful: You get store credit." in words
     )
 
 
