@@ -14,6 +14,9 @@ from ci_evals.errors import StorageError
 
 _LONGEST_LINE = 1024 * 1024
 
+ERASE_VIEW = "\r\x1b[J"
+"""Takes back the view of a run, which stands below the cursor."""
+
 
 def prepare_streams() -> None:
     """Make stdout and stderr safe to print to, closed or ASCII as they may be."""

@@ -3,20 +3,16 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
 import click
 
-from ci_evals.engine.progress import ERASE_VIEW
-from ci_evals.hosts import Host
 from ci_evals.redaction import Redactor
 from ci_evals.registry import find_host
-from ci_evals.reports import report_json, terminal
-from ci_evals.reports.summary import Summary
-from ci_evals.streams import columns_of, say
+from ci_evals.streams import ERASE_VIEW, columns_of, say
 
 _NARROWEST = 40
 _WIDTH_OF_LOG = 120
@@ -29,12 +25,6 @@ def environment() -> Mapping[str, str]:
     """
     given: Mapping[str, str] | None = click.get_current_context().find_root().obj
     return os.environ if given is None else given
-
-
-def current_host() -> Host:
-    """Return the CI system that the command runs on."""
-    environ = environment()
-    return find_host(environ) or Host(environ)
 
 
 def git(*arguments: str, folder: Path | None = None) -> str:
@@ -57,29 +47,32 @@ class Console:
     """How a command prints.
 
     Args:
-        host: the CI system that it runs on.
+        environ: the environment of the command.
         stdout: for the outcome and nothing else.
         stderr: for progress and remarks.
         output: the format of the outcome: `json`, or a text for people.
         quiet: print no progress.
         redactor: takes secrets out of everything that is printed, those of loaded suites included.
+        clean_for_log: takes out what the log of a CI system would obey as a command.
     """
 
-    host: Host
+    environ: Mapping[str, str]
     stdout: TextIO
     stderr: TextIO
     output: str = "table"
     quiet: bool = False
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
+    clean_for_log: Callable[[str], str] = str
 
     @classmethod
     def of_process(cls, output: str = "table", *, quiet: bool = False) -> "Console":
         """Return the console of this process."""
-        return cls(current_host(), sys.stdout, sys.stderr, output, quiet)
-
-    @property
-    def environ(self) -> Mapping[str, str]:
-        return self.host.environ
+        environ = environment()
+        console = cls(environ, sys.stdout, sys.stderr, output, quiet)
+        host = find_host(environ)
+        if host:
+            console = replace(console, clean_for_log=host.clean)
+        return console
 
     @property
     def log(self) -> TextIO:
@@ -115,8 +108,8 @@ class Console:
         return self.stdout.isatty() and "NO_COLOR" not in self.environ
 
     def clean(self, text: str) -> str:
-        """Return a text without secrets, and without commands for the host's log."""
-        return self.host.clean(self.redactor.clean_text(text))
+        """Return a text without secrets, and without commands for the log of a CI system."""
+        return self.clean_for_log(self.redactor.clean_text(text))
 
     def print(self, text: str) -> None:
         """Print the outcome on stdout. No log takes a line of JSON for a command."""
@@ -125,13 +118,6 @@ class Console:
         else:
             text = self.clean(text)
         say(self.stdout, text.rstrip("\n") + "\n")
-
-    def show(self, summary: Summary) -> None:
-        """Print the outcome of a run."""
-        if self.output == "json":
-            self.print(report_json.render_brief(summary))
-        else:
-            self.print(terminal.render(summary, width=self.width, color=self.color))
 
     def remark(self, *lines: str) -> None:
         """Print lines on stderr, unless only the outcome is wanted."""

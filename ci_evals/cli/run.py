@@ -4,7 +4,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -12,8 +12,9 @@ from uuid import uuid4
 
 import click
 
-from ci_evals.cli import options
+from ci_evals.cli import options, run_options
 from ci_evals.cli.console import Console, git
+from ci_evals.cli.run_options import RunRequest
 from ci_evals.cli.suites import Selection, load_suite_of_job, load_suites_of_job, select
 from ci_evals.engine import progress
 from ci_evals.engine.interrupt import StoppableRun
@@ -24,13 +25,13 @@ from ci_evals.files import file_name, write_atomically
 from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import exit_code
-from ci_evals.hosts import ArtifactNames, BaselineChoice, Job, Posting, find_previous
+from ci_evals.hosts import ArtifactNames, BaselineChoice, Host, Job, Posting, find_previous
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport
 from ci_evals.redaction import Redactor, sensitive_values
-from ci_evals.registry import FORMATS
-from ci_evals.reports import html
+from ci_evals.registry import FORMATS, find_host
+from ci_evals.reports import html, report_json, terminal
 from ci_evals.reports.files import remove_reports, write_reports
 from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.read import with_answers
@@ -80,7 +81,7 @@ def run_and_report(
         needs_recording: True if nothing can be called, so that answers come from
             `invocation.replay`, else from the base branch's journal.
     """
-    suite, host = invocation.suite, console.host
+    suite, host = invocation.suite, _host(console)
     out = suite.out.absolute()  # code under test may change the folder
     job = host.start(suite, posting, console, console.log)
     with (
@@ -125,7 +126,7 @@ def run_and_report(
             )
             summary = replace(with_answers(summary), links=job.links)
             write_reports(summary, out, suite.formats)
-            console.show(summary)
+            _show(summary, console)
             _list_files(suite, invocation.journal, console)
         job.finish(summary)
         decided = exit_code(summary.verdict, suite.gate, posting.fail_on)
@@ -181,7 +182,7 @@ def run_each(
         not_run[name] = one_line(console.clean(redactor.clean_text(why)), 1000)
     _show_all(selection.suites, summaries, not_run, console, out, broken=bool(errors))
     if summaries:
-        console.host.report_all(summaries, not_run, out, console.log)
+        _host(console).report_all(summaries, not_run, out, console.log)
     if errors:
         if not isinstance(errors[0], ConfigError):
             raise errors[0]
@@ -225,6 +226,19 @@ def _show_all(
     console.remark(f"open: {page.as_posix()}")
 
 
+def _host(console: Console) -> Host:
+    """Return the CI system that the command runs on."""
+    return find_host(console.environ) or Host(console.environ)
+
+
+def _show(summary: Summary, console: Console) -> None:
+    """Print the outcome of a run."""
+    if console.output == "json":
+        console.print(report_json.render_brief(summary))
+    else:
+        console.print(terminal.render(summary, width=console.width, color=console.color))
+
+
 def _describe_shard(shard: Shard, report: SuiteReport, console: Console) -> None:
     """Print what a shard has done, which leaves the verdict to the merge."""
     for note in notes(report):
@@ -245,9 +259,9 @@ def _list_files(suite: CheckedSuite, journal: Path, console: Console) -> None:
 
 def _is_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
     """Return why a suite with `skip_unchanged` need not run, and show that; None if it must run."""
-    unchanged = console.host.find_unchanged(suite, console.log)
+    unchanged = _host(console).find_unchanged(suite, console.log)
     if unchanged:
-        console.host.report_unchanged(unchanged, suite.name, posting, console.log)
+        _host(console).report_unchanged(unchanged, suite.name, posting, console.log)
     return unchanged
 
 
@@ -258,7 +272,7 @@ def _reporting_errors(console: Console, posting: Posting, suite: str = "") -> It
     try:
         yield
     except CiEvalsError as error:
-        console.host.report_problems(error, folder, suite, posting, console.stderr)
+        _host(console).report_problems(error, folder, suite, posting, console.stderr)
         raise
 
 
@@ -313,7 +327,7 @@ def revision(console: Console) -> str | None:
 
     Of a pull request that is its head, not the merge commit that a host may make for the job.
     """
-    return console.host.revision or git("rev-parse", "HEAD") or None
+    return _host(console).revision or git("rev-parse", "HEAD") or None
 
 
 def posting_of(posting: Posting, shard: Shard | None) -> Posting:
@@ -330,114 +344,12 @@ def _journal(path: Path) -> Path:
     return path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """The options of `run` about where answers come from, and what is compared and kept.
-
-    Their meaning is in the help of each.
-    """
-
-    resume: bool
-    resume_from: tuple[Path, ...]
-    shard: Shard | None
-    balance_by: Path | None
-    replay: Path | None
-    replay_only: bool
-    record: Path | None
-    run_id: str | None
-    baseline: BaselineChoice
-
-    def check(self) -> None:
-        """Check that the options go together.
-
-        Raises:
-            UsageError: they do not.
-        """
-        if self.replay_only and self.replay is None:
-            raise click.UsageError("--replay-only needs --replay PATH")
-
-    def check_for_several(self, number: int) -> None:
-        """Check that the options can be used with several suites.
-
-        Raises:
-            UsageError: one of them is for one suite.
-        """
-        of_one = {
-            "--shard": self.shard,
-            "--balance-by": self.balance_by,
-            "--replay": self.replay,
-            "--record": self.record,
-        }
-        for name, value in of_one.items():
-            if value:
-                raise UsageError(
-                    f"{name} is for one suite, and {number} are named: run them one by one"
-                )
-
-
-_request = options.collect(
-    RunRequest,
-    "request",
-    {
-        "resume": options.setting(
-            "--resume",
-            is_flag=True,
-            help="Continue the journal in the results folder: graded runs are kept, errored ones"
-            " tried again.",
-        ),
-        "resume_from": options.option(
-            "--resume-from",
-            multiple=True,
-            type=options.PATH,
-            metavar="PATH",
-            help="Take over the results of another journal, of the one in a folder, or of all in"
-            " its folders; may be repeated.",
-        ),
-        "shard": options.setting(
-            "--shard",
-            callback=options.to_shard,
-            metavar="K/N",
-            help="Run only the K-th of N shares of the cells; `ci-evals merge` puts them together"
-            " and decides.",
-        ),
-        "balance_by": options.setting(
-            "--balance-by",
-            type=options.PATH,
-            metavar="PATH",
-            help="Balance shards by the durations in this journal or report.json; every shard must"
-            " be given the same.",
-        ),
-        "replay": options.setting(
-            "--replay",
-            type=options.PATH,
-            metavar="PATH",
-            help="Answer from this journal what was asked before, and call providers for the rest.",
-        ),
-        "replay_only": options.setting(
-            "--replay-only",
-            is_flag=True,
-            help="With --replay: call no provider; runs that are not recorded are errored. Needs no"
-            " keys.",
-        ),
-        "record": options.setting(
-            "--record",
-            type=options.PATH,
-            metavar="PATH",
-            help="A journal to answer from where a pull request of a fork gets no secrets; default:"
-            " the base branch's.",
-        ),
-        "run_id": options.run_id,
-        "baseline": options.baseline,
-    },
-)
-
-
-@options.command("run", cls=options.SectionedCommand)
-@options.failed
+@options.command("run", cls=run_options.SectionedCommand)
+@run_options.failed
 @options.suites
-@options.overriding
-@_request
-@options.posting
+@run_options.overriding
+@run_options.request
+@run_options.posting
 @options.console
 def run_command(
     named: tuple[Path, ...],
@@ -471,7 +383,7 @@ def run_command(
     request.check()
     with _reporting_errors(console, posting_of(posting, request.shard)):
         suites, without_secrets = load_suites_of_job(
-            named, replace(overrides, **ALL_CASES), console.host, offline=request.replay_only
+            named, replace(overrides, **ALL_CASES), _host(console), offline=request.replay_only
         )
         if len(suites) > 1:
             request.check_for_several(len(suites))
@@ -556,18 +468,18 @@ def _run_suite(
     )
 
 
-@options.command("merge", cls=options.SectionedCommand)
+@options.command("merge", cls=run_options.SectionedCommand)
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
 @options.config
-@options.overriding
+@run_options.overriding
 @options.setting(
     "--run-missing",
     is_flag=True,
     help="Run what no shard has a result of, and again what looks worse than the baseline.",
 )
-@options.run_id
-@options.baseline
-@options.posting
+@run_options.run_id
+@run_options.baseline
+@run_options.posting
 @options.console
 def merge_command(
     folders: tuple[Path, ...],
@@ -591,7 +503,7 @@ def merge_command(
     """
     with _reporting_errors(console, posting):
         suite, without_secrets = load_suite_of_job(
-            config, overrides, console.host, offline=not run_missing
+            config, overrides, _host(console), offline=not run_missing
         )
         if _is_unchanged(suite, console, posting):
             return 0

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.progress_bar import ProgressBar
@@ -19,18 +19,13 @@ from ci_evals.model.case import Variant
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import RunRecord
 from ci_evals.model.result import Result
-from ci_evals.streams import columns_of, rows_of, say
+from ci_evals.streams import ERASE_VIEW, columns_of, rows_of, say
 
 BAR_INTERVAL_S = 0.2
 LINE_INTERVAL_S = 5.0
 BAR_WIDTH = 30
 MOST_TOLD = 5
 _REASON_CHARACTERS = 200
-
-ERASE_VIEW: Final = "\r\x1b[J"
-"""Erases the view of a live terminal, for a line to take its place; the view is drawn anew below
-that.
-"""
 
 
 class Watched(Protocol):

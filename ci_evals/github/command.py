@@ -6,6 +6,7 @@ import click
 
 from ci_evals.cli import options
 from ci_evals.cli.console import Console
+from ci_evals.cli.run_options import to_baseline
 from ci_evals.github.comment import ARTIFACTS, Mode, comment_from_run, post_comment
 from ci_evals.github.context import read_context
 from ci_evals.hosts import BaselineChoice
@@ -38,7 +39,7 @@ from ci_evals.suite.types import RESULTS
 @options.setting(
     "--baseline",
     multiple=True,
-    callback=options.to_baseline,
+    callback=to_baseline,
     type=click.Path(),
     metavar="auto|none|PATH",
     help="With --from-run: compare with this report.json, or a folder with one or more; may be repeated. `auto`, the"

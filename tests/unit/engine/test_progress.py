@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from suites import write_suite
 from terminals import posix, pseudo_terminal
 
+from ci_evals import streams
 from ci_evals.engine import progress
 from ci_evals.engine.progress import describe, show_progress
 from ci_evals.model.plan import RunPlan, plan_runs
@@ -196,7 +197,7 @@ async def test_a_bar_stays_in_its_line_and_leaves_it_blank(columns: int) -> None
     assert not any("\n" in line for line in drawn)
     assert max(map(cell_len, drawn)) < (columns or 80)
     assert last == ""
-    assert seen.endswith(progress.ERASE_VIEW.encode())
+    assert seen.endswith(streams.ERASE_VIEW.encode())
 
 
 @posix

@@ -1,0 +1,383 @@
+"""The options of the commands that run a suite, `run` and `merge`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci_evals.cli import options
+from ci_evals.cli.console import environment
+from ci_evals.cli.help import write_sections
+from ci_evals.errors import UsageError
+from ci_evals.hosts import BaselineChoice, Posting
+from ci_evals.model.plan import Shard
+from ci_evals.registry import find_host
+from ci_evals.reports.report_json import REPORT
+from ci_evals.suite.configs import is_suite_path
+from ci_evals.suite.executor import ExecutorOptions, parse_executor
+from ci_evals.suite.load import UNLIMITED
+from ci_evals.suite.overrides import Overrides
+from ci_evals.suite.types import RESULTS
+
+_SECTIONS = {
+    "Selection": (
+        "config",
+        "providers",
+        "tags",
+        "cases",
+        "failed",
+        "first",
+        "sample",
+        "shard",
+        "balance_by",
+    ),
+    "Execution": (
+        "runs",
+        "max_runs",
+        "confirm_runs",
+        "max_concurrency",
+        "timeout_s",
+        "retries",
+        "executor",
+    ),
+    "Earlier answers": (
+        "resume",
+        "resume_from",
+        "run_missing",
+        "reuse",
+        "replay",
+        "replay_only",
+        "record",
+    ),
+    "Comparison and verdict": ("baseline", "fail_on"),
+    "Reports": ("out", "output", "quiet", "label", "run_id"),
+    "GitHub Actions": ("artifact", "comment", "comment_progress"),
+}
+"""The options of `run` and `merge` by purpose."""
+
+
+class SectionedCommand(click.Command):
+    """A command with so many options that its help lists them by purpose."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections."""
+        rows = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record and isinstance(parameter, click.Option):
+                rows[parameter.name or ""] = record
+        write_sections(formatter, _SECTIONS, rows)
+
+
+class _IntegerOr(click.IntRange):
+    """A whole number, or a word, which stands for `meaning`."""
+
+    def __init__(self, word: str, meaning: Any, least: int, most: int | None = None) -> None:
+        super().__init__(least, most)
+        self._word = word
+        self._meaning = meaning
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == self._word:
+            return self._meaning
+        if not str(value).isdecimal():
+            self.fail(f"{value!r} is neither a whole number nor {self._word!r}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def to_baseline(
+    _context: click.Context, _option: click.Parameter, value: tuple[str, ...]
+) -> BaselineChoice:
+    """`auto`, `none`, or paths; where none is given, what is usual here."""
+    value = tuple(filter(None, value))
+    if not value:
+        return "auto" if find_host(environment()) else "none"
+    for word in ("auto", "none"):
+        if word in value:
+            if len(value) > 1:
+                raise click.BadParameter(f"{word!r} does not go with others")
+            return word
+    return tuple(Path(each) for each in value)
+
+
+def failed(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --failed, whose value may be left out: a suite that stands in its place is one of
+    SUITE...
+    """
+
+    @options.option(
+        "--failed",
+        is_flag=False,
+        flag_value="",
+        metavar="[REPORT]",
+        help="Run only the cases that did not pass in a report, or its folder; default: the results folder.",
+    )
+    @wraps(command)
+    def call(*, failed: str | None, suites: tuple[Path, ...], **values: Any) -> Any:
+        if failed and is_suite_path(Path(failed)) and not Path(failed, REPORT).is_file():
+            suites, failed = (Path(failed), *suites), ""
+        return command(failed=failed, suites=suites, **values)
+
+    return call
+
+
+baseline = options.setting(
+    "--baseline",
+    multiple=True,
+    callback=to_baseline,
+    type=click.Path(),
+    metavar="auto|none|options.PATH",
+    help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: what the base branch"
+    " has left on GitHub, else `evals.baseline.json` beside the suite. Default: auto in GitHub Actions, else none.",
+)
+
+
+def to_run_id(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """An id of one line, as a CI system makes it."""
+    if value is not None and not (
+        0 < len(value) <= 200 and value.isprintable() and value.strip() == value
+    ):
+        raise click.BadParameter(
+            "expected up to 200 printable characters, without blanks around them"
+        )
+    return value
+
+
+def to_executor(
+    _context: click.Context, _option: click.Parameter, value: str | None
+) -> ExecutorOptions | None:
+    try:
+        return None if value is None else parse_executor(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+run_id = options.setting(
+    "--run-id",
+    callback=to_run_id,
+    metavar="TEXT",
+    help="Identifies the run in journal and reports, such as a CI system's id of it; default: a random one.",
+)
+overriding = options.collect(
+    Overrides,
+    "overrides",
+    {
+        "out": options.out,
+        "providers": options.providers,
+        "tags": options.tags,
+        "cases": options.option(
+            "--case",
+            "cases",
+            multiple=True,
+            callback=lambda _context, _option, value: value or None,
+            metavar="ID|GLOB",
+            help="Run only this case, or those that a pattern such as 'refund*' fits; may be repeated.",
+        ),
+        "first": options.option(
+            "--first", type=click.IntRange(min=1), metavar="N", help="Run only the first N cases."
+        ),
+        "sample": options.option(
+            "--sample",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Run only N cases, drawn by the suite's `seed`: the same ones each time.",
+        ),
+        "runs": options.runs,
+        "max_runs": options.setting(
+            "--max-runs",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Go on up to this many runs of a cell while the verdict is open.",
+        ),
+        "confirm_runs": options.setting(
+            "--confirm-runs",
+            type=_IntegerOr("auto", "auto", 0, 1000),
+            metavar="N|auto",
+            help="Further runs of a case that looks worse than the baseline; auto: what naming it takes; 0: none.",
+        ),
+        "max_concurrency": options.setting(
+            "--max-concurrency",
+            type=_IntegerOr("unlimited", UNLIMITED, 1),
+            metavar="N",
+            help="Calls under way at once, over all providers; or `unlimited`.",
+        ),
+        "timeout_s": options.setting(
+            "--timeout-s",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Seconds that one call may take.",
+        ),
+        "retries": options.setting(
+            "--retries",
+            type=click.IntRange(min=0, max=20),
+            metavar="N",
+            help="Further attempts after a refused or lost call.",
+        ),
+        "executor": options.setting(
+            "--executor",
+            callback=to_executor,
+            metavar="local|ray[://HOST:PORT]",
+            help="Where your own code runs: on this machine, or on a Ray cluster. Default: the suite's, else local.",
+        ),
+        "reuse": options.setting(
+            "--reuse/--no-reuse",
+            default=None,
+            help="Take answers from the last run here, or on the base branch, where nothing that they depend on has"
+            " changed. Default: the suite's.",
+        ),
+        "label": options.setting(
+            "--label",
+            metavar="TEXT",
+            help="Kept in the reports, to group them by; default: the suite's.",
+        ),
+    },
+)
+"""Adds the options whose values replace the suite's; the command gets them as `overrides`."""
+
+posting = options.collect(
+    Posting,
+    "posting",
+    {
+        "artifact": options.setting(
+            "--artifact",
+            metavar="NAME",
+            default=RESULTS,
+            show_default=True,
+            help="What the results are uploaded as in GitHub Actions: where `--baseline auto` and later attempts look.",
+        ),
+        "fail_on": options.setting(
+            "--fail-on",
+            type=click.Choice(["fail", "borderline", "never"]),
+            help="Exit with an error on this verdict or a worse one; `never`: exit 0 even without a verdict."
+            " Default: what the suite's `gate.on_borderline` says.",
+        ),
+        "comment": options.setting(
+            "--comment",
+            type=click.Choice(["auto", "off", "new"]),
+            default="auto",
+            show_default=True,
+            help="In GitHub Actions, edit the pull request's one comment, leave it alone, or post a new one.",
+        ),
+        "comment_progress": options.setting(
+            "--comment-progress",
+            is_flag=True,
+            help="Say in the comment that a run is under way.",
+        ),
+    },
+)
+"""Adds the options about what becomes of a verdict; the command gets them as `posting`."""
+
+
+def to_shard(_context: click.Context, _option: click.Parameter, value: str | None) -> Shard | None:
+    if value is None:
+        return None
+    number, slash, count = value.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise click.BadParameter(f"{value!r} is not a share such as 2/5")
+
+    return Shard(int(number), int(count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """The options of `run` about where answers come from, and what is compared and kept.
+
+    Their meaning is in the help of each.
+    """
+
+    resume: bool
+    resume_from: tuple[Path, ...]
+    shard: Shard | None
+    balance_by: Path | None
+    replay: Path | None
+    replay_only: bool
+    record: Path | None
+    run_id: str | None
+    baseline: BaselineChoice
+
+    def check(self) -> None:
+        """Check that the options go together.
+
+        Raises:
+            UsageError: they do not.
+        """
+        if self.replay_only and self.replay is None:
+            raise click.UsageError("--replay-only needs --replay options.PATH")
+
+    def check_for_several(self, number: int) -> None:
+        """Check that the options can be used with several suites.
+
+        Raises:
+            UsageError: one of them is for one suite.
+        """
+        of_one = {
+            "--shard": self.shard,
+            "--balance-by": self.balance_by,
+            "--replay": self.replay,
+            "--record": self.record,
+        }
+        for name, value in of_one.items():
+            if value:
+                raise UsageError(
+                    f"{name} is for one suite, and {number} are named: run them one by one"
+                )
+
+
+request = options.collect(
+    RunRequest,
+    "request",
+    {
+        "resume": options.setting(
+            "--resume",
+            is_flag=True,
+            help="Continue the journal in the results folder: graded runs are kept, errored ones"
+            " tried again.",
+        ),
+        "resume_from": options.option(
+            "--resume-from",
+            multiple=True,
+            type=options.PATH,
+            metavar="options.PATH",
+            help="Take over the results of another journal, of the one in a folder, or of all in"
+            " its folders; may be repeated.",
+        ),
+        "shard": options.setting(
+            "--shard",
+            callback=to_shard,
+            metavar="K/N",
+            help="Run only the K-th of N shares of the cells; `ci-evals merge` puts them together"
+            " and decides.",
+        ),
+        "balance_by": options.setting(
+            "--balance-by",
+            type=options.PATH,
+            metavar="options.PATH",
+            help="Balance shards by the durations in this journal or report.json; every shard must"
+            " be given the same.",
+        ),
+        "replay": options.setting(
+            "--replay",
+            type=options.PATH,
+            metavar="options.PATH",
+            help="Answer from this journal what was asked before, and call providers for the rest.",
+        ),
+        "replay_only": options.setting(
+            "--replay-only",
+            is_flag=True,
+            help="With --replay: call no provider; runs that are not recorded are errored. Needs no"
+            " keys.",
+        ),
+        "record": options.setting(
+            "--record",
+            type=options.PATH,
+            metavar="options.PATH",
+            help="A journal to answer from where a pull request of a fork gets no secrets; default:"
+            " the base branch's.",
+        ),
+        "run_id": run_id,
+        "baseline": baseline,
+    },
+)
