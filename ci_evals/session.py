@@ -1,5 +1,4 @@
-"""One invocation: the planned rounds, a look at the results, the runs that confirm suspects, and
-the report.
+"""One invocation: planned rounds, runs that confirm suspects, and the report.
 
 The only module that drives the engine and asks the gate between rounds.
 """
@@ -64,30 +63,28 @@ DAY_S = 24 * 60 * 60.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Invocation:
-    """A suite to run, with all that is known of it already.
+    """A suite to run, and how.
 
     Args:
         suite: what to run.
         journal: where results are written.
-        resume: go on with that journal instead of starting anew.
-        sources: journals whose results are taken over.
-        merge: take over errored runs as well; the sources are shards of this very suite.
+        resume: continue that journal instead of starting a new one.
+        sources: journals whose results are reused.
+        merge: reuse errored runs as well; the sources are shards of this suite.
         run_missing: run what has no result; otherwise only report.
         shard: run only this share of the cells.
         durations_s: the mean duration of a run of each cell, to balance shards by.
-        replay: a journal that answers before any provider is called.
+        replay: a recording that answers before any provider is called.
         replay_only: call no provider and no judge.
-        reusable: journals of earlier runs beside the one that is replaced, for a suite that reuses
-            answers.
-        without_secrets: that is so because GitHub gives the job no secrets.
+        reusable: journals of earlier runs, for a suite that reuses answers.
+        without_secrets: GitHub gives the job no secrets, so only recordings answer.
         replayed: a recording answered in one of the sources, or in the journal that is resumed.
         traces: answers from elsewhere by case; no provider is called then, but judges are.
         revision: the commit under test.
         run_id: identifies a new journal; one that is resumed keeps its own.
         files: the folder for files that answers bring, where reports of an earlier run are removed;
             None keeps none.
-        baseline: what to compare with, or why there is nothing; None if nobody asked for a
-            comparison.
+        baseline: what to compare with, or why there is nothing; None for no comparison.
     """
 
     suite: CheckedSuite
@@ -164,10 +161,10 @@ class Watcher:
         """A run has ended."""
 
     def note_decision(self, sentence: str) -> None:
-        """The invocation goes on with something that was not planned, or leaves it out."""
+        """The invocation does something that was not planned, or leaves it out."""
 
     def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
-        """Runs are made while this context lasts."""
+        """Return a context that lasts as long as runs are made."""
         del run
         return nullcontext()
 
@@ -363,9 +360,7 @@ class _Session:
     start: float = field(default_factory=time.perf_counter)
 
     async def execute(self, stop: Stop) -> SuiteReport:
-        """Run what is planned and has no result, then whatever needs confirmation; returns the
-        report.
-        """
+        """Run what is planned and has no result, then confirm suspects; return the report."""
         invocation, run = self.invocation, self.run
         stop.run = run
         plan = invocation.plan(invocation.rounds[0])

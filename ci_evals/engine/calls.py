@@ -1,4 +1,4 @@
-"""One call to a provider: its pace, its further attempts, and when the provider is given up."""
+"""One call to a provider: its pace, its retries, and when the provider is given up."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ class LostError(Exception):
 
     Args:
         error: why not.
-        cause: the same, or what the provider had been given up for.
+        cause: the same, or the error for which the provider was given up.
         started_at: when the last attempt began, in seconds since 1970.
         latency_s: how long it took.
         attempts: how many there were, at least 1.
@@ -180,7 +180,7 @@ class Calls:
         return await self._limiter.acquire(request.messages, self._max_tokens)
 
     async def _wait(self, slot: Slot, delay_s: float) -> None:
-        """Wait for the next attempt, with the slot given back meanwhile."""
+        """Wait for the next attempt without the slot, then take it again."""
         slot.give_back()
         self.retrying += 1
         try:
@@ -214,8 +214,9 @@ class Calls:
         return True
 
     def _is_refusal(self, error: ProviderError) -> bool:
-        """Return True for what a limit or an overload looks like; what the team's own code says is
-        judged instead.
+        """Return True if the error looks like a limit or an overload.
+
+        Of the team's own code, only a rate limit counts: the rest is what is judged.
         """
         if error.kind == "rate_limit" or self._own_code:
             return error.kind == "rate_limit"

@@ -21,11 +21,11 @@ class PreparedCell:
     Args:
         case: its case.
         variant: its provider and prompt.
-        input: what is asked, as text.
-        messages: what is sent.
-        kept_messages: the same as a journal has it, without the content of files.
-        question: the fingerprint of what is asked.
-        fingerprint: the same with how it is judged.
+        input: the rendered prompt, or the input of the case.
+        messages: the messages to send.
+        kept_messages: the same for the journal, without the content of files.
+        question: the fingerprint of the question.
+        fingerprint: the fingerprint of the question and of how its answer is judged.
         first_index: the index that run 1 has, or would have, in the plan.
         timeout_s: seconds that a call may take.
     """

@@ -85,7 +85,7 @@ class Conversation:
             self.turns.append(Turn(line, response, round(made.latency_s, 6), cost_usd))
 
     def _messages(self, user: Role, assistant: Role) -> list[Message]:
-        """Return what has been said, with the roles that the two sides have for who is asked."""
+        """Return the messages so far, with the roles of the two sides."""
         messages = []
         for turn in self.turns:
             messages.append(Message(user, turn.user))

@@ -120,8 +120,8 @@ class _Signals:
             if self._task is not None:
                 loop.call_soon_threadsafe(self._task.cancel)
 
-        heeded = [which for which in EXIT_CODES if signal.getsignal(which) is not signal.SIG_IGN]
-        before = {which: signal.signal(which, on_signal) for which in heeded}
+        signals = [which for which in EXIT_CODES if signal.getsignal(which) is not signal.SIG_IGN]
+        before = {which: signal.signal(which, on_signal) for which in signals}
         try:
             yield
         finally:

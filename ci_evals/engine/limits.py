@@ -1,6 +1,4 @@
-"""A provider's rate limiter: limits that are declared, told in headers, or shown by refusals
-alone.
-"""
+"""The rate limiter of a provider: limits from the suite, from headers, and from refusals."""
 
 import asyncio
 import math
@@ -17,8 +15,8 @@ from ci_evals.model.response import Message, Usage
 from ci_evals.providers.http_headers import date_in, number_in
 
 START_CALLS, START_S = 16, 0.25
-"""The most calls under way at first, and for how long in seconds: a tight limit shows."""
-LONGEST_RESET_S = 60.0  # that is waited for because headers tell of it
+"""The most calls under way in the first seconds, so that a tight limit shows early."""
+LONGEST_RESET_S = 60.0  # headers are not believed beyond that
 DEFAULT_OUTPUT_TOKENS = 256
 
 
@@ -53,18 +51,19 @@ class RateLimiter:
         self._timer: asyncio.TimerHandle | None = None
         self._started_at: float | None = None
         self._returned = self._let_through = 0
-        self._input_tokens = self._output_tokens = self._usages = 0  # of the answers that told
+        self._input_tokens = self._output_tokens = 0
+        self._usages = 0  # answers with the number of their tokens
         self._callers = 0
         self._idle_since = clock()
 
     def enter(self) -> None:
-        """Count a caller until `leave`; time without any says nothing of a pace."""
+        """Count a caller until `leave`; time without callers says nothing about the pace."""
         if not self._callers:
             self._pace.skip(self._clock() - self._idle_since)
         self._callers += 1
 
     def leave(self) -> None:
-        """Count a caller no more."""
+        """Stop counting a caller."""
         self._callers -= 1
         if not self._callers:
             self._idle_since = self._clock()
@@ -80,7 +79,7 @@ class RateLimiter:
     async def acquire(
         self, messages: Sequence[Message] = (), max_tokens: int | None = None
     ) -> Permit:
-        """Wait until a call may go out. A caller that is cancelled meanwhile has taken nothing."""
+        """Wait until a call may go out. A cancelled caller takes nothing."""
         ticket: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(ticket, messages, max_tokens))
         self._let_out_waiting()
@@ -92,9 +91,7 @@ class RateLimiter:
             raise
 
     def record_answer(self, permit: Permit, usage: Usage | None = None) -> None:
-        """Report a call that was let through: with an answer, or with an error from behind all
-        limits.
-        """
+        """Report a call that got past all limits: with an answer, or with another error."""
         self._let_through += 1
         self._pace.record_answer(permit, self._clock())
         if usage is not None:
@@ -111,7 +108,7 @@ class RateLimiter:
         self.record_end(permit)
 
     def record_end(self, permit: Permit) -> None:
-        """Report a call that tells nothing of limits: it was lost on the way, or cancelled."""
+        """Report a call that says nothing about limits: it was lost, or cancelled."""
         if permit.refused is None:
             permit.refused = False
         self.under_way -= 1
@@ -120,7 +117,7 @@ class RateLimiter:
             self._let_out_waiting()
 
     def observe(self, headers: Mapping[str, str]) -> None:
-        """Take note of what the headers of an answer or a refusal tell of limits."""
+        """Read limits from the headers of an answer or a refusal."""
         for source in _SOURCES:
             if source.remaining in headers:
                 self._observe_limits(headers)
@@ -132,7 +129,7 @@ class RateLimiter:
             limit.update(allowance, self._clock())
 
     def _free_at(self, now: float, tokens: int) -> float:
-        """Return the time of the next call, unless a report changes that."""
+        """Return the earliest time of the next call; a report may change it."""
         if self._started_at is None:
             self._started_at = now
         free_at = self._pace.next_at
@@ -142,7 +139,7 @@ class RateLimiter:
             free_at = max(free_at, self._requests.free_at)
         if self._tokens is not None:
             if self.under_way and not self._returned:
-                free_at = math.inf  # the first call shows what calls take, so that it goes alone
+                free_at = math.inf  # the first call goes alone, to show how many tokens calls take
             else:
                 free_at = max(free_at, self._tokens.free_at)
         for limit in self._header_limits.values():
@@ -150,7 +147,7 @@ class RateLimiter:
         return free_at
 
     def _let_out(self, messages: Sequence[Message], max_tokens: int | None) -> Permit | None:
-        """Let a call out if the limits allow it now."""
+        """Return a permit if the limits allow a call now."""
         now, tokens = self._clock(), self._expected_tokens(messages, max_tokens)
         if self._free_at(now, tokens) > now:
             return None
@@ -166,7 +163,7 @@ class RateLimiter:
         return permit
 
     def _let_out_waiting(self) -> None:
-        """Let out the calls that wait, in order, and come back when the next one may go."""
+        """Let waiting calls out in order, and set a timer for the first that has to wait."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -183,14 +180,12 @@ class RateLimiter:
     def _wait_for(self, first: "_Waiting") -> None:
         now = self._clock()
         wait_s = self._free_at(now, self._expected_tokens(first.messages, first.max_tokens)) - now
-        if wait_s < math.inf:  # else a report will change that
+        if wait_s < math.inf:  # else only a report can change it
             wait_s = max(wait_s, 0.001)  # event loops wake up a little early
             self._timer = first.ticket.get_loop().call_later(wait_s, self._let_out_waiting)
 
     def _expected_tokens(self, messages: Sequence[Message], max_tokens: int | None) -> int:
-        """Estimate the tokens of a call, from its length and the answers so far; 0 if nobody counts
-        tokens.
-        """
+        """Estimate the tokens of a call from its length and earlier answers; 0 if none count."""
         if self._tokens is None and not self._header_limits:
             return 0
         tokens = sum(len(message.text) for message in messages) // 4
@@ -223,13 +218,13 @@ class _Spacing:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The calls or tokens that may still be sent, as one answer told it.
+    """The calls or tokens that may still be sent, from the headers of one answer.
 
     Args:
         name: which of a provider's limits this is.
         by_tokens: counts tokens, else requests.
         refills: `limit` is filled up evenly until `reset_s` has passed, else at once when it has.
-        limit: the most there can be; infinite if not told.
+        limit: the most there can be; infinite if unknown.
         remaining: what was left when the answer was sent.
         reset_s: seconds until `limit` is there again.
     """
@@ -243,21 +238,19 @@ class Allowance:
 
 
 class _HeaderLimit:
-    """A limit that is told in headers. A reset that was waited for in vain is never believed
-    again.
-    """
+    """A limit read from headers. One whose reset was waited for in vain is ignored from then on."""
 
     def __init__(self) -> None:
         self.sent = 0  # calls since the last reset
         self._by_tokens = False
         self._limit = self._left = math.inf
-        self._at = 0.0  # when that was told
+        self._at = 0.0  # when that was read
         self._reset_at = math.inf
         self._per_second = 0.0
         self._awaited = self._in_vain = False
 
     def update(self, allowance: Allowance, now: float) -> None:
-        """Take note of what an answer told at `now`."""
+        """Take over what an answer said at `now`."""
         if self._awaited and allowance.remaining < 1 <= allowance.limit - self.sent:
             self._in_vain = True
         self._awaited = False
@@ -272,7 +265,7 @@ class _HeaderLimit:
             self._per_second = max(0.0, missing) / allowance.reset_s
 
     def free_at(self, now: float, tokens: int, under_way: int) -> float:
-        """Return the time of a call by what was told; a later answer may tell otherwise."""
+        """Return the earliest time of a call; a later answer may change it."""
         if self._in_vain:
             return -math.inf
         if now >= self._reset_at:
@@ -293,7 +286,7 @@ class _HeaderLimit:
 
 
 class _Source:
-    """The headers in which a provider tells of one limit.
+    """The headers with which a provider describes one limit.
 
     Args:
         names: their names, with `{}` for `remaining`, `limit` or `reset`.
@@ -328,11 +321,11 @@ _EPOCH_MS = 1e11
 
 
 def allowances(headers: Mapping[str, str], now: datetime) -> Iterator[Allowance]:
-    """Read every allowance that the headers of one answer tell; what cannot be read is passed over.
+    """Yield every allowance in the headers of one answer, without those that can't be read.
 
     Args:
         headers: with names in any case if the mapping ignores it, else in lower case.
-        now: used where a reset is given as a date and the answer has no `Date` of its own.
+        now: the time to measure dates from if the answer has no `Date`.
     """
     for source in _SOURCES:
         if source.remaining not in headers:
@@ -345,15 +338,16 @@ def allowances(headers: Mapping[str, str], now: datetime) -> Iterator[Allowance]
             continue
         if limit is None:
             limit = math.inf
-        if limit:  # some tell 0 of what they don't limit
+        if limit:  # some send 0 for what they don't limit
             yield Allowance(
                 source.name, source.by_tokens, source.refills, limit, remaining, reset_s
             )
 
 
 def _until(text: str, now: datetime) -> float | None:
-    """Return the seconds until a reset: `1s`, `6m0s`, `120ms`, a number of seconds, an epoch, or a
-    date of RFC 3339.
+    """Return the seconds until a reset.
+
+    It is written as `1s`, `6m0s`, `120ms`, a number of seconds, an epoch, or a date of RFC 3339.
     """
     text = text.strip()
     number = number_in(text)

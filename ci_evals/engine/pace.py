@@ -30,7 +30,7 @@ _FOR_GOOD = frozenset(
 
 @dataclass(slots=True, eq=False)
 class Permit:
-    """One call that was let out, and the tokens that it is expected to take."""
+    """One call that may go out, with the number of tokens expected."""
 
     sent_at: float
     tokens: int
@@ -41,9 +41,9 @@ class Permit:
 class Pace:
     """Paces calls when many of them are refused.
 
-    A turn lasts from one reopening after refusals to the next. The calls that were let through,
-    over the time that this took, are the provider's rate, whether it fills a bucket or opens
-    windows. From there the pace grows until calls are refused again.
+    A turn lasts from one reopening after refusals to the next. The number of calls that got
+    through, divided by the duration of the turn, is the provider's rate, whether it fills a bucket
+    or opens windows. From there the pace grows until calls are refused again.
     """
 
     def __init__(self, now: float) -> None:
@@ -151,8 +151,9 @@ class Pace:
 
 
 class Breaker:
-    """A circuit breaker: opens when a provider refuses for good, loses every call, or is silent for
-    long.
+    """A circuit breaker.
+
+    It opens when a provider refuses for good, loses every call, or is silent for long.
 
     Args:
         most_lost: lost calls in a row after which it opens.

@@ -78,8 +78,7 @@ async def show_progress(
 
 
 class Watch:
-    """Describes a run phase again and again, and estimates from the pace since it began how long it
-    still takes.
+    """Describes a run phase, and estimates the time left from its pace so far.
 
     Args:
         run: the run phase.
@@ -98,9 +97,7 @@ class Watch:
         self._started = self._went_on = self._clock()
 
     def new_failures(self) -> Iterator[str]:
-        """Yield a line for each cell that failed since the last call, but only for the first few of
-        all.
-        """
+        """Yield a line for each cell that failed since the last call, up to `MOST_TOLD` in all."""
         new = min(
             self._run.failed_cells - self._told,
             MOST_TOLD - self._told,
@@ -111,11 +108,10 @@ class Watch:
             yield from list(self.failures())[-new:]
 
     def failures(self) -> Iterator[str]:
-        """Yield a line for each of the last cells that failed; a reason that is that of the line
-        above is not repeated.
+        """Yield a line for each of the last cells that failed.
 
-        `✗ refund on gpt: contains: does not contain 'refund', got 'We issue store credit'`, `✗
-        cancel on gpt: the same`
+        A reason is not repeated: `✗ refund on gpt: contains: does not contain 'refund'`, then
+        `✗ cancel on gpt: the same`.
         """
         several = len(self._run.plan.variants) > 1
         before = ""
@@ -133,7 +129,7 @@ class Watch:
             yield without_commands(line)
 
     def judging(self) -> str:
-        """Return `judging refund, cancel and 3 more`; nothing where no answer is being judged."""
+        """Return `judging refund, cancel and 3 more`; empty if no answer is being judged."""
         names = list(self._run.judging.values())
         if not names:
             return ""

@@ -38,14 +38,14 @@ class Queue:
         self._ended = asyncio.Event()
 
     def fill(self, indexes: Iterator[int]) -> None:
-        """Queue runs, by their index in the plan; what the provider was found to do stays known."""
+        """Queue runs by their index in the plan; pace and breaker keep their state."""
         self._indexes = indexes
 
     async def work(self, do: DoRun, most: int) -> None:
         """Do the queued runs, at most `most` at once, until none is left or the queue is stopped.
 
-        There is a worker for each slot that this provider gets, and one more for each run that
-        waits for another attempt without its slot.
+        Each slot of the provider has a worker; a run that waits for another attempt has given its
+        slot to a further one.
         """
         self._ended.clear()
         if self._is_stopped or not most:
@@ -71,7 +71,7 @@ class Queue:
         except StoppedError:
             pass
         except BaseException:
-            self._end()  # else the slot that is given back would start a worker that is cancelled
+            self._end()  # else the slot, given back, would start another worker
             raise
         finally:
             slot.give_back()
@@ -82,7 +82,7 @@ class Queue:
         self._ended.set()
 
     def stop(self) -> None:
-        """Begin no further run and no further attempt; calls that are under way end."""
+        """Begin no further run or attempt; calls under way are finished."""
         self._is_stopped = True
         self._share.close()
         self._ended.set()

@@ -99,7 +99,7 @@ async def open_suite(
 def _providers_called(
     suite: CheckedSuite, *, calls: bool, judges: bool
 ) -> Sequence[ProviderOptions]:
-    """Return whatever a suite calls."""
+    """Return all providers that a suite calls."""
     providers: list[ProviderOptions] = []
     if calls:
         providers += suite.providers
@@ -141,8 +141,8 @@ async def prepare(
     """Fetch the tokens of providers and start their services, each once, before the first call.
 
     Args:
-        providers: whatever is called.
-        places: where a suite names each.
+        providers: all that will be called.
+        places: where the suite names each of them.
         resources: theirs.
 
     Raises:
@@ -198,7 +198,7 @@ def open_auxiliary(
     """Open a provider that has no queue of runs: a judge, a simulated user, a stage.
 
     Args:
-        suite: what it is asked for.
+        suite: the suite that needs it.
         options: its settings.
         resources: what it may use.
         limiter: the one that it shares with others; None if it has its own.
@@ -241,7 +241,7 @@ def open_provider(
 
 
 def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
-    if options.serve is not None:  # its service runs here, so that it does, too
+    if options.serve is not None:  # its service runs on this machine
         return _ServedProvider(options.open(resources), PARTS["service"](options.serve, resources))
     return resources.executor.open(options, resources)
 

@@ -16,8 +16,8 @@ class StoppedError(Exception):
 class Slots:
     """The limit on calls under way, shared by providers.
 
-    As long as a provider has runs left, an equal share is kept for it: one that hangs holds its own
-    slots and never those of the others. What a provider has too few runs to use is lent.
+    Each provider with runs left keeps an equal share, so that one that hangs holds its own slots
+    and never those of the others. Slots that a provider has too few runs to use are lent.
     """
 
     def __init__(self, limit: int) -> None:
@@ -32,7 +32,7 @@ class Slots:
         return share
 
     def hand_out(self) -> None:
-        """Give free slots to those who want one, first to the provider that has the fewest."""
+        """Give free slots to those who want one, first to the provider with the fewest."""
         if not self.free:
             return
         for share in sorted(self.shares, key=attrgetter("in_use")):
@@ -56,7 +56,7 @@ class Slots:
         return self.free < self.kept_for_others(share)
 
     def kept_for_others(self, share: "SlotShare") -> int:
-        """Return how many slots are missing to the equal shares of the other providers."""
+        """Return how many slots the other providers lack to their equal shares."""
         equal = self.equal_share
         kept = 0
         for other in self.shares:
@@ -72,15 +72,15 @@ class Slots:
 
 
 class SlotShare:
-    """One provider's share of the slots: a semaphore that leaves the other providers theirs.
+    """One provider's share of the slots: a semaphore that leaves the others theirs.
 
-    While it is open, it starts a worker with each slot that nobody waits for.
+    While it is open, each free slot that nobody waits for starts a worker.
     """
 
     def __init__(self, slots: Slots, limit: int) -> None:
         self.limit = limit
         self.in_use = 0
-        self.workers = 0  # which hold a slot or want one back
+        self.workers = 0  # each holds a slot, or waits to get it back
         self._start_worker: Callable[[], None] | None = None
         self._most_workers = 0
         self._slots = slots
@@ -105,7 +105,7 @@ class SlotShare:
 
     @property
     def must_yield(self) -> bool:
-        """True if a worker that has ended a run has to give its slot to somebody else."""
+        """True if a worker must give its slot to somebody else after its run."""
         return bool(self._waiting) or self._is_closed or self._slots.must_yield(self)
 
     async def acquire(self) -> None:
@@ -130,7 +130,7 @@ class SlotShare:
             raise
 
     def hand_on(self) -> None:
-        """Give a slot that was taken for this share to whoever waits, else to a new worker."""
+        """Give a slot of this share to the first that waits, else to a new worker."""
         if self._waiting:
             self._waiting.popleft().set_result(None)
         elif self._start_worker is not None:
@@ -150,12 +150,12 @@ class SlotShare:
         self._slots.hand_out()
 
     def exhaust(self) -> None:
-        """Start no further worker, so that what is kept for them can be lent."""
+        """Start no further worker, so that the slots kept for them can be lent."""
         self._start_worker = None
         self._slots.hand_out()
 
     def close(self) -> None:
-        """Hand out no more slots; whoever waits for one gets a `StoppedError`."""
+        """Hand out no more slots; those who wait get a `StoppedError`."""
         self._is_closed = True
         self._start_worker = None
         for ticket in self._waiting:
@@ -164,15 +164,13 @@ class SlotShare:
         self._waiting.clear()
 
     def leave(self) -> None:
-        """A worker has ended."""
+        """Record that a worker has ended."""
         self.workers -= 1
         self._slots.hand_out()
 
 
 class Slot:
-    """One of the slots: held while calls are made, given back while they wait for another
-    attempt.
-    """
+    """A slot: held during calls, given back while a call waits for another attempt."""
 
     def __init__(self, share: SlotShare, *, held: bool = False) -> None:
         self.held = held
@@ -188,7 +186,7 @@ class Slot:
         self.held = True
 
     def give_back(self) -> None:
-        """Let others have the slot; without effect if it isn't held."""
+        """Give the slot to others; does nothing if it isn't held."""
         if self.held:
             self.held = False
             self._share.release()

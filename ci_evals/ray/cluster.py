@@ -270,8 +270,8 @@ class RayExecutor:
             raise _problem(
                 place, f"the suite's code cannot be loaded there: {error.message}"
             ) from error
-        for where, of_one in zip(places, found, strict=True):
-            problems += [problem.seen_from(where) for problem in of_one]
+        for where, problems_there in zip(places, found, strict=True):
+            problems += [problem.seen_from(where) for problem in problems_there]
         if problems:
             raise ConfigError(dict.fromkeys(problems))
 
