@@ -1,6 +1,4 @@
-"""`--baseline` as users and CI start it: what is named, what is confirmed, what it costs, and what
-goes on.
-"""
+"""`--baseline` as users and CI start it: what is named and confirmed, and what it costs."""
 
 import asyncio
 import json

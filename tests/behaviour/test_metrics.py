@@ -1,6 +1,4 @@
-"""Metrics of labels and of graders: the bars on them, where they are shown, and when a run phase
-may stop early.
-"""
+"""Metrics of labels and of graders: their bars, where they are shown, and stopping early."""
 
 import json
 import re

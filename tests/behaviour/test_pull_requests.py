@@ -1,6 +1,4 @@
-"""Hundreds of pull requests through the command line: how many are red, and what they say is
-broken.
-"""
+"""Hundreds of pull requests through the command line: how many are red, and what they name."""
 
 import json
 import subprocess
@@ -77,9 +75,7 @@ def carried_out(commands: Sequence[Sequence[str]]) -> list[int]:
 
 
 def history(folder: Path, seed: int) -> Path:
-    """The newest report of a base branch: each was given the one before it, and hands on what it
-    carries.
-    """
+    """The newest report of a base branch: each was given the one before, and hands it on."""
     commands, newest = [], None
     for number in range(REPORTS):
         suite = write_suite(folder / f"main {number}", seed + number)

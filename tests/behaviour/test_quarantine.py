@@ -1,6 +1,4 @@
-"""Cases in quarantine: they run and are shown, and block nothing; after the date a warning says
-so.
-"""
+"""Cases in quarantine run and are shown, and block nothing; a warning says when it ended."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""What a suite can see: against reference values, and against the tests themselves on simulated
-suites.
-"""
+"""What a suite can see: against reference values, and against the tests on simulated suites."""
 
 import random
 from statistics import fmean

@@ -49,9 +49,7 @@ def test_a_fixed_suite_is_known_better_than_its_number_of_runs_suggests() -> Non
 @pytest.mark.parametrize("runs", [2, 3, 5])
 @pytest.mark.parametrize("cases", [5, 10, 40])
 def test_a_steady_suite_at_its_bar_hardly_ever_fails(cases: int, runs: int, flaky: int) -> None:
-    """By exact enumeration: some cases are flaky at one rate, the others always pass, and the bar
-    is the truth.
-    """
+    """By enumeration: some cases are flaky at one rate, the others pass, the bar is the truth."""
     for rate in (Fraction(1, 10), Fraction(1, 2), Fraction(7, 10), Fraction(9, 10)):
         bar = 1 - flaky * (1 - rate) / cases
         chances = [comb(runs, k) * rate**k * (1 - rate) ** (runs - k) for k in range(runs + 1)]

@@ -1,6 +1,4 @@
-"""Rounds, and all planned runs of a variant, that failed as one; reports of the base branch that
-collapsed.
-"""
+"""Outages: failed rounds, failed planned runs, and collapsed reports of the base branch."""
 
 import random
 from collections.abc import Sequence
@@ -135,9 +133,7 @@ def pooled(base: Baseline) -> set[Tally]:
 
 
 def past(*reports: tuple[int, int]) -> Baseline:
-    """Of every report, newest first: how many of forty cases pass all of their three runs, and
-    those of the others.
-    """
+    """By report, newest first: how many of forty cases pass all three runs, and runs of the rest."""
     return base_of(
         {str(n): [(3 if n < steady else rest, 3) for steady, rest in reports] for n in range(40)}
     )

@@ -1,6 +1,4 @@
-"""What a suite can detect: as planned, as its history shows, and as a comparison of its size
-did.
-"""
+"""What a suite can detect: as planned, as its history shows, and as a comparison did."""
 
 from dataclasses import replace
 

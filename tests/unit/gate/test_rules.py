@@ -115,9 +115,7 @@ def test_a_tag_may_be_critical_without_a_bar() -> None:
 
 
 def slower(*ratios: float, medians_s: Sequence[float] = (1.0, 1.01, 0.99)) -> Comparison:
-    """A case for each ratio of its median latency to that of the base, which is a second; the
-    reports on the base.
-    """
+    """A case for each ratio of its median latency to that of the base, which is a second."""
     cases = {f"case {n}": (3, 3) for n in range(len(ratios))}
     head = [
         each._replace(per_run=UNMEASURED._replace(latency_median_s=ratio))
