@@ -17,7 +17,8 @@ from ci_evals.model.rules import Gate
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports import terminal
 from ci_evals.reports.notes import outcome
-from ci_evals.reports.read import as_saved, baseline_of, read_baseline, read_report, read_summary
+from ci_evals.reports.read import baseline_of, read_baseline, read_report, read_summary
+from ci_evals.reports.saved import SavedReport
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.variants import Standing, rank, variant_reports
 from ci_evals.reports.view import input_text
@@ -135,9 +136,10 @@ class Report(SuiteReport):
         Raises:
             StorageError: the baseline cannot be read.
         """
-        saved = (
-            read_report(Path(other)) if not isinstance(other, Report) else as_saved(other.judged)
-        )
+        if isinstance(other, Report):
+            saved = SavedReport.of(other.judged)
+        else:
+            saved = read_report(Path(other))
         alpha = (self.gate or Gate()).alpha
         is_selection = self.suite.selection is not None
         return compare(
@@ -198,7 +200,7 @@ def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoCompar
         StorageError: nothing is at the path, or it cannot be read.
     """
     if isinstance(given, Report):
-        return baseline_of([as_saved(given.judged)], suite)
+        return baseline_of([SavedReport.of(given.judged)], suite)
     path = Path(given)
     if not path.exists():
         raise StorageError(

@@ -27,13 +27,13 @@ from ci_evals.reports.explain import (
     render_text,
 )
 from ci_evals.reports.read import (
-    SavedReport,
     read_baseline,
     read_report,
     read_summary,
     report_folders,
     with_answers,
 )
+from ci_evals.reports.saved import SavedReport
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import RESULTS
@@ -55,7 +55,7 @@ def compare_reports(base: Sequence[Path], head: Path) -> Summary:
         StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
     """
     saved = read_report(head)
-    report, gate = saved.summary.report, saved.summary.gate
+    report, gate = saved.report, saved.gate
     found = _compare(saved, base)
     return Summary(report, comparison_verdict(report, gate, found), gate, found)
 
@@ -68,7 +68,7 @@ def _compare(head: SavedReport, base: Sequence[Path]) -> Comparison | NoComparis
         head.head,
         found,
         confirm_runs=head.confirm_runs,
-        alpha=(head.document.gate or Gate()).alpha,
+        alpha=(head.gate or Gate()).alpha,
         is_selection=head.suite.selection is not None,
     )
 
@@ -86,7 +86,7 @@ def summary_to_view(path: Path, base: Sequence[Path] = ()) -> Summary:
     saved = read_report(path)
     if not base:
         return saved.summary
-    report, gate = saved.summary.report, saved.summary.gate
+    report, gate = saved.report, saved.gate
     found = _compare(saved, base)
     return with_answers(Summary(report, decide(report, gate, found), gate, found))
 

@@ -11,7 +11,8 @@ from ci_evals.files import file_name
 from ci_evals.format import name_of, number_of
 from ci_evals.hosts import Host
 from ci_evals.model.case import Case
-from ci_evals.reports.read import SavedReport, read_reports
+from ci_evals.reports.read import read_reports
+from ci_evals.reports.saved import SavedReport
 from ci_evals.suite.configs import find_configs
 from ci_evals.suite.overrides import Overrides, apply_overrides, check_selection, select_cases
 from ci_evals.suite.types import RESULTS, CheckedSuite

@@ -450,6 +450,17 @@ def comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[MatchedCe
     return _match_cells(head, base, variants)[0]
 
 
+def base_keys(head: Sequence[HeadCell], base: Baseline) -> Mapping[CellKey, CellKey]:
+    """Map each cell to its name in the baseline, whatever its case or variant is called there."""
+    variants = match_variants((cell.variant for cell in head), base.variants)
+    mine = {_key(cell.key[0], variants.get(cell.variant, cell.variant)): cell for cell in head}
+    old_names = _old_names(mine, base)
+    return {
+        cell.key: (old_names.get(base_key, base_key[0]), *base_key[1:])
+        for base_key, cell in mine.items()
+    }
+
+
 def _match_cells(
     head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
 ) -> tuple[list[MatchedCell], list[CellComparison]]:

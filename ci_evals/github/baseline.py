@@ -22,8 +22,9 @@ from ci_evals.hosts import (
     lost_reports,
 )
 from ci_evals.redaction import Redactor
-from ci_evals.reports.read import SavedReport, baseline_of, read_report
+from ci_evals.reports.read import baseline_of, read_report
 from ci_evals.reports.report_json import REPORT
+from ci_evals.reports.saved import SavedReport
 from ci_evals.suite.types import CheckedSuite
 
 MAX_COMMITS: Final = 50
@@ -315,8 +316,8 @@ def _unusable(report: SavedReport, suite: str, sha: str) -> str | None:
         return f"its report is of another suite, {report.suite.name!r}"
     if report.suite.revision != sha:
         return f"its report is of another commit, {name_of(report.suite.revision)}"
-    if report.interrupted:
-        return f"its report is incomplete: {report.interrupted}"
+    if report.report.interrupted:
+        return f"its report is incomplete: {report.report.interrupted}"
     if not any(cell.planned.graded for cell in report.head):
         return "no run of its report was graded"
     found = baseline_of([report], suite)

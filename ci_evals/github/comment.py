@@ -41,15 +41,9 @@ from ci_evals.github.comment_body import (
 from ci_evals.github.context import Context, PullRequest
 from ci_evals.hosts import BaselineChoice
 from ci_evals.reports.markdown import Links, comment_document, problems_text, progress_text
-from ci_evals.reports.read import (
-    SavedReport,
-    baseline_of,
-    judge_beside,
-    read_baseline,
-    read_report,
-    summary_of,
-)
+from ci_evals.reports.read import baseline_of, judge_beside, read_baseline, read_report
 from ci_evals.reports.report_json import REPORT
+from ci_evals.reports.saved import SavedReport
 from ci_evals.reports.summary import Note, Summary
 from ci_evals.suite.types import RESULTS
 
@@ -315,9 +309,9 @@ async def _judge(
     Where there is none, what the report tells of gate and baseline is all there is, and shown as
     that.
     """
-    suite, document = report.suite.name, report.document
+    suite = report.suite.name
     if choice == "none":
-        return _unverified(summary_of(replace(document, comparison=None)))
+        return _unverified(report.judge(None))
     if choice != "auto":
         baseline = read_baseline(choice, suite)
     else:
@@ -329,8 +323,8 @@ async def _judge(
         )
     if isinstance(baseline, Baseline):
         return judge_beside(report, baseline)
-    if document.compared is None:
-        return _unverified(summary_of(document, baseline))
+    if not isinstance(report.base, Baseline):
+        return _unverified(report.judge(baseline))
     return _unverified(report.summary, f" ({baseline.reason})")
 
 
@@ -339,7 +333,13 @@ def _unverified(summary: Summary, why: str = "") -> Summary:
     what = "gate and baseline are" if summary.compared else "the gate is"
     return replace(
         summary,
-        notes=(Note("Not verified", f"{what} what the pull request's own job reports{why}"),),
+        notes=(
+            Note(
+                "Not verified",
+                f"{what} what the pull request's own job reports{why}",
+                brief=True,
+            ),
+        ),
     )
 
 

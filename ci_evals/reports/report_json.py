@@ -4,16 +4,15 @@ written and read.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from itertools import chain
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import (
-    TREND_POINTS,
     UNMEASURED,
     Evidence,
     LostReport,
@@ -21,8 +20,6 @@ from ci_evals.gate.baseline import (
     ReportRef,
     TrendPoint,
     evidence_to_keep,
-    head_cells,
-    trend_point,
 )
 from ci_evals.gate.compare import (
     KINDS,
@@ -37,7 +34,8 @@ from ci_evals.gate.verdict import Verdict
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
 from ci_evals.model.case import Quarantine
 from ci_evals.model.fields import Share
-from ci_evals.model.report import Looks, Resumption, SuiteInfo, Tally
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Looks, Resumption, SuiteInfo, SuiteReport, Tally
 from ci_evals.model.result import Judging, Result
 from ci_evals.model.rules import ConfirmRuns, Gate
 from ci_evals.reports.files import Format
@@ -47,7 +45,7 @@ from ci_evals.reports.variants import VariantReport, variant_reports
 from ci_evals.reports.view import CellOutcome, CellView, Failures, cell_views
 
 REPORT = "report.json"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 MOST_RUNS: Final = 2_000_000
 """A report that claims more runs than this is not believed: a few digits must not take all
@@ -58,31 +56,36 @@ MOST_OF_A_RUN: Final = 1e12
 """Seconds, USD, tokens or score of one run: sums of such amounts stay numbers."""
 
 
-def _possible(tally: Tally) -> Tally:
-    if not 0 <= tally.passed <= tally.graded <= MOST_RUNS:
+Counted = TypeVar("Counted", Tally, Evidence)
+
+
+def check_runs(runs: Counted) -> Counted:
+    """Refuse counts of passed and graded runs that are impossible."""
+    if not 0 <= runs.passed <= runs.graded <= MOST_RUNS:
         raise ValueError("a count of runs makes no sense")
-    return tally
+    return runs
 
 
-def _possible_per_run(per_run: PerRun) -> PerRun:
-    (runs, total, squares), *amounts = per_run
-    rounding = 1e-6
+def _check_averages(per_run: PerRun) -> PerRun:
+    runs, total, squares = per_run.scores
     if runs <= 0:
         possible = runs == total == squares == 0
     else:
-        possible = 0 <= total <= runs * (1 + rounding) and squares >= total * total / runs * (
-            1 - rounding
-        )
-    if not possible or any(
-        amount is not None and not 0 <= amount <= MOST_OF_A_RUN for amount in amounts
-    ):
-        raise ValueError("what a run came to is impossible")
+        rounding = 1e-6
+        possible = 0 <= total <= runs * (1 + rounding)
+        possible = possible and squares >= total * total / runs * (1 - rounding)
+    for amount in (per_run.cost_usd, per_run.tokens, per_run.latency_median_s):
+        possible = possible and (amount is None or 0 <= amount <= MOST_OF_A_RUN)
+    if not possible:
+        raise ValueError("the averages of a cell are impossible")
     return per_run
 
 
 RunCount = Annotated[int, Field(ge=0, le=MOST_RUNS)]
-Runs = Annotated[Tally, AfterValidator(_possible)]
-Averages = Annotated[PerRun, AfterValidator(_possible_per_run)]
+RunsOfReport = Annotated[Evidence, AfterValidator(check_runs)]
+Averages = Annotated[PerRun, AfterValidator(_check_averages)]
+StartedAt = Annotated[float, Field(ge=0, lt=253_402_300_800)]
+"""Seconds since 1970, before the year 10000, which no calendar has."""
 
 
 # The parts of a document.
@@ -90,26 +93,9 @@ Averages = Annotated[PerRun, AfterValidator(_possible_per_run)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellComparisonEntry(CellComparison):
-    """A cell beside its base, in numbers and in words.
+    """A cell against its base, in numbers and in words."""
 
-    `base_fingerprint`, `base_per_run`, `base_quarantined` and `base_bar` are what the base's newest
-    report has of it. `before` is what the baseline answered to a cell that looks worse, if its file
-    was at hand.
-    """
-
-    head: Runs
-    base: Runs
-    base_fingerprint: str = ""
-    base_per_run: Averages = UNMEASURED
-    base_quarantined: bool = False
-    base_bar: Share | None = None
     sentence: str
-    before: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a p-value without runs on both sides."""
-        if self.p is not None and not (self.head.graded and self.base.graded):
-            raise ValueError("a cell was tested without graded runs on both sides")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,33 +107,29 @@ class VariantComparisonEntry(VariantComparison):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonEntry:
-    """The report beside its baseline, but for the cells of the report. `removed` are cells that
-    only the base has.
+    """The report against its baseline. The comparison of each cell is with the cell.
 
-    `name` is what sentences call the baseline, whose reports are `baseline`, newest first; `lost`
-    is what looks like an outage in the newest reports, and does not count; `base_gate` are the
-    rules of the newest one, as far as they are known.
+    Attributes:
+        sentence: what was compared, and how old it is.
+        name: the name of the baseline in sentences.
+        baseline: its reports, newest first.
+        lost: what looks like an outage in newer reports, and does not count.
+        confirm_runs: how often suspects were to be run again.
+        alpha: the accepted chance of a false alarm.
+        counts: the number of cells of each kind.
+        variants: each variant as a whole.
+        removed: the cells that only the baseline has.
     """
 
     sentence: str
     name: str
-    baseline: Annotated[tuple[ReportRef, ...], Field(min_length=1)]
-    lost: tuple[LostReport, ...] = ()
+    baseline: tuple[ReportRef, ...]
+    lost: tuple[LostReport, ...]
     confirm_runs: ConfirmRuns
-    alpha: Annotated[float, Field(gt=0, lt=0.5)]
+    alpha: float
     counts: Mapping[CellKind, int]
     variants: tuple[VariantComparisonEntry, ...]
     removed: tuple[CellComparisonEntry, ...]
-    base_gate: Gate | None = None
-
-    @property
-    def references(self) -> Iterable[ReportRef]:
-        """Every report that there is evidence of, newest first, those that do not count
-        included.
-        """
-        return {
-            ref.id: ref for ref in (*(each.report for each in self.lost), *self.baseline)
-        }.values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,47 +167,88 @@ class CellEntry:
     prompt: str | None
     outcome: CellOutcome
     bar: Share
-    passed: RunCount
-    failed: RunCount
-    errored: RunCount
-    planned: RunCount
+    passed: int
+    failed: int
+    errored: int
+    planned: int
     tags: tuple[str, ...]
     file: str
     line: int | None
     quarantine: Quarantine | None = None
     comparison: CellComparisonEntry | None
 
-    @property
-    def key(self) -> tuple[str, str, str | None]:
-        """The name of the cell, the same in every report."""
-        return self.case, self.provider, self.prompt
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavedCellEntry(CellEntry):
-    """A cell with what later reports compare themselves with.
+class ReportCellEntry(CellEntry):
+    """A cell with the rules for it.
 
-    `fingerprint` identifies what the case asks and how it is judged. `evidence` are its passed and
-    graded runs without those that repeat a record, `unanswered` of them failed without an answer.
-    `confirming` are the further ones that it got as a suspect, `confirmed` whether these are all
-    there, `history` the counts of earlier reports, newest first: the id of the report, passed,
-    graded. `threshold` is the score with which a run passes; None where all graders must pass.
+    Attributes:
+        fingerprint: identifies what the case asks and how it is judged, as `asked.judged`.
+        critical: a regression of it is red whatever else the gate allows.
+        threshold: the score with which a run passes; None where all graders must pass.
+        min_pass_rate: the bar of the case itself, if it has one.
+        confirm_runs: the number of further runs that were planned for it as a suspect.
     """
 
     fingerprint: str
     critical: bool
-    threshold: Share | None = None
-    evidence: Runs
-    unanswered: RunCount = 0
-    confirming: Runs
-    confirmed: bool
-    per_run: Averages
-    history: tuple[Evidence, ...]
+    threshold: Share | None
+    min_pass_rate: Share | None
+    confirm_runs: int
 
-    def __post_init__(self) -> None:
-        """Refuse what no run leaves behind: a decision is made of it."""
-        for _, passed, graded in self.history:
-            _possible(Tally(passed, graded))
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseCellEntry:
+    """What is known of a cell of the baseline.
+
+    Attributes:
+        fingerprint: identifies what its case asked and how it was judged.
+        history: its runs in each report that may be pooled, newest first: id, passed, graded.
+        outages: the ids of those reports that do not count, as the provider was down.
+        per_run: the averages of its runs in the newest report that counts: how many scores, their
+            sum and that of their squares; mean cost and tokens; median latency.
+        quarantined: its case was in quarantine.
+        bar: the share of its runs that had to pass; None if that is not known.
+        answer: what it answered when it passed, if the cell looks worse now.
+    """
+
+    case: str
+    provider: str
+    prompt: str | None
+    fingerprint: str
+    history: tuple[RunsOfReport, ...]
+    outages: tuple[str, ...] = ()
+    per_run: Averages = UNMEASURED
+    quarantined: bool = False
+    bar: Share | None = None
+    answer: str | None = None
+
+    @property
+    def key(self) -> CellKey:
+        return self.case, self.provider, self.prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseEntry:
+    """What is known of the baseline, so that the report can be compared with it again.
+
+    Attributes:
+        name: its name in sentences.
+        reports: its reports, newest first.
+        lost: what looks like an outage in newer reports, and does not count.
+        gate: the rules of the newest one; None if they are not known.
+        confirm_runs: how often suspects of this report were to be run again.
+        trend: the figures of each report, newest first.
+        cells: its cells, in the order of the newest report.
+    """
+
+    name: str
+    reports: Annotated[tuple[ReportRef, ...], Field(min_length=1)]
+    lost: tuple[LostReport, ...]
+    gate: Gate | None
+    confirm_runs: ConfirmRuns
+    trend: tuple[TrendPoint, ...]
+    cells: tuple[BaseCellEntry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,11 +303,9 @@ class VerdictEntry:
 class ComparisonDocument:
     """The output of `compare --format json`; `cells` has every cell that either side has."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     suite: SuiteInfo
-    started_at: Annotated[
-        float, Field(ge=0, lt=253_402_300_800)
-    ]  # the year 10000, which no calendar has
+    started_at: float
     verdict: VerdictEntry
     comparison: ComparisonEntry | NoComparison | None
     cells: tuple[CellComparisonEntry, ...]
@@ -294,11 +315,9 @@ class ComparisonDocument:
 class _RunDocument:
     """The figures of a run."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     suite: SuiteInfo
-    started_at: Annotated[
-        float, Field(ge=0, lt=253_402_300_800)
-    ]  # the year 10000, which no calendar has
+    started_at: float
     duration_s: float
     interrupted: str | None
     resumption: Resumption | None
@@ -335,52 +354,56 @@ class BriefDocument(_RunDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportDocument(_RunDocument):
-    """report.json as a whole. `results` are the lines of the journal in plan order, those of
-    confirm runs last.
+    """report.json.
 
-    `looks` says after which rounds it could have ended, `settled` the verdict that the runs which
-    were left out could not have changed. `trend` has the figures of this report and of those before
-    it, newest first.
+    What was measured is read back: the suite and its plan (`looks`, `settled`, `gate`, `cells`),
+    what is known of the baseline (`base`) and the `results`. All else is derived from these, and
+    written for other programs only: `id`, `verdict`, `comparison`, `totals`, the figures of
+    `variants`, and the `outcome`, `bar`, counts and `comparison` of cells.
+
+    Attributes:
+        looks: the rounds after which the run could have ended early.
+        settled: the verdict that the runs which were left out could not have changed.
+        results: the lines of the journal in plan order, those of confirm runs last.
     """
 
     id: str
     looks: Looks | None
     settled: Literal["pass", "borderline", "fail"] | None
     gate: Gate | None
-    trend: tuple[TrendPoint, ...]
-    cells: tuple[SavedCellEntry, ...]
+    base: BaseEntry | NoComparison | None
+    cells: tuple[ReportCellEntry, ...]
     results: tuple[Result, ...]
-
-    @property
-    def compared(self) -> ComparisonEntry | None:
-        """The comparison, where there is one."""
-        return self.comparison if isinstance(self.comparison, ComparisonEntry) else None
 
 
 # Writing.
 
 
 def render(summary: Summary) -> Iterator[bytes]:
-    """Yield report.json, one variant, one cell and one result to the line, results as the journal
-    has them.
-    """
+    """Yield report.json with one variant, cell and result to the line, results as in the journal."""
     report = summary.report
-    document = document_of(summary)
-    for field in fields(document):
-        name, value = field.name, getattr(document, field.name)
-        if name == "results":
-            continue
-        yield b"{" if name == "schema_version" else b",\n"
-        yield encode(name) + b": "
-        yield from (
-            _one_to_the_line(map(encode, value)) if isinstance(value, tuple) else [encode(value)]
-        )
-    yield b',\n"results": '
     lines = report.lines(sorted(report.records))
     if (confirmation := report.confirmation) is not None:
         lines = chain(lines, confirmation.lines(sorted(confirmation.records)))
-    yield from _one_to_the_line(lines)
-    yield b"}\n"
+    yield from _lay_out(_document(summary), lines)
+    yield b"\n"
+
+
+def _lay_out(value: Any, results: Iterable[bytes] = ()) -> Iterator[bytes]:
+    if isinstance(value, ReportDocument | BaseEntry):
+        separator = b"{"
+        for field in fields(value):
+            yield separator + encode(field.name) + b": "
+            if field.name == "results":
+                yield from _one_to_the_line(results)
+            else:
+                yield from _lay_out(getattr(value, field.name))
+            separator = b",\n"
+        yield b"}"
+    elif isinstance(value, tuple):
+        yield from _one_to_the_line(map(encode, value))
+    else:
+        yield encode(value)
 
 
 def _one_to_the_line(items: Iterable[bytes]) -> Iterator[bytes]:
@@ -403,7 +426,7 @@ def render_brief(summary: Summary) -> str:
             failures = Failures.of(cell.results("errored"))
         why = tuple(reason for reason, _ in failures.reasons)
         failing.append(FailingEntry(**_cell_fields(summary, cell), why=why))
-    errors = tuple(
+    errors = [
         ErrorEntry(
             provider=group.variant.provider,
             prompt=group.variant.prompt,
@@ -411,40 +434,36 @@ def render_brief(summary: Summary) -> str:
             message=group.message,
         )
         for group in error_groups(report)
-    )
-    return stdout_json(BriefDocument(**_run_fields(summary), failing=tuple(failing), errors=errors))
+    ]
+    document = BriefDocument(**_run_fields(summary), failing=tuple(failing), errors=tuple(errors))
+    return stdout_json(document)
 
 
 def render_comparison(summary: Summary) -> str:
     """Return one line of JSON; see `ComparisonDocument`."""
-    compared = summary.compared
-    return stdout_json(
-        ComparisonDocument(
-            schema_version=SCHEMA_VERSION,
-            suite=summary.report.suite,
-            started_at=summary.report.started_at,
-            verdict=VerdictEntry.of(summary.verdict),
-            comparison=_comparison(summary),
-            cells=tuple(_cell_comparison(compared, cell) for cell in compared.cells)
-            if compared
-            else (),
-        )
+    cells = []
+    if (comparison := summary.compared) is not None:
+        cells = [_cell_comparison(comparison, cell) for cell in comparison.cells]
+    document = ComparisonDocument(
+        schema_version=SCHEMA_VERSION,
+        suite=summary.report.suite,
+        started_at=summary.report.started_at,
+        verdict=VerdictEntry.of(summary.verdict),
+        comparison=_comparison(summary),
+        cells=tuple(cells),
     )
+    return stdout_json(document)
 
 
 def schema() -> bytes:
     """Return the JSON Schema of report.json."""
-    title = {
+    document = TypeAdapter(ReportDocument).json_schema() | {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "ci-evals report, schema version 1",
+        "title": f"ci-evals report, schema version {SCHEMA_VERSION}",
     }
-    generated = TypeAdapter(ReportDocument).json_schema()
-    return (
-        json.dumps(
-            title | {key: value for key, value in generated.items() if key != "title"}, indent=2
-        ).encode()
-        + b"\n"
-    )
+    names = dict.fromkeys(("$schema", "title", *document))
+    ordered = {name: document[name] for name in names}
+    return json.dumps(ordered, indent=2).encode() + b"\n"
 
 
 def encode(value: Any) -> bytes:
@@ -455,9 +474,8 @@ def encode(value: Any) -> bytes:
         return to_json(value, inf_nan_mode="null")
     except PydanticSerializationError:
         plain = to_jsonable_python(value, inf_nan_mode="null")
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode(
-            "utf-8", "replace"
-        )
+        text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace")
 
 
 def stdout_json(value: Any, *, indent: int | None = None) -> str:
@@ -472,22 +490,17 @@ def stdout_json(value: Any, *, indent: int | None = None) -> str:
     return text.replace("#", "\\u0023") + "\n"
 
 
-def document_of(summary: Summary) -> ReportDocument:
+def _document(summary: Summary) -> ReportDocument:
     """Return the document without its results, which are written one by one."""
-    report, comparison = summary.report, summary.compared
-    earlier = (
-        [point for point in comparison.baseline.trend if point.report.id != report.id]
-        if comparison
-        else []
-    )
+    report = summary.report
     return ReportDocument(
         **_run_fields(summary),
         id=report.id,
         looks=report.looks,
         settled=report.settled,
         gate=summary.gate,
-        trend=(trend_point(report), *earlier)[:TREND_POINTS],
-        cells=tuple(_saved_cells(summary)),
+        base=_base(summary),
+        cells=tuple(_report_cells(summary)),
         results=(),
     )
 
@@ -504,84 +517,80 @@ def _run_fields(summary: Summary) -> dict[str, Any]:
         "resumption": report.resumption,
         "verdict": VerdictEntry.of(summary.verdict),
         "comparison": _comparison(summary),
-        "totals": TotalsEntry(
-            **asdict(report.totals),
-            pass_rate=report.pass_rate,
-            match_rate=report.match_rate,
-            recorded=report.recorded,
-            reused=report.reused,
-            budget_violations=report.budget_violations,
-            judging=report.judging if report.judging.calls else None,
-            cost_usd=report.spent.total_usd,
-        ),
+        "totals": _totals(report),
         "variants": variant_reports(summary),
     }
 
 
-def _saved_cells(summary: Summary) -> Iterator[SavedCellEntry]:
-    comparison, own = summary.compared, summary.report.id
-    for cell, head in zip(
-        cell_views(summary), head_cells(summary.report, summary.gate), strict=True
-    ):
-        earlier = (
-            evidence_to_keep(comparison.base_of(head.key), head.fingerprint) if comparison else ()
-        )
-        yield SavedCellEntry(
+def _totals(report: SuiteReport) -> TotalsEntry:
+    totals, judging = report.totals, report.judging
+    return TotalsEntry(
+        passed=totals.passed,
+        failed=totals.failed,
+        errored=totals.errored,
+        planned=totals.planned,
+        pass_rate=report.pass_rate,
+        match_rate=report.match_rate,
+        recorded=report.recorded,
+        reused=report.reused,
+        budget_violations=report.budget_violations,
+        judging=judging if judging.calls else None,
+        cost_usd=report.spent.total_usd,
+    )
+
+
+def _report_cells(summary: Summary) -> Iterator[ReportCellEntry]:
+    report = summary.report
+    for cell in cell_views(summary):
+        confirm_runs = 0
+        if report.confirmation is not None:
+            confirm_runs = report.confirmation.plan.runs(cell.cell)
+        yield ReportCellEntry(
             **_cell_fields(summary, cell),
-            fingerprint=head.fingerprint,
-            critical=head.critical,
+            fingerprint=report.fingerprints[report.plan.row(cell.cell)],
+            critical=cell.case.critical,
             threshold=cell.case.threshold,
-            evidence=head.planned,
-            unanswered=head.unanswered,
-            confirming=head.confirming,
-            confirmed=head.confirmed,
-            per_run=head.per_run,
-            history=tuple(evidence for evidence in earlier if evidence.report != own),
+            min_pass_rate=cell.case.min_pass_rate,
+            confirm_runs=confirm_runs,
         )
 
 
 def _cell_fields(summary: Summary, cell: CellView) -> dict[str, Any]:
     """Return the fields of a `CellEntry`."""
-    comparison = summary.compared
+    comparison = None
+    if summary.compared is not None and cell.found is not None:
+        comparison = _cell_comparison(summary.compared, cell.found)
     return {
         "case": cell.case.id,
         "provider": cell.variant.provider,
         "prompt": cell.variant.prompt,
         "outcome": cell.outcome,
         "bar": cell.bar,
+        "passed": cell.counts.passed,
+        "failed": cell.counts.failed,
+        "errored": cell.counts.errored,
+        "planned": cell.counts.planned,
         "tags": cell.case.tags,
         "file": cell.case.file,
         "line": cell.case.line,
         "quarantine": cell.case.quarantine,
-        "comparison": _cell_comparison(comparison, cell.found, summary.before.get(cell.key))
-        if comparison and cell.found
-        else None,
-        **asdict(cell.counts),
+        "comparison": comparison,
     }
 
 
-def _cell_comparison(
-    comparison: Comparison, cell: CellComparison, before: str | None = None
-) -> CellComparisonEntry:
-    base = (
-        comparison.baseline.cells.get(cell.key)
-        if cell.kind == "removed"
-        else comparison.base_of(cell.key)
-    )
-    return CellComparisonEntry(
-        **_values(cell),
-        base_fingerprint=base.fingerprint if base else "",
-        base_per_run=base.per_run if base else UNMEASURED,
-        base_quarantined=base is not None and base.quarantined,
-        base_bar=base.bar if base else None,
-        sentence=cell_sentence(comparison, cell),
-        before=before,
-    )
+def _cell_comparison(comparison: Comparison, cell: CellComparison) -> CellComparisonEntry:
+    return CellComparisonEntry(**_values(cell), sentence=cell_sentence(comparison, cell))
 
 
 def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
-    if not isinstance(comparison := summary.comparison, Comparison):
+    comparison = summary.comparison
+    if not isinstance(comparison, Comparison):
         return comparison
+    variants = [
+        VariantComparisonEntry(**_values(each) | {"sentence": variant_sentence(comparison, each)})
+        for each in comparison.variants
+    ]
+    removed = [_cell_comparison(comparison, cell) for cell in comparison.select("removed")]
     return ComparisonEntry(
         sentence=str(baseline_sentence(comparison, summary.report.started_at)),
         name=comparison.baseline.name,
@@ -589,15 +598,43 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
         lost=comparison.baseline.lost,
         confirm_runs=comparison.confirm_runs,
         alpha=comparison.alpha,
-        counts={kind: count for kind in KINDS if (count := comparison.counts.get(kind, 0))},
-        variants=tuple(
-            VariantComparisonEntry(
-                **_values(each) | {"sentence": variant_sentence(comparison, each)}
-            )
-            for each in comparison.variants
-        ),
-        removed=tuple(_cell_comparison(comparison, cell) for cell in comparison.select("removed")),
-        base_gate=comparison.baseline.gate,
+        counts={kind: comparison.counts[kind] for kind in KINDS if kind in comparison.counts},
+        variants=tuple(variants),
+        removed=tuple(removed),
+    )
+
+
+def _base(summary: Summary) -> BaseEntry | NoComparison | None:
+    comparison = summary.comparison
+    if not isinstance(comparison, Comparison):
+        return comparison
+    baseline = comparison.baseline
+    answers = {comparison.base_key(key): answer for key, answer in summary.before.items()}
+    cells = []
+    for key, cell in baseline.cells.items():
+        case, provider, prompt = key
+        history = evidence_to_keep(cell, cell.fingerprint)
+        entry = BaseCellEntry(
+            case=case,
+            provider=provider,
+            prompt=prompt,
+            fingerprint=cell.fingerprint,
+            history=history,
+            outages=tuple(each.report for each in history if each.report in cell.history.lost),
+            per_run=cell.per_run,
+            quarantined=cell.quarantined,
+            bar=cell.bar,
+            answer=answers.get(key),
+        )
+        cells.append(entry)
+    return BaseEntry(
+        name=baseline.name,
+        reports=baseline.reports,
+        lost=baseline.lost,
+        gate=baseline.gate,
+        confirm_runs=comparison.confirm_runs,
+        trend=baseline.trend,
+        cells=tuple(cells),
     )
 
 

@@ -104,7 +104,7 @@ def test_what_the_baseline_answered_is_kept_when_a_report_is_saved_and_loaded(
     evaluate_sync(suite("Paris, no?"), runs=8, out=tmp_path / "base")
     after = evaluate_sync(suite("Lyon"), runs=8, baseline=tmp_path / "base", out=tmp_path / "head")
     written = (tmp_path / "head" / "report.json").read_bytes()
-    assert [cell["comparison"]["before"] for cell in json.loads(written)["cells"]] == ["Paris, no?"]
+    assert [cell["answer"] for cell in json.loads(written)["base"]["cells"]] == ["Paris, no?"]
     assert Report.load(tmp_path / "head").save(tmp_path / "again.json").read_bytes() == written
     assert after.save(tmp_path / "same.json").read_bytes() == written
 

@@ -1,0 +1,371 @@
+"""A report that is read back from report.json.
+
+A report may come from anybody. What it measured is believed, if it is possible at all; everything
+that follows from it is derived.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import isclose
+from pathlib import Path
+from typing import Literal
+
+from ci_evals.gate.baseline import (
+    TREND_POINTS,
+    BaseCell,
+    Baseline,
+    Evidence,
+    HeadCell,
+    History,
+    evidence_to_keep,
+    head_cells,
+    report_ref,
+    trend_point,
+)
+from ci_evals.gate.compare import Comparison, NoComparison, base_keys
+from ci_evals.gate.outages import unanswered_runs
+from ci_evals.graders.composite import passes, score_of
+from ci_evals.model.case import Case, Quarantine, Variant
+from ci_evals.model.fields import Share
+from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs
+from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, Tally
+from ci_evals.model.result import Result, encode_result, every_grade
+from ci_evals.model.rules import ConfirmRuns, Gate
+from ci_evals.reports.report_json import (
+    MOST_OF_A_RUN,
+    MOST_RUNS,
+    BaseEntry,
+    RunCount,
+    StartedAt,
+)
+from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.view import bar_of
+
+
+class ContradictionError(ValueError):
+    """A report.json is complete, but says what no run of ci-evals leaves behind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedCell:
+    """What is read of a cell: its plan and the rules for it. See `ReportCellEntry`."""
+
+    case: str
+    provider: str
+    prompt: str | None = None
+    planned: RunCount
+    confirm_runs: RunCount = 0
+    fingerprint: str
+    tags: tuple[str, ...]
+    file: str
+    line: int | None
+    critical: bool
+    quarantine: Quarantine | None = None
+    threshold: Share | None = None
+    min_pass_rate: Share | None = None
+
+    @property
+    def key(self) -> CellKey:
+        return self.case, self.provider, self.prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What is read of a report.json of any schema version. See `ReportDocument`."""
+
+    suite: SuiteInfo
+    started_at: StartedAt
+    duration_s: float
+    interrupted: str | None
+    resumption: Resumption | None
+    looks: Looks | None
+    settled: Literal["pass", "borderline", "fail"] | None
+    gate: Gate | None
+    variants: tuple[Variant, ...]
+    cells: tuple[SavedCell, ...]
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document2(Measured):
+    """What is read of a report.json of schema version 2."""
+
+    schema_version: Literal[2]
+    base: BaseEntry | NoComparison | None
+
+
+@dataclass(frozen=True)
+class SavedReport:
+    """A report with all that is needed to judge it again, or to compare another one with it.
+
+    Args:
+        report: what was run. Its cases have what a report shows, not what was asked.
+        gate: the rules that it was judged by.
+        base: what it was compared with, or why there was nothing; None if nobody asked.
+        confirm_runs: how often its suspects were to be run again.
+        before: what the baseline answered to cells that look worse.
+        path: the file; None if it was not read from one.
+    """
+
+    report: SuiteReport
+    gate: Gate | None
+    base: Baseline | NoComparison | None
+    confirm_runs: ConfirmRuns = 0
+    before: Mapping[CellKey, str] = field(default_factory=dict)
+    path: Path | None = None
+
+    @classmethod
+    def of(cls, summary: Summary) -> "SavedReport":
+        """Return a report as if it had been written and read back."""
+        comparison = summary.comparison
+        if not isinstance(comparison, Comparison):
+            return cls(summary.report, summary.gate, comparison)
+        return cls(
+            summary.report,
+            summary.gate,
+            comparison.baseline,
+            comparison.confirm_runs,
+            summary.before,
+        )
+
+    @property
+    def name(self) -> str:
+        """Its name in sentences."""
+        return self.path.as_posix() if self.path else "the given report"
+
+    @property
+    def suite(self) -> SuiteInfo:
+        return self.report.suite
+
+    @property
+    def failed_cases(self) -> frozenset[str]:
+        """The ids of the cases that did not pass: not all of their planned runs did."""
+        cells = self.report.cells
+        return frozenset(cell.case.id for cell in cells if cell.counts.passed < cell.counts.planned)
+
+    @cached_property
+    def head(self) -> Sequence[HeadCell]:
+        """Its cells, to be compared with a baseline."""
+        return head_cells(self.report, self.gate)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The summary of its results, compared with what it was compared with."""
+        return replace(self.judge(self.base), before=self.before)
+
+    def judge(self, baseline: Baseline | NoComparison | None) -> Summary:
+        """Compare it with a baseline and judge it again by its gate."""
+        return summarize(self.report, self.gate, baseline, confirm_runs=self.confirm_runs)
+
+    @cached_property
+    def baseline(self) -> Baseline:
+        """Itself and the reports before it, as a side to compare with.
+
+        If a quarter of the runs of a variant failed without an answer, these runs do not count.
+        """
+        own = report_ref(self.report)
+        earlier = self.base if isinstance(self.base, Baseline) else None
+        references = {own.id: own}
+        trend = [trend_point(self.report)]
+        base_cells: Mapping[CellKey, BaseCell] = {}
+        keys: Mapping[CellKey, CellKey] = {}
+        if earlier is not None:
+            for reference in (*(lost.report for lost in earlier.lost), *earlier.reports):
+                references.setdefault(reference.id, reference)
+            trend += [point for point in earlier.trend if point.report.id != own.id]
+            base_cells, keys = earlier.cells, base_keys(self.head, earlier)
+        lost = unanswered_runs(own, self.head)
+        bars = {view.key: bar_of(view.case, view.variant, self.gate) for view in self.report.cells}
+        cells = {}
+        for cell in self.head:
+            runs, per_runs = cell.planned, {own.id: cell.per_run}
+            if cell.variant in lost:
+                runs, per_runs = Tally(runs.passed, runs.graded - cell.unanswered), {}
+            base = base_cells.get(keys[cell.key]) if earlier is not None else None
+            kept = evidence_to_keep(base, cell.fingerprint)
+            older = [evidence for evidence in kept if evidence.report != own.id]
+            cells[cell.key] = BaseCell(
+                cell.fingerprint,
+                History((Evidence(own.id, *runs), *older)),
+                per_runs,
+                cell.quarantined,
+                bars[cell.key],
+            )
+        return Baseline(
+            suite=self.suite.name,
+            reports=tuple(references.values()),
+            cells=cells,
+            trend=tuple(trend[:TREND_POINTS]),
+            source=str(self.path) if self.path else None,
+            gate=self.gate or Gate(),
+            lost=tuple(lost.values()),
+        )
+
+
+def restore(document: Measured, base: BaseEntry | NoComparison | None) -> SavedReport:
+    """Return the report that was measured, with what it was compared with.
+
+    Raises:
+        ContradictionError: its parts contradict each other, or it has figures that no run has.
+    """
+    _check_looks(document.looks)
+    report = _restore_report(document)
+    if not isinstance(base, BaseEntry):
+        return SavedReport(report, document.gate, base)
+    baseline = _restore_baseline(document.suite.name, base)
+    answers = {cell.key: cell.answer for cell in base.cells if cell.answer is not None}
+    before = {}
+    for key, base_key in base_keys(head_cells(report, document.gate), baseline).items():
+        if base_key in answers:
+            before[key] = answers[base_key]
+    return SavedReport(report, document.gate, baseline, base.confirm_runs, before)
+
+
+def _check_looks(looks: Looks | None) -> None:
+    if looks is not None and not (looks.rounds and 0 <= looks.taken <= len(looks.rounds)):
+        raise ContradictionError("more looks were taken than agreed on, or none was agreed on")
+
+
+def _restore_report(document: Measured) -> SuiteReport:
+    plan, further = _restore_plans(document)
+    cells = {plan.key(cell): cell for cell in range(len(plan))}
+    planned_results: dict[int, Result] = {}
+    further_results: dict[int, Result] = {}
+    for result in document.results:
+        run = f"run {result.run} of {result.case!r}"
+        cell = cells.get((result.case, result.provider, result.prompt), -1)
+        if cell < 0 or not 1 <= result.run <= plan.runs(cell) + further.runs(cell):
+            raise ContradictionError(f"{run} is of no cell of the report")
+        _check_result(result, plan.case(cell).threshold)
+        if result.run <= plan.runs(cell):
+            results, index = planned_results, plan.index(cell, result.run)
+        else:
+            results, index = further_results, further.index(cell, result.run)
+        if index in results:
+            raise ContradictionError(f"it has two results of {run}")
+        results[index] = result
+    fingerprints = {cell.case: cell.fingerprint for cell in document.cells}
+    report = SuiteReport(
+        document.suite,
+        plan,
+        records_of(planned_results),
+        lines=lines_of(planned_results),
+        started_at=document.started_at,
+        duration_s=document.duration_s,
+        interrupted=document.interrupted,
+        resumption=document.resumption,
+        fingerprints=list(fingerprints.values()),
+        looks=document.looks,
+        settled=document.settled,
+    )
+    if further.total:
+        report.confirmation = replace(
+            report,
+            plan=further,
+            records=records_of(further_results),
+            lines=lines_of(further_results),
+            interrupted=None,
+            resumption=None,
+            looks=None,
+            settled=None,
+        )
+    return report
+
+
+def records_of(results: Mapping[int, Result]) -> Mapping[int, RunRecord]:
+    """Return the record of each result, by the index of its run."""
+    return {index: RunRecord.of(result, offset=index) for index, result in results.items()}
+
+
+def lines_of(results: Mapping[int, Result]) -> Callable[[Iterable[int]], Iterator[bytes]]:
+    """Return what reads the lines of results that are in memory, by the index of their runs."""
+    return lambda indices: (encode_result(results[index]) for index in indices)
+
+
+def _restore_plans(document: Measured) -> tuple[RunPlan, RunPlan]:
+    """Return the plan of the report, and that of its confirm runs."""
+    variants = tuple(dict.fromkeys(document.variants))
+    cells = {cell.key: cell for cell in document.cells}
+    first_cells: dict[str, SavedCell] = {}
+    for cell in document.cells:
+        if Variant(cell.provider, cell.prompt) not in variants:
+            raise ContradictionError(f"a cell is of no variant: {cell.key}")
+        first_cells.setdefault(cell.case, cell)
+    runs = sum(cell.planned + cell.confirm_runs for cell in document.cells)
+    if max(runs, len(first_cells) * len(variants)) > MOST_RUNS:
+        raise ContradictionError(f"it has more than {MOST_RUNS:,} runs")
+    cases = []
+    counts: list[int] = []
+    confirm_runs: dict[int, int] = {}
+    for cell in first_cells.values():
+        case = Case(
+            id=cell.case,
+            tags=cell.tags,
+            critical=cell.critical,
+            quarantine=cell.quarantine,
+            threshold=cell.threshold,
+            min_pass_rate=cell.min_pass_rate,
+            file=cell.file,
+            line=cell.line,
+        )
+        cases.append(case)
+        for variant in variants:
+            found = cells.get((case.id, variant.provider, variant.prompt))
+            if found is not None:
+                confirm_runs[len(counts)] = found.confirm_runs
+            counts.append(0 if found is None else found.planned)
+    plan = RunPlan(cases, variants, counts, first_runs=[1] * len(counts))
+    return plan, plan_further_runs(plan, confirm_runs)
+
+
+def _check_result(result: Result, threshold: float | None) -> None:
+    """Refuse figures that no run has, and a status or score that does not follow from the grades."""
+    run, grades = f"run {result.run} of {result.case!r}", result.grades
+    amounts = [result.latency_s, result.cost_usd, result.score]
+    amounts += [grade.score for grade in every_grade(grades)]
+    if result.judging is not None:
+        amounts.append(result.judging.cost_usd)
+    for amount in amounts:
+        if amount is not None and abs(amount) > MOST_OF_A_RUN:
+            raise ContradictionError(f"{run} has a latency, cost or score that makes no sense")
+    if result.status == "passed":
+        follows = result.error is None and passes(grades, threshold)
+    elif result.status == "failed":
+        follows = result.error is not None or not grades or not passes(grades, threshold)
+    else:
+        follows = result.error is not None and not grades
+    if grades:
+        score = result.score
+        follows = follows and score is not None and isclose(score, score_of(grades), abs_tol=1e-6)
+    if not follows:
+        raise ContradictionError(f"{run} is said to have {result.status}, unlike its grades")
+
+
+def _restore_baseline(suite: str, base: BaseEntry) -> Baseline:
+    known = {reference.id for reference in base.reports}
+    known.update(lost.report.id for lost in base.lost)
+    cells = {}
+    for cell in base.cells:
+        reports = [evidence.report for evidence in cell.history]
+        if not known.issuperset(reports):
+            unknown = next(report for report in reports if report not in known)
+            raise ContradictionError(
+                f"its history has a report that it was not compared with: {unknown!r}"
+            )
+        cells[cell.key] = BaseCell(
+            cell.fingerprint,
+            History(cell.history, lost=frozenset(cell.outages)),
+            dict.fromkeys(reports, cell.per_run),
+            cell.quarantined,
+            cell.bar,
+        )
+    return Baseline(
+        suite=suite,
+        name=base.name,
+        reports=base.reports,
+        cells=cells,
+        trend=base.trend,
+        lost=base.lost,
+        gate=base.gate,
+    )
