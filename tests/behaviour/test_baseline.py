@@ -15,7 +15,7 @@ from processes import Finished, ci_evals, finished, start
 from suites import ONE_CASE, chat, write_suite
 
 from ci_evals.reports.notes import comparison_notes
-from ci_evals.reports.read import read_summary
+from ci_evals.reports.read import read_report, read_summary
 
 REGRESSION = (
     "case-0: 10 of 10 on the baseline, 0 of 10 here; p = 5.4e-06 (by chance, once in 180,000)"
@@ -71,6 +71,12 @@ def cell_in(folder: Path, case: str) -> Any:
     return next(cell for cell in report_in(folder)["cells"] if cell["case"] == case)
 
 
+def history_in(folder: Path, case: str, provider: str = "chat") -> list[tuple[int, int]]:
+    """The runs of a cell that a later report would be compared with, newest report first."""
+    cell = read_report(folder).baseline.cells[case, provider, None]
+    return [(each.passed, each.graded) for each in cell.history.evidence]
+
+
 def kinds_in(folder: Path) -> Any:
     return report_in(folder)["comparison"]["counts"]
 
@@ -94,7 +100,7 @@ async def test_a_regression_is_confirmed_named_and_red(tmp_path: Path) -> None:
     assert found["verdict"]["reason"].startswith(REGRESSION)
     assert found["comparison"]["counts"] == {"regressed": 1, "unchanged": 7}
     cell = cell_in(tmp_path / "head", "case-0")
-    assert (cell["planned"], cell["comparison"]["head"], cell["confirming"]) == (3, [0, 10], [0, 7])
+    assert (cell["planned"], cell["comparison"]["head"], cell["confirm_runs"]) == (3, [0, 10], 7)
     assert found["totals"]["planned"] == 24, "confirm runs stay out of the rate"
     assert len(found["results"]) == 31
 
@@ -141,11 +147,10 @@ async def test_a_budget_that_ends_while_suspects_are_confirmed_leaves_them_unnam
     found = report_in(tmp_path / "head")
     assert found["interrupted"] == "the budget of 140 tokens is used up (140)"
     cell = cell_in(tmp_path / "head", "case-0")
-    assert (cell["comparison"]["kind"], cell["confirmed"], cell["confirming"]) == (
-        "suspect",
-        False,
-        [0, 2],
-    )
+    made = [result["run"] for result in found["results"] if result["case"] == "case-0"]
+    assert (cell["planned"], cell["confirm_runs"], made) == (3, 7, [1, 2, 3, 4, 5])
+    assert cell["comparison"]["kind"] == "suspect"
+    assert read_summary(tmp_path / "head").verdict.rules[0].rule == "variant"
     assert "possibly worse, within noise" in cell["comparison"]["sentence"]
     assert [rule["rule"] for rule in found["verdict"]["rules"]] == ["variant"], (
         "as a whole it is known to be worse"
@@ -430,8 +435,8 @@ async def test_new_removed_edited_and_renamed_cases_are_told_apart(tmp_path: Pat
     assert renamed["comparison"]["sentence"].startswith(
         "case-two (was case-2): 10 of 10 on the baseline, 0 of 10 here"
     )
-    assert [runs for _, *runs in renamed["history"]] == [[10, 10]], "what is known of it goes on"
-    assert cell_in(tmp_path / "head", "case-1")["history"] == []
+    assert history_in(tmp_path / "head", "case-two") == [(0, 3), (10, 10)], "it goes on"
+    assert history_in(tmp_path / "head", "case-1") == [(0, 3)]
     assert [each["case"] for each in report_in(tmp_path / "head")["comparison"]["removed"]] == [
         "case-4"
     ]
@@ -452,8 +457,7 @@ async def test_another_name_of_the_only_variant_is_compared_and_other_variants_a
         assert variant["sentence"].startswith(
             "new (compared with old): pass rate 100 % on the baseline"
         )
-        history = cell_in(tmp_path / "head", "case-1")["history"]
-        assert [runs for _, *runs in history] == [[10, 10]]
+        assert history_in(tmp_path / "head", "case-1", "new") == [(3, 3), (10, 10)]
         others = [chat(server.url, name) for name in ("a", "b")]
         suite(tmp_path, server.url, cases_of(3), providers=others)
         await run(tmp_path)
@@ -525,7 +529,7 @@ async def test_what_was_held_before_must_not_be_lost(tmp_path: Path) -> None:
             await run(tmp_path, out="next")
             (tmp_path / "base").rename(tmp_path / f"older-{number}")
             (tmp_path / "next").rename(tmp_path / "base")
-        assert len(report_in(tmp_path / "base")["trend"]) == 3
+        assert len(read_report(tmp_path / "base").baseline.trend) == 3
         server.broken = {f"q{n}" for n in range(6)}
         ended = await run(tmp_path)
     assert ended.code == 1
@@ -578,7 +582,8 @@ async def test_a_provider_that_was_given_up_confirms_nothing(tmp_path: Path) -> 
         server.broken, server.left = {"q0"}, 12
         await run(tmp_path)
     assert kinds_in(tmp_path / "head") == {"suspect": 1, "unchanged": 3}
-    assert cell_in(tmp_path / "head", "case-0")["confirmed"] is False
+    cell = cell_in(tmp_path / "head", "case-0")
+    assert (cell["confirm_runs"], cell["comparison"]["head"]) == (7, [0, 3])
     assert [rule["rule"] for rule in report_in(tmp_path / "head")["verdict"]["rules"]] == [
         "variant"
     ]

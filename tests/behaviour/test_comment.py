@@ -193,7 +193,7 @@ async def test_a_missing_report_is_an_error(tmp_path: Path) -> None:
     assert (ended.code, ended.out) == (3, "")
     assert (
         ended.err
-        == "error: nowhere: there is no report: name one that `ci-evals run` wrote, or its folder\n"
+        == "error: nowhere: there is no report: pass one written by `ci-evals run`, or its folder\n"
     )
 
 

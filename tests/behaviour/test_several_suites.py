@@ -206,7 +206,10 @@ async def test_a_case_is_explained_in_every_suite_that_has_it(tmp_path: Path) ->
     other = await ci_evals(tmp_path, "explain", "greeting", "-c", "b.yaml", "--report", "of-a")
     assert (other.code, other.err) == (2, "error: of-a has no report of 'b', only of a\n")
     wrong = await ci_evals(tmp_path, "explain", "greeting", "--report", "of-a/report.html")
-    assert (wrong.code, "of-a/report.html: is no report.json: name one" in wrong.err) == (3, True)
+    assert (wrong.code, "of-a/report.html: is not a report.json: pass one" in wrong.err) == (
+        3,
+        True,
+    )
     missing = await ci_evals(tmp_path, "explain", "otter")
     assert (missing.code, "unknown case 'otter', did you mean 'other'?" in missing.err) == (2, True)
     page = (tmp_path / "ci-evals-results" / "b" / "report.html").read_text("utf-8")

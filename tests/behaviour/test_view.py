@@ -84,7 +84,7 @@ async def test_of_several_suites_each_has_its_page(tmp_path: Path) -> None:
 async def test_without_a_report_it_says_what_to_name(tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, "view")
     assert ended.code == 3
-    assert "ci-evals-results: there is no report: name one that `ci-evals run` wrote" in ended.err
+    assert "ci-evals-results: there is no report: pass one written by `ci-evals run`" in ended.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is another thing there")

@@ -27,15 +27,13 @@ def comparable(folder: Path) -> dict[str, Any]:
     what was resumed.
     """
     report = report_in(folder)
-    for name in ("id", "started_at", "duration_s", "resumption", "trend"):
+    for name in ("id", "started_at", "duration_s", "resumption"):
         del report[name]
     report["suite"].pop("revision", None)
     report["suite"].pop("run_id", None)
     for variant in report["variants"]:
         for figure in ("latency_mean_s", "latency_p50_s", "latency_p95_s"):
             del variant["figures"][figure]
-    for cell in report["cells"]:
-        cell["per_run"].pop()  # the latency
     for result in report["results"]:
         del result["started_at"], result["latency_s"]
     return report
