@@ -133,7 +133,7 @@ def pooled(base: Baseline) -> set[Tally]:
 
 
 def past(*reports: tuple[int, int]) -> Baseline:
-    """By report, newest first: how many of forty cases pass all three runs, and runs of the rest."""
+    """Newest first: how many of forty cases pass all three runs, and what the others pass."""
     return base_of(
         {str(n): [(3 if n < steady else rest, 3) for steady, rest in reports] for n in range(40)}
     )
