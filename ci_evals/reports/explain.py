@@ -61,9 +61,9 @@ class Explanation:
     Attributes:
         head: the passed and graded runs that are evidence; recorded answers are none.
         runs: every run by itself, the confirm runs last.
-        base_runs: those of the newest report of the baseline.
+        base_runs: every run in the newest report of the baseline.
         asked: what the runs sent to the provider: the rendered prompt, or the case's input.
-        asked_on_base: what those of the newest report of the baseline sent.
+        asked_on_base: what the `base_runs` sent.
     """
 
     suite: str
@@ -99,7 +99,7 @@ class Explanation:
 
     @property
     def facts(self) -> list[str]:
-        """Sentences on the cell, the runs that are no evidence, its test and its baseline."""
+        """Sentences on the cell, the runs that are not evidence, the test and the baseline."""
         recorded = sum(run.first.recorded for run in self.runs)
         reused = sum(run.first.reused for run in self.runs)
         of = number_of(len(self.runs), "run")

@@ -214,14 +214,14 @@ def _missed(summary: Summary, scope: ScopeVerdict) -> Headline:
     return _head(summary, short, names, evidence=_evidence(summary))
 
 
-_MOST_NAMED: Final = MANY  # cases; of more than that, only their number is told
+_MOST_NAMED: Final = MANY  # cases; more are only counted
 
 
 def _list_cells(summary: Summary, cells: Sequence[CellView], what: str) -> tuple[str, Sentence]:
     """Return `6 cases regressed`, and `: refund (critical) on gpt-4o, cancel on 2 variants and 4
     more`, which is empty where they are many.
 
-    No more names are told than fit into two lines on a phone, but the first one always is.
+    At most as many names as fit into two lines on a phone, and at least one.
     """
     cases = case_views(cells)
     if len(cases) > _MOST_NAMED:
@@ -229,17 +229,17 @@ def _list_cells(summary: Summary, cells: Sequence[CellView], what: str) -> tuple
         return f"{len(cases):,} of {total} {what}", ()
     names: list[str] = []
     room = _HEADLINE_CHARACTERS
-    told = 0
+    named = 0
     for case in cases[:FEW]:
         name = list(_name_case(summary, case))
         room -= len("".join(name)) + 2
-        if room < 0 and told:
+        if room < 0 and named:
             break
-        names.append(", " if told else ": ")
+        names.append(", " if named else ": ")
         names += name
-        told += 1
-    if len(cases) > told:
-        names.append(f" and {len(cases) - told:,} more")
+        named += 1
+    if len(cases) > named:
+        names.append(f" and {len(cases) - named:,} more")
     return f"{number_of(len(cases), 'case')} {what}", tuple(names)
 
 
@@ -273,7 +273,7 @@ class CellRow:
 
 
 ROWS: Final[tuple[CellGroup, ...]] = ("regressed", "failing", "fixed")
-"""The groups whose cells are told in columns."""
+"""The groups whose cells are rows of the table of cells."""
 
 
 def _row(kind: CellGroup, cell: CellView) -> CellRow:
@@ -327,9 +327,7 @@ class Findings:
 
     @property
     def evidence(self) -> str:
-        """What the verdict says beyond the headline; empty where the rows of regressed cells tell
-        it.
-        """
+        """What the verdict says beyond the headline; empty if rows of regressed cells say it."""
         if self.cells["regressed"]:
             return ""
         return self._headline.evidence
@@ -357,7 +355,7 @@ class Findings:
 
     @cached_property
     def expected(self) -> str | None:
-        """What similar new cases would come to, if there are cases enough to tell."""
+        """The pass rate to expect of similar new cases, if there are enough cases to know."""
         bounds = population_bounds(self.summary.report, self.summary.gate)
         if bounds is None:
             return None

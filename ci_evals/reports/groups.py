@@ -111,7 +111,7 @@ class Entry:
 
     @property
     def missed(self) -> list[str]:
-        """The reasons without what the answers had, for where an answer is shown beside them."""
+        """The reasons without what the answers had, for where an answer is shown, too."""
         if len(self.cells) == 1:
             return self.cells[0].failures.lines(with_answers=False)
         return list(self.frames)
@@ -144,10 +144,10 @@ class Group:
     Attributes:
         title: `Regressed`.
         noun: what one item is called where it is left out: `regressed case`.
-        count: the number beside the title: of cases, where there are cases.
+        count: the number in the heading: of cases, if it has cases.
         total: how many entries there are; `entries` has the first of them.
         folded: nothing in it must be seen at once.
-        remark: what is said beside the title.
+        remark: what the heading says besides.
     """
 
     kind: GroupKind
@@ -235,7 +235,7 @@ def _cell_group(
     folded: bool = False,
     remark: str = "",
 ) -> Group:
-    """Make an entry of each cell, but one of those of a variant that failed for the same reason."""
+    """Make an entry of each cell; cells of a variant that failed for the same reason share one."""
 
     def look(cell: CellView) -> Hashable:
         if cell.cause is None:
@@ -383,11 +383,12 @@ def _look_of_error(result: Result) -> Hashable:
 def _errors(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
     """Group errored runs by reason."""
     errors = [group for group in found if group.kind != "not_recorded"]
-    told = too_many_errored(summary.report, summary.gate)
+    in_verdict = too_many_errored(summary.report, summary.gate)
     entries = []
     for number, group in enumerate(errors[:MOST]):
-        # The verdict tells the outage that most runs were lost in.
-        entries.append(_error_entry(summary, group, is_told=told and number == 0))
+        # The verdict itself names the outage that most runs were lost in.
+        is_known = in_verdict and number == 0
+        entries.append(_error_entry(summary, group, is_known=is_known))
     return Group(
         "errored",
         "Errored",
@@ -398,12 +399,12 @@ def _errors(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
     )
 
 
-def _error_entry(summary: Summary, group: ErrorGroup, *, is_told: bool) -> Entry:
+def _error_entry(summary: Summary, group: ErrorGroup, *, is_known: bool) -> Entry:
     """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31
     more cases`.
     """
     message = group.message
-    if is_told and group.cause:
+    if is_known and group.cause:
         message = group.cause
     return Entry(
         (number_of(group.runs, "run"), *on_variant(summary, group.variant)),
@@ -438,12 +439,12 @@ def _over_budget(summary: Summary) -> Group:
     return Group("over budget", "Over budget", "over-budget run", count, count, tuple(entries))
 
 
-# Cases and variants that are not those of the baseline.
+# Cases and variants that differ from the baseline.
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixChange:
-    """Cases or variants that are not those of the baseline: `3 edited`.
+    """Cases or variants that differ from the baseline: `3 edited`.
 
     A name is one text, or an old and a new one.
     """
@@ -593,9 +594,7 @@ def _in_order(summary: Summary) -> Iterator[Group]:
 
 
 def _objections(summary: Summary) -> Iterator[Group]:
-    """Yield what speaks against merging and is told neither by the headline nor by another group,
-    and what is only a warning.
-    """
+    """Yield the objections that neither the headline nor another group names, and the warnings."""
     verdict = summary.verdict
     against: list[Entry] = []
     warnings: list[Entry] = []

@@ -184,7 +184,7 @@ def unchanged_text(
 
 
 def suites_text(summaries: Sequence[Summary], not_run: Mapping[str, str]) -> str:
-    """Return the list of several suites that one step ran, which stands below their sections."""
+    """Return the list of several suites that one step ran, to follow their sections."""
     total = number_of(len(summaries) + len(not_run), "suite")
     lines = [fill("## {} of {} run\n", f"{len(summaries):,}", total)]
     for each in summaries:
@@ -247,14 +247,14 @@ def code(text: str) -> Markdown:
     """Return a name on one line as `<code>`, which unlike backticks holds in table cells and in
     `<summary>` too.
 
-    People, issues and commits are no links in there; e-mail addresses are.
+    GitHub links no people, issues or commits in there, but it does link e-mail addresses.
     """
     shown = _E_MAIL.sub("@\u200b", name_of(text, LINE_CHARACTERS))
     return Markdown(f"<code>{_SYNTAX.sub(_entity, shown)}</code>")
 
 
 def with_code(sentence: str) -> Markdown:
-    """Return a sentence of ours, in which backticks mark code; only what stands outside of them is
+    """Return a sentence of ours, in which backticks mark code; only what is outside of them is
     escaped.
     """
     pieces = []
@@ -264,7 +264,7 @@ def with_code(sentence: str) -> Markdown:
 
 
 def link(text: str, url: str) -> Markdown:
-    """Return a link to a URL of the CI system's; what is no URL of the web is only text."""
+    """Return a link to a page of the CI system; text alone if the URL is not one of the web."""
     if not _URL.fullmatch(url):
         return plain(text)
     return Markdown(f"[{plain(text)}](<{url}>)")
@@ -459,7 +459,7 @@ def _size(text: str) -> int:
 def _blocks(
     found: Findings, links: Links, asked_characters: int
 ) -> list[tuple[Group, list[Block]]]:
-    """Return the entries of every group that the table of cells does not tell whole."""
+    """Return the entries of each group, unless the table of cells shows all there is to it."""
     fixed = [row for row in _rows(found) if row.kind == "fixed"]
     shown = []
     for group in found.groups:
@@ -482,8 +482,8 @@ def _block(
     found: Findings, group: Group, entry: Entry, links: Links, asked_characters: int
 ) -> Block:
     is_shared = len(entry.cells) > 1
-    # Where the figures are in the table of cells, the line has the reason, without the answer that
-    # stands below it.
+    # The table of cells has the figures already, so the line has the reason, without the answer
+    # that follows it.
     in_table = group.kind in ROWS
     reasons = entry.missed if in_table else entry.reasons
     whole = "".join(reasons[:1])

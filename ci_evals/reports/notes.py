@@ -249,7 +249,7 @@ def _regraded(comparison: Comparison) -> Iterator[Note]:
 
 
 def _changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
-    """Yield each rule that is not that of the baseline: `min_pass_rate is 0.8 here and 0.9 on
+    """Yield each rule that differs from the baseline's: `min_pass_rate is 0.8 here and 0.9 on
     main`.
     """
     base = comparison.baseline

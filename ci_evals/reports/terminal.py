@@ -63,9 +63,7 @@ def render(summary: Summary, *, width: int, color: bool) -> str:
 
 
 def draw(parts: Iterable[ConsoleRenderable], *, width: int, color: bool = False) -> str:
-    """Lay out texts and tables below each other, whatever the environment says of colours and
-    sizes.
-    """
+    """Lay out texts and tables below each other; the environment decides no color and no size."""
     console = Console(
         file=StringIO(),
         width=width,
@@ -81,14 +79,15 @@ def draw(parts: Iterable[ConsoleRenderable], *, width: int, color: bool = False)
     with console.capture() as captured:
         for part in parts:
             console.print(part)
-    lines = [line.rstrip() for line in captured.get().split("\n")]
-    text = without_commands("\n".join(lines))
-    return text.strip("\n") + "\n"
+    lines = captured.get().split("\n")
+    text = "\n".join(line.rstrip() for line in lines)
+    return without_commands(text).strip("\n") + "\n"
 
 
-def columns(
-    rows: Sequence[Sequence[str | Text]], *, gap: int = 2, flush_right: bool = False
-) -> Table:
+Row = Sequence[str | Text]
+
+
+def columns(rows: Sequence[Row], *, gap: int = 2, flush_right: bool = False) -> Table:
     """Return a table without lines. Words that are wider than their column are folded.
 
     Args:
@@ -375,7 +374,7 @@ def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[Con
     yield _BLANK
     yield Text.assemble((title, "bold"), f": accuracy {accuracy}, macro F1 {macro_f1}")
     headings = ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")
-    rows: list[Sequence[str | Text]] = [[Text(heading, "bold dim") for heading in headings]]
+    rows: list[Row] = [[Text(heading, "bold dim") for heading in headings]]
     for row, each in enumerate(task.labels[:MAX_LABELS_SHOWN]):
         rates = (each.precision, each.recall, each.f1, each.roc_auc)
         taken_for = task.taken_for(row, _label)
@@ -410,9 +409,7 @@ def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Iterator[Conso
     return _table("Gate", rows, SOME, "bar")
 
 
-def _table(
-    title: str, rows: Sequence[Sequence[str | Text]], most: int, noun: str
-) -> Iterator[ConsoleRenderable]:
+def _table(title: str, rows: Sequence[Row], most: int, noun: str) -> Iterator[ConsoleRenderable]:
     yield _BLANK
     yield Text(f"{title} ({len(rows):,})", "bold")
     yield columns(rows[:most])

@@ -58,7 +58,7 @@ class Reason(NamedTuple):
 
     Attributes:
         missed: what was expected, without the answer: `contains: does not contain 'Paris'`. Runs
-            with the same fault have the same text here, whatever they answered.
+            with the same fault share this text, even if their answers differ.
         text: the same with what the answer had instead: `…, got 'Lyon'`.
     """
 
@@ -419,7 +419,7 @@ class Failures:
         missed: each `Reason.missed` with the number of runs that it stopped, the most frequent
             first.
         reasons: the same with what the answers had, `Reason.text`.
-        cause: a key of the reason that all of them share, whatever they answered; None if there is
+        cause: a key of the reason that all of them share, answers aside; None if there is
             no such reason.
         error: the error that left the first of them without an answer.
     """
@@ -586,8 +586,7 @@ class CellView(CellReport):
 
     @property
     def cause(self) -> Hashable:
-        """A key of the reason that all failed runs share, whatever they answered; None if there is
-        none.
+        """A key of the reason that all failed runs share, answers aside; None if they differ.
 
         Only where no run passed, the lack of an answer is such a reason.
         """
