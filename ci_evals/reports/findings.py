@@ -176,7 +176,9 @@ def _passed(summary: Summary) -> Headline:
     if regressed := cells_by_group(summary)["regressed"]:
         allowed, names = _list_cells(summary, regressed, "regressed, as the gate allows")
         return _head(summary, short, ("; ", allowed, *names))
-    clauses = [verdict.sentence, stopped_clause(report)]
+    clauses = [verdict.sentence, *verdict.further]
+    if quarantined:  # the headline has the clause on that
+        clauses = [verdict.sentence, stopped_clause(report)]
     if _says_how_many_passed(verdict.leading, graded):
         clauses = clauses[1:]
     return _head(
