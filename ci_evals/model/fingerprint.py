@@ -1,23 +1,22 @@
-"""Short texts that identify values: the same in every process, and on every version of Python."""
+"""Short texts that identify values: the same in every process and on every version of Python."""
 
 import dataclasses
 import json
 from collections.abc import Mapping
-from enum import Enum
 from functools import cache
 from hashlib import blake2b
-from types import NoneType
 from typing import Any
-
-_AS_IN_JSON = frozenset((str, int, float, bool, NoneType))
 
 
 def encode(value: Any) -> str:
     """Return a value as JSON with sorted keys.
 
-    A dataclass is an object of its fields; anything foreign is its `str`.
+    A dataclass is a mapping of its fields; any other object that JSON does not know is its `str`.
     """
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
+    try:
+        return _dump(value)
+    except TypeError:  # a mapping with keys that cannot be sorted, such as 1 and "one"
+        return _dump(_with_text_keys(value))
 
 
 def digest(value: Any) -> str:
@@ -25,25 +24,29 @@ def digest(value: Any) -> str:
     return blake2b(encode(value).encode(), digest_size=16).hexdigest()
 
 
+def _dump(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
+
+
 def _plain(value: Any) -> Any:
-    kind = type(value)
-    if kind in _AS_IN_JSON:
-        return value
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict | Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    names = _field_names(kind)  # type: ignore[arg-type]  # mypy hashes the instance
-    if names is not None:
-        return {name: _plain(getattr(value, name)) for name in names}
-    if isinstance(value, str | int | float) and not isinstance(value, Enum):
-        return value
+    if isinstance(value, Mapping):
+        return dict(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: getattr(value, name) for name in _field_names(type(value))}
     return str(value)
 
 
 @cache
-def _field_names(kind: type) -> tuple[str, ...] | None:
-    """Return the names of a dataclass's fields; None for another type."""
-    if not dataclasses.is_dataclass(kind):
-        return None
-    return tuple(field.name for field in dataclasses.fields(kind))
+def _field_names(cls: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_with_text_keys(item) for item in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    plain = _plain(value)
+    if isinstance(plain, dict):
+        return {str(key): _with_text_keys(item) for key, item in plain.items()}
+    return plain
