@@ -1,11 +1,10 @@
-"""Completes the cases of a suite: what is expected of each, who its user is, which recording
-answers it.
-"""
+"""Completes the cases of a suite: their vars, expectations, users, recordings and ids."""
 
+import dataclasses
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b, file_digest
 from itertools import product
 from math import prod
@@ -17,337 +16,395 @@ from ci_evals.graders.classify import Classify
 from ci_evals.graders.limits import GoalReached, Reward
 from ci_evals.graders.scoring import leaves, nested, with_transform
 from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
+from ci_evals.model.fingerprint import digest, encode
 from ci_evals.model.response import Message
 from ci_evals.providers.parts import find_parts, identify
-from ci_evals.suite.case_ids import content_id, matrix_id, name_cases
-from ci_evals.suite.datasets import MAX_PROBLEMS, CaseEntry, find_cases
+from ci_evals.suite.datasets import CaseEntry, read_entries
 from ci_evals.suite.expectations import entries_of, own_templates, read_expect, read_expectation
 from ci_evals.suite.file_values import FileValues, file_named, file_url
-from ci_evals.suite.problems import Written, and_more
-from ci_evals.suite.providers import ProviderReader
+from ci_evals.suite.nodes import Node, Reading, collect, read_each
+from ci_evals.suite.problems import and_more, unknown
+from ci_evals.suite.providers import ProviderList, ProviderReader
 from ci_evals.suite.rendering import Templates, variables
 from ci_evals.templating import describe_error
 
+MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
 MAX_COMBINATIONS = 1000
-_MAX_ALIKE = 5  # lines of a file that are told one by one of the same mistake
-_NOTHING_DECIDES = "all graders have weight 0, so any answer would pass: give one a weight, or a `metric` to count for"
+LONGEST_ID = 200
+_LONGEST_TEXT = 60  # in an id
+_MAX_ALIKE = 5  # lines of a file that are reported one by one for the same mistake
+_NOTHING_DECIDES = (
+    "all graders have weight 0, so any answer would pass:"
+    " give one a weight, or a `metric` to count for"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseList:
+    """The cases of a suite, and what is known of all of them, right or wrong.
+
+    Args:
+        cases: those that are right, in the order of the file.
+        tags: the tags of all cases.
+        knows_tags: False if cases that cannot be read may have further tags.
+        knows_graders: False if an expectation is wrong.
+        users: the providers of the suite that play users, by name.
+        places: the places of providers that do nothing but play users.
+        files: the files that values name.
+    """
+
+    cases: tuple[Case, ...] = ()
+    tags: frozenset[str] = frozenset()
+    knows_tags: bool = False
+    knows_graders: bool = False
+    users: frozenset[str] = frozenset()
+    places: Mapping[str, Place] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
 
 
 class CaseReader:
-    """Reads every case of a suite.
-
-    Afterwards `tags` has the tags of all cases, and `knows_tags` is True if there can be no others;
-    `knows_expect` is True if the suite's own expectations are right, and `knows_graders` if those
-    of all cases are, too.
+    """Reads the cases of one suite.
 
     Args:
+        suite: the suite as it is written, with variables filled into its vars.
         folder: where relative paths start.
-        defaults: the suite's own `expect`.
-        shared: the suite's own `vars`.
-        prompted: the suite has prompts, which ask something even of a case that says nothing.
-        problems: gets every problem.
-        providers: reads those that play users.
+        providers: those of the suite, which may play users.
+        provider_reader: reads providers that do nothing but play users.
+        threshold: the threshold of cases without one.
+        transform: the transform of graders without one.
     """
 
     def __init__(
         self,
+        suite: Node,
         folder: Path,
-        defaults: Written,
-        shared: Written,
-        problems: list[Problem],
-        providers: ProviderReader,
+        providers: ProviderList,
+        provider_reader: ProviderReader,
         *,
-        prompted: bool,
+        threshold: float | None,
+        transform: str | None,
     ) -> None:
-        self._prompted = prompted
+        self.suite = suite
         self.folder = folder
-        self.problems = problems
         self.providers = providers
-        self.tags: set[str] = set()
-        self.knows_tags = False
+        self.provider_reader = provider_reader
+        self.threshold = threshold
+        self.transform = transform
         self.files = FileValues(folder)
-        names = shared.value if isinstance(shared.value, Mapping) else ()
-        self._vars = {
-            name: shared.value[name] if shared.in_code else self.files.fill(shared[name], problems)
-            for name in names
-        }
         self._templates = Templates(folder)
-        self._transform: str | None = None
-        self._expects_nothing = not defaults.value
-        before = len(problems)
-        self._defaults = self._read_defaults(defaults)
-        self._defaults_at = defaults
-        self.knows_expect = self.knows_graders = len(problems) == before
+        self._vars: dict[str, Any] = {}
+        self._defaults: list[Expectation | Node] = []
+        self._defaults_are_right = True
+        self._knows_graders = True
+        self._weightless_defaults = False
+        self._tags: set[str] = set()
+        self._users: set[str] = set()
+        self._user_places: dict[str, Place] = {}
+        self._ids: dict[str, tuple[str, int | None]] = {}
         self._expected: dict[str, tuple[Expectation, ...]] = {}
         self._recordings: dict[Path, str] = {}
-        self._places: dict[str, str] = {}
-        self._misfits: dict[tuple[str, str], list[Written]] = {}
-        self._lacks: dict[
-            tuple[Place, str], str
-        ] = {}  # the first words for each, whatever else other cases have
+        self._misfits: dict[tuple[str, str], list[Node]] = {}
+        self._lacks: dict[tuple[Place, str], str] = {}  # the first text for each error
 
-    def read(
-        self, written: Written, threshold: float | None, transform: str | None = None
-    ) -> tuple[Case, ...]:
-        """Return every case, in the order of the file; `threshold` is for those without one.
-
-        `transform` is for graders without one.
-        """
-        self._transform = transform
-        before = seen = len(self.problems)
-        self.knows_tags = True
+    def read(self) -> Reading[CaseList]:
+        """Read every case that `cases` names."""
+        yield from self._read_vars(self.suite["vars"])
+        yield from self._read_defaults(self.suite["expect"])
+        if "cases" not in self.suite:
+            return CaseList()
         cases: list[Case] = []
-        asked: list[str] = []
-        for found in find_cases(written, self.files, self.problems):
-            if found.case is None:
-                self._check_broken(found.written)
+        names: list[str] = []
+        problems: list[Problem] = []
+        knows_tags = True
+        for entry in read_entries(self.suite["cases"], self.files):
+            if isinstance(entry, Problem):
+                problems.append(entry)
+                knows_tags = False
+            elif entry.case is None:
+                problems += entry.problems
+                problems += self._check_broken(entry.node)
+                knows_tags &= _has_plain_tags(entry.node)
             else:
-                unread = len(self.problems) > seen  # a file or row before this one
-                self.knows_tags &= not unread
-                for each in self._expand(found.case, found):
-                    whole = replace(each, vars={**self._vars, **each.vars})
-                    if case := self._complete(whole, found, threshold):
-                        cases.append(case)
-                        asked.append(content_id(each))
-            seen = len(self.problems)
-            if seen >= MAX_PROBLEMS:
-                self.knows_tags = False
+                expanded, found = collect(self._expand(entry, entry.case))
+                problems += found
+                for case in expanded:
+                    name = case.id or content_id(case)
+                    complete, found = collect(self._complete(case, entry))
+                    problems += found
+                    if complete is not None:
+                        cases.append(complete)
+                        names.append(name)
+            if len(problems) >= MAX_PROBLEMS:
+                knows_tags = False
                 break
-        self.knows_tags &= len(self.problems) == seen
-        self.problems[before:] = _merge_lines(self.problems[before:])
-        for (path, message), (first, *others) in self._misfits.items():
-            text = f"the suite's {path} does not fit this case{and_more(len(others))}: {message}"
-            self.problems.append(first.problem(text))
-        if not cases and len(self.problems) == before:
-            self.problems.append(written.problem("there are no cases"))
-        return name_cases(cases, asked)
-
-    def _expand(self, case: Case, found: CaseEntry) -> Iterator[Case]:
-        """Yield the case with the content of files among its vars, or one for each combination of
-        its matrix.
-        """
-        written = found.written
-        if not found.is_data and any(
-            file_named(each) or file_url(each) for each in case.vars.values()
-        ):
-            case = replace(
-                case,
-                vars={
-                    name: self.files.fill(written["vars"][name], self.problems)
-                    for name in case.vars
-                },
-            )
-        if not case.matrix:
-            yield case
-            return
-        matrix = written["matrix"]
-        for name in case.matrix.keys() & case.vars.keys():
-            self.problems.append(
-                matrix[name].problem("is one of the case's `vars`, too: leave it out there")
-            )
-        if (combinations := prod(map(len, case.matrix.values()))) > MAX_COMBINATIONS:
-            text = f"makes {combinations:,} cases, and at most {MAX_COMBINATIONS:,} may come of one: leave out some values"
-            self.problems.append(matrix.problem(text))
-            return
-        filled = dict(case.matrix)
-        if not found.is_data:
-            filled = {
-                name: [self.files.fill(each, self.problems) for each in matrix[name].items()]
-                for name in filled
-            }
-        base = case.id or content_id(case)
-        for indices in product(*(range(len(values)) for values in case.matrix.values())):
-            chosen = {
-                name: case.matrix[name][index]
-                for name, index in zip(case.matrix, indices, strict=True)
-            }
-            values = {
-                name: filled[name][index] for name, index in zip(case.matrix, indices, strict=True)
-            }
-            yield replace(
-                case, id=base and matrix_id(base, chosen), vars={**case.vars, **values}, matrix={}
-            )
-
-    def _complete(self, case: Case, found: CaseEntry, threshold: float | None) -> Case | None:
-        """Return the case with all that is expected of it, and with its recording and simulated
-        user.
-        """
-        written = found.written
-        if case.id:
-            self._take_id(case.id, written)
-        self.tags.update(case.tags)
-        threshold = threshold if case.threshold is None else case.threshold
-        before = len(self.problems)
-        expect = self._expectations(case, found)
-        self.knows_graders &= len(self.problems) == before
-        if (
-            threshold is None
-            and expect
-            and self.knows_expect
-            and len(self.problems) == before
-            and not _decide(expect)
-        ):
-            own = case.expect or any(turn.expect for turn in case.turns)
-            weightless = (written if own else self._defaults_at).problem(_NOTHING_DECIDES)
-            self.problems += [weightless] if weightless not in self.problems else []
-        user = self._read_user(case, written)
-        if case.user and user is None:
-            return None
-        if case.input is None and not (
-            case.vars or case.messages or case.turns or user or self._prompted
-        ):
-            text = (
-                "nothing is asked: give the case `input`, `vars`, `messages`, `turns` or a `user`"
-            )
-            self.problems.append(written.problem(text))
-            return None
-        overrides = case.overrides
-        return replace(
-            self._identify_parts(case, written),
-            expect=expect,
-            threshold=threshold,
-            timeout_s=overrides.timeout_s or case.timeout_s,
-            cassette=self._read_recording(written["overrides"]["recorded"])
-            if overrides.recorded
-            else None,
-            user=user,
+        yield from _merge_lines(problems)
+        yield from self._describe_misfits()
+        if not cases and not problems:
+            yield self.suite["cases"].problem("there are no cases")
+        return CaseList(
+            cases=name_cases(cases, names),
+            tags=frozenset(self._tags),
+            knows_tags=knows_tags,
+            knows_graders=self._knows_graders,
+            users=frozenset(self._users),
+            places=self._user_places,
+            files=self.files.names,
         )
 
-    def _identify_parts(self, case: Case, written: Written) -> Case:
-        """Find the images and files of a case; an input that has some becomes a message of its
-        user.
-        """
+    def _read_vars(self, node: Node) -> Reading[None]:
+        """Read the vars of the suite."""
+        if not isinstance(node.value, Mapping):
+            return
+        for name, value in node.value.items():
+            if node.in_code:
+                self._vars[name] = value
+            else:
+                self._vars[name] = yield from self.files.fill(node[name])
 
-        def find(message: Message, place: Written) -> Message:
-            try:
-                return identify(message, self.folder)
-            except ValueError as error:
-                self.problems.append(place.problem(str(error)))
-                return message
+    def _read_defaults(self, node: Node) -> Reading[None]:
+        """Read the suite's own expectations; those with templates are filled in for each case."""
+        entries, problems = collect(entries_of(node))
+        for entry in entries:
+            if _has_template(entry.value):
+                self._defaults.append(entry)
+                continue
+            expectation, found = collect(read_expectation(entry, self.folder))
+            problems += found
+            if expectation is not None:
+                self._defaults.append(expectation)
+        if problems:
+            self._defaults_are_right = self._knows_graders = False
+        yield from problems
 
-        messages = [
-            find(message, written["messages"][index]) for index, message in enumerate(case.messages)
-        ]
-        parts = find_parts(case.input)
-        input_ = find(Message("user", parts), written["input"]) if parts else case.input
-        return replace(case, messages=tuple(messages), input=input_)
+    def _describe_misfits(self) -> Reading[None]:
+        """Yield what is wrong with the suite's templates: each mistake once, at its first case."""
+        for (path, message), (first, *others) in self._misfits.items():
+            more = and_more(len(others))
+            yield first.problem(f"the suite's {path} does not fit this case{more}: {message}")
 
-    def _check_broken(self, written: Written) -> None:
-        """Check what can be read of a case that is wrong elsewhere, so that mending it brings up
-        nothing new.
-        """
-        if isinstance(id_ := written["id"].value, str) and id_:
-            self._take_id(id_, written)
-        if isinstance(written["expect"].value, list):
-            read_expect(written["expect"], self.problems, self.folder)
-        tags = written["tags"].value
-        if isinstance(tags, list):
-            self.tags.update(tag for tag in tags if isinstance(tag, str))
-        else:
-            self.knows_tags = False
+    def _check_broken(self, node: Node) -> Reading[None]:
+        """Check what can be read of a case that is wrong, so that mending it shows nothing new."""
+        id_ = node["id"].value
+        if isinstance(id_, str) and id_:
+            yield from self._take_id(id_, node)
+        if isinstance(node["expect"].value, list):
+            yield from read_expect(node["expect"], self.folder)
+        if _has_plain_tags(node):
+            self._tags.update(tag for tag in node["tags"].value if isinstance(tag, str))
 
-    def _take_id(self, id_: str, written: Written) -> None:
-        if id_ in self._places:
-            text = f"the id {id_!r} is taken by the case at {self._places[id_]}"
-            self.problems.append(written["id"].problem(text))
-        else:
-            self._places[id_] = f"{written.file}:{written.line}" if written.line else written.file
+    def _expand(self, entry: CaseEntry, case: Case) -> Reading[Sequence[Case]]:
+        """Return the case, or one for each combination of its matrix, with the content of files."""
+        node = entry.node
+        if not entry.is_data and any(map(_may_name_file, case.vars.values())):
+            values = {}
+            for name in case.vars:
+                values[name] = yield from self.files.fill(node["vars"][name])
+            case = replace(case, vars=values)
+        if not case.matrix:
+            return [case]
+        matrix = node["matrix"]
+        for name in case.matrix.keys() & case.vars.keys():
+            yield matrix[name].problem("is one of the case's `vars`, too: leave it out there")
+        combinations = prod(map(len, case.matrix.values()))
+        if combinations > MAX_COMBINATIONS:
+            yield matrix.problem(
+                f"makes {combinations:,} cases, and at most {MAX_COMBINATIONS:,} may come of one:"
+                " leave out some values"
+            )
+            return []
+        filled: dict[str, Sequence[Any]] = dict(case.matrix)
+        if not entry.is_data:
+            for name in case.matrix:
+                filled[name] = yield from read_each(map(self.files.fill, matrix[name].items()))
+        base = case.id or content_id(case)
+        cases = []
+        for indices in product(*(range(len(values)) for values in case.matrix.values())):
+            written, values = {}, dict(case.vars)
+            for name, index in zip(case.matrix, indices, strict=True):
+                written[name] = case.matrix[name][index]
+                values[name] = filled[name][index]
+            id_ = base and matrix_id(base, written)
+            cases.append(replace(case, id=id_, vars=values, matrix={}))
+        return cases
 
-    def _read_recording(self, written: Written) -> Cassette | None:
-        """Return the file that answers a case, with its digest, which is taken once."""
-        path = self.folder / str(written.value)
-        path = path / "results.jsonl" if path.is_dir() else path
-        try:
-            if path not in self._recordings:
-                with path.open("rb") as file:
-                    self._recordings[path] = file_digest(
-                        file, lambda: blake2b(digest_size=16)
-                    ).hexdigest()
-        except (OSError, ValueError) as error:  # a NUL in the name is a ValueError
-            reason = getattr(error, "strerror", None) or str(error)
-            text = f"the recording {written.value!r} cannot be read: {reason} (looked in {self.folder})"
-            self.problems.append(written.problem(text))
+    def _complete(self, case: Case, entry: CaseEntry) -> Reading[Case | None]:
+        """Return the case with all that is expected of it, its recording and its user."""
+        node = entry.node
+        if case.id:
+            yield from self._take_id(case.id, node)
+        self._tags.update(case.tags)
+        if self._vars:
+            case = replace(case, vars={**self._vars, **case.vars})
+        changes: dict[str, Any] = {}
+        expect, problems = collect(self._read_expectations(case, entry))
+        yield from problems
+        if problems:
+            self._knows_graders = False
+        changes["expect"] = expect
+        if case.threshold is None:
+            changes["threshold"] = self.threshold
+        if changes.get("threshold", case.threshold) is None and not problems:
+            yield from self._check_weights(case, expect, node)
+        if case.user is not None:
+            changes["user"] = yield from self._read_user(case, case.user, node["user"])
+            if changes["user"] is None:
+                return None
+        if not _asks_something(case) and not self.suite["prompts"].value:
+            yield node.problem(
+                "nothing is asked: give the case `input`, `vars`, `messages`, `turns` or a `user`"
+            )
             return None
+        if case.overrides.timeout_s is not None:
+            changes["timeout_s"] = case.overrides.timeout_s
+        if case.overrides.recorded is not None:
+            recorded = node["overrides"]["recorded"]
+            changes["cassette"] = yield from self._read_recording(recorded)
+        changes |= yield from self._identify_parts(case, node)
+        return replace(case, **changes)
+
+    def _take_id(self, id_: str, node: Node) -> Reading[None]:
+        if id_ not in self._ids:
+            self._ids[id_] = (node.file, node.line)
+            return
+        file, line = self._ids[id_]
+        where = file
+        if line:
+            where = f"{file}:{line}"
+        yield node["id"].problem(f"the id {id_!r} is taken by the case at {where}")
+
+    def _identify_parts(self, case: Case, node: Node) -> Reading[dict[str, Any]]:
+        """Return the messages and input with what identifies the images and files in them.
+
+        An input with some becomes a message of its user.
+        """
+        changes: dict[str, Any] = {}
+        if case.messages:
+            places = node["messages"].items()
+            messages = yield from read_each(map(self._identify, case.messages, places))
+            changes["messages"] = tuple(messages)
+        parts = find_parts(case.input)
+        if parts:
+            changes["input"] = yield from self._identify(Message("user", parts), node["input"])
+        return changes
+
+    def _identify(self, message: Message, place: Node) -> Reading[Message]:
+        try:
+            return identify(message, self.folder)
+        except ValueError as error:
+            yield place.problem(str(error))
+            return message
+
+    def _read_recording(self, node: Node) -> Reading[Cassette | None]:
+        """Return the file that answers a case, with its digest, which is taken once."""
+        path = self.folder / str(node.value)
+        if path.is_dir():
+            path /= "results.jsonl"
+        if path not in self._recordings:
+            try:
+                with path.open("rb") as file:
+                    content = file_digest(file, lambda: blake2b(digest_size=16))
+            except (OSError, ValueError) as error:  # a NUL in the name is a ValueError
+                reason = getattr(error, "strerror", None) or str(error)
+                yield node.problem(
+                    f"the recording {node.value!r} cannot be read: {reason}"
+                    f" (looked in {self.folder})"
+                )
+                return None
+            self._recordings[path] = content.hexdigest()
         return Cassette(path, self._recordings[path])
 
-    def _read_user(self, case: Case, written: Written) -> SimulatedUser | None:
-        if case.user is None:
-            return None
+    def _read_user(
+        self, case: Case, user: SimulatedUser, node: Node
+    ) -> Reading[SimulatedUser | None]:
+        """Return the user with the provider that plays it: one of the suite's or one of its own."""
         if case.turns:
-            text = "a conversation has `turns` or a simulated `user`, not both"
-            self.problems.append(written.problem(text))
-        options = self.providers.read_user(written["user"]["provider"])
-        return None if options is None else replace(case.user, provider=options)
+            yield node.problem("a conversation has `turns` or a simulated `user`, not both")
+        place = node["provider"]
+        name = place.value
+        if not isinstance(name, str):
+            entry = self.provider_reader.read_entry(place)
+            yield from entry.problems
+            self._user_places.update(entry.places)
+        elif name in self.providers.names:
+            entry = self.providers.find(name)
+            self._users.add(name)
+        else:
+            yield place.problem(unknown("provider", name, self.providers.names))
+            return None
+        if entry.options is None:
+            return None
+        return replace(user, provider=entry.options)
 
     # What is expected.
 
-    def _expectations(self, case: Case, found: CaseEntry) -> tuple[Expectation, ...]:
+    def _read_expectations(self, case: Case, entry: CaseEntry) -> Reading[tuple[Expectation, ...]]:
         """Return what the suite expects of the case, then what the case itself does."""
-        written = found.written
+        node = entry.node
         turns: list[Expectation] = []
-        for number, turn in enumerate(case.turns, 1):
-            entries = written["turns"][number - 1]["expect"] if turn.expect else None
-            expected = self._read_own(entries, case, found) if entries else ()
-            turns += [replace(each, turn=number) for each in expected]
-        expects = case.expect or any(turn.expect for turn in case.turns) or case.task or case.user
-        if not expects and self._expects_nothing:
-            example = "expect=[NotEmpty()]" if written.in_code else "`- not_empty: true`"
-            text = f"nothing is expected of the answer, so any would pass: add `expect`, such as {example}"
-            self.problems.append(written.problem(text))
-        misfits: list[Problem] = []
-        defaults = [
-            each if isinstance(each, Expectation) else self._fill(each, case, misfits)
-            for each in self._defaults
-        ]
-        for problem in misfits:
-            self._misfits.setdefault((problem.path, problem.message), []).append(written)
-        whole = [
-            *(each for each in defaults if each),
-            *turns,
-            *self._read_own(written["expect"], case, found),
-        ]
+        for index, turn in enumerate(case.turns):
+            if turn.expect:
+                place = node["turns"][index]["expect"]
+                expected = yield from self._read_own(place, case, entry)
+                turns += [replace(each, turn=index + 1) for each in expected]
+        own = yield from self._read_own(node["expect"], case, entry)
+        expects = self.suite["expect"].value or _expects_something(case)
+        if not expects and case.task is None and case.user is None:
+            example = "`- not_empty: true`"
+            if node.in_code:
+                example = "expect=[NotEmpty()]"
+            text = "nothing is expected of the answer, so any would pass"
+            yield node.problem(f"{text}: add `expect`, such as {example}")
+        whole = [*self._fill_defaults(case, node), *turns, *own]
         if case.task and not any(isinstance(each.grader, Reward) for each in leaves(whole)):
             whole.insert(0, Expectation("reward", Reward()))
         if case.user and not any(isinstance(each.grader, GoalReached) for each in leaves(whole)):
             whole.insert(0, Expectation("goal_reached", GoalReached()))
-        return tuple(
-            with_transform(each, self._transform) if self._transform else each for each in whole
-        )
+        if self.transform is not None:
+            whole = [with_transform(each, self.transform) for each in whole]
+        return tuple(whole)
 
-    def _read_own(self, written: Written, case: Case, found: CaseEntry) -> tuple[Expectation, ...]:
-        """Return what a case itself expects: the same objects for all cases that expect the
-        same.
-        """
-        if not found.is_data and _has_template(written.value):
-            filled = (
-                self._fill(entry, case, self.problems)
-                for entry in entries_of(written, self.problems)
-            )
-            return tuple(expectation for expectation in filled if expectation)
-        try:
-            key = json.dumps(written.value)
-        except TypeError:  # it has Python objects
-            return read_expect(written, self.problems, self.folder)
-        if (expected := self._expected.get(key)) is None:
-            before = len(self.problems)
-            expected = read_expect(written, self.problems, self.folder)
-            if len(self.problems) == before and not any(each.place for each in leaves(expected)):
-                self._expected[key] = expected
-        return expected
-
-    def _read_defaults(self, written: Written) -> list[Expectation | Written]:
-        """Return the suite's own expectations; those with templates as they are written, to be
-        filled in later.
-        """
-        defaults: list[Expectation | Written] = []
-        for entry in entries_of(written, self.problems):
-            if _has_template(entry.value):
-                defaults.append(entry)
-            elif expectation := read_expectation(entry, self.problems, self.folder):
+    def _fill_defaults(self, case: Case, node: Node) -> list[Expectation]:
+        """Return what the suite expects of a case; templates that do not fit it are noted."""
+        defaults = []
+        for default in self._defaults:
+            if isinstance(default, Expectation):
+                defaults.append(default)
+                continue
+            expectation, problems = collect(self._fill(default, case))
+            for problem in problems:
+                self._misfits.setdefault((problem.path, problem.message), []).append(node)
+            if expectation is not None:
                 defaults.append(expectation)
         return defaults
 
-    def _fill(self, template: Written, case: Case, problems: list[Problem]) -> Expectation | None:
+    def _read_own(
+        self, node: Node, case: Case, entry: CaseEntry
+    ) -> Reading[tuple[Expectation, ...]]:
+        """Return what a case itself expects; cases that expect the same share the objects."""
+        if not node.value:
+            return (yield from read_expect(node, self.folder))
+        if not entry.is_data and _has_template(node.value):
+            filled = []
+            templates = yield from entries_of(node)
+            for template in templates:
+                expectation = yield from self._fill(template, case)
+                if expectation is not None:
+                    filled.append(expectation)
+            return tuple(filled)
+        try:
+            key = json.dumps(node.value)
+        except TypeError:  # it has Python objects
+            return (yield from read_expect(node, self.folder))
+        known = self._expected.get(key)
+        if known is not None:
+            return known
+        expected, problems = collect(read_expect(node, self.folder))
+        yield from problems
+        if not problems and not any(each.place for each in leaves(expected)):
+            self._expected[key] = expected
+        return expected
+
+    def _fill(self, template: Node, case: Case) -> Reading[Expectation | None]:
         """Return an expectation that has templates, filled in for a case."""
         try:
             value = _fill_texts(template.value, variables(case), self._templates)
@@ -355,22 +412,47 @@ class CaseReader:
             lack = describe_error(error, variables(case))
             if "'output'" in str(error):
                 lack = f"{error}; of the answer, `transform` takes an expression without braces"
-            problems.append(
-                template.problem(self._lacks.setdefault((template.place, str(error)), lack))
-            )
+            yield template.problem(self._lacks.setdefault((template.place, str(error)), lack))
             return None
-        return read_expectation(template.having(value), problems, self.folder)
+        return (yield from read_expectation(template.with_value(value), self.folder))
+
+    def _check_weights(
+        self, case: Case, expect: Sequence[Expectation], node: Node
+    ) -> Reading[None]:
+        """Refuse expectations of which none decides anything."""
+        if not expect or not self._defaults_are_right or _decide(expect):
+            return
+        if _expects_something(case):
+            yield node.problem(_NOTHING_DECIDES)
+        elif not self._weightless_defaults:
+            self._weightless_defaults = True
+            yield self.suite["expect"].problem(_NOTHING_DECIDES)
 
 
-def _merge_lines(problems: list[Problem]) -> list[Problem]:
-    """Return problems with one for those that many lines of a file have in common, as by a mistake
-    in a `map`.
-    """
+def _has_plain_tags(node: Node) -> bool:
+    return isinstance(node["tags"].value, list)
+
+
+def _may_name_file(value: Any) -> bool:
+    return file_named(value) is not None or file_url(value) is not None
+
+
+def _expects_something(case: Case) -> bool:
+    return bool(case.expect) or any(turn.expect for turn in case.turns)
+
+
+def _asks_something(case: Case) -> bool:
+    return case.input is not None or bool(case.vars or case.messages or case.turns or case.user)
+
+
+def _merge_lines(problems: Sequence[Problem]) -> list[Problem]:
+    """Return one problem for those that many lines of a file have in common."""
     alike = Counter(problem._replace(line=None) for problem in problems)
     merged: dict[Problem, Problem] = {}
     for problem in problems:
         mistake = problem._replace(line=None)
-        if (lines := alike[mistake]) <= _MAX_ALIKE:
+        lines = alike[mistake]
+        if lines <= _MAX_ALIKE:
             merged[problem] = problem
         else:
             text = f"{problem.message} (and {lines - 1:,} more lines)"
@@ -379,11 +461,10 @@ def _merge_lines(problems: list[Problem]) -> list[Problem]:
 
 
 def _decide(expectations: Collection[Expectation]) -> bool:
-    """Return True if what one of the graders finds counts: for the verdict on a run, or in a
-    metric.
-    """
-    in_metric = (each.metric or isinstance(each.grader, Classify) for each in nested(expectations))
-    return any(each.weight for each in expectations) or any(in_metric)
+    """Return True if one of the graders counts: for the verdict on a run, or in a metric."""
+    if any(each.weight for each in expectations):
+        return True
+    return any(each.metric or isinstance(each.grader, Classify) for each in nested(expectations))
 
 
 def _has_template(value: Any) -> bool:
@@ -391,24 +472,111 @@ def _has_template(value: Any) -> bool:
         return "{{" in value or "{%" in value
     if isinstance(value, dict):
         return any(map(_has_template, value.values()))
-    return isinstance(value, list | tuple) and any(map(_has_template, value))
+    if isinstance(value, list | tuple):
+        return any(map(_has_template, value))
+    return False
 
 
 def _fill_texts(
-    value: Any, values: dict[str, Any], templates: Templates, but: Collection[str] = ()
+    value: Any, values: dict[str, Any], templates: Templates, skipped: Collection[str] = ()
 ) -> Any:
-    """Fill values into the templates in a grader as it is written; keys that are in `but` stay as
-    they are.
-    """
+    """Fill values into the templates of a grader as it is written, except under `skipped` keys."""
     if isinstance(value, str):
-        return templates.value(value, values) if _has_template(value) else value
+        if _has_template(value):
+            return templates.value(value, values)
+        return value
     if isinstance(value, dict):
-        return {
-            key: item if key in but else _fill_texts(item, values, templates, own_templates(key))
-            for key, item in value.items()
-        }
-    return (
-        [_fill_texts(item, values, templates) for item in value]
-        if isinstance(value, list | tuple)
-        else value
-    )
+        filled = {}
+        for key, item in value.items():
+            if key in skipped:
+                filled[key] = item
+            else:
+                filled[key] = _fill_texts(item, values, templates, own_templates(key))
+        return filled
+    if isinstance(value, list | tuple):
+        return [_fill_texts(item, values, templates) for item in value]
+    return value
+
+
+# Ids of cases that are written without one, and of those of a matrix: the same in every run.
+
+
+def name_cases(cases: Sequence[Case], names: Sequence[str]) -> tuple[Case, ...]:
+    """Give each case without an id its name as one, with a number where it is taken."""
+    taken = {case.id for case in cases}
+    times: Counter[str] = Counter()
+    named = []
+    for number, (case, name) in enumerate(zip(cases, names, strict=True), 1):
+        if case.id:
+            named.append(case)
+            continue
+        base = id_ = name or f"case {number}"
+        while id_ in taken:
+            times[base] += 1
+            id_ = f"{base} ({times[base] + 1})"
+        taken.add(id_)
+        named.append(replace(case, id=id_))
+    return tuple(named)
+
+
+def content_id(case: Case) -> str:
+    """Return an id made of what a case asks; empty if it says nothing.
+
+    A long text is cut, with a digest of the whole.
+    """
+    asked = _asked(case)
+    parts = find_parts(asked)
+    if parts:
+        asked = Message("user", parts).text
+    if isinstance(asked, Mapping):
+        return _cut(settings_label(asked), asked, LONGEST_ID)
+    return _short(asked)
+
+
+def _asked(case: Case) -> Any:
+    """Return the input of a case, or else its vars, its first words or the goal of its user."""
+    if case.input is not None:
+        return case.input
+    if len(case.vars) == 1:
+        return next(iter(case.vars.values()))
+    if case.vars:
+        return case.vars
+    if case.turns:
+        return case.turns[0].user
+    if case.messages:
+        return case.messages[-1].text
+    if case.user is not None:
+        return case.user.goal
+    return ""
+
+
+def settings_label(settings: Mapping[str, Any]) -> str:
+    """Return `lang=en tone=formal`."""
+    return " ".join(f"{name}={_short(value)}" for name, value in settings.items())
+
+
+def matrix_id(id_: str, settings: Mapping[str, Any]) -> str:
+    """Return the id of one of the cases of a matrix."""
+    return _cut(f"{id_} {settings_label(settings)}".strip(), settings, LONGEST_ID)
+
+
+def _short(value: Any) -> str:
+    path = file_named(value)
+    if path is not None:
+        return path
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str | int | float):
+        return _cut(str(value), value, _LONGEST_TEXT)
+    if isinstance(value, list | tuple | dict) or dataclasses.is_dataclass(value):
+        return _cut(encode(value), value, _LONGEST_TEXT)
+    return ""  # the text of an object may differ between processes
+
+
+def _cut(text: str, value: Any, longest: int) -> str:
+    """Return the first line of a text, up to a length; with a digest if that is not all."""
+    whole = text.strip()
+    line = whole.partition("\n")[0]
+    if line == whole and len(line) <= longest:
+        return line
+    return f"{line[: longest - 8].rstrip()}… {digest(value)[:6]}"

@@ -1,6 +1,4 @@
-"""The cases that `cases` names: inline, in YAML, JSON, JSONL and CSV files, in task folders, or
-made by Python code.
-"""
+"""The cases of a suite: inline, from files and task folders, or made by Python code."""
 
 import csv
 import inspect
@@ -9,239 +7,260 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
 from pydantic_core import from_json
 
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import quote
 from ci_evals.model.case import Case
 from ci_evals.registry import CASE_READERS
-from ci_evals.suite.columns import ColumnMap, as_tags
-from ci_evals.suite.file_values import FileValues
-from ci_evals.suite.problems import Written, check, unknown
+from ci_evals.suite.file_values import FileValues, file_named
+from ci_evals.suite.keys import keys_of
+from ci_evals.suite.nodes import Node, Reading, collect
+from ci_evals.suite.problems import and_more, check, unknown
 from ci_evals.suite.types import CaseFiles, CaseFunction, TaskFolders
 from ci_evals.suite.yaml import MAX_BYTES, Lines, parse, read_text
+from ci_evals.templating import Render, describe_error, is_template, json_renderer
 from ci_evals.user_code import describe_crash, importable, load_target, missing_target, target_parts
 
-MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
-
-_PARSED_COLUMNS = frozenset(
+_SOURCES = ("file", "tasks", "python")
+_YAML_COLUMNS = frozenset(
     {
-        *(
-            "expect",
-            "matrix",
-            "runs",
-            "min_pass_rate",
-            "critical",
-            "quarantine",
-            "timeout_s",
-            "threshold",
-            "overrides",
-        ),
-        *("budget", "turns", "user"),
+        "budget",
+        "critical",
+        "expect",
+        "matrix",
+        "min_pass_rate",
+        "overrides",
+        "quarantine",
+        "runs",
+        "threshold",
+        "timeout_s",
+        "turns",
+        "user",
     }
 )
+"""The columns of a CSV file whose cells are YAML."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseEntry:
-    """A case as it is written, and as it was checked: None if it is wrong.
+    """A case as it is written, and as it was checked.
 
-    If it `is_data`, values in it that look like a template or name a file are just that.
+    Args:
+        node: the case as it is written.
+        case: the case; None if it is wrong.
+        problems: what is wrong with it.
+        is_data: True if it comes from data, in which nothing is a template or names a file.
     """
 
+    node: Node
     case: Case | None
-    written: Written
+    problems: Sequence[Problem] = ()
     is_data: bool = False
 
 
-_SOURCES = ("file", "tasks", "python")
+def read_entries(node: Node, files: FileValues) -> Iterator[CaseEntry | Problem]:
+    """Yield every case that `cases` names, in the order of the file, and what cannot be read.
 
-
-def find_cases(written: Written, files: FileValues, problems: list[Problem]) -> Iterator[CaseEntry]:
-    """Yield every case that `cases` names, in the order of the file; a file that is named twice is
-    read once.
+    A file that is named twice is read once.
 
     Args:
-        written: the value of `cases`.
+        node: the value of `cases`.
         files: reads files that values name; its folder is where relative paths start.
-        problems: gets every problem.
     """
     seen: set[Path] = set()
-    if isinstance(written.value, Mapping):
-        yield from _cases_of(written, files, problems, seen)
-    elif isinstance(written.value, list | tuple):
-        for entry in written.items():
+    if isinstance(node.value, Mapping):
+        yield from _read_source(node, files, seen)
+    elif isinstance(node.value, list | tuple):
+        for entry in node.items():
             if isinstance(entry.value, Case):
                 case = entry.value
-                place = Written(case, Lines(case.line), case.file, entry.path, in_code=True)
-                yield from _check_case(place, problems, is_data=True)
+                place = Node(case, Lines(case.line), case.file, entry.path, in_code=True)
+                yield from _check_case(place, is_data=True)
             elif any(source in entry for source in _SOURCES):
-                yield from _cases_of(entry, files, problems, seen)
+                yield from _read_source(entry, files, seen)
             else:
-                yield from _check_case(entry, problems)
+                yield from _check_case(entry)
     else:
-        example = f": write `{{file: {written.value}}}`" if isinstance(written.value, str) else ""
-        problems.append(
-            written.problem(f"expected a list of cases, or `file:` with a path or glob{example}")
-        )
+        example = ""
+        if isinstance(node.value, str):
+            example = f": write `{{file: {node.value}}}`"
+        yield node.problem(f"expected a list of cases, or `file:` with a path or glob{example}")
 
 
-def _check_case(
-    written: Written, problems: list[Problem], *, is_data: bool = False
-) -> Iterator[CaseEntry]:
-    if written.in_code and not isinstance(written.value, Mapping | Case):
-        problems.append(
-            written.problem(f"expected a Case, or the text of its input, got {written.value!r:.80}")
-        )
+def _check_case(node: Node, *, is_data: bool = False) -> Iterator[CaseEntry | Problem]:
+    is_case = isinstance(node.value, dict | Mapping | Case)
+    if node.in_code and not is_case:
+        text = f"expected a Case, or the text of its input, got {node.value!r:.80}"
+        yield node.problem(text)
         return
-    case = check(Case, written, problems, found={"file": written.file, "line": written.line})
-    if case is not None or isinstance(written.value, Mapping | Case):
-        yield CaseEntry(case, written, is_data)
+    case, problems = collect(check(Case, node, found={"file": node.file, "line": node.line}))
+    if is_case:
+        yield CaseEntry(node, case, problems, is_data)
+    else:
+        yield from problems
 
 
-def _cases_of(
-    written: Written, files: FileValues, problems: list[Problem], seen: set[Path]
-) -> Iterator[CaseEntry]:
+def _read_source(node: Node, files: FileValues, seen: set[Path]) -> Iterator[CaseEntry | Problem]:
     """Yield the cases of `file:`, `tasks:` or `python:`."""
-    if "tasks" in written:
-        yield from _tasks(written, files.folder, problems)
-    elif "python" in written:
-        yield from _mapped(_items(written, files.folder, problems), written, files, problems)
-    elif "file" in written:
-        yield from _mapped(_rows(written, files.folder, problems, seen), written, files, problems)
-    elif written.value:
-        for key in written.value:
+    if "tasks" in node:
+        yield from _read_tasks(node, files.folder)
+    elif "python" in node:
+        yield from _read_mapped(_call_function(node, files.folder), node, files)
+    elif "file" in node:
+        yield from _read_mapped(_read_files(node, files.folder, seen), node, files)
+    elif node.value:
+        for key in node.value:
             text = unknown("key", str(key), _SOURCES)
-            problems.append(written[key].problem(text)._replace(path=written.path))
+            yield node[key].problem(text)._replace(path=node.path)
     else:
-        problems.append(
-            written.problem("expected a list of cases, or `file:` or `tasks:` with a path or glob")
-        )
+        yield node.problem("expected a list of cases, or `file:` or `tasks:` with a path or glob")
 
 
-def _mapped(
-    rows: Iterable[Written], written: Written, files: FileValues, problems: list[Problem]
-) -> Iterator[CaseEntry]:
-    """Yield rows as cases: those of `map` where there is one."""
-    if not isinstance(written["map"].value, Mapping):
-        for row in rows:
-            yield from _check_case(row, problems, is_data=row.in_code)
+def _read_mapped(
+    rows: Iterable[Node | Problem], node: Node, files: FileValues
+) -> Iterator[CaseEntry | Problem]:
+    """Yield rows as cases, by the `map` of their source if it has one."""
+    columns = None
+    if isinstance(node["map"].value, Mapping):
+        columns, problems = collect(read_map(node["map"], files))
+        if problems:
+            yield from problems
+            return
+    for row in rows:
+        if isinstance(row, Problem):
+            yield row
+        elif columns is None:
+            yield from _check_case(row, is_data=row.in_code)
+        else:
+            case = columns.fill(row)
+            if case is not None:
+                yield from _check_case(case, is_data=True)
+    if columns is not None:
+        yield from columns.problems()
+
+
+def _read_files(node: Node, folder: Path, seen: set[Path]) -> Iterator[Node | Problem]:
+    """Yield the rows of `file:`."""
+    source = yield from check(CaseFiles, node)
+    if source is None:
         return
-    before = len(problems)
-    columns = ColumnMap(written["map"], problems, files)
-    for row in rows if len(problems) == before else ():
-        if case := columns.fill(row):
-            yield from _check_case(case, problems, is_data=True)
-    problems += columns.problems()
-
-
-def _rows(
-    written: Written, folder: Path, problems: list[Problem], seen: set[Path]
-) -> Iterator[Written]:
-    files = check(CaseFiles, written, problems)
-    for _, path in _matches(
-        files.file if files else (), "no such file:", written["file"], folder, problems
-    ):
+    files = yield from _find_files(source.file, "no such file:", node["file"], folder)
+    for _, path in files:
         if path not in seen:
             seen.add(path)
-            shown = _display_path(path, folder, written.file)
-            yield from _read_rows(path, shown, problems, mapped="map" in written)
+            shown = _display_path(path, folder, node.file)
+            yield from _read_rows(path, shown, mapped="map" in node)
 
 
-def _items(written: Written, folder: Path, problems: list[Problem]) -> Iterator[Written]:
+def _call_function(node: Node, folder: Path) -> Iterator[Node | Problem]:
     """Yield the cases or rows of `python:`."""
-    options = check(CaseFunction, written, problems)
-    place = written["python"]
+    source = yield from check(CaseFunction, node)
+    if source is None:
+        return
+    place = node["python"]
     try:
-        items = _call(options, place, folder) if options else []
+        items = _call(source, place, folder)
     except ConfigError as error:
-        problems += error.problems
+        yield from error.problems
         return
     for index, item in enumerate(items):
         path = f"{place.path}[{index}]"
         if isinstance(item, Case):
-            yield Written(item, Lines(item.line), item.file, path, in_code=True)
+            yield Node(item, Lines(item.line), item.file, path, in_code=True)
         elif isinstance(item, Mapping):
-            yield Written(item, place.lines, place.file, path, in_code=True)
+            yield Node(item, place.lines, place.file, path, in_code=True)
         else:
             text = f"expected a Case or a mapping, got {item!r:.80}"
-            problems.append(Problem(place.file, place.line, path, text))
+            yield Problem(place.file, place.line, path, text)
 
 
-def _call(options: CaseFunction, place: Written, folder: Path) -> list[Any]:
-    """Return what a function of the team's own returns or yields. What it prints goes to stderr:
-    stdout is ours.
+def _call(source: CaseFunction, place: Node, folder: Path) -> list[Any]:
+    """Return what a function of the team's own returns or yields.
+
+    What it prints goes to stderr: stdout is ours.
 
     Raises:
-        ConfigError: it isn't there, raised, or returned something else.
+        ConfigError: it does not exist, raised, or returned something else.
     """
-    target = options.python
+    target = source.python
     if target_parts(target) is None:
         text = f"expected `module:function`, such as `cases:load`, got {quote(target)}"
         raise ConfigError([place.problem(text)])
-    if lack := missing_target(target, folder):
+    lack = missing_target(target, folder)
+    if lack:
         raise ConfigError([place.problem(lack)])
     try:
         with importable(folder), redirect_stdout(sys.stderr):
-            found = load_target(target)(**options.params)
-            if isinstance(found, Iterable) and not isinstance(found, Mapping | str | bytes):
-                return list(found)
+            items = load_target(target)(**source.params)
+            if isinstance(items, Iterable) and not isinstance(items, Mapping | str | bytes):
+                return list(items)
     except ConfigError:
         raise
-    except (Exception, SystemExit) as error:  # the team's own code raises what it likes
+    except (Exception, SystemExit) as error:  # the team's own code may raise anything
         raise ConfigError([place.problem(f"{target} raised {describe_crash(error)}")]) from error
-    if inspect.iscoroutine(found):
-        found.close()  # else it warns that nobody awaited it
-    kind = f"{target} returned a {type(found).__name__}"
-    raise ConfigError([place.problem(f"{kind}: expected a list of cases, or a plain generator")])
+    if inspect.iscoroutine(items):
+        items.close()  # else it warns that it was never awaited
+    text = f"{target} returned a {type(items).__name__}"
+    raise ConfigError([place.problem(f"{text}: expected a list of cases, or a plain generator")])
 
 
-def _tasks(written: Written, folder: Path, problems: list[Problem]) -> Iterator[CaseEntry]:
-    tasks = check(TaskFolders, written, problems)
-    patterns = tasks.tasks if tasks else ()
-    for pattern, path in _matches(
-        patterns, "no task.toml matches", written["tasks"], folder, problems
-    ):
-        shown = _display_path(path, folder, written.file)
+def _read_tasks(node: Node, folder: Path) -> Iterator[CaseEntry | Problem]:
+    source = yield from check(TaskFolders, node)
+    if source is None:
+        return
+    files = yield from _find_files(source.tasks, "no task.toml matches", node["tasks"], folder)
+    for pattern, path in files:
+        shown = _display_path(path, folder, node.file)
         try:
             case = CASE_READERS["tasks"](path, shown, pattern, folder)
         except ConfigError as error:
-            problems.extend(error.problems)
+            yield from error.problems
         else:
-            yield CaseEntry(case, Written(case, Lines(None), shown))
+            yield CaseEntry(Node(case, Lines(None), shown), case)
 
 
-def _matches(
-    patterns: str | Sequence[str],
-    lack: str,
-    written: Written,
-    folder: Path,
-    problems: list[Problem],
-) -> Iterator[tuple[str, Path]]:
-    """Yield each file with the path or glob that means it; `lack` begins to say that there is
-    none.
+def _find_files(
+    patterns: str | Sequence[str], lack: str, node: Node, folder: Path
+) -> Reading[list[tuple[str, Path]]]:
+    """Return each file, after the path or glob that names it.
+
+    Args:
+        patterns: paths and globs.
+        lack: how the problem of a pattern without a file begins.
+        node: the patterns as they are written.
+        folder: where relative paths start.
     """
-    for pattern in (patterns,) if isinstance(patterns, str) else patterns:
-        path = folder / pattern
-        try:
-            start = Path(path.anchor) if Path(pattern).is_absolute() else folder
-            globbed = [path] if path.is_file() else sorted(start.glob(str(path.relative_to(start))))
-            matches = [match for match in globbed if match.is_file()]
-        except (
-            OSError,
-            ValueError,
-            IndexError,
-            NotImplementedError,
-        ):  # a glob of nothing is an IndexError
-            matches = []
-        if not matches:
-            problems.append(written.problem(f"{lack} {pattern!r} (looked in {folder})"))
-        for match in matches:
-            yield pattern, match
+    if isinstance(patterns, str):
+        patterns = (patterns,)
+    found: list[tuple[str, Path]] = []
+    for pattern in patterns:
+        files = _match(pattern, folder)
+        if not files:
+            yield node.problem(f"{lack} {pattern!r} (looked in {folder})")
+        found += ((pattern, file) for file in files)
+    return found
+
+
+def _match(pattern: str, folder: Path) -> list[Path]:
+    path = folder / pattern
+    start = folder
+    if Path(pattern).is_absolute():
+        start = Path(path.anchor)
+    try:
+        if path.is_file():
+            return [path]
+        return [
+            match for match in sorted(start.glob(str(path.relative_to(start)))) if match.is_file()
+        ]
+    except (OSError, ValueError, IndexError, NotImplementedError):  # which `glob` raises, too
+        return []
 
 
 def _display_path(path: Path, folder: Path, suite_file: str) -> str:
@@ -252,117 +271,260 @@ def _display_path(path: Path, folder: Path, suite_file: str) -> str:
         return path.as_posix()
 
 
-def _read_rows(
-    path: Path, shown: str, problems: list[Problem], *, mapped: bool
-) -> Iterator[Written]:
+def _read_rows(path: Path, shown: str, *, mapped: bool) -> Iterator[Node | Problem]:
     try:
         match path.suffix.lower():
             case ".yaml" | ".yml" | ".json":
-                yield from _read_yaml(read_text(path, shown), shown, problems)
+                yield from _read_yaml(read_text(path, shown), shown)
             case ".jsonl" | ".ndjson":
-                yield from _read_jsonl(path, shown, problems)
+                yield from _read_jsonl(path, shown)
             case ".csv":
-                yield from _read_csv(read_text(path, shown), shown, problems, mapped=mapped)
+                yield from _read_csv(read_text(path, shown), shown, mapped=mapped)
             case suffix:
                 what = suffix or "a file without suffix"
                 text = f"cannot read cases from {what}: use .yaml, .json, .jsonl or .csv"
-                problems.append(Problem(shown, None, "", text))
+                yield Problem(shown, None, "", text)
     except ConfigError as error:
-        problems.extend(error.problems)
+        yield from error.problems
 
 
-def _read_yaml(text: str, shown: str, problems: list[Problem]) -> Iterator[Written]:
-    written = Written(*parse(text, shown, problems), shown)
-    if isinstance(written.value, dict) and set(written.value) == {"cases"}:
-        written = written["cases"]
-    if isinstance(written.value, list):
-        yield from written.items()
+def _read_yaml(text: str, shown: str) -> Iterator[Node | Problem]:
+    value, lines, problems = parse(text, shown)
+    yield from problems
+    node = Node(value, lines, shown)
+    if isinstance(value, dict) and value.keys() == {"cases"}:
+        node = node["cases"]
+    if isinstance(node.value, list):
+        yield from node.items()
     else:
-        problems.append(
-            Problem(shown, 1, written.path, "expected a list of cases, as in `- id: …`")
-        )
+        yield Problem(shown, 1, node.path, "expected a list of cases, as in `- id: …`")
 
 
-def _read_jsonl(path: Path, shown: str, problems: list[Problem]) -> Iterator[Written]:
+def _read_jsonl(path: Path, shown: str) -> Iterator[Node | Problem]:
     try:
         file = path.open("rb")
     except OSError as error:
-        problems.append(Problem(shown, None, "", f"cannot be read: {error.strerror}"))
+        yield Problem(shown, None, "", f"cannot be read: {error.strerror}")
         return
     with file:
-        for number, text in enumerate(file, 1):
-            row = (text.removeprefix(BOM_UTF8) if number == 1 else text).strip()
+        for number, line in enumerate(file, 1):
+            text = line.strip()
+            if number == 1:
+                text = text.removeprefix(BOM_UTF8).strip()
+            if not text:
+                continue
             try:
-                if row:
-                    yield Written(from_json(row, allow_inf_nan=False), Lines(number), shown)
+                value = from_json(text, allow_inf_nan=False)
             except ValueError as error:
-                problems.append(Problem(shown, number, "", f"not a line of JSON: {error}"))
-            if len(problems) >= MAX_PROBLEMS:
-                return
+                yield Problem(shown, number, "", f"not a line of JSON: {error}")
+            else:
+                yield Node(value, Lines(number), shown)
 
 
-def _read_csv(text: str, shown: str, problems: list[Problem], *, mapped: bool) -> Iterator[Written]:
+def _read_csv(text: str, shown: str, *, mapped: bool) -> Iterator[Node | Problem]:
     """Yield each row of a CSV file: as a case, or as it is where it is `mapped`."""
     csv.field_size_limit(MAX_BYTES)
     rows = csv.reader(StringIO(text, newline=""), strict=True)
     try:
         columns = [column.strip() for column in next(rows, [])]
-        twice = [column for index, column in enumerate(columns) if column in columns[:index]]
-        misspelt = [column for column in columns if column.lower() == "id" and "id" not in columns]
-        if misspelt and not mapped:
-            message = f"call the column {misspelt[0]!r} `id`, or say with `map: {{id: {misspelt[0]}, …}}` what is what"
-            problems.append(Problem(shown, 1, "", message))
-            return
-        if twice:
-            problems.append(
-                Problem(shown, 1, "", f"the column {twice[0]!r} is there twice: rename one of them")
-            )
+        wrong = _check_columns(columns, mapped=mapped)
+        if wrong is not None:
+            yield Problem(shown, 1, "", wrong)
             return
         line = rows.line_num + 1
         for cells in rows:
-            place = Written(None, Lines(line), shown)
-            if cells and len(cells) != len(columns):
-                message = f"{len(cells)} cells under {len(columns)} columns"
-                problems.append(
-                    place.problem(f"{message}: put quotes round a cell that has a comma in it")
-                )
-            elif cells and mapped:
-                yield place.having(dict(zip(columns, cells, strict=True)))
-            elif cells and (
-                case := _case_of_cells(dict(zip(columns, cells, strict=True)), place, problems)
-            ):
-                yield place.having(case)
-            if len(problems) >= MAX_PROBLEMS:
-                return
+            place = Node(None, Lines(line), shown)
             line = rows.line_num + 1
+            if not cells:
+                continue
+            if len(cells) != len(columns):
+                text = f"{len(cells)} cells under {len(columns)} columns"
+                yield place.problem(f"{text}: put quotes round a cell that has a comma in it")
+                continue
+            row: dict[str, Any] | None = dict(zip(columns, cells, strict=True))
+            if row and not mapped:
+                row = yield from _read_cells(row, place)
+            if row is not None:
+                yield place.with_value(row)
     except csv.Error as error:
-        problems.append(Problem(shown, rows.line_num, "", f"not valid CSV: {error}"))
+        yield Problem(shown, rows.line_num, "", f"not valid CSV: {error}")
 
 
-def _case_of_cells(
-    cells: Mapping[str, str], place: Written, problems: list[Problem]
-) -> dict[str, Any] | None:
-    """Return a row as a case: `id`, `input`, `tags`, `expect` and settings mean the same, other
-    columns are vars.
+def _check_columns(columns: Sequence[str], *, mapped: bool) -> str | None:
+    """Return what is wrong with the header of a CSV file."""
+    if not mapped and "id" not in columns:
+        for column in columns:
+            if column.lower() == "id":
+                remedy = f"say with `map: {{id: {column}, …}}` what is what"
+                return f"call the column {column!r} `id`, or {remedy}"
+    for column in columns:
+        if columns.count(column) > 1:
+            return f"the column {column!r} is there twice: rename one of them"
+    return None
 
-    None if one of its cells is wrong.
+
+def _read_cells(cells: Mapping[str, str], place: Node) -> Reading[dict[str, Any] | None]:
+    """Return a row as a case; None if one of its cells is wrong.
+
+    `id`, `input`, `tags`, `expect` and settings mean the same as in YAML, other columns are vars.
     """
-    before = len(problems)
     case: dict[str, Any] = {"vars": {}}
+    is_right = True
     for column, cell in cells.items():
         if column in ("id", "input"):
             case[column] = cell
         elif column == "description":
             case[column] = cell or None
         elif column == "tags":
-            case[column] = as_tags(cell)
-        elif column not in _PARSED_COLUMNS:
+            case[column] = _split_tags(cell)
+        elif column not in _YAML_COLUMNS:
             case["vars"][column.removeprefix("vars.")] = cell
         elif cell.strip():
-            found: list[Problem] = []
             try:
-                case[column], _ = parse(cell, place.file, found)
+                case[column], _, problems = parse(cell, place.file)
             except ConfigError as error:
-                found.extend(error.problems)
-            problems += [place[column].problem(problem.message) for problem in found]
-    return case if len(problems) == before else None
+                problems = list(error.problems)
+            for problem in problems:
+                is_right = False
+                yield place[column].problem(problem.message)
+    if is_right:
+        return case
+    return None
+
+
+# `map`: how the columns of a data set become cases.
+
+_COLUMN_FIELDS = frozenset({"id", "description", "input", "vars", "tags", "metadata"})
+"""The fields whose plain text names a column. Elsewhere it is what it says."""
+_FILE_FIELDS = frozenset({"vars", "matrix"})
+"""The fields in which `{file: …}` is the content of a file."""
+
+
+class _MisfitError(Exception):
+    """A row does not have what a place in the map asks for."""
+
+    def __init__(self, message: str, place: Node) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+class ColumnMap:
+    """Makes cases of rows.
+
+    Args:
+        node: the value of `map`: a case with columns, and templates over `row`, for values.
+        renderers: makes the value of each field from the names of a template.
+    """
+
+    def __init__(self, node: Node, renderers: Mapping[str, Render]) -> None:
+        self._node = node
+        self._renderers = renderers
+        self._misfits: dict[Problem, list[str]] = {}
+
+    def fill(self, row: Node) -> Node | None:
+        """Return a row as a case; None if it is not a row, or lacks a value for a field."""
+        if not isinstance(row.value, Mapping):
+            self._note(self._node, "expected rows with columns: a mapping for each", row)
+            return None
+        case: dict[str, Any] = {}
+        for key, render in self._renderers.items():
+            try:
+                value = render({"row": row.value})
+            except _MisfitError as error:
+                self._note(error.place, str(error), row)
+            except Exception as error:  # noqa: BLE001  a user's template can raise anything
+                names = [f"row.{column}" for column in row.value]
+                self._note(self._node[key], describe_error(error, names), row)
+            else:
+                case[key] = _as_field(key, value)
+        if len(case) < len(self._renderers):
+            return None
+        return row.with_value(case)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong with rows: each mistake once, with the place of the first row."""
+        for problem, (first, *others) in self._misfits.items():
+            where = f"{first}{and_more(len(others))}"
+            yield problem._replace(message=f"{problem.message} ({where})")
+
+    def _note(self, place: Node, message: str, row: Node) -> None:
+        where = row.file
+        if row.line is not None:
+            where = f"{row.file}:{row.line}"
+        self._misfits.setdefault(place.problem(message), []).append(where)
+
+
+def read_map(node: Node, files: FileValues) -> Reading[ColumnMap]:
+    """Read the value of `map`; `files` reads the files that values name."""
+    renderers: dict[str, Render] = {}
+    for key in node.value:
+        if key not in keys_of(Case):
+            text = unknown("key", str(key), keys_of(Case))
+            yield node[key].problem(text)._replace(path=node.path)
+            continue
+        try:
+            renderers[key] = _renderer(node[key], key, files)
+        except TemplateError as error:
+            yield node[key].problem(f"not a valid template: {error}")
+    return ColumnMap(node, renderers)
+
+
+def _renderer(node: Node, field: str, files: FileValues) -> Render:
+    """Return a function that makes a value of a field from the names of a template.
+
+    Raises:
+        TemplateError: a text is not a valid template.
+    """
+    value = node.value
+    if isinstance(value, str):
+        if field in _COLUMN_FIELDS and not is_template(value):
+            return partial(_take_column, node)
+        return json_renderer(value)
+    if field in _FILE_FIELDS and file_named(value):
+        return partial(_read_file, json_renderer(value), node, files)
+    if isinstance(value, Mapping):
+        fields = {key: _renderer(node[key], field, files) for key in value}
+        return lambda names: {key: render(names) for key, render in fields.items()}
+    if isinstance(value, list | tuple):
+        items = [_renderer(item, field, files) for item in node.items()]
+        return lambda names: [render(names) for render in items]
+    return lambda _: value
+
+
+def _take_column(node: Node, names: Mapping[str, Any]) -> Any:
+    name = node.value
+    row = names["row"]
+    if name not in row:
+        raise _MisfitError(unknown("column", name, map(str, row)), node)
+    return row[name]
+
+
+def _read_file(render: Render, node: Node, files: FileValues, names: Mapping[str, Any]) -> Any:
+    value, problems = collect(files.fill(node.with_value(render(names))))
+    if problems:
+        raise _MisfitError("; ".join(problem.message for problem in problems), node)
+    return value
+
+
+def _as_field(key: str, value: Any) -> Any:
+    """Return the value of a field as a case has it: ids and tags of any data set are text."""
+    match key:
+        case "id" if value is None:
+            return ""
+        case "description" if value is None:
+            return None
+        case "id" | "description":
+            return str(value)
+        case "tags":
+            return _split_tags(value)
+    return value
+
+
+def _split_tags(value: Any) -> list[str]:
+    """Return tags as a list: those in one text are separated by comma or semicolon."""
+    if value is None:
+        return []
+    if isinstance(value, list | tuple):
+        return [tag for item in value for tag in _split_tags(item)]
+    tags = (tag.strip() for tag in str(value).replace(";", ",").split(","))
+    return [tag for tag in tags if tag]

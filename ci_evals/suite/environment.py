@@ -9,9 +9,8 @@ from typing import Any
 
 from dotenv import dotenv_values
 
-from ci_evals.errors import Problem
 from ci_evals.model.fields import Interpolated
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node, Reading, read_each
 from ci_evals.suite.yaml import read_text
 
 _REFERENCE = r"\$\$(?=\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-(?P<value>[^}]*))?\}"
@@ -32,54 +31,72 @@ def read_dotenv(folder: Path) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """Fills in references to variables.
+    """Fills in references to variables, and remembers which ones were used.
 
     Args:
         environ: where names are looked up; an empty value counts as not set, as in
             `${NAME:-default}` of the shell.
-        problems: gets each variable that is not set and has no default.
-        offline: leave references to such variables as they are: nothing will be called.
+        offline: leave references to variables that are not set as they are: nothing will be
+            called.
         verbatim: leave every text as it is: Python code has the environment at hand.
-        named: gets the variables that were used, with their values.
+        used: the variables that were used, with their values.
     """
 
     environ: Mapping[str, str]
-    problems: list[Problem]
     offline: bool = False
     verbatim: bool = False
-    named: dict[str, str] = field(default_factory=dict)
+    used: dict[str, str] = field(default_factory=dict)
 
-    def fill(self, written: Written) -> Written:
-        """Replace references in every text inside a value; `$${` stands for a literal `${`."""
-        return written if self.verbatim else written.having(self._fill(written))
+    def fill(self, node: Node) -> Reading[Node]:
+        """Replace references in every text inside a value; `$${` stands for a literal `${`.
 
-    def _fill(self, written: Written) -> Any:
-        value = written.value
+        A variable that is not set and has no default is a problem.
+        """
+        if self.verbatim:
+            return node
+        value = yield from self._fill(node)
+        return node.with_value(value)
+
+    def _fill(self, node: Node) -> Reading[Any]:
+        value = node.value
         if isinstance(value, str):
-            return self._text(written) if "${" in value else value
+            if "${" not in value:
+                return value
+            return (yield from self._fill_text(node))
         if isinstance(value, dict):
-            return {key: self._fill(written[key]) for key in value}
+            filled = {}
+            for key in value:
+                filled[key] = yield from self._fill(node[key])
+            return filled
         if isinstance(value, list):
-            return [self._fill(item) for item in written.items()]
+            return (yield from read_each(map(self._fill, node.items())))
         return value
 
-    def _text(self, written: Written) -> str:
+    def _fill_text(self, node: Node) -> Reading[str]:
         names: list[str] = []
+        unset: list[str] = []
 
         def value_of(match: re.Match[str]) -> str:
             name = match["name"]
             if name is None:
                 return "$"
             names.append(name)
-            if value := self.environ.get(name):
-                self.named[name] = value
+            value = self.environ.get(name)
+            if value:
+                self.used[name] = value
                 return value
-            if match["default"] is None and self.offline:
+            if match["default"] is not None:
+                return match["value"]
+            if self.offline:
                 return match[0]
-            if match["default"] is None:
-                text = f"the variable {name} is not set: export it, or put it in .env beside the config"
-                self.problems.append(written.problem(text))
-            return match["value"] or ""
+            unset.append(name)
+            return ""
 
-        replaced = re.sub(_REFERENCE, value_of, written.value)
-        return Interpolated(replaced, tuple(names)) if names else replaced
+        text = re.sub(_REFERENCE, value_of, node.value)
+        for name in unset:
+            yield node.problem(
+                f"the variable {name} is not set: export it, or put it in .env beside the config"
+            )
+        if not names:
+            return text
+        return Interpolated(text, tuple(names))

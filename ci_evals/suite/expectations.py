@@ -1,14 +1,13 @@
-"""Entries of `expect` into graders: `contains: Paris`, `not_contains: {value: Paris}`, or Python
-objects.
-"""
+"""Reads entries of `expect`: `contains: Paris`, `not_contains: {value: Paris}`, Python objects."""
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ci_evals.errors import Place, PluginError, Problem
+from ci_evals.errors import PluginError
 from ci_evals.format import closest
 from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.composite import Composite
@@ -18,103 +17,129 @@ from ci_evals.model.case import Expectation
 from ci_evals.registry import GRADERS
 from ci_evals.suite.file_values import FileValues, file_url
 from ci_evals.suite.keys import keys_of
-from ci_evals.suite.problems import Written, check, is_object, try_check, unknown
+from ci_evals.suite.nodes import Node, Reading, collect
+from ci_evals.suite.problems import check, is_object, try_check, unknown
 from ci_evals.suite.yaml import Lines
 
 NEGATION = "not_"
 _LONGEST_BRIEF = 60
 
 
-def read_expect(written: Written, problems: list[Problem], folder: Path) -> tuple[Expectation, ...]:
-    """Check a list of expectations; what is wrong goes to `problems` and is left out.
+def read_expect(node: Node, folder: Path) -> Reading[tuple[Expectation, ...]]:
+    """Read a list of expectations; those that are wrong are left out.
 
     Args:
-        written: the list.
-        problems: gets every problem.
-        folder: the config's, where the team's own modules are looked for.
+        node: the list.
+        folder: the suite's, where the team's own modules are looked for.
     """
-    read = (read_expectation(entry, problems, folder) for entry in entries_of(written, problems))
-    return tuple(expectation for expectation in read if expectation is not None)
+    entries = yield from entries_of(node)
+    expectations = []
+    for entry in entries:
+        expectation = yield from read_expectation(entry, folder)
+        if expectation is not None:
+            expectations.append(expectation)
+    return tuple(expectations)
 
 
-def entries_of(written: Written, problems: list[Problem]) -> list[Written]:
-    """Return the entries of a list of graders; in Python, a grader that stands alone is the only
-    one.
-    """
-    value = written.value
+def entries_of(node: Node) -> Reading[Sequence[Node]]:
+    """Return the entries of a list of graders; in Python, a single grader is a list of one."""
+    value = node.value
+    if value is None:
+        return ()
     if isinstance(value, list | tuple):
-        return list(written.items())
-    if is_object(value) or (written.in_code and isinstance(value, Mapping)):
-        return [written]
-    if value is not None:
-        listed = (
-            f'[Contains("Paris")], got {value!r:.80}' if written.in_code else "`- contains: Paris`"
-        )
-        problems.append(written.problem(f"expected a list of graders, as in {listed}"))
-    return []
+        return list(node.items())
+    if is_object(value) or (node.in_code and isinstance(value, Mapping)):
+        return [node]
+    example = "`- contains: Paris`"
+    if node.in_code:
+        example = f'[Contains("Paris")], got {value!r:.80}'
+    yield node.problem(f"expected a list of graders, as in {example}")
+    return ()
 
 
-def read_expectation(written: Written, problems: list[Problem], folder: Path) -> Expectation | None:
-    """Check one entry; None if it is wrong."""
-    entry = written.value
+def read_expectation(node: Node, folder: Path) -> Reading[Expectation | None]:
+    """Read one entry; None if it is wrong."""
+    entry = node.value
     if is_object(entry):
-        return _read_object(written, problems, folder)
-    if isinstance(entry, str) and (cls := _find_grader(entry)):
-        value = "true" if cls.__dataclass_fields__[cls.short].default is True else "…"
-        problems.append(written.problem(f"{entry!r} needs a value, as in `{entry}: {value}`"))
-        return None
-    if not isinstance(entry, Mapping) or len(entry) != 1 or "type" in entry:
-        usual = "expected one grader with its value, as in `contains: Paris`"
-        if written.in_code and not isinstance(entry, Mapping):
-            usual = f'expected a grader, as in Contains("Paris"), got {entry!r:.80}'
-        hint = _misplacement(entry) or usual
-        problems.append(written.problem(hint))
+        return (yield from _read_object(node, folder))
+    wrong = _check_shape(node)
+    if wrong is not None:
+        yield node.problem(wrong)
         return None
     (name,) = entry
     try:
         cls = _find_grader(name)
     except PluginError as error:
-        problems.append(written.problem(str(error)))
+        yield node.problem(str(error))
         return None
     if cls is None:
-        known = [*GRADERS, *(NEGATION + grader for grader in GRADERS)]
-        problems.append(
-            written.problem(unknown("grader", name, known if closest(name, known) else GRADERS))
-        )
+        yield node.problem(_unknown_grader(name))
         return None
-    options = _with_files(cls, written[name], problems, folder)
-    grader = _read_options(cls, options, problems) if options else None
-    if options is None or grader is None:
+    options = yield from _read_files(cls, node[name], folder)
+    if options is None:
         return None
-    problems += map(options.problem, _problems_of(grader, folder))
-    problems += _transform_problems(grader, options["transform"], folder)
+    grader = yield from _read_options(cls, options)
+    if grader is None:
+        return None
+    yield from map(options.problem, _problems_of(grader, folder))
+    yield from _check_transform(grader, options["transform"], folder)
     if isinstance(grader, Composite):
-        grader = _read_parts(
-            grader,
-            options["of"] if isinstance(options.value, Mapping) else options,
-            problems,
-            folder,
-        )
-    negated = name.startswith(NEGATION) and name not in GRADERS
-    place = options.place if grader.has_dependency else None
+        parts = options
+        if isinstance(options.value, Mapping):
+            parts = options["of"]
+        grader = yield from _read_parts(grader, parts, folder)
+    _, negated = _split_negation(name)
+    place = None
     if isinstance(grader, ModelGrader) and grader.provider is not None:
         place = options["provider"].place
-    judge = grader.for_negation() if negated else grader
-    return Expectation(name, judge, negated, place=place, **_common(grader))
+    elif grader.has_dependency:
+        place = options.place
+    judge = grader
+    if negated:
+        judge = grader.for_negation()
+    return Expectation(name, judge, negated, place=place, **_common_options(grader))
 
 
-def _read_parts(
-    grader: Composite, written: Written, problems: list[Problem], folder: Path
-) -> Composite:
-    """Return the grader with the expectations that it is made of."""
-    before = len(problems)
-    of = read_expect(written, problems, folder)
-    if len(problems) == before and not any(each.weight for each in of):
-        problems.append(written.problem("all of these have weight 0, so nothing would decide"))
-    return dataclasses.replace(grader, of=of)
+def _check_shape(node: Node) -> str | None:
+    """Return what is wrong with an entry that is not one grader with its value."""
+    entry = node.value
+    if isinstance(entry, str):
+        cls = _find_grader(entry)
+        if cls is not None:
+            value = "…"
+            if cls.__dataclass_fields__[cls.short].default is True:
+                value = "true"
+            return f"{entry!r} needs a value, as in `{entry}: {value}`"
+    if isinstance(entry, Mapping):
+        if isinstance(entry.get("type"), str):
+            return _as_key(entry)
+        if len(entry) == 1 and "type" not in entry:
+            return None
+        misplacement = _describe_misplacement(entry)
+        if misplacement is not None:
+            return misplacement
+    elif node.in_code:
+        return f'expected a grader, as in Contains("Paris"), got {entry!r:.80}'
+    return "expected one grader with its value, as in `contains: Paris`"
 
 
-def _common(grader: GraderOptions) -> dict[str, Any]:
+def _unknown_grader(name: str) -> str:
+    negations = [NEGATION + grader for grader in GRADERS]
+    if closest(name, [*GRADERS, *negations]):
+        return unknown("grader", name, [*GRADERS, *negations])
+    return unknown("grader", name, GRADERS)
+
+
+def _read_parts(grader: Composite, node: Node, folder: Path) -> Reading[Composite]:
+    """Return the grader with the expectations of which it is made."""
+    parts, problems = collect(read_expect(node, folder))
+    yield from problems
+    if not problems and not any(part.weight for part in parts):
+        yield node.problem("all of these have weight 0, so nothing would decide")
+    return dataclasses.replace(grader, of=parts)
+
+
+def _common_options(grader: GraderOptions) -> dict[str, Any]:
     """Return what an expectation takes over from the options that all graders have."""
     return {
         "weight": grader.weight,
@@ -124,117 +149,138 @@ def _common(grader: GraderOptions) -> dict[str, Any]:
     }
 
 
-def _transform_problems(grader: GraderOptions, written: Written, folder: Path) -> Iterator[Problem]:
+def _check_transform(grader: GraderOptions, node: Node, folder: Path) -> Reading[None]:
     if grader.transform is None:
         return
     if not grader.reads_text:
-        yield written.problem(
-            "this grader reads no text of the answer, so there is nothing to transform: leave it out"
-        )
-    elif problem := transform_problem(grader.transform, folder):
-        yield written.problem(problem)
+        text = "this grader reads no text of the answer, so there is nothing to transform"
+        yield node.problem(f"{text}: leave it out")
+        return
+    problem = transform_problem(grader.transform, folder)
+    if problem:
+        yield node.problem(problem)
 
 
 def _problems_of(grader: GraderOptions, folder: Path) -> list[str]:
     """Return what is wrong with a grader's options, or else what it needs and cannot find."""
-    if found := grader.problems():
-        return found
-    if missing := grader.missing(folder):
+    problems = grader.problems()
+    if problems:
+        return problems
+    missing = grader.missing(folder)
+    if missing:
         return [missing]
-    paths = [
-        path
-        for each in dataclasses.fields(grader)
-        if (path := file_url(getattr(grader, each.name)))
-    ]
-    return [
-        f"this is text: name the file in `vars`, as in `text: {{file: {path}}}`, and write `{{{{ text }}}}` here"
-        for path in paths
-    ]
+    for name in keys_of(type(grader)):
+        path = file_url(getattr(grader, name))
+        if path is not None:
+            remedy = f"name the file in `vars`, as in `text: {{file: {path}}}`"
+            problems.append(f"this is text: {remedy}, and write `{{{{ text }}}}` here")
+    return problems
 
 
-def _with_files(
-    cls: type[GraderOptions], written: Written, problems: list[Problem], folder: Path
-) -> Written | None:
-    """Return a grader's options with what files hold that they name; None if one cannot be read."""
-    files, before = FileValues(folder), len(problems)
-    value = written.value
-    if cls.from_file and _is_long_form(cls, value):
-        value = {
-            key: files.fill(written[key], problems) if key in cls.from_file else value[key]
-            for key in value
-        }
+def _read_files(cls: type[GraderOptions], node: Node, folder: Path) -> Reading[Node | None]:
+    """Return a grader's options with the content of files that they name.
+
+    None if a file cannot be read.
+    """
+    if not cls.from_file:
+        return node
+    files = FileValues(folder)
+    value = node.value
+    problems = []
+    if _is_long_form(cls, value):
+        value = dict(value)
+        for key in cls.from_file:
+            if key in value:
+                value[key], found = collect(files.fill(node[key]))
+                problems += found
     elif cls.short in cls.from_file:
-        value = files.fill(written, problems)
-    return written.having(value) if len(problems) == before else None
+        value, problems = collect(files.fill(node))
+    yield from problems
+    if problems:
+        return None
+    return node.with_value(value)
 
 
-def _read_options(
-    cls: type[GraderOptions], written: Written, problems: list[Problem]
-) -> GraderOptions | None:
-    if (
-        issubclass(cls, Composite)
-        and isinstance(written.value, Mapping)
-        and "of" not in written.value
-    ):
-        graders = [name for name in written.value if _find_grader(name)]
-        if graders:
-            problems.append(
-                written.problem(
-                    f"expected a list of graders: write `- ` before {' and '.join(graders)}"
-                )
-            )
-            return None
-    if _is_long_form(cls, written.value) or (
-        isinstance(written.value, Mapping) and not _takes_mapping(cls)
-    ):
-        return check(cls, written, problems)
-    found: list[Problem] = []
-    grader = check(cls, written.having({cls.short: written.value}), found)
-    inner = f"{written.path}.{cls.short}"  # which nobody wrote
-    problems += [each._replace(path=written.path + each.path.removeprefix(inner)) for each in found]
+def _read_options(cls: type[GraderOptions], node: Node) -> Reading[GraderOptions | None]:
+    value = node.value
+    if isinstance(value, Mapping):
+        if issubclass(cls, Composite) and "of" not in value:
+            graders = [name for name in value if _find_grader(name)]
+            if graders:
+                names = " and ".join(graders)
+                yield node.problem(f"expected a list of graders: write `- ` before {names}")
+                return None
+        if _is_long_form(cls, value):
+            return (yield from check(cls, node))
+    grader, problems = collect(check(cls, node.with_value({cls.short: value})))
+    for problem in problems:  # whose path has a key that nobody wrote
+        path = problem.path.removeprefix(f"{node.path}.{cls.short}")
+        if path != problem.path:
+            problem = problem._replace(path=node.path + path)  # noqa: PLW2901
+        yield problem
     return grader
 
 
-def _is_long_form(cls: type[GraderOptions], options: Any) -> bool:
-    """Return True if a mapping has the grader's options rather than being its value (`json_schema:
-    {type: object}`).
+def _is_long_form(cls: Any, value: Any) -> bool:
+    """Return True if a mapping has the options of a grader instead of being its value.
+
+    The value of `json_schema: {type: object}` is the mapping.
     """
-    if not isinstance(options, Mapping) or not options:
+    if not isinstance(value, Mapping):
         return False
     if not _takes_mapping(cls):
         return True
-    return cls.short in options and all(key in keys_of(cls) for key in options)
+    return cls.short in value and all(key in keys_of(cls) for key in value)
 
 
-def _misplacement(entry: Any) -> str | None:
-    """Say what is amiss where several keys stand side by side: several graders, or options beside
-    their grader.
-    """
-    if isinstance(entry, Mapping) and isinstance(entry.get("type"), str):
-        return _as_key(entry)
-    graders = (
-        [(key, cls) for key in entry if (cls := _find_grader(key))]
-        if isinstance(entry, Mapping)
-        else []
-    )
+@cache
+def _takes_mapping(cls: Any) -> bool:
+    """Return True if the value that the short form sets may itself be a mapping."""
+    return try_check(cls, Node({cls.short: {"": None}}, Lines(None), "")) is not None
+
+
+def _describe_misplacement(entry: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with several keys in one entry: graders, or options beside a grader."""
+    graders = [name for name in entry if _find_grader(name)]
     if len(graders) > 1:
-        names = ", ".join(name for name, _ in graders)
-        options = [key for key in entry if any(key in keys_of(cls) for _, cls in graders)]
-        verb = "belongs" if len(options) == 1 else "belong"
-        inside = f"; {' and '.join(options)} {verb} inside one of them" if options else ""
-        return f"{len(graders)} graders in one entry: write `- ` before each of {names}{inside}"
+        return _describe_graders(entry, graders)
     if len(graders) != 1:
         return None
-    ((name, cls),) = graders
+    (name,) = graders
+    cls = _find_grader(name)
+    assert cls is not None
+    keys = keys_of(cls)
     beside = {key: value for key, value in entry.items() if key != name}
-    if strangers := beside.keys() - set(keys_of(cls)):
-        stranger, known = min(strangers), (*keys_of(cls), *GRADERS)
-        return f"beside `{name}`: {unknown('key', stranger, known if closest(stranger, known) else keys_of(cls))}"
-    value = entry[name]
-    right = {**(value if _is_long_form(cls, value) else {cls.short: value}), **beside}
-    inside = ", ".join(f"{key}: {_brief(item)}" for key, item in right.items())
-    verb = "stands" if len(beside) == 1 else "stand"
-    return f"{' and '.join(map(str, beside))} {verb} inside: `{name}: {{{inside}}}`"
+    strangers = beside.keys() - set(keys)
+    if strangers:
+        stranger = min(strangers)
+        known = keys
+        if closest(stranger, (*keys, *GRADERS)):
+            known = (*keys, *GRADERS)
+        return f"beside `{name}`: {unknown('key', stranger, known)}"
+    options = {cls.short: entry[name]}
+    if _is_long_form(cls, entry[name]):
+        options = entry[name]
+    verb = "stand"
+    if len(beside) == 1:
+        verb = "stands"
+    inside = _brief_mapping({**options, **beside})
+    return f"{' and '.join(map(str, beside))} {verb} inside: `{name}: {inside}`"
+
+
+def _describe_graders(entry: Mapping[str, Any], graders: Sequence[str]) -> str:
+    """Return what is wrong with several graders in one entry."""
+    keys: set[str] = set()
+    for name in graders:
+        keys.update(keys_of(_find_grader(name)))
+    text = f"{len(graders)} graders in one entry: write `- ` before each of {', '.join(graders)}"
+    options = [key for key in entry if key in keys]
+    if not options:
+        return text
+    verb = "belong"
+    if len(options) == 1:
+        verb = "belongs"
+    return f"{text}; {' and '.join(options)} {verb} inside one of them"
 
 
 def _as_key(entry: Mapping[str, Any]) -> str:
@@ -243,22 +289,29 @@ def _as_key(entry: Mapping[str, Any]) -> str:
     cls = _find_grader(name)
     if cls is None:
         return unknown("grader", entry["type"], GRADERS)
-    options = {
-        cls.short if key == "value" else key: item for key, item in entry.items() if key != "type"
-    }
-    inside = ", ".join(f"{key}: {_brief(item)}" for key, item in options.items())
-    right = _brief(options[cls.short]) if set(options) == {cls.short} else f"{{{inside}}}"
+    options = {key: item for key, item in entry.items() if key != "type"}
+    if "value" in options:
+        options = {cls.short: options.pop("value"), **options}
+    right = _brief_mapping(options)
+    if options.keys() == {cls.short}:
+        right = _brief(options[cls.short])
     return f"the grader is the key: write `{name}: {right}`"
+
+
+def _brief_mapping(options: Mapping[str, Any]) -> str:
+    inside = ", ".join(f"{key}: {_brief(value)}" for key, value in options.items())
+    return f"{{{inside}}}"
 
 
 def _brief(value: Any) -> str:
     """Return a value as YAML would have it on one line, or dots for a long one."""
-    text = (
-        value
-        if isinstance(value, str) and value.isalpha()
-        else json.dumps(value, ensure_ascii=False)
-    )
-    return text if len(text) <= _LONGEST_BRIEF else "…"
+    if isinstance(value, str) and value.isalpha():
+        text = value
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    if len(text) > _LONGEST_BRIEF:
+        return "…"
+    return text
 
 
 def _find_grader(name: str) -> type[GraderOptions] | None:
@@ -267,83 +320,92 @@ def _find_grader(name: str) -> type[GraderOptions] | None:
     Raises:
         PluginError: an installed package provides it and cannot be used.
     """
-    bare = name.removeprefix(NEGATION)
-    if bare in GRADERS.own and name not in GRADERS.own:
-        return GRADERS[bare]
-    if name in GRADERS:
-        return GRADERS[name]
+    bare, _ = _split_negation(name)
     return GRADERS.get(bare)
 
 
+def _split_negation(name: str) -> tuple[str, bool]:
+    """Return a grader's name without its negation, and True if it has one."""
+    bare = name.removeprefix(NEGATION)
+    if bare == name or name in GRADERS.own:
+        return name, False
+    if bare not in GRADERS.own and name in GRADERS:  # another package's, which begins so
+        return name, False
+    return bare, True
+
+
 def own_templates(name: Any) -> tuple[str, ...]:
-    """Return the options of the grader of a name that are templates of its own; none if there is no
-    such grader.
-    """
-    cls = _find_grader(name) if isinstance(name, str) else None
-    return cls.own_templates if cls else ()
-
-
-def _takes_mapping(cls: type[GraderOptions]) -> bool:
-    """Return True if the value that the short form sets may itself be a mapping."""
-    return try_check(cls, Written({cls.short: {"": None}}, Lines(None), "")) is not None
+    """Return the options of a grader that are templates of its own; none without such a grader."""
+    if not isinstance(name, str):
+        return ()
+    cls = _find_grader(name)
+    if cls is None:
+        return ()
+    return cls.own_templates
 
 
 # Graders that are written in Python.
 
 
-def _read_object(written: Written, problems: list[Problem], folder: Path) -> Expectation | None:
-    entry = written.value
+def _read_object(node: Node, folder: Path) -> Reading[Expectation | None]:
+    entry = node.value
     if isinstance(entry, Not):
-        of = read_expectation(written.having(entry.grader), problems, folder)
-        if of is None:
-            return None
-        grader = of.grader.for_negation() if isinstance(of.grader, GraderOptions) else of.grader
-        return dataclasses.replace(
-            of, name=NEGATION + of.name, grader=grader, negated=not of.negated
-        )
+        return (yield from _read_negation(entry, node, folder))
     if isinstance(entry, GraderOptions):
-        return _read_grader(entry, written, problems, folder)
+        return (yield from _read_grader(entry, node, folder))
+    if isinstance(entry, type):
+        yield node.problem(_describe_grader(f"the class {entry.__name__}"))
+        return None
+    grader: FunctionGrader | ObjectGrader
     if isinstance(entry, FunctionGrader):
-        judge = entry
-    elif not isinstance(entry, type) and callable(getattr(entry, "grade", None)):
-        judge = ObjectGrader(entry)
-    elif callable(entry) and not isinstance(entry, type):
-        judge = FunctionGrader(entry)
+        grader = entry
+    elif callable(getattr(entry, "grade", None)):
+        grader = ObjectGrader(entry)
+    elif callable(entry):
+        grader = FunctionGrader(entry)
     else:
-        what = (
-            f"the class {entry.__name__}"
-            if isinstance(entry, type)
-            else f"a {type(entry).__name__}"
-        )
-        text = f"expected a grader, a function, or an object with a method `grade`, got {what}"
-        problems.append(written.problem(text))
+        yield node.problem(_describe_grader(f"a {type(entry).__name__}"))
         return None
-    if judge.threshold is not None and not 0 <= judge.threshold <= 1:
-        text = f"the threshold of {judge.name} is {judge.threshold}, and a score is from 0 to 1"
-        problems.append(written.problem(text))
-    if judge.weight < 0:
-        problems.append(
-            written.problem(f"the weight of {judge.name} is {judge.weight}: expected a number >= 0")
-        )
-    return Expectation(judge.name, judge, weight=judge.weight, metric=judge.metric)
+    if grader.threshold is not None and not 0 <= grader.threshold <= 1:
+        text = f"the threshold of {grader.name} is {grader.threshold}"
+        yield node.problem(f"{text}, and a score is from 0 to 1")
+    if grader.weight < 0:
+        text = f"the weight of {grader.name} is {grader.weight}: expected a number >= 0"
+        yield node.problem(text)
+    return Expectation(grader.name, grader, weight=grader.weight, metric=grader.metric)
 
 
-def _read_grader(
-    entry: GraderOptions, written: Written, problems: list[Problem], folder: Path
-) -> Expectation | None:
+def _describe_grader(got: str) -> str:
+    return f"expected a grader, a function, or an object with a method `grade`, got {got}"
+
+
+def _read_negation(entry: Not, node: Node, folder: Path) -> Reading[Expectation | None]:
+    negated = yield from read_expectation(node.with_value(entry.grader), folder)
+    if negated is None:
+        return None
+    grader = negated.grader
+    if isinstance(grader, GraderOptions):
+        grader = grader.for_negation()
+    name = NEGATION + negated.name
+    return dataclasses.replace(negated, name=name, grader=grader, negated=not negated.negated)
+
+
+def _read_grader(entry: GraderOptions, node: Node, folder: Path) -> Reading[Expectation | None]:
     if isinstance(entry, ModelGrader) and is_object(entry.provider):
-        text = "expected the name of a judge: give the suite what answers, as in judges=[my_judge], and name it here"
-        problems.append(
-            written["provider"].problem(f"{text}, or leave `provider` out if it is the only one")
+        yield node["provider"].problem(
+            "expected the name of a judge: give the suite what answers, as in judges=[my_judge],"
+            " and name it here, or leave `provider` out if it is the only one"
         )
         return None
-    options = check(type(entry), written, problems)
-    if options is None:
+    grader = yield from check(type(entry), node)
+    if grader is None:
         return None
-    problems += map(written.problem, _problems_of(options, folder))
-    problems += _transform_problems(options, written["transform"], folder)
-    if isinstance(options, Composite):
-        options = _read_parts(options, written["of"], problems, folder)
-    name = GRADERS.name_of(type(entry)) or type(entry).__name__
-    place = Place(*written.place) if options.has_dependency else None
-    return Expectation(name, options, place=place, **_common(options))
+    yield from map(node.problem, _problems_of(grader, folder))
+    yield from _check_transform(grader, node["transform"], folder)
+    if isinstance(grader, Composite):
+        grader = yield from _read_parts(grader, node["of"], folder)
+    place = None
+    if grader.has_dependency:
+        place = node.place
+    name = GRADERS.name_of(type(grader)) or type(grader).__name__
+    return Expectation(name, grader, place=place, **_common_options(grader))

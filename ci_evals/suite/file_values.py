@@ -5,26 +5,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ci_evals.errors import ConfigError, Problem
-from ci_evals.suite.problems import Written
+from ci_evals.errors import ConfigError
+from ci_evals.suite.nodes import Node, Reading
 from ci_evals.suite.yaml import parse, read_text
 
 
 def file_named(value: Any) -> str | None:
-    """Return the path that a value names instead of standing there itself: a mapping with `file`
-    alone.
-    """
-    if isinstance(value, Mapping) and set(value) == {"file"} and isinstance(value["file"], str):
-        return str(value["file"])
+    """Return the path that a value names with `{file: path}`; None for any other value."""
+    if isinstance(value, dict | Mapping) and len(value) == 1:
+        path = value.get("file")
+        if isinstance(path, str):
+            return path
     return None
 
 
 def file_url(value: Any) -> str | None:
-    """Return the path of a text that names a file in the way of other tools, `file://policy.md`;
-    None for all else.
-    """
-    found = re.fullmatch(r"file://([^/\s]\S*)", value) if isinstance(value, str) else None
-    return found[1] if found else None
+    """Return the path of a text that names a file as other tools do, `file://policy.md`."""
+    if not isinstance(value, str) or not value.startswith("file://"):
+        return None
+    url = re.fullmatch(r"file://([^/\s]\S*)", value)
+    if url is None:
+        return None
+    return url[1]
 
 
 def name_file(path: str) -> str:
@@ -41,35 +43,34 @@ class FileValues:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The files that were read."""
-        return tuple(self._known)
+        return tuple(self._values)
 
-    def fill(self, written: Written, problems: list[Problem]) -> Any:
-        """Return a value; if it names a file, its content: data of .json, .yaml and .yml, any other
-        as text.
+    def fill(self, node: Node) -> Reading[Any]:
+        """Return a value or, if it names a file, the file's content.
 
-        Args:
-            written: the value.
-            problems: gets what is wrong with the file.
+        .json, .yaml and .yml files hold data, any other text. None if the file cannot be read.
         """
-        name = file_named(written.value)
+        name = file_named(node.value)
         if name is None:
-            if path := file_url(written.value):
-                problems.append(written.problem(name_file(path)))
-            return written.value
-        if name not in self._known:
+            path = file_url(node.value)
+            if path is not None:
+                yield node.problem(name_file(path))
+            return node.value
+        if name not in self._values:
             try:
                 text = read_text(self.folder / name, name)
-                is_data = name.endswith((".json", ".yaml", ".yml"))
-                self._known[name] = parse(text, name, problems)[0] if is_data else text
+                if not name.endswith((".json", ".yaml", ".yml")):
+                    self._values[name] = text
+                else:
+                    self._values[name], _, problems = parse(text, name)
+                    yield from problems
             except ConfigError as error:
-                problems += [
-                    written["file"].problem(f"{each} (looked in {self.folder})")
-                    for each in error.problems
-                ]
+                for problem in error.problems:
+                    yield node["file"].problem(f"{problem} (looked in {self.folder})")
                 return None
-        return self._known[name]
+        return self._values[name]

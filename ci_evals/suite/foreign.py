@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from ci_evals.errors import Problem
 from ci_evals.registry import Entry, Registry
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 
 _PACKAGE = "ci_evals.suite.importers"
 
@@ -54,7 +54,7 @@ def is_ours(config: dict[str, Any]) -> bool:
     return "cases" in config and not any("kind" in entry for entry in entries)
 
 
-def translate(path: Path, config: Written) -> tuple[Written, str, list[Problem]]:
+def translate(path: Path, config: Node) -> tuple[Node, str, list[Problem]]:
     """Return a config as a suite of ours, and the name of the tool that it is of.
 
     A config that no importer recognizes is returned as it is, with an empty name.
@@ -82,4 +82,4 @@ def translate(path: Path, config: Written) -> tuple[Written, str, list[Problem]]
         last = problems[-1]
         problems[-1] = last._replace(message=f"{last.message}\n{remedy}")
     value, lines = draft.plain()
-    return Written(value, lines, file), draft.origin, problems
+    return Node(value, lines, file), draft.origin, problems

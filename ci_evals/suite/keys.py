@@ -1,6 +1,4 @@
-"""The keys of options: their names, the types behind them, and the place of one that is written
-elsewhere.
-"""
+"""The keys of options: their names, their types, and the places of keys that belong elsewhere."""
 
 import dataclasses
 import types
@@ -13,6 +11,8 @@ from ci_evals.suite.types import Suite
 
 Loc = tuple[int | str, ...]
 """The keys and indices that lead to a value inside another."""
+
+_COMMON_KEYS = ("name", "description", "label")  # seldom meant for another place
 
 
 def keys_of(cls: Any) -> tuple[str, ...]:
@@ -40,65 +40,73 @@ def _required_keys(cls: Any) -> frozenset[str]:
 
 
 def class_at(kind: Any, loc: Loc) -> type | None:
-    """Return the dataclass that a location inside a value of a type leads to, if it is one."""
-    kinds = list(_options(kind))
+    """Return the dataclass to which a location inside a value of a type leads, if it is one."""
+    kinds = list(_members(kind))
     for part in loc:
         inner: list[Any] = []
         for each in kinds:
-            arguments = get_args(each)
-            if dataclasses.is_dataclass(each) and isinstance(each, type) and part in _hints(each):
-                inner += _options(_hints(each)[str(part)])
-            elif arguments and (isinstance(part, int) or len(arguments) > 1):
-                inner += _options(arguments[0] if isinstance(part, int) else arguments[1])
+            if isinstance(each, type) and dataclasses.is_dataclass(each):
+                hint = _hints(each).get(str(part))
+                if hint is not None:
+                    inner += _members(hint)
+            else:
+                inner += _members_inside(each, part)
         kinds = inner
-    return next(
-        (each for each in kinds if dataclasses.is_dataclass(each) and isinstance(each, type)), None
-    )
+    for each in kinds:
+        if isinstance(each, type) and dataclasses.is_dataclass(each):
+            return each
+    return None
 
 
-_SAY_LITTLE = (
-    "name",
-    "description",
-    "label",
-)  # and are seldom meant for anything but what they stand in
+def _members_inside(kind: Any, part: int | str) -> Iterator[Any]:
+    """Yield the types of an item of a list type, or of a value of a mapping type."""
+    arguments = get_args(kind)
+    if not arguments:
+        return
+    if isinstance(part, int):
+        yield from _members(arguments[0])
+    elif len(arguments) > 1:
+        yield from _members(arguments[1])
 
 
 def places_of(key: str, path: str, cls: type) -> list[str]:
-    """Return places that may be meant, as a message shows them: `'report.formats'`; none if nothing
-    is called so.
+    """Return the places for which a key may be meant, as a message shows them: `'report.formats'`.
 
     Args:
         key: what was written.
-        path: where it stands.
-        cls: whose keys may stand there; its `settings`, if it has any, are keys that belong deeper
+        path: the place of its mapping.
+        cls: the type of the mapping; its `settings`, if it has any, are keys that belong deeper
             into it.
     """
-    if key in _SAY_LITTLE:
+    if key in _COMMON_KEYS:
         return []
+    meant = []
     settings: Mapping[str, str] = getattr(cls, "settings", {})
-    meant = [repr(settings[key])] if key in settings else []
-    if place := _places().get(key):
+    if key in settings:
+        meant.append(repr(settings[key]))
+    place = _places().get(key)
+    if place is not None:
         meant.append(place)
-    elif "[" not in path and key in keys_of(Case):  # what stands in an entry is seldom another's
+    elif "[" not in path and key in keys_of(Case):  # a key in a list is seldom meant for another
         meant.append(repr(f"cases[].{key}"))
     return meant
 
 
 @cache
 def _places() -> Mapping[str, str]:
-    """Return the place of each key outside of the entries of lists, the uppermost where it has
-    several.
-    """
-    found: dict[str, str] = {}
+    """Return the place of each key outside of lists; the uppermost of a key with several."""
+    places: dict[str, str] = {}
     levels: list[tuple[str, type]] = [("", Suite)]
     for path, cls in levels:  # which grows
         for name in keys_of(cls):
-            found.setdefault(
-                name, repr(f"{path}{name}") if path else f"{name!r} at the top level of the suite"
-            )
-            inner = [each for each in _options(_hints(cls)[name]) if dataclasses.is_dataclass(each)]
-            levels += [(f"{path}{name}.", each) for each in inner if isinstance(each, type)]
-    return found
+            if path:
+                places.setdefault(name, repr(f"{path}{name}"))
+            else:
+                places[name] = f"{name!r} at the top level of the suite"
+            inner = class_at(cls, (name,))
+            if inner is not None:
+                levels.append((f"{path}{name}.", inner))
+    return places
 
 
 @cache
@@ -106,13 +114,13 @@ def _hints(cls: type) -> Mapping[str, Any]:
     return get_type_hints(cls)
 
 
-def _options(kind: Any) -> Iterator[Any]:
+def _members(kind: Any) -> Iterator[Any]:
     """Yield the members of a union, or the one type that it is."""
     origin = get_origin(kind)
     if origin is Annotated:
-        yield from _options(get_args(kind)[0])
+        yield from _members(get_args(kind)[0])
     elif origin in (Union, types.UnionType):
         for member in get_args(kind):
-            yield from _options(member)
+            yield from _members(member)
     else:
         yield kind

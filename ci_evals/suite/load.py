@@ -1,4 +1,4 @@
-"""Loads a suite: from a config file or a `Suite` to a `CheckedSuite`, or every problem at once."""
+"""Loads a suite from a config file or a `Suite`: either a `CheckedSuite`, or every problem."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -13,24 +13,24 @@ from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
-from ci_evals.suite import checks
 from ci_evals.suite.cases import CaseReader
+from ci_evals.suite.checks import CHECKS, check_size
 from ci_evals.suite.dependencies import dependencies
+from ci_evals.suite.draft import Draft
 from ci_evals.suite.environment import Interpolation, read_dotenv
-from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.foreign import is_ours, translate
 from ci_evals.suite.keys import keys_of
+from ci_evals.suite.nodes import Node, Reading, collect
 from ci_evals.suite.overrides import Overrides, apply_overrides
-from ci_evals.suite.problems import Written, check, resolve_texts, try_check, unknown
-from ci_evals.suite.prompts import prompt_problems, read_prompts, request_problems
-from ci_evals.suite.providers import ProviderReader, stage_options
-from ci_evals.suite.sweeps import Sweeps
+from ci_evals.suite.problems import check, resolve_texts, try_check, unknown
+from ci_evals.suite.prompts import read_prompts
+from ci_evals.suite.providers import ProviderList, ProviderReader
 from ci_evals.suite.types import CheckedSuite, Suite, Sweep
 from ci_evals.suite.yaml import Lines, parse, read_text
 
 UNLIMITED = 2**31 - 1  # calls at once
 
-_READ_APART = ("providers", "judges", "prompts", "cases", "expect")  # entry by entry
+_ENTRIES = ("providers", "judges", "prompts", "cases", "expect")  # read one by one
 
 
 def load_suite(
@@ -41,23 +41,22 @@ def load_suite(
     offline: bool = False,
     judging: bool = False,
 ) -> CheckedSuite:
-    """Read, decode and check a config.
+    """Read and check a config.
 
     Args:
         path: the config file.
         environ: the environment; a `.env` file beside the config adds to it.
         overrides: values that win over the file's.
         offline: nothing will be called, so keys and variables may be missing.
-        judging: judges will be called all the same, so theirs may not.
+        judging: judges will be called nevertheless, so theirs may not be missing.
 
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
     """
-    written, problems, origin = _read(path)
-    loader = _Loader(
-        written, problems, path.resolve().parent, environ, offline=offline, judging=judging
-    )
-    return replace(loader.load(overrides or Overrides()), imported=origin)
+    node, problems, origin = _read_config(path)
+    loader = _Loader(path.resolve().parent, environ, offline=offline, judging=judging)
+    suite = loader.load(node, overrides or Overrides(), problems)
+    return replace(suite, imported=origin)
 
 
 def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = False) -> CheckedSuite:
@@ -73,17 +72,18 @@ def check_suite(suite: Suite, environ: Mapping[str, str], *, offline: bool = Fal
     """
     if isinstance(suite, CheckedSuite):
         return suite
-    values = {
-        each.name: value
-        for each in fields(suite)
-        if each.name in keys_of(Suite) and (value := getattr(suite, each.name)) is not each.default
-    }
-    values["cases"] = _case_list(suite)
-    values |= {key: _as_list(values[key]) for key in ("providers", "judges") if key in values}
-    written = Written(values, Lines(suite.line), suite.file, in_code=True)
-    return _Loader(written, [], Path(suite.folder), environ, offline=offline, verbatim=True).load(
-        Overrides()
-    )
+    values: dict[str, Any] = {}
+    for field in fields(suite):
+        value = getattr(suite, field.name)
+        if field.name in keys_of(Suite) and value is not field.default:
+            values[field.name] = value
+    values["cases"] = _list_cases(suite)
+    for key in ("providers", "judges"):
+        if key in values:
+            values[key] = _as_list(values[key])
+    node = Node(values, Lines(suite.line), suite.file, in_code=True)
+    loader = _Loader(Path(suite.folder), environ, offline=offline, verbatim=True)
+    return loader.load(node, Overrides())
 
 
 def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
@@ -92,15 +92,26 @@ def load_mock(path: Path, environ: Mapping[str, str]) -> Mock:
     Raises:
         ConfigError: there is none, or it is wrong.
     """
-    written, problems, _ = _read(path)
-    return _Loader(written, problems, path.resolve().parent, environ).mock()
+    node, problems, _ = _read_config(path)
+    loader = _Loader(path.resolve().parent, environ)
+    providers = node["providers"]
+    if isinstance(providers.value, list):
+        for node in providers.items():
+            if not isinstance(node.value, dict) or node.value.get("type") != "mock":
+                continue
+            entry = loader.provider_reader.read_entry(node)
+            problems += entry.problems
+            if isinstance(entry.options, Mock) and not problems:
+                return entry.options
+    raise ConfigError(problems or [providers.problem("none of them is a `mock`")])
 
 
 def load_judge(
     path: Path, environ: Mapping[str, str], name: str
 ) -> tuple[CheckedSuite, ProviderOptions]:
-    """Return a suite, and the judge or else the provider of that name, with its key; other
-    providers need none.
+    """Return a suite and its judge of a name, or else its provider.
+
+    That one has its key; other providers need none.
 
     Raises:
         ConfigError: with every problem of the file.
@@ -113,71 +124,73 @@ def load_judge(
         raise UsageError(unknown("judge", name, names))
     if name in judges:
         suite = load_suite(path, environ, offline=True, judging=True)
-        found = next(options for options in suite.judges if options.name == name)
+        model = suite.judges[judges.index(name)]
     else:
         suite = load_suite(path, environ, Overrides(providers=(name,)))
-        found = suite.providers[0]
-    if found.embeds:
+        model = suite.providers[0]
+    if model.embeds:
         raise UsageError(f"{name} answers with embeddings: name a model that answers with text")
-    return suite, found
+    return suite, model
 
 
-def _as_list(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, list | tuple) else [given]
+def _as_list(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return list(value)
+    return [value]
 
 
-def _case_list(suite: Suite) -> Any:
-    cases = [suite.cases] if isinstance(suite.cases, Case) else suite.cases
+def _list_cases(suite: Suite) -> Any:
+    """Return the cases of a suite that was written in Python as a file would have them."""
+    cases = suite.cases
+    if isinstance(cases, Case):
+        return [cases]
     if isinstance(cases, Path):
         return {"file": cases.as_posix()}
+    if isinstance(cases, Mapping):
+        return cases
     if isinstance(cases, str) or not isinstance(cases, Iterable):
         text = f"expected a list of cases, or Path(…) of a dataset, got {cases!r:.100}"
         raise ConfigError([Problem(suite.file, suite.line, "cases", text)])
-    if isinstance(cases, Mapping):
-        return cases
-    return [
-        Case(input=each, file=suite.file, line=suite.line) if isinstance(each, str) else each
-        for each in cases
-    ]
+    listed = []
+    for case in cases:
+        if isinstance(case, str):
+            listed.append(Case(input=case, file=suite.file, line=suite.line))
+        else:
+            listed.append(case)
+    return listed
 
 
-def _read(path: Path) -> tuple[Written, list[Problem], str]:
-    """Return a config, what is wrong with it so far, and whose format it was translated from; empty
-    if it is ours.
+def _read_config(path: Path) -> tuple[Node, list[Problem], str]:
+    """Return a config, its problems so far, and the tool whose format it has; empty for ours.
 
-    Of another tool's config, it is a problem if something is left out for want of which an answer
-    could pass.
+    Raises:
+        ConfigError: it cannot be read, or is not a mapping.
     """
     file = path.as_posix()
-    problems: list[Problem] = []
-    value, lines = parse(read_text(path, file), file, problems)
+    value, lines, problems = parse(read_text(path, file), file)
     if not isinstance(value, dict):
         text = "expected a mapping with the keys `providers` and `cases`"
         raise ConfigError([*problems, Problem(file, 1, "", text)])
-    written = Written(value, lines, file)
+    node = Node(value, lines, file)
     if is_ours(value):
-        return written, problems, ""
-    suite, origin, lost = translate(path, written)
+        return node, problems, ""
+    suite, origin, lost = translate(path, node)
     return suite, [*problems, *lost], origin
 
 
 class _Loader:
-    """One pass over one suite.
+    """Loads one suite.
 
     Args:
-        written: all of it.
-        problems: those that reading it brought up; more come.
         folder: where relative paths start.
         environ: the environment; `.env` in the folder adds to it.
         offline: nothing will be called, so keys and variables may be missing.
-        judging: judges will be called all the same, so theirs may not.
+        judging: judges will be called nevertheless, so theirs may not be missing.
         verbatim: `${NAME}` is text.
     """
 
-    def __init__(  # noqa: PLR0913  each has its name
+    def __init__(
         self,
-        written: Written,
-        problems: list[Problem],
         folder: Path,
         environ: Mapping[str, str],
         *,
@@ -185,176 +198,154 @@ class _Loader:
         judging: bool = False,
         verbatim: bool = False,
     ) -> None:
-        self.written, self.problems, self.folder = written, problems, folder
+        self.folder = folder
         self.dotenv = read_dotenv(folder)
         environ = {**self.dotenv, **environ}
-        self.interpolation = Interpolation(environ, problems, offline=offline, verbatim=verbatim)
-        self.providers = ProviderReader(folder, problems, self.interpolation)
+        self.interpolation = Interpolation(environ, offline=offline, verbatim=verbatim)
+        self.provider_reader = ProviderReader(folder, self.interpolation)
         for_judges = replace(self.interpolation, offline=offline and not judging)
-        self.judges = ProviderReader(folder, problems, for_judges)
+        self.judge_reader = ProviderReader(folder, for_judges)
 
-    def load(self, overrides: Overrides) -> CheckedSuite:
-        written, problems = self.written, self.problems
-        filled = written.having(
-            {
-                key: None if key in _READ_APART else self.interpolation.fill(written[key]).value
-                for key in written.value
-            }
-        )
-        found: dict[str, Any] = {"file": written.file, "line": written.line, "folder": self.folder}
-        settings = resolve_texts(check(Suite, filled, problems, found=found))
-        sweeps = Sweeps(
-            try_check(tuple[Sweep, ...], filled["variants"]) or (), filled["variants"], problems
-        )
-        providers: tuple[ProviderOptions, ...] = ()
-        if "providers" in written:
-            providers = self.providers.read(written["providers"], overrides.providers, sweeps)
-        judges = self.judges.read(written["judges"]) if written["judges"].value else ()
-        prompts = read_prompts(written["prompts"], problems, self.folder, self.interpolation)
-        prompted, shared = bool(written["prompts"].value), filled["vars"]
-        threshold = settings.threshold if settings else None
-        with node_process(self.folder):  # which parses JavaScript of graders
-            reader = CaseReader(
-                self.folder, written["expect"], shared, problems, self.providers, prompted=prompted
-            )
-            cases = (
-                reader.read(written["cases"], threshold, self.transform(filled))
-                if "cases" in written
-                else ()
-            )
-        problems += prompt_problems(cases, prompts, () if prompted else providers, self.folder)
-        problems += checks.task_problems(cases, providers)
-        problems += checks.override_problems(cases, providers, self.folder)
-        for name in {name for each in providers for name in (*each.before, *each.after)}:
-            if entry := self.providers.entries.get(name):
-                self.providers.read_entry(entry)  # for what is wrong with one that was not selected
-        stages = stage_options(providers, self.providers.by_name)
-        problems += checks.stage_problems(
-            stages, self.providers.names, self.providers.places, self.folder
-        )
-        judges = self.add_grader_models(cases, providers, judges)
-        problems += checks.gate_problems(filled["gate"], self.providers, reader, cases)
-        if not self.interpolation.offline:  # else the answers are those of others
-            problems += checks.needs_problems(
-                filled["budget"], cases, providers, self.providers.places
-            )
-            problems += request_problems(
-                cases, prompts, providers, self.providers.places, self.folder
-            )
-        called = (*providers, *stages.values(), *judges)
-        problems += checks.service_problems(called, {**self.judges.places, **self.providers.places})
-        problems += checks.price_problems(
-            filled["budget"], cases, providers, (*judges, *stages.values())
-        )
-        problems += checks.runs_problems(settings, written["max_runs"])
-        if settings and isinstance(
-            executor := settings.executor, ExecutorOptions
-        ):  # once checked, it is one
-            is_called = not self.interpolation.offline and overrides.executor is None
-            problems += checks.executor_problems(
-                executor, written["executor"], cases, self.folder, is_called=is_called
-            )
-        problems += checks.paths_problems(
-            settings, written, (*providers, *stages.values()), self.folder
-        )
-        problems += checks.tag_problems(overrides.tags, reader, written["cases"])
-        if problems or settings is None:
-            raise ConfigError(_in_file_order(problems))
-        visible = (settings.name or "", *_visible((*providers, *judges)))
-        found = {
-            "name": settings.name or self.folder.name,
-            "max_concurrency": UNLIMITED
-            if settings.max_concurrency == "unlimited"
-            else settings.max_concurrency,
-            "providers": providers,
-            "judges": judges,
-            "stages": stages,
-            "prompts": prompts,
-            "cases": cases,
-            "expect": (),
-            "secrets": secret_values(self.interpolation.named, self.dotenv, visible),
-            "places": {**self.judges.places, **self.providers.places},
-        }
-        if settings.skip_unchanged:
-            found["depends_on"] = dependencies(
-                written.value, cases, (*reader.files.names, *settings.paths), self.folder
-            )
-        suite = CheckedSuite(
-            **{each.name: getattr(settings, each.name) for each in fields(settings)} | found
-        )
-        suite = apply_overrides(
-            suite, replace(overrides, providers=None)
-        )  # these are selected, names of sweeps too
-        if too_many := checks.size_problem(suite, written["runs"]):
-            raise ConfigError([too_many])
+    def load(
+        self, node: Node, overrides: Overrides, problems: Sequence[Problem] = ()
+    ) -> CheckedSuite:
+        """Read a suite part by part, check the parts against each other, and complete it.
+
+        Args:
+            node: the suite as it is written.
+            overrides: values that win over it.
+            problems: those that came up before.
+
+        Raises:
+            ConfigError: with every problem.
+        """
+        draft, found = collect(self._read_draft(node, overrides))
+        found = [*problems, *found]
+        for check_draft in CHECKS:
+            found += check_draft(draft)
+        if found or draft.settings is None:
+            raise ConfigError(_in_file_order(found))
+        suite = self._complete(draft, draft.settings, node.value)
+        suite = apply_overrides(suite, replace(overrides, providers=None))  # which are selected
+        too_many_runs = list(check_size(suite, node["runs"]))
+        if too_many_runs:
+            raise ConfigError(too_many_runs)
         return suite
 
-    def transform(self, filled: Written) -> str | None:
-        """Return the suite's own `transform`, if it is right."""
-        source = try_check(NonEmpty, filled["transform"])
-        if source and (problem := transform_problem(source, self.folder)):
-            self.problems.append(filled["transform"].problem(problem))
+    def _read_draft(self, written: Node, overrides: Overrides) -> Reading[Draft]:
+        """Read every part of a suite, each for itself."""
+        node, settings = yield from self._read_settings(written)
+        providers, judges = ProviderList(node["providers"]), ProviderList(node["judges"])
+        if "providers" in node:
+            sweeps: Sequence[Sweep] = ()
+            if "variants" in node:
+                sweeps = try_check(list[Sweep], node["variants"]) or ()
+            providers = yield from self.provider_reader.read_list(
+                node["providers"], overrides.providers, sweeps, node["variants"]
+            )
+        if node["judges"].value:
+            judges = yield from self.judge_reader.read_list(node["judges"])
+        yield from providers.problems()
+        yield from judges.problems()
+        prompts = yield from read_prompts(node["prompts"], self.folder, self.interpolation)
+        with node_process(self.folder):  # which parses the JavaScript of graders
+            transform = yield from self._read_transform(node["transform"])
+            threshold = None
+            if settings is not None:
+                threshold = settings.threshold
+            reader = CaseReader(
+                node,
+                self.folder,
+                providers,
+                self.provider_reader,
+                threshold=threshold,
+                transform=transform,
+            )
+            cases = yield from reader.read()
+        return Draft(
+            node=node,
+            settings=settings,
+            folder=self.folder,
+            overrides=overrides,
+            offline=self.interpolation.offline,
+            providers=providers,
+            judges=judges,
+            prompts=prompts,
+            cases=cases,
+        )
+
+    def _read_settings(self, written: Node) -> Reading[tuple[Node, Suite | None]]:
+        """Return the suite with variables filled into its settings, and the settings.
+
+        The entries of its lists are left as they are written: each is read by itself.
+        """
+        values: dict[str, Any] = dict.fromkeys(written.value)
+        for key in values:
+            if key not in _ENTRIES:
+                filled = yield from self.interpolation.fill(written[key])
+                values[key] = filled.value
+        found = {"file": written.file, "line": written.line, "folder": self.folder}
+        settings = yield from check(Suite, written.with_value(values), found=found)
+        for key in _ENTRIES:
+            if key in values:
+                values[key] = written.value[key]
+        return written.with_value(values), resolve_texts(settings)
+
+    def _read_transform(self, node: Node) -> Reading[str | None]:
+        """Return the suite's own `transform`; None if it has none, or if it is wrong."""
+        if node.value is None:
+            return None
+        source = try_check(NonEmpty, node)
+        if source is None:
+            return None
+        problem = transform_problem(source, self.folder)
+        if problem:
+            yield node.problem(problem)
             return None
         return source
 
-    def mock(self) -> Mock:
-        entries = self.written["providers"]
-        for entry in entries.items() if isinstance(entries.value, list) else ():
-            if isinstance(entry.value, dict) and entry.value.get("type") == "mock":
-                provider = self.providers.read_entry(entry)
-                if isinstance(provider, Mock) and not self.problems:
-                    return provider
-        raise ConfigError(self.problems or [entries.problem("none of them is a `mock`")])
+    def _complete(self, draft: Draft, settings: Suite, written: Any) -> CheckedSuite:
+        """Return the suite of a draft without problems.
 
-    def add_grader_models(
-        self,
-        cases: Sequence[Case],
-        providers: Sequence[ProviderOptions],
-        judges: tuple[ProviderOptions, ...],
-    ) -> tuple[ProviderOptions, ...]:
-        """Return the judges, and the providers that graders ask although they were not selected to
-        run.
+        Args:
+            draft: the draft.
+            settings: its settings.
+            written: the suite as it is written, without values of the environment.
         """
-        for name in sorted({*self.judges.names} & {*self.providers.names}):
-            text = f"{name!r} is the name of a provider too: give the judge another"
-            self.problems.append(self.written["judges"].problem(text))
-        if not self.providers.knows_names or (
-            self.written["judges"].value and not self.judges.knows_names
-        ):
-            return judges
-        asked = checks.model_graders(cases)
-        selected = {provider.name for provider in (*providers, *judges)}
-        named = {grader.provider for grader, _ in asked}
-        idle = [
-            self.providers.read_entry(entry)
-            for name, entry in self.providers.entries.items()
-            if name in named and name not in selected
-        ]
-        models = (*judges, *(options for options in idle if options is not None))
-        broken = {*self.judges.names} - self.judges.by_name.keys()
-        unreadable = broken | ({*self.providers.names} - self.providers.by_name.keys())
-        for grader, place in asked:
-            if grader.provider in unreadable or (grader.provider is None and broken):
-                continue  # what is wrong with the model is told already
-            if problem := checks.judge_problem(grader, models, (*models, *providers)):
-                self.problems.append(Problem(*place, problem))
-        return models
+        values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+        if settings.max_concurrency == "unlimited":
+            values["max_concurrency"] = UNLIMITED
+        models = (*draft.providers.selected, *draft.grader_models)
+        visible = (settings.name or "", *_visible_values(models))
+        values |= {
+            "name": settings.name or self.folder.name,
+            "providers": draft.providers.selected,
+            "judges": draft.grader_models,
+            "stages": draft.stages,
+            "prompts": draft.prompts,
+            "cases": draft.cases.cases,
+            "expect": (),
+            "secrets": secret_values(self.interpolation.used, self.dotenv, visible),
+            "places": draft.places,
+        }
+        if settings.skip_unchanged:
+            paths = (*draft.cases.files, *settings.paths)
+            values["depends_on"] = dependencies(written, draft.cases.cases, paths, self.folder)
+        return CheckedSuite(**values)
 
 
-def _visible(providers: Sequence[ProviderOptions]) -> Iterator[str]:
-    """Yield values that reports show anyway: taking them out would make the reports unreadable."""
-    for provider in providers:
-        for value in (
-            provider.name,
-            getattr(provider, "model", None),
-            getattr(provider, "base_url", None),
-        ):
+def _visible_values(models: Sequence[ProviderOptions]) -> Iterator[str]:
+    """Yield values that reports show anyway; without them, reports would be unreadable."""
+    for model in models:
+        for key in ("name", "model", "base_url"):
+            value = getattr(model, key, None)
             if value:
                 yield value
 
 
 def _in_file_order(problems: Sequence[Problem]) -> list[Problem]:
+    """Return each problem once, by file as they come up and by line."""
     files = list(dict.fromkeys(problem.file for problem in problems))
-    return sorted(
-        dict.fromkeys(problems), key=lambda problem: (files.index(problem.file), problem.line or 0)
-    )
+    distinct = list(dict.fromkeys(problems))
+    distinct.sort(key=lambda problem: (files.index(problem.file), problem.line or 0))
+    return distinct

@@ -1,7 +1,10 @@
-"""Entries of `providers` and `judges` into options: those that were selected, with their keys."""
+"""Reads the entries of `providers` and `judges`, with their keys, names and sweeps."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -13,224 +16,440 @@ from ci_evals.providers.python import Function, Python
 from ci_evals.registry import PROVIDERS
 from ci_evals.suite.environment import Interpolation
 from ci_evals.suite.keys import keys_of
-from ci_evals.suite.problems import Written, check, is_object, resolve_texts, unknown
-from ci_evals.suite.sweeps import Sweeps
+from ci_evals.suite.nodes import Node, Reading, collect
+from ci_evals.suite.problems import check, is_object, resolve_texts, unknown
+from ci_evals.suite.types import Sweep
+from ci_evals.suite.yaml import Lines
 
+MAX_POINTS = 1000  # of a sweep
 _EXPECTED = "expected a provider, a function, or an object with a method `answer`"
 
 
-class ProviderReader:
-    """Reads the entries of one list of providers.
+@dataclass(frozen=True, slots=True)
+class ProviderEntry:
+    """One entry of a list of providers.
 
-    Afterwards `names` has all of them, selected or not, and `entries` and `by_name` are what these
-    stand for; `knows_names` is False if one of them is a guess; `places` has the place of what each
-    provider or stage opens.
+    Args:
+        node: the entry as it is written.
+        options: its options, with a name; None if it is so wrong that it has none.
+        problems: what is wrong with it.
+        places: the place of what it opens, and of its stages, by name.
+    """
+
+    node: Node
+    options: ProviderOptions | None
+    problems: Sequence[Problem]
+    places: Mapping[str, Place]
+
+    @property
+    def name(self) -> str:
+        """Its name, which is a guess for one that is wrong."""
+        if self.options is not None:
+            return str(self.options.name)
+        return _guess_name(self.node.value)
+
+    @property
+    def is_guess(self) -> bool:
+        """True if the name is a guess, so that the entry may have been meant by another name."""
+        if self.options is not None:
+            return False
+        return not (isinstance(self.node.value, dict) and self.node.value.get("name"))
+
+
+def _guess_name(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return "?"
+    if entry.get("name"):
+        return str(entry["name"])
+    if entry.get("model"):
+        return f"{entry.get('type')}:{entry['model']}"
+    return str(entry.get("type"))
+
+
+@dataclass(frozen=True)
+class ProviderList:
+    """The entries of `providers` or `judges`, of which some are selected to run.
+
+    Args:
+        node: the list as it is written.
+        entries: all entries, selected or not.
+        selection: the names of those that are selected; None if all of them are.
+    """
+
+    node: Node
+    entries: Sequence[ProviderEntry] = ()
+    selection: Sequence[str] | None = None
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """The names of all entries."""
+        return [entry.name for entry in self.entries]
+
+    @cached_property
+    def knows_names(self) -> bool:
+        """True if none of the names is a guess."""
+        return bool(self.entries) and not any(entry.is_guess for entry in self.entries)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, ProviderOptions]:
+        """The options of every entry that has some, selected or not."""
+        return {entry.name: entry.options for entry in self.entries if entry.options is not None}
+
+    @cached_property
+    def selected(self) -> tuple[ProviderOptions, ...]:
+        """The providers that are selected; of those with the same name, the first one."""
+        chosen: dict[str, ProviderOptions] = {}
+        for entry in self.entries:
+            if entry.options is not None and self.is_selected(entry.name):
+                chosen.setdefault(entry.name, entry.options)
+        return tuple(chosen.values())
+
+    @cached_property
+    def places(self) -> Mapping[str, Place]:
+        """The place of what each provider and stage opens, by name."""
+        places: dict[str, Place] = {}
+        for entry in self.entries:
+            for name, place in entry.places.items():
+                places.setdefault(name, place)
+        return places
+
+    def is_selected(self, name: str) -> bool:
+        return self.selection is None or name in self.selection
+
+    def find(self, name: str) -> ProviderEntry:
+        """Return the first entry of a name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        raise KeyError(name)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong with the selected entries and with the selection.
+
+        Entries that are left out need not be complete.
+        """
+        seen: set[str] = set()
+        for entry in self.entries:
+            if not self.is_selected(entry.name):
+                continue
+            yield from entry.problems
+            if entry.name in seen:
+                text = f"a second provider called {entry.name!r}: give one of them a `name`"
+                yield entry.node.problem(text)
+            elif entry.options is not None:
+                seen.add(entry.name)
+        if self.selection is not None:
+            yield from self._check_selection(self.selection)
+
+    def _check_selection(self, selection: Sequence[str]) -> Iterator[Problem]:
+        option = Node(None, self.node.lines, self.node.file, "--providers")
+        if not selection:
+            yield option.problem(f"none is named; known: {', '.join(self.names)}")
+        strangers = [name for name in selection if name not in self.names]
+        for name in strangers:
+            yield option.problem(unknown("provider", name, self.names))
+        if not strangers:
+            return
+        for entry in self.entries:  # one without a name may be meant
+            if entry.is_guess and not self.is_selected(entry.name):
+                yield from entry.problems
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderReader:
+    """Reads providers.
 
     Args:
         folder: where relative paths start.
-        problems: gets every problem.
         interpolation: fills in variables of the environment.
     """
 
-    def __init__(self, folder: Path, problems: list[Problem], interpolation: Interpolation) -> None:
-        self.folder = folder
-        self.problems = problems
-        self.interpolation = interpolation
-        self.names: list[str] = []
-        self.entries: dict[str, Written] = {}
-        self.by_name: dict[str, ProviderOptions] = {}
-        self.places: dict[str, Place] = {}
-        self.knows_names = False
-        self._users: set[str] = set()
+    folder: Path
+    interpolation: Interpolation
 
-    def read(
-        self, written: Written, selected: Sequence[str] | None = None, sweeps: Sweeps | None = None
-    ) -> tuple[ProviderOptions, ...]:
-        """Return the selected providers, or all of them; those that are left out need not be
-        complete.
+    def read_list(
+        self,
+        node: Node,
+        selection: Sequence[str] | None = None,
+        sweeps: Sequence[Sweep] = (),
+        sweeps_node: Node | None = None,
+    ) -> Reading[ProviderList]:
+        """Read the entries of a list; what is wrong with an entry stays with it.
+
+        Args:
+            node: the list.
+            selection: the names of those that are selected to run; None for all of them.
+            sweeps: the sweeps of the suite, each of which makes several providers of one.
+            sweeps_node: the same as they are written.
         """
-        if not isinstance(written.value, list | tuple) or not written.value:
-            self.problems.append(written.problem("expected a list with at least one provider"))
-            return ()
-        found: dict[str, ProviderOptions] = {}
-        nameless: list[Problem] = []
-        self.knows_names = True
-        entries = list(written.items())
-        if sweeps is not None and sweeps.sweeps:
-            entries = sweeps.expand(entries, [self._name(entry) for entry in entries])
-            selected = selected and sweeps.expand_names(selected)
+        if not isinstance(node.value, list | tuple) or not node.value:
+            yield node.problem("expected a list with at least one provider")
+            return ProviderList(node)
+        entries = [self.read_entry(entry) for entry in node.items()]
+        if not sweeps or sweeps_node is None:
+            return ProviderList(node, entries, selection)
+        points = yield from expand_sweeps(sweeps, sweeps_node, entries)
+        variants: dict[str, list[ProviderEntry]] = {}
+        for entry, nodes in zip(entries, points, strict=True):
+            if nodes is not None:
+                variants[entry.name] = [self.read_entry(each) for each in nodes]
+        if selection is not None:
+            selection = _expand_names(selection, variants)
+        expanded: list[ProviderEntry] = []
         for entry in entries:
-            before = len(self.problems)
-            provider = self.read_entry(entry)
-            name = str(provider.name) if provider else _guess_name(entry.value)
-            self.names.append(name)
-            self.entries.setdefault(name, entry)
-            if provider:
-                self.by_name[name] = provider
-            is_guess = provider is None and not (
-                isinstance(entry.value, dict) and entry.value.get("name")
-            )
-            self.knows_names &= not is_guess
-            if selected is not None and name not in selected:
-                if is_guess:
-                    nameless += self.problems[before:]
-                del self.problems[before:]
-            elif name in found:
-                self.problems.append(
-                    entry.problem(f"a second provider called {name!r}: give one of them a `name`")
-                )
-            elif provider is not None:
-                found[name] = provider
-        if selected is not None:
-            self._check_selection(selected, nameless, written)
-        return tuple(found.values())
+            expanded += variants.get(entry.name, [entry])
+        return ProviderList(node, expanded, selection)
 
-    def read_user(self, written: Written) -> ProviderOptions | None:
-        """Return the provider that plays a user: one of the suite's by name, selected or not, or
-        one of its own.
-        """
-        given = written.value
-        if not isinstance(given, str):
-            return self.read_entry(written)
-        if given not in self.names:
-            self.problems.append(written.problem(unknown("provider", given, self.names)))
-        elif given not in self._users:
-            self._users.add(given)
-            self.read_entry(self.entries[given])  # for what is wrong with one that was not selected
-        return self.by_name.get(given)
+    def read_entry(self, node: Node) -> ProviderEntry:
+        """Read one provider."""
+        (options, places), problems = collect(self._read(node))
+        return ProviderEntry(node, options, problems, places)
 
-    def read_entry(self, written: Written) -> ProviderOptions | None:
-        """Check one provider; None if it is so wrong that it has no name."""
-        filled = written if is_object(written.value) else self.interpolation.fill(written)
-        options = (
-            self._read_object(filled) if is_object(filled.value) else self._read_mapping(filled)
-        )
-        named = options and self._add_name(options, written)
-        if named is None:
-            return None
-        target = filled["target"] if "target" in filled else filled  # noqa: SIM401  no dict: it has places
-        self.places.setdefault(str(named.name), target.place)
+    def _read(self, node: Node) -> Reading[tuple[ProviderOptions | None, Mapping[str, Place]]]:
+        if is_object(node.value):
+            options = yield from self._read_object(node)
+        else:
+            node = yield from self.interpolation.fill(node)
+            options = yield from self._read_mapping(node)
+        if options is not None:
+            options = yield from self._add_name(options, node)
+        if options is None:
+            return None, {}
+        places = {str(options.name): node.place}
+        if "target" in node:
+            places = {str(options.name): node["target"].place}
         for key in ("before", "after"):
-            for index, name in enumerate(getattr(named, key)):
-                self.places.setdefault(name, filled[key][index].place)
-        return named
+            for index, name in enumerate(getattr(options, key)):
+                places.setdefault(name, node[key][index].place)
+        return options, places
 
-    def _read_mapping(self, written: Written) -> ProviderOptions | None:
-        kind = written.value.get("type") if isinstance(written.value, Mapping) else None
-        if kind is None:
-            expected = f"expected a mapping with a `type`: {', '.join(PROVIDERS)}"
-            name, _, model = (
-                written.value.partition(":") if isinstance(written.value, str) else ("", "", "")
-            )
-            if name in PROVIDERS and model and "model" in keys_of(PROVIDERS[name]):
-                expected = f"expected a mapping: write `{{type: {name}, model: {model}}}`"
-            if written.in_code and not isinstance(written.value, Mapping):
-                expected = f"{_EXPECTED}, got {written.value!r:.80}"
-            self.problems.append(written.problem(expected))
+    def _read_mapping(self, node: Node) -> Reading[ProviderOptions | None]:
+        kind = node["type"].value
+        if not isinstance(node.value, Mapping) or kind is None:
+            yield node.problem(_describe_provider(node))
+            return None
+        if not isinstance(kind, str) or kind not in PROVIDERS:
+            yield node["type"].problem(unknown("provider type", _as_text(kind), PROVIDERS))
             return None
         try:
-            cls = PROVIDERS.get(kind) if isinstance(kind, str) else None
+            cls = PROVIDERS[kind]
         except PluginError as error:
-            self.problems.append(written["type"].problem(str(error)))
+            yield node["type"].problem(str(error))
             return None
-        if cls is None:
-            self.problems.append(
-                written["type"].problem(
-                    unknown(
-                        "provider type", kind if isinstance(kind, str) else str(kind), PROVIDERS
-                    )
-                )
-            )
+        options = yield from check(cls, node, unread=("type",))
+        if options is None:
             return None
-        return resolve_texts(check(cls, written, self.problems, unread=("type",)))  # type: ignore[no-any-return]
+        return resolve_texts(options)  # type: ignore[no-any-return]
 
-    def _read_object(self, written: Written) -> ProviderOptions | None:
-        given = written.value
-        if not isinstance(given, ProviderOptions):
-            if not callable(given) and not callable(getattr(given, "answer", None)):
-                self.problems.append(written.problem(f"{_EXPECTED}, got a {type(given).__name__}"))
+    def _read_object(self, node: Node) -> Reading[ProviderOptions | None]:
+        options = node.value
+        if not isinstance(options, ProviderOptions):
+            if not callable(options) and not callable(getattr(options, "answer", None)):
+                yield node.problem(f"{_EXPECTED}, got a {type(options).__name__}")
                 return None
-            given = Function.of(given)
+            options = Function.of(options)
         for key in ("before", "after"):
-            stages = getattr(given, key)
-            if is_object(stages) or (
-                isinstance(stages, list | tuple) and any(map(is_object, stages))
-            ):
-                text = f"stages go by name, which the cache needs: {key}=['module:function'], or the name of a provider"
-                self.problems.append(written[key].problem(text))
+            stages = getattr(options, key)
+            if not isinstance(stages, list | tuple):
+                stages = [stages]
+            if any(map(is_object, stages)):
+                example = f"{key}=['module:function'], or the name of a provider"
+                yield node[key].problem(f"stages go by name, which the cache needs: {example}")
                 return None
-        return check(type(given), written.having(given), self.problems)
+        return (yield from check(type(options), node.with_value(options)))
 
-    def _add_name(self, options: ProviderOptions, written: Written) -> ProviderOptions | None:
+    def _add_name(self, options: ProviderOptions, node: Node) -> Reading[ProviderOptions | None]:
         """Return the options with a name and a key; None if they cannot be named."""
-        self.problems += map(written.problem, options.problems(self.folder))
+        yield from map(node.problem, options.problems(self.folder))
         if options.serve:
-            self.problems += map(written["serve"].problem, options.serve.problems(self.folder))
-        if wrong := price_problem(options):
-            self.problems.append(written["price"].problem(wrong))
-        if (token := getattr(options, "token", None)) and not self.interpolation.offline:
-            self.problems += map(written["token"].problem, token.problems(self.folder))
+            yield from map(node["serve"].problem, options.serve.problems(self.folder))
+        wrong_price = price_problem(options)
+        if wrong_price:
+            yield node["price"].problem(wrong_price)
+        token = getattr(options, "token", None)
+        if token and not self.interpolation.offline:
+            yield from map(node["token"].problem, token.problems(self.folder))
         try:
             name = options.name or options.default_name
         except ValueError:
             return None  # what cannot be named is among the problems above
         if options.name and "," in options.name:
-            text = f"the name {name!r} has a comma, which stands between names in --providers: give it another `name`"
-            self.problems.append(written.problem(text))
-        return replace(self._add_key(options, written), name=name)
+            yield node.problem(
+                f"the name {name!r} has a comma, which stands between names in --providers:"
+                " give it another `name`"
+            )
+        options = yield from self._add_key(options, node)
+        return replace(options, name=name)
 
-    def _add_key(self, options: ProviderOptions, written: Written) -> ProviderOptions:
+    def _add_key(self, options: ProviderOptions, node: Node) -> Reading[ProviderOptions]:
         """Fill in the vendor's usual key variable where the config names none."""
         variable = options.key_variable
         if variable is None or self.interpolation.offline:
             return options
         value = self.interpolation.environ.get(variable)
         if not value:
-            text = f"no key: set the variable {variable} (export it, or write it into {self.folder / '.env'})"
-            self.problems.append(written["api_key"].problem(text))
+            where = self.folder / ".env"
+            yield node["api_key"].problem(
+                f"no key: set the variable {variable} (export it, or write it into {where})"
+            )
             return options
-        self.interpolation.named[variable] = value
+        self.interpolation.used[variable] = value
         return replace(options, api_key=Secret(value, variable))  # type: ignore[call-arg]  # all that have a variable
 
-    def _name(self, written: Written) -> str:
-        """Return the name of an entry, whatever else is wrong with it."""
-        before = len(self.problems)
-        provider = self.read_entry(written)
-        del self.problems[before:]
-        return str(provider.name) if provider else _guess_name(written.value)
 
-    def _check_selection(
-        self, selected: Sequence[str], nameless: list[Problem], written: Written
-    ) -> None:
-        option = Written(None, written.lines, written.file, "--providers")
-        if not selected:
-            self.problems.append(option.problem(f"none is named; known: {', '.join(self.names)}"))
-        strangers = [name for name in selected if name not in self.names]
-        self.problems += [
-            option.problem(unknown("provider", name, self.names)) for name in strangers
-        ]
-        if strangers:  # one of those without a name may be meant
-            self.problems.extend(nameless)
+def _as_text(kind: Any) -> str:
+    if isinstance(kind, str):
+        return kind  # which may be text of the environment
+    return str(kind)
 
 
-def _guess_name(entry: Any) -> str:
-    """Return a name for a provider that is wrong, to tell if it was selected."""
-    if not isinstance(entry, dict):
-        return "?"
-    model = entry.get("model")
-    return str(
-        entry.get("name") or (f"{entry.get('type')}:{model}" if model else entry.get("type"))
-    )
+def _describe_provider(node: Node) -> str:
+    """Return what is expected in place of an entry that is not a provider."""
+    if node.in_code and not isinstance(node.value, Mapping):
+        return f"{_EXPECTED}, got {node.value!r:.80}"
+    if isinstance(node.value, str):
+        kind, _, model = node.value.partition(":")
+        if model and kind in PROVIDERS and "model" in keys_of(PROVIDERS[kind]):
+            return f"expected a mapping: write `{{type: {kind}, model: {model}}}`"
+    return f"expected a mapping with a `type`: {', '.join(PROVIDERS)}"
 
 
 def stage_options(
     providers: Sequence[ProviderOptions], known: Mapping[str, ProviderOptions]
 ) -> Mapping[str, ProviderOptions]:
-    """Return the provider for each stage that others name; `known` are the suite's providers,
-    selected or not.
+    """Return the provider for each stage that others name.
+
+    Args:
+        providers: those that name stages.
+        known: the suite's providers, selected or not; any other name is a function.
     """
-    names = dict.fromkeys(name for each in providers for name in (*each.before, *each.after))
-    if not names:
-        return {}
-    plain = {name: replace(options, before=(), after=()) for name, options in known.items()}
-    return {name: plain.get(name) or Python(name=name, target=name) for name in names}
+    stages: dict[str, ProviderOptions] = {}
+    for provider in providers:
+        for name in (*provider.before, *provider.after):
+            if name in known:
+                stages[name] = replace(known[name], before=(), after=())
+            else:
+                stages[name] = Python(name=name, target=name)
+    return stages
+
+
+# Sweeps, `variants` in the file: one entry of `providers` under every combination of some settings.
+
+
+def expand_sweeps(
+    sweeps: Sequence[Sweep], node: Node, entries: Sequence[ProviderEntry]
+) -> Reading[list[list[Node] | None]]:
+    """Return for each provider the nodes of its variants; None for one that is not swept.
+
+    Args:
+        sweeps: the sweeps.
+        node: the same as they are written.
+        entries: the providers.
+    """
+    names = [entry.name for entry in entries]
+    for index, sweep in enumerate(sweeps):
+        if sweep.provider not in names:
+            text = unknown("provider", sweep.provider, names)
+            yield node[index]["provider"].problem(text)
+    expanded = []
+    for entry in entries:
+        points: list[Node] | None = None
+        for index, sweep in enumerate(sweeps):
+            if sweep.provider != entry.name:
+                continue
+            if isinstance(entry.node.value, dict):
+                grid = yield from _expand_grid(sweep, entry, node[index]["grid"])
+                points = [*(points or ()), *grid]
+            else:
+                remedy = "write this provider as the mapping of the YAML, or each variant by itself"
+                text = f"{entry.name} is an object: {remedy}"
+                yield node[index]["provider"].problem(text)
+        expanded.append(points)
+    return expanded
+
+
+def _expand_names(
+    names: Sequence[str], variants: Mapping[str, Sequence[ProviderEntry]]
+) -> list[str]:
+    """Return names of providers, with those of all its variants in place of one that is swept."""
+    expanded: list[str] = []
+    for name in names:
+        if name in variants:
+            expanded += [variant.name for variant in variants[name]]
+        else:
+            expanded.append(name)
+    return expanded
+
+
+def _expand_grid(sweep: Sweep, entry: ProviderEntry, grid: Node) -> Reading[list[Node]]:
+    """Return a provider under every combination of the grid's values."""
+    places: dict[str, tuple[str, ...]] = {}
+    for key in sweep.grid:
+        place = _place_in_provider(key, entry.node)
+        if place is None:
+            cls = PROVIDERS[entry.node.value["type"]]
+            text = unknown("setting", key.partition(".")[0], sorted(keys_of(cls)))
+            yield Problem(grid.file, grid[key].line, grid.path, text)
+        else:
+            places[key] = place
+    if prod(map(len, sweep.grid.values())) > MAX_POINTS:
+        yield grid.problem(f"more than {MAX_POINTS} variants: leave out some values")
+        return []
+    if len(places) < len(sweep.grid):
+        return []
+    points = []
+    for values in product(*sweep.grid.values()):
+        point = entry.node
+        labels = [entry.name]
+        for key, value in zip(sweep.grid, values, strict=True):
+            point = _set(point, places[key], value, grid[key].line)
+            labels.append(f"{places[key][-1]}={_label(value, sweep.grid[key])}")
+        points.append(_set(point, ("name",), " ".join(labels), entry.node["name"].line))
+    return points
+
+
+def _place_in_provider(key: str, node: Node) -> tuple[str, ...] | None:
+    """Return the place of a key of the grid: a setting of the provider, or one of its `params`.
+
+    None if the provider has neither.
+    """
+    path = tuple(key.split("."))
+    kind = node.value.get("type")
+    if not isinstance(kind, str) or kind not in PROVIDERS:
+        return path  # what is wrong with the type is a problem of the entry
+    keys = keys_of(PROVIDERS[kind])
+    if path[0] in keys and path[0] != "name":
+        return path
+    if "params" in keys:
+        return ("params", *path)
+    return None
+
+
+def _set(node: Node, place: Sequence[str], value: Any, line: int | None) -> Node:
+    """Return a copy of a mapping in which one value inside is set, written in another line."""
+    first, *rest = place
+    if rest:
+        inner = _set(node[first], rest, value, line)
+    else:
+        inner = Node(value, Lines(line), node.file)
+    mapping: dict[str, Any] = {}
+    if isinstance(node.value, Mapping):
+        mapping.update(node.value)
+    mapping[first] = inner.value
+    inside = {**node.lines.inside, first: Lines(line, inner.lines.inside)}
+    return Node(mapping, Lines(node.lines.line, inside), node.file, node.path)
+
+
+def _label(value: Any, values: Sequence[Any]) -> str:
+    """Return a value as part of a name, which has no comma; a list or mapping by its number."""
+    if isinstance(value, Mapping | list):
+        return f"#{values.index(value) + 1}"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value).replace(",", ";")

@@ -1,6 +1,4 @@
-"""YAML and JSON text into plain values, with a tree of their lines beside them. Bounds nesting and
-aliases.
-"""
+"""Parses YAML and JSON text into plain values and a tree of their lines."""
 
 import math
 import re
@@ -31,17 +29,17 @@ _SURROGATE_PAIR = r"(?i)(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a
 
 @dataclass(slots=True)
 class Lines:
-    """The line of a value, and the lines of what is in it: by key (where the key stands) or by
-    index.
-    """
+    """The line of a value, and the lines of what is in it by key or index."""
 
     line: int | None
     inside: "dict[str | int, Lines | int]" = field(default_factory=dict)
 
     def at(self, key: str | int) -> "Lines":
         """Return the lines of one entry; those of the whole where the entry is not there."""
-        found = self.inside.get(key, self.line)
-        return found if isinstance(found, Lines) else Lines(found)
+        lines = self.inside.get(key, self.line)
+        if isinstance(lines, Lines):
+            return lines
+        return Lines(lines)
 
 
 def read_text(path: Path, shown: str) -> str:
@@ -60,78 +58,82 @@ def read_text(path: Path, shown: str) -> str:
     except ValueError as error:  # a NUL in the name
         _refuse(shown, None, f"cannot be read: {error}")
     if len(content) > MAX_BYTES:
-        _refuse(
-            shown,
-            None,
-            "larger than 50 MB: keep many cases in a .jsonl file, which is read line by line",
-        )
+        hint = "keep many cases in a .jsonl file, which is read line by line"
+        _refuse(shown, None, f"larger than 50 MB: {hint}")
     try:
         return content.removeprefix(BOM_UTF8).decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         _refuse(shown, content[: error.start].count(b"\n") + 1, "not UTF-8: save the file as UTF-8")
 
 
-def parse(text: str, file: str, problems: list[Problem]) -> tuple[Any, Lines]:
-    """Parse one YAML (or JSON) document into plain values and their lines.
+def parse(text: str, file: str) -> tuple[Any, Lines, list[Problem]]:
+    """Parse one YAML or JSON document.
 
     Args:
         text: the document.
         file: its name in error messages.
-        problems: gets what is wrong but does not stop the reading: duplicate keys, numbers that are
-            none.
+
+    Returns:
+        The value, its lines, and the problems that do not stop the reading: duplicate keys, and
+        numbers that JSON cannot hold.
 
     Raises:
         ConfigError: a syntax error, more than one document, or nesting or aliases out of bounds.
     """
-    if file.endswith(".json"):
-        text = re.sub(
-            _SURROGATE_PAIR, _join_surrogates, text.replace("\t", " ")
-        )  # YAML knows neither
+    if file.endswith(".json"):  # YAML knows neither tabs nor surrogate pairs
+        text = re.sub(_SURROGATE_PAIR, _join_surrogates, text.replace("\t", " "))
+    builder = _Builder(file)
     try:
-        return _Builder(file, problems).build(yaml.parse(text, Loader=_LOADER))
+        value, lines = builder.build(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
-        in_key = error.context == "while scanning a simple key"  # noticed only on the next line
-        mark = error.context_mark if in_key else error.problem_mark or error.context_mark
-        what = ", ".join(part for part in (error.context, error.problem) if part)
+        mark = error.problem_mark or error.context_mark
+        if error.context == "while scanning a simple key":  # noticed only on the next line
+            mark = error.context_mark
+        line = None
+        if mark is not None:
+            line = mark.line + 1
+        what = ", ".join(filter(None, (error.context, error.problem)))
         hint = _HINTS.get(str(error.problem), "")
-        _refuse(file, mark.line + 1 if mark else None, f"not valid YAML: {what}{hint}")
+        _refuse(file, line, f"not valid YAML: {what}{hint}")
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
-        code = error.character if isinstance(error.character, int) else ord(error.character)
-        _refuse(
-            file,
-            line,
-            f"not valid YAML: the character U+{code:04X} may only be written as an escape, in quotes",
-        )
+        code = error.character
+        if not isinstance(code, int):
+            code = ord(code)
+        what = f"the character U+{code:04X} may only be written as an escape, in quotes"
+        _refuse(file, line, f"not valid YAML: {what}")
+    return value, lines, builder.problems
 
 
 @dataclass(slots=True)
 class _Node:
-    """A value that is being built, of how many values it is made and how deep it is nested."""
+    """A value that is being built.
+
+    Args:
+        value: the value so far.
+        lines: its lines.
+        size: the number of values in it, itself included.
+        height: the levels of nesting inside it.
+        anchor: its name for aliases.
+        key: of a mapping: the key whose value comes next, and its line.
+        merged: keys that came by `<<`; those of the mapping itself win.
+    """
 
     value: Any
     lines: Lines
     size: int = 1
     height: int = 0
     anchor: str | None = None
-    key: tuple[str, int] | None = None  # of a mapping: the key whose value comes next, and its line
-    merged: set[str] = field(
-        default_factory=set
-    )  # keys that came by `<<`: those of the mapping itself win
-
-    @property
-    def awaits_key(self) -> bool:
-        return isinstance(self.value, dict) and self.key is None
+    key: tuple[str, int] | None = None
+    merged: set[str] = field(default_factory=set)
 
 
 class _Builder:
-    """Builds values from parser events with a stack of its own, so that depth cannot exhaust
-    Python's.
-    """
+    """Builds values from parser events, with its own stack so that depth cannot exhaust Python's."""
 
-    def __init__(self, file: str, problems: list[Problem]) -> None:
+    def __init__(self, file: str) -> None:
         self.file = file
-        self.problems = problems
+        self.problems: list[Problem] = []
         self.open: list[_Node] = []
         self.anchors: dict[str, _Node] = {}
         self.aliased = 0
@@ -140,47 +142,63 @@ class _Builder:
     def build(self, events: Iterator[yaml.Event]) -> tuple[Any, Lines]:
         documents = 0
         for event in events:
-            line = event.start_mark.line + 1 if event.start_mark else 0
-            if isinstance(event, yaml.ScalarEvent):
-                self.scalar(event, line)
-            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
-                if event.tag is not None:
-                    _refuse(self.file, line, f"the tag {event.tag} is not supported")
-                if self.open and self.open[-1].awaits_key:
-                    text = 'a key must be text, not a list or mapping: quote a template, as in "{{ question }}"'
-                    _refuse(self.file, line, text)
-                value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
-                self.open.append(_Node(value, Lines(line), anchor=event.anchor))
-                self.check_depth(0, line)
-            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-                node = self.open.pop()
-                node.height += 1
-                if node.anchor:
-                    self.anchors[node.anchor] = node
-                self.add(node)
-            elif isinstance(event, yaml.AliasEvent):
-                self.alias(str(event.anchor), line)
-            elif isinstance(event, yaml.DocumentStartEvent):
-                documents += 1
-                if documents > 1:
-                    _refuse(
-                        self.file, line, "a second YAML document (`---`): one file is one suite"
-                    )
+            line = 0
+            if event.start_mark:
+                line = event.start_mark.line + 1
+            match event:
+                case yaml.ScalarEvent():
+                    self.scalar(event, line)
+                case yaml.MappingStartEvent():
+                    self.start(event, {}, line)
+                case yaml.SequenceStartEvent():
+                    self.start(event, [], line)
+                case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                    self.end()
+                case yaml.AliasEvent():
+                    self.alias(str(event.anchor), line)
+                case yaml.DocumentStartEvent():
+                    documents += 1
+                    if documents > 1:
+                        what = "a second YAML document (`---`): one file is one suite"
+                        _refuse(self.file, line, what)
         return self.root
+
+    def start(self, event: Any, value: Any, line: int) -> None:
+        """Open a mapping or a list."""
+        if event.tag is not None:
+            _refuse(self.file, line, f"the tag {event.tag} is not supported")
+        if self.awaits_key():
+            what = "a key must be text, not a list or mapping"
+            _refuse(self.file, line, f'{what}: quote a template, as in "{{{{ question }}}}"')
+        self.open.append(_Node(value, Lines(line), anchor=event.anchor))
+        self.check_depth(0, line)
+
+    def end(self) -> None:
+        """Close the mapping or list that was opened last."""
+        node = self.open.pop()
+        node.height += 1
+        if node.anchor:
+            self.anchors[node.anchor] = node
+        self.add(node)
+
+    def awaits_key(self) -> bool:
+        """Return True if what comes next is a key of the open mapping."""
+        if not self.open:
+            return False
+        node = self.open[-1]
+        return node.key is None and isinstance(node.value, dict)
 
     def scalar(self, event: yaml.ScalarEvent, line: int) -> None:
         if event.tag not in (None, "!", "tag:yaml.org,2002:str"):
-            _refuse(
-                self.file,
-                line,
-                f"the tag {event.tag} is not supported: quote text, write anything else bare",
-            )
-        is_key = bool(self.open) and self.open[-1].awaits_key
-        value = resolve(event.value) if event.implicit[0] and not is_key else event.value
+            hint = "quote text, write anything else bare"
+            _refuse(self.file, line, f"the tag {event.tag} is not supported: {hint}")
+        is_key = self.awaits_key()
+        value: Any = event.value
+        if event.implicit[0] and not is_key:
+            value = resolve(value)
         if isinstance(value, float) and not math.isfinite(value):
-            self.problem(
-                line, f"{event.value} is not a number that JSON can hold: quote it if it is text"
-            )
+            what = f"{event.value} is not a number that JSON can hold"
+            self.problem(line, f"{what}: quote it if it is text")
         node = _Node(value, Lines(line))
         if event.anchor:
             self.anchors[event.anchor] = node
@@ -191,10 +209,9 @@ class _Builder:
 
     def alias(self, anchor: str, line: int) -> None:
         if anchor not in self.anchors:
-            _refuse(
-                self.file, line, f"the alias *{anchor} points to nothing before it, or into itself"
-            )
-        if self.open and self.open[-1].awaits_key:
+            what = f"the alias *{anchor} points to nothing before it, or into itself"
+            _refuse(self.file, line, what)
+        if self.awaits_key():
             _refuse(self.file, line, f"a key must be text, not the alias *{anchor}")
         found = self.anchors[anchor]
         self.check_depth(found.height, line)
@@ -218,9 +235,8 @@ class _Builder:
         if key == "<<" and isinstance(node.value, dict | list):
             self.merge(parent, node, line)
         elif key in parent.value and key not in parent.merged:
-            self.problem(
-                line, f"the key {key!r} is already there, in line {parent.lines.at(key).line}"
-            )
+            first = parent.lines.at(key).line
+            self.problem(line, f"the key {key!r} is already there, in line {first}")
         else:
             parent.merged.discard(key)
             self.place(parent, key, node, line)
@@ -232,11 +248,17 @@ class _Builder:
         else:
             parent.value[key] = node.value
         inside = node.lines.inside
-        parent.lines.inside[key] = Lines(line, inside) if inside else line or 0
+        if inside:
+            parent.lines.inside[key] = Lines(line, inside)
+        else:
+            parent.lines.inside[key] = line or 0
 
     def merge(self, parent: _Node, node: _Node, line: int) -> None:
         """`<<: *defaults`: keys of the mapping itself win, whether they come before or after."""
-        for source in node.value if isinstance(node.value, list) else (node.value,):
+        sources = node.value
+        if not isinstance(sources, list):
+            sources = [sources]
+        for source in sources:
             if not isinstance(source, dict):
                 _refuse(self.file, line, "`<<` takes a mapping or a list of mappings")
             for key, item in source.items():
@@ -250,15 +272,15 @@ class _Builder:
             _refuse(self.file, line, f"nested more than {MAX_DEPTH} levels deep")
 
     def problem(self, line: int, message: str) -> None:
-        """Note a problem with what comes next; its path is that of the keys and items that are
-        open.
-        """
+        """Note a problem with the value that comes next."""
         path = ""
         for node in self.open:
             if isinstance(node.value, list):
                 path += f"[{len(node.value)}]"
+            elif node.key and path:
+                path += f".{node.key[0]}"
             elif node.key:
-                path += f".{node.key[0]}" if path else node.key[0]
+                path = node.key[0]
         self.problems.append(Problem(self.file, line, path, message))
 
 

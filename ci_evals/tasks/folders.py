@@ -19,7 +19,8 @@ from ci_evals.format import closest
 from ci_evals.model.case import Case, Task
 from ci_evals.model.fields import Above0, Many, Options, Seconds
 from ci_evals.suite.keys import keys_of
-from ci_evals.suite.problems import Written, check
+from ci_evals.suite.nodes import Node, collect
+from ci_evals.suite.problems import check
 from ci_evals.suite.yaml import Lines, read_text
 
 PATTERN = "**/task.toml"
@@ -157,8 +158,7 @@ def _read_toml(path: Path, shown: str) -> _TaskFile:
     for key, kind in _SECTIONS.items():
         if key in values:
             known[key] = _without_other_keys(values[key], kind)
-    problems: list[Problem] = []
-    file = check(_TaskFile, Written(known, _lines(text), shown), problems)
+    file, problems = collect(check(_TaskFile, Node(known, _lines(text), shown)))
     if file is None:
         raise ConfigError(problems)
     return file

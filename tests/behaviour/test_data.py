@@ -170,7 +170,7 @@ async def test_the_recipes_of_the_docs_run(
         if language == "python":
             (tmp_path / re.findall(r'^"""(\w+\.py)', block)[0]).write_text(block)
         else:
-            suite, _ = parse(block, source, [])
+            suite, _, _ = parse(block, source)
     (tmp_path / "mails").mkdir()
     for name, content in STAND_INS.items():
         (tmp_path / name).write_text(content)

@@ -19,7 +19,7 @@ from processes import python
 
 from ci_evals import errors
 from ci_evals.cli.main import group
-from ci_evals.errors import ErrorKind, Problem
+from ci_evals.errors import ErrorKind
 from ci_evals.graders import GRADERS
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.rubrics import MATERIAL, PROMPT, RUBRICS, VARIABLES
@@ -487,8 +487,7 @@ def test_every_part_of_a_suite_in_the_docs_loads_in_a_suite(block: Block, projec
 
 @pytest.mark.parametrize("block", parts(of_a_suite=False), ids=str)
 def test_every_other_yaml_in_the_docs_is_valid(block: Block) -> None:
-    problems: list[Problem] = []
-    data, _ = parse(block.text, block.page, problems)
+    data, _, problems = parse(block.text, block.page)
     assert data
     assert not problems
 

@@ -325,7 +325,7 @@ def recipes() -> Mapping[str, dict[str, Any]]:
     section = DOCS.read_text("utf-8").partition("### Endpoints\n")[2]
     found = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)
     assert found
-    return {entry["name"]: entry for entry in parse(found[1], DOCS.name, [])[0]}
+    return {entry["name"]: entry for entry in parse(found[1], DOCS.name)[0]}
 
 
 async def run_recipe(folder: Path, server: FakeServer, recipe: dict[str, Any]) -> Finished:

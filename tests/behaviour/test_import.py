@@ -87,7 +87,7 @@ async def test_a_suite_of_promptfoo_runs_as_it_is_and_as_what_it_becomes(
         imported = await ci_evals(tmp_path, "run", environ=environ)
         found = statuses(tmp_path)
         direct = await ci_evals(tmp_path, "run", "promptfooconfig.yaml", environ=environ)
-    suite, _ = parse((tmp_path / "evals.yaml").read_text(), "evals.yaml", [])
+    suite, _, _ = parse((tmp_path / "evals.yaml").read_text(), "evals.yaml")
     check_documented(
         "promptfoo/promptfooconfig.yaml",
         suite,
@@ -260,7 +260,7 @@ async def test_a_line_of_jsonl_may_have_separators_of_unicode(tmp_path: Path) ->
     )
     ended = await ci_evals(tmp_path, "import", "samples.jsonl", "--to", "evals.yaml")
     assert ended.code == 0, ended.err
-    made = parse((tmp_path / "evals.yaml").read_text("utf-8"), "evals.yaml", [])[0]
+    made = parse((tmp_path / "evals.yaml").read_text("utf-8"), "evals.yaml")[0]
     assert made["cases"][0]["input"] == row["input"]
 
 
@@ -342,7 +342,7 @@ async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> Non
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     ended = await ci_evals(tmp_path, "import", "p.yaml")
-    suite, _ = parse(ended.out, "evals.yaml", [])
+    suite, _, _ = parse(ended.out, "evals.yaml")
     tools = {"tools": [{"type": "function"}]}
     assert suite["providers"] == [
         {"type": "openai", "model": "gpt-4o", "stream": True, "params": tools},
@@ -525,7 +525,7 @@ async def test_what_other_formats_become_gives_the_verdict_that_it_should(
     assert (ended.code, len(not_imported(ended))) == (0, lost), ended.err
     text = (tmp_path / "evals.yaml").read_text()
     assert text.count("# not imported: ") == lost
-    suite, _ = parse(text, "evals.yaml", [])
+    suite, _, _ = parse(text, "evals.yaml")
     (tmp_path / "judging.py").write_text(JUDGE)
     suite["judges"] = [
         {"name": judge["name"], "type": "python", "target": "judging:reply"}
@@ -540,7 +540,7 @@ async def test_what_other_formats_become_gives_the_verdict_that_it_should(
         ran = await ci_evals(tmp_path, "run")
     assert ran.code in (0, 1), ran.err
     found = {case: status for case, (status,) in statuses(tmp_path).items()}
-    check_documented(files[0], parse(text, "evals.yaml", [])[0], lost, found)
+    check_documented(files[0], parse(text, "evals.yaml")[0], lost, found)
     if expected is None:
         assert set(found.values()) == {"passed"}
     else:
@@ -563,7 +563,7 @@ async def test_a_dataset_of_pydantic_evals_gives_the_verdict_that_it_should(
         "still to do before it runs:\n  evals.yaml:2: the key 'providers' is missing\n" in ended.err
     )
     golden("imported-pydantic-evals.yaml", text)
-    suite, _ = parse(text, "evals.yaml", [])
+    suite, _, _ = parse(text, "evals.yaml")
     (tmp_path / "judging.py").write_text(JUDGE)
     suite["judges"] = [
         {"name": judge["name"], "type": "python", "target": "judging:reply"}

@@ -12,10 +12,10 @@ from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.parts import tidy
 from ci_evals.suite.importers.source import Source, read_source
 from ci_evals.suite.importers.writing import YamlComment, write_yaml
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 
 
-def translate_config(path: Path, config: Written) -> Draft | None:
+def translate_config(path: Path, config: Node) -> Draft | None:
     """Return a draft of the config of another tool; None for anything else.
 
     Raises:

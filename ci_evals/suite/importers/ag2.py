@@ -6,7 +6,7 @@ from ci_evals.suite.importers.draft import Draft
 from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.importers.writing import YamlComment
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 
 _SCORERS = "ag2 keeps its scorers in code: here an answer is compared with `reference_outputs`. Say what else is expected."
 
@@ -38,7 +38,7 @@ def convert(source: Source) -> Draft:
     return draft
 
 
-def _case(row: Written, number: int) -> dict[Any, Any]:
+def _case(row: Node, number: int) -> dict[Any, Any]:
     record, rest = row.value, dict(row.value["inputs"])
     case: dict[Any, Any] = {
         "id": str(record.get("task_id") or f"task-{number:04}"),

@@ -8,7 +8,7 @@ from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS, as_data
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.importers.writing import YamlComment
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 
 _OWN = frozenset(
     {
@@ -70,7 +70,7 @@ def convert(source: Source) -> Draft:
     return draft
 
 
-def _case(row: Written) -> dict[Any, Any]:
+def _case(row: Node) -> dict[Any, Any]:
     golden: Mapping[str, Any] = {
         key: as_data(value) for key, value in row.value.items() if value not in (None, "", [])
     }

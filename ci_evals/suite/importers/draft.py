@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ci_evals.redaction import Redactor
 from ci_evals.suite.importers.writing import YamlComment, write_value
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 from ci_evals.suite.yaml import Lines
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Draft:
     _lines: dict[int, int] = field(default_factory=dict)
     _kept: list[Any] = field(default_factory=list)
 
-    def lose(self, written: Written, what: str, reason: str, *, weakens: bool) -> YamlComment:
+    def lose(self, written: Node, what: str, reason: str, *, weakens: bool) -> YamlComment:
         """Note a part that is not translated, and return the comment that stands in its place.
 
         Args:

@@ -8,7 +8,7 @@ from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.parts import asked
 from ci_evals.suite.importers.source import Source, last_line
 from ci_evals.suite.importers.writing import YamlComment
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 
 _ENDPOINT = {"base_url": "https://models.github.ai/inference", "api_key": "${GITHUB_TOKEN}"}
 _PARAMS = {
@@ -99,7 +99,7 @@ def convert(source: Source) -> Draft:
     return draft
 
 
-def _case(entry: Written, source: Source, draft: Draft) -> dict[Any, Any]:
+def _case(entry: Node, source: Source, draft: Draft) -> dict[Any, Any]:
     comments = source.take_comments(entry.line, last_line(entry.lines))
     return draft.at(
         {**({YamlComment(comments): None} if comments else {}), "vars": entry.value}, entry.line

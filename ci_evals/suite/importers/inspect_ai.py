@@ -7,7 +7,7 @@ from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.parts import NO_PROVIDERS, as_data, asked
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.importers.writing import YamlComment
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 
 _SCORERS = "Inspect keeps its scorers in code: here the target is looked for in the answer, as by `includes`."
 _CHOICE = """\
@@ -60,7 +60,7 @@ def convert(source: Source) -> Draft:
     return draft
 
 
-def _case(row: Written, draft: Draft) -> dict[Any, Any]:
+def _case(row: Node, draft: Draft) -> dict[Any, Any]:
     sample = {key: as_data(value) for key, value in row.value.items() if value not in (None, "")}
     case: dict[Any, Any] = {"id": str(sample["id"])} if "id" in sample else {}
     targets = [

@@ -7,7 +7,7 @@ from typing import Any
 from ci_evals.suite.importers.draft import Draft, UntranslatableError, seconds
 from ci_evals.suite.importers.source import Source, last_line
 from ci_evals.suite.importers.writing import YamlComment
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 
 _NUMBERS = {"temperature": "temperature", "maxTokens": "max_tokens"}
 
@@ -62,7 +62,7 @@ def convert(source: Source) -> Draft:
 
 
 def _entries(
-    written: Written, source: Source, draft: Draft, convert_one: Callable[[Written], list[Any]]
+    written: Node, source: Source, draft: Draft, convert_one: Callable[[Node], list[Any]]
 ) -> list[Any]:
     made: list[Any] = []
     for entry in written.items() if isinstance(written.value, list) else ():
@@ -118,7 +118,7 @@ def _prompt(system: str | None, user: str | None) -> Any:
 
 
 def _case(
-    entry: Written, defaults: Mapping[str, Any], source: Source, draft: Draft, *, shared: bool
+    entry: Node, defaults: Mapping[str, Any], source: Source, draft: Draft, *, shared: bool
 ) -> dict[Any, Any]:
     given = entry.value
     vars_ = given.get("vars") or {}
@@ -148,8 +148,8 @@ def _case(
     return draft.at(case | ({"expect": graders} if graders else {}), entry.line)
 
 
-def _graders(written: Written, case: Mapping[str, Any], source: Source, draft: Draft) -> list[Any]:
-    def convert_one(entry: Written) -> list[Any]:
+def _graders(written: Node, case: Mapping[str, Any], source: Source, draft: Draft) -> list[Any]:
+    def convert_one(entry: Node) -> list[Any]:
         made: list[Any] = [_grader(entry.value, case)]
         if isinstance(entry.value, Mapping) and entry.value.get("p95Ms"):
             reason = "the figure is in every report; `gate.max_latency_increase` holds latency against a baseline"

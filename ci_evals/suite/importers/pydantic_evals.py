@@ -7,7 +7,7 @@ from ci_evals.suite.importers.draft import Draft, UntranslatableError
 from ci_evals.suite.importers.parts import NO_PROVIDERS
 from ci_evals.suite.importers.source import Source, last_line
 from ci_evals.suite.importers.writing import YamlComment
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 
 _CASE = frozenset({"name", "inputs", "metadata", "expected_output", "evaluators"})
 _ORDERS = ("exact", "in_order", "any_order")
@@ -98,12 +98,12 @@ class _Judges:
         return {"provider": known}
 
 
-def _is_expected(entry: Written, expects: bool) -> bool:  # noqa: FBT001
+def _is_expected(entry: Node, expects: bool) -> bool:  # noqa: FBT001
     return expects and entry.value.get("expected_output") is not None
 
 
 def _evaluators(
-    written: Written, source: Source, draft: Draft, asks: _Judges
+    written: Node, source: Source, draft: Draft, asks: _Judges
 ) -> tuple[list[Any], bool]:
     """Return the graders of a list of evaluators, and whether they compare with the expected
     output.

@@ -12,7 +12,7 @@ import yaml
 from pydantic_core import from_json
 
 from ci_evals.errors import ConfigError, Problem
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 from ci_evals.suite.yaml import Lines, parse, read_text
 
 
@@ -31,7 +31,7 @@ class Source:
     path: Path
     shown: str
     folder: Path
-    written: Written
+    written: Node
     comments: dict[int, list[str]] = field(default_factory=dict)
 
     def relative(self, name: str) -> str:
@@ -101,13 +101,12 @@ def read_source(path: Path, shown: str, folder: Path) -> Source:
         case ".csv":
             value, lines = _csv(text, shown)
         case suffix:
-            problems: list[Problem] = []
-            value, lines = parse(text, shown, problems)
+            value, lines, problems = parse(text, shown)
             if problems:
                 raise ConfigError(problems)
             if suffix != ".json":
                 comments = _comments(text)
-    return Source(path, shown, folder, Written(value, lines, shown), comments)
+    return Source(path, shown, folder, Node(value, lines, shown), comments)
 
 
 def last_line(lines: Lines) -> int:

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from ci_evals.errors import Problem
 from ci_evals.graders import GRADERS
 from ci_evals.model.case import Expectation
 from ci_evals.suite.expectations import read_expect
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node, collect
 from ci_evals.suite.yaml import parse
 
 FOLDER = Path(__file__).parents[1] / "graders"
@@ -52,9 +51,8 @@ SHORT: dict[str, Any] = {
 
 
 def decode(text: str) -> tuple[tuple[Expectation, ...], list[str]]:
-    problems: list[Problem] = []
-    value, lines = parse(text, "f", problems)
-    found = read_expect(Written(value, lines, "f", "expect"), problems, FOLDER)
+    value, lines, _ = parse(text, "f")
+    found, problems = collect(read_expect(Node(value, lines, "f", "expect"), FOLDER))
     return found, [str(problem) for problem in problems]
 
 

@@ -12,7 +12,7 @@ from ci_evals.suite.importers import suite_text, translate
 from ci_evals.suite.importers.draft import Draft
 from ci_evals.suite.importers.source import Source
 from ci_evals.suite.importers.writing import YamlComment, write_yaml
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 from ci_evals.suite.yaml import Lines, parse
 
 TEXT = st.text(
@@ -53,7 +53,7 @@ KEYS = st.sampled_from(["cases", "expect", "providers", "vars", "name"])
 
 @given(st.dictionaries(KEYS, VALUES, min_size=1))
 def test_what_is_written_reads_as_what_it_was(suite: dict[str, Any]) -> None:
-    assert parse(write_yaml(suite), "evals.yaml", [])[0] == suite
+    assert parse(write_yaml(suite), "evals.yaml")[0] == suite
 
 
 def commented(value: Any) -> Any:
@@ -119,17 +119,15 @@ def test_whatever_stands_in_a_file_it_is_translated_or_refused(
     name: str, data: st.DataObject
 ) -> None:
     path = FILES / name
-    value = json.loads(
-        json.dumps(parse(path.read_text(), name, [])[0])
-    )  # without what aliases share
+    value = json.loads(json.dumps(parse(path.read_text(), name)[0]))  # without what aliases share
     *way, last = data.draw(st.sampled_from([place for place in places(value) if place]))
     holder = value
     for key in way:
         holder = holder[key]
     holder[last] = data.draw(st.sampled_from(JUNK))
     try:
-        draft = translate(Source(path, name, path.parent, Written(value, Lines(1), name)))
+        draft = translate(Source(path, name, path.parent, Node(value, Lines(1), name)))
     except ConfigError:
         return
     if draft is not None:
-        assert parse(suite_text(draft, [path]), "evals.yaml", [])[0] == draft.plain()[0]
+        assert parse(suite_text(draft, [path]), "evals.yaml")[0] == draft.plain()[0]

@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 import pytest
 
-from ci_evals.errors import Problem
 from ci_evals.graders import GRADERS
 from ci_evals.graders.judge import LlmJudge
 from ci_evals.model.case import Case
@@ -21,9 +20,10 @@ from ci_evals.model.fields import (
     Share,
 )
 from ci_evals.providers import PROVIDERS
-from ci_evals.suite import elsewhere
+from ci_evals.suite import spellings as tables
 from ci_evals.suite.keys import keys_of
-from ci_evals.suite.problems import Written, check, resolve_texts, unknown
+from ci_evals.suite.nodes import Node, collect
+from ci_evals.suite.problems import check, resolve_texts, try_check, unknown
 from ci_evals.suite.types import PromptTemplate, Suite
 from ci_evals.suite.yaml import Lines, parse
 
@@ -53,12 +53,11 @@ class Outer(Options):
 
 
 def decode(text: str, environ: Mapping[str, str] | None = None) -> tuple[Outer | None, list[str]]:
-    problems: list[Problem] = []
-    data, lines = parse(text, "f", problems)
+    data, lines, duplicates = parse(text, "f")
     for name, value in (environ or {}).items():
         data[name] = Interpolated(value, (name.upper(),))
-    decoded = check(Outer, Written(data, lines, "f"), problems)
-    return decoded, [str(problem) for problem in problems]
+    decoded, problems = collect(check(Outer, Node(data, lines, "f")))
+    return decoded, [str(problem) for problem in (*duplicates, *problems)]
 
 
 @pytest.mark.parametrize(
@@ -180,19 +179,19 @@ def test_a_wrong_value_of_the_environment_is_not_shown(name: str, value: str) ->
 
 
 def test_values_of_the_environment_are_plain_text_in_what_is_passed_on() -> None:
-    written = Written(
+    written = Node(
         {"free": {"user": [Interpolated("u1", ("USER",)), Interpolated("7", ("AGE",))]}},
         Lines(1),
         "f",
     )
-    decoded = resolve_texts(check(Outer, written, []))
+    decoded = resolve_texts(try_check(Outer, written))
     assert decoded.free == {"user": ["u1", 7]}
     assert type(decoded.free["user"][0]) is str
 
 
 def test_what_is_no_mapping_is_told_so() -> None:
-    problems: list[Problem] = []
-    assert check(Outer, Written([1], Lines(7), "f", "gate"), problems) is None
+    checked, problems = collect(check(Outer, Node([1], Lines(7), "f", "gate")))
+    assert checked is None
     assert (
         str(problems[0])
         == "f:7: gate: expected a mapping with keys such as whole, real, flag, got a list"
@@ -235,14 +234,10 @@ def test_names_of_other_tools_are_translated_where_they_may_stand(
 
 
 def test_every_spelling_for_names_of_other_tools_begins_with_a_key_that_there_is() -> None:
-    assert {
-        each.partition(":")[0] for each in elsewhere.GRADER_SPELLINGS.values()
-    } <= GRADERS.keys()
-    assert set(elsewhere.PROVIDER_SPELLINGS.values()) <= PROVIDERS.keys()
+    assert {each.partition(":")[0] for each in tables.GRADER_SPELLINGS.values()} <= GRADERS.keys()
+    assert set(tables.PROVIDER_SPELLINGS.values()) <= PROVIDERS.keys()
     kinds = (Suite, Case, PromptTemplate, LlmJudge)
     keys = {key for kind in kinds for key in keys_of(kind)}
     assert {
-        each.partition(":")[0]
-        for spellings in elsewhere.KEY_SPELLINGS.values()
-        for each in spellings
+        each.partition(":")[0] for spellings in tables.KEY_SPELLINGS.values() for each in spellings
     } <= keys

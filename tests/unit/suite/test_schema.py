@@ -49,7 +49,7 @@ SUITES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("example
 
 @pytest.mark.parametrize("path", SUITES)
 def test_our_own_suites_are_accepted(path: str) -> None:
-    config, _ = parse((ROOT / path).read_text("utf-8"), path, [])
+    config, _, _ = parse((ROOT / path).read_text("utf-8"), path)
     assert [error.message for error in VALIDATOR.iter_errors(config)] == []
 
 

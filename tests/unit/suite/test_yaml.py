@@ -5,27 +5,25 @@ from typing import Any
 
 import pytest
 
-from ci_evals.errors import ConfigError, Problem
+from ci_evals.errors import ConfigError
 from ci_evals.suite.yaml import MAX_BYTES, parse, read_text
 
 
 def parsed(text: str, file: str = "evals.yaml") -> Any:
-    problems: list[Problem] = []
-    value, _ = parse(text, file, problems)
+    value, _, problems = parse(text, file)
     assert problems == []
     return value
 
 
 def noted(text: str, file: str = "evals.yaml") -> list[str]:
     """Problems that do not stop the reading."""
-    problems: list[Problem] = []
-    parse(text, file, problems)
+    _, _, problems = parse(text, file)
     return [str(problem) for problem in problems]
 
 
 def refusal(text: str, file: str = "evals.yaml") -> str:
     with pytest.raises(ConfigError) as caught:
-        parse(text, file, [])
+        parse(text, file)
     (problem,) = caught.value.problems
     return str(problem)
 
@@ -74,7 +72,7 @@ def test_numbers_that_json_cannot_hold_are_problems(text: str) -> None:
 
 
 def test_keys_and_items_know_their_lines() -> None:
-    _, lines = parse("a: 1\nb:\n  - x\n  -\n    c: 2\n", "evals.yaml", [])
+    _, lines, _ = parse("a: 1\nb:\n  - x\n  -\n    c: 2\n", "evals.yaml")
     assert [lines.at("a").line, lines.at("b").line, lines.at("b").at(0).line] == [1, 2, 3]
     assert [
         lines.at("b").at(1).line,
@@ -91,7 +89,7 @@ def test_every_duplicate_key_is_named_with_both_lines() -> None:
 
 
 def test_the_value_of_a_duplicate_key_does_not_move_to_the_next_key() -> None:
-    value, _ = parse("a: 1\na: 2\nb: 3", "evals.yaml", [])
+    value, _, _ = parse("a: 1\na: 2\nb: 3", "evals.yaml")
     assert value == {"a": 1, "b": 3}
 
 

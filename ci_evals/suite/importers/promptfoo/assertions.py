@@ -11,7 +11,7 @@ from ci_evals.suite.importers.promptfoo.agents import import_of
 from ci_evals.suite.importers.promptfoo.providers import provider_of
 from ci_evals.suite.importers.promptfoo.templates import TemplateTranslator
 from ci_evals.suite.importers.source import Source
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 from ci_evals.templating import is_template
 
 _DEFAULT_JUDGE = {"type": "openai", "model": "gpt-4.1"}
@@ -103,7 +103,7 @@ class Assertions:
         self._draft = draft
         self._templates = templates
 
-    def convert(self, entry: Written, judge: Written | None, source: Source) -> list[Any]:
+    def convert(self, entry: Node, judge: Node | None, source: Source) -> list[Any]:
         """Return the graders that an assertion is: one, but for a file of several. Comments stand
         before them.
 
@@ -150,7 +150,7 @@ class Assertions:
         return [*lost, self._draft.at({entry_name: options}, entry.line)]
 
     def _grader(
-        self, kind: str, entry: Written, judge: Written | None, source: Source
+        self, kind: str, entry: Node, judge: Node | None, source: Source
     ) -> tuple[str, dict[str, Any]]:
         """Return the name of a grader, and its options."""
         threshold = entry.value.get("threshold")
@@ -181,9 +181,7 @@ class Assertions:
             return name, dict(options)
         raise UntranslatableError(_REASONS.get(kind, "there is no grader like it"))
 
-    def _set(
-        self, entry: Written, judge: Written | None, source: Source
-    ) -> tuple[str, dict[str, Any]]:
+    def _set(self, entry: Node, judge: Node | None, source: Source) -> tuple[str, dict[str, Any]]:
         parts = entry["assert"]
         of = [each for part in parts.items() for each in self.convert(part, judge, source)]
         threshold = entry.value.get("threshold")
@@ -234,8 +232,8 @@ class Assertions:
     def _ask(
         self,
         options: dict[str, Any],
-        entry: Written,
-        judge: Written | None,
+        entry: Node,
+        judge: Node | None,
         source: Source,
         *,
         embeds: bool = False,
@@ -301,7 +299,7 @@ def transform_of(code: Any) -> str:
     raise UntranslatableError(reason)
 
 
-def _judge_among(specs: tuple[Written | None, ...], *, embeds: bool) -> Written | None:
+def _judge_among(specs: tuple[Node | None, ...], *, embeds: bool) -> Node | None:
     """Return the first provider that fits; a mapping may have one for texts and one for
     embeddings.
     """

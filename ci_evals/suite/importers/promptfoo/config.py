@@ -20,7 +20,7 @@ from ci_evals.suite.importers.promptfoo.rows import plain_columns, test_of_row
 from ci_evals.suite.importers.promptfoo.templates import TemplateTranslator, quote_dumped
 from ci_evals.suite.importers.source import Source, last_line
 from ci_evals.suite.importers.writing import YamlComment
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 from ci_evals.templating import is_template, template_sandbox
 
 _NOTHING_LIKE_IT = "there is nothing like it"
@@ -99,7 +99,7 @@ class _Converter:
         self.templates = TemplateTranslator()
         self.agents = Agents()
         self.assertions = Assertions(self.draft, self.templates)
-        self.judge: Written | None = None
+        self.judge: Node | None = None
         self.matrix: dict[str, list[Any]] = {}
         self.vars: dict[Any, Any] = {}
         self.metadata: dict[str, Any] = {}
@@ -117,7 +117,7 @@ class _Converter:
             last_line(root["defaultTest"].lines),
         ):
             found.setdefault("judges", {}).update(dict.fromkeys(rest))
-        readers: dict[str, Callable[[Written], dict[Any, Any]]] = {
+        readers: dict[str, Callable[[Node], dict[Any, Any]]] = {
             "description": self.read_description,
             "prompts": lambda written: {"prompts": self.each(written, self.read_prompt, "prompt")},
             "providers": lambda written: {
@@ -217,7 +217,7 @@ class _Converter:
         text = self.source.take_comments(first, last)
         return (YamlComment(text),) if text else ()
 
-    def each(self, written: Written, read: Callable[[Written], list[Any]], what: str) -> list[Any]:
+    def each(self, written: Node, read: Callable[[Node], list[Any]], what: str) -> list[Any]:
         """Convert each entry of a list, or the only one; what can't be becomes a comment."""
         made: list[Any] = []
         for entry in written.items() if isinstance(written.value, list) else [written]:
@@ -230,7 +230,7 @@ class _Converter:
 
     # Settings.
 
-    def read_description(self, written: Written) -> dict[Any, Any]:
+    def read_description(self, written: Node) -> dict[Any, Any]:
         text = str(written.value or "").strip()
         return (
             {"name" if len(text) <= _LONGEST_ID and "\n" not in text else "description": text}
@@ -238,7 +238,7 @@ class _Converter:
             else {}
         )
 
-    def read_evaluate_options(self, written: Written) -> dict[Any, Any]:
+    def read_evaluate_options(self, written: Node) -> dict[Any, Any]:
         settings: dict[Any, Any] = {}
         for key, value in (written.value or {}).items():
             is_number = isinstance(value, int | float) and value > 0
@@ -263,7 +263,7 @@ class _Converter:
                 ] = None
         return settings
 
-    def read_provider(self, entry: Written, source: Source | None = None) -> list[Any]:
+    def read_provider(self, entry: Node, source: Source | None = None) -> list[Any]:
         value, source = entry.value, source or self.source
         if isinstance(value, str) and re.fullmatch(r"file://.*\.(ya?ml|json)", value):
             other = source.read(value.removeprefix("file://"))
@@ -288,7 +288,7 @@ class _Converter:
 
     # Prompts.
 
-    def read_prompt(self, entry: Written) -> list[Any]:
+    def read_prompt(self, entry: Node) -> list[Any]:
         value, label = entry.value, None
         if isinstance(value, dict):
             label = value.get("label")
@@ -342,7 +342,7 @@ class _Converter:
 
     # Tests.
 
-    def read_default_test(self, written: Written, found: dict[str, dict[Any, Any]]) -> None:
+    def read_default_test(self, written: Node, found: dict[str, dict[Any, Any]]) -> None:
         if isinstance(written.value, str):
             written = self.source.read(written.value.removeprefix("file://")).written
         if not isinstance(written.value, dict):
@@ -380,13 +380,11 @@ class _Converter:
             section: dict[Any, Any] = found.setdefault("expect", {})
             section |= dict.fromkeys(lost)
 
-    def judge_of(self, written: Written) -> Written | None:
+    def judge_of(self, written: Node) -> Node | None:
         provider = written["options"]["provider"]
         return provider if provider.value else self.judge
 
-    def lost_options(
-        self, written: Written, where: str, without: str = ""
-    ) -> Iterator[YamlComment]:
+    def lost_options(self, written: Node, where: str, without: str = "") -> Iterator[YamlComment]:
         options = written["options"]
         for key in options.value if isinstance(options.value, dict) else ():
             if key not in ("provider", "disableVarExpansion", "repeat", without):
@@ -395,7 +393,7 @@ class _Converter:
                     options[key], f"{where}.options.{key}", reason, weakens=key in _OPTIONS
                 )
 
-    def read_tests(self, written: Written) -> list[Any]:
+    def read_tests(self, written: Node) -> list[Any]:
         made: list[Any] = []
         for entry in written.items() if isinstance(written.value, list) else [written]:
             try:
@@ -409,7 +407,7 @@ class _Converter:
                 made += [*comments, self.draft.lose(entry, "tests", str(error), weakens=True)]
         return made
 
-    def read_test_files(self, entry: Written) -> list[Any]:
+    def read_test_files(self, entry: Node) -> list[Any]:
         pattern = entry.value.removeprefix("file://")
         if not re.search(r"\.(csv|ya?ml|json|jsonl)$", pattern):
             raise UntranslatableError(_ONLY_FILES)
@@ -426,7 +424,8 @@ class _Converter:
             try:
                 if name.endswith(".csv"):
                     made += [
-                        self.read_test(row.having(test_of_row(row.value))) for row in rows.items()
+                        self.read_test(row.with_value(test_of_row(row.value)))
+                        for row in rows.items()
                     ]
                 else:
                     made += self.read_tests(rows)
@@ -434,7 +433,7 @@ class _Converter:
                 self.source = outer
         return made
 
-    def read_scenarios(self, written: Written) -> list[Any]:
+    def read_scenarios(self, written: Node) -> list[Any]:
         """Return a case for each pair of a configuration and a test."""
         made: list[Any] = []
         for scenario in written.items() if isinstance(written.value, list) else ():
@@ -461,12 +460,12 @@ class _Converter:
                         *(test.value.get("assert") or ()),
                     ]
                     try:
-                        made.append(self.read_test(test.having(whole)))
+                        made.append(self.read_test(test.with_value(whole)))
                     except (UntranslatableError, ConfigError) as error:
                         made.append(self.draft.lose(test, "scenarios", str(error), weakens=True))
         return made
 
-    def read_test(self, written: Written) -> dict[Any, Any]:
+    def read_test(self, written: Node) -> dict[Any, Any]:
         if not isinstance(written.value, dict):
             raise UntranslatableError("a test is a mapping, or the path of a file")
         test, case = written.value, dict[Any, Any]()
@@ -517,7 +516,7 @@ class _Converter:
             written.line,
         )
 
-    def read_vars(self, written: Written) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    def read_vars(self, written: Node) -> tuple[dict[str, Any], dict[str, list[Any]]]:
         """Return the vars of a test, and those that have several values."""
         given = written["vars"].value
         if isinstance(given, str):
@@ -567,7 +566,7 @@ class _Converter:
             for name in self.source.find(value.removeprefix("file://"))
         ]
 
-    def read_expect(self, written: Written) -> list[Any]:
+    def read_expect(self, written: Node) -> list[Any]:
         given = written["assert"]
         made: list[Any] = []
         if given.value is not None and not isinstance(given.value, list):

@@ -15,7 +15,7 @@ from ci_evals.suite.importers.draft import UntranslatableError, is_key
 from ci_evals.suite.importers.promptfoo.agents import Agents
 from ci_evals.suite.importers.promptfoo.templates import quote_dumped
 from ci_evals.suite.importers.source import Source
-from ci_evals.suite.problems import Written
+from ci_evals.suite.nodes import Node
 from ci_evals.templating import template_sandbox
 
 _COMPATIBLE: Mapping[str, tuple[str, str | None]] = {  # where it is, and the variable of its key
@@ -98,7 +98,7 @@ class Made:
 
 
 def provider_of(
-    written: Written, source: Source, agents: Agents | None = None, *, embeds: bool = False
+    written: Node, source: Source, agents: Agents | None = None, *, embeds: bool = False
 ) -> Made:
     """Translate one provider.
 

@@ -1,9 +1,8 @@
-"""The names that other tools have for keys, graders and providers, and what to write for them
-here.
-"""
+"""Names that other tools have for keys, graders and providers, and what to write instead."""
 
 import re
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 _RUBRIC = 'judge: "what a good answer does"'
 _EXPECTED = "expect: [{equals: …}]"
@@ -190,37 +189,54 @@ _LACKING: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def spelling_here(noun: str, name: str, known: Collection[str]) -> str | None:
-    """Say what to write for another tool's name: `: which is called 'judge' here`; None if it is
-    none.
+class Hint(NamedTuple):
+    """What follows `unknown key 'x'` in a message, and the keys that it suggests."""
+
+    text: str
+    keys: tuple[str, ...] = ()
+
+
+def translate_name(noun: str, name: str, known: Collection[str]) -> Hint | None:
+    """Return what to write for another tool's name: `, which is called 'judge' here`.
 
     Args:
         noun: what it is a name of: `key`, `grader` or `provider type`.
         name: the name.
-        known: what may stand there.
+        known: the names that may be written in its place.
+
+    Returns:
+        None if no other tool has the name.
     """
-    plain = (
-        re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-        .lower()
-        .replace("-", "_")
-        .removesuffix("_metric")
-    )
-    positive = plain.removeprefix("not_") if noun == "grader" else plain
+    snake_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_")
+    plain = snake_case.removesuffix("_metric")
+    negation = ""
+    if noun == "grader" and plain.startswith("not_"):
+        negation = "not_"
+    positive = plain.removeprefix(negation)
     if plain in known or positive in known:
         return None
-    if lack := _LACKING.get(noun, {}).get(positive):
-        return f": {lack}"
-    match noun:
-        case "grader":
-            spellings: tuple[str, ...] = (GRADER_SPELLINGS.get(positive, ""),)
-        case "provider type":
-            spellings = (PROVIDER_SPELLINGS.get(plain, ""),)
-        case _:
-            spellings = KEY_SPELLINGS.get(plain, ())
-    negation = plain.removesuffix(positive)
-    for spelling in spellings:
-        if spelling in known:
-            return f", which is called {negation + spelling!r} here"
-        if spelling.partition(":")[0] in known:
-            return f", which is `{negation}{spelling}` here"
+    lack = _LACKING.get(noun, {}).get(positive)
+    if lack:
+        return Hint(f": {lack}")
+    for spelling in _spellings(noun, positive):
+        key = spelling.partition(":")[0]
+        if key not in known:
+            continue
+        suggestion = (negation + key,)
+        if spelling == key:
+            return Hint(f", which is called {negation + spelling!r} here", suggestion)
+        return Hint(f", which is `{negation}{spelling}` here", suggestion)
     return None
+
+
+def _spellings(noun: str, name: str) -> tuple[str, ...]:
+    """Return what may be written for a name, the likeliest first."""
+    if noun == "key":
+        return KEY_SPELLINGS.get(name, ())
+    if noun == "grader":
+        spelling = GRADER_SPELLINGS.get(name)
+    elif noun == "provider type":
+        spelling = PROVIDER_SPELLINGS.get(name)
+    else:
+        spelling = None
+    return (spelling,) if spelling else ()

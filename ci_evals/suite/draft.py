@@ -1,0 +1,106 @@
+"""A suite whose parts are read, before they are checked against each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ci_evals.errors import Place
+from ci_evals.graders.base import ModelGrader
+from ci_evals.graders.scoring import nested
+from ci_evals.model.case import Case, Expectation, Prompt
+from ci_evals.model.rules import Budget
+from ci_evals.providers.base import ProviderOptions
+from ci_evals.suite.cases import CaseList
+from ci_evals.suite.nodes import Node
+from ci_evals.suite.overrides import Overrides
+from ci_evals.suite.problems import try_check
+from ci_evals.suite.providers import ProviderList, stage_options
+from ci_evals.suite.types import Suite
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A suite whose parts are each right or wrong by themselves.
+
+    Args:
+        node: the suite as it is written, with variables filled in for all but its entries.
+        settings: its settings; None if one of them is wrong.
+        folder: the suite's folder.
+        overrides: what the command line says instead of the file.
+        offline: True if nothing will be called.
+        providers: the entries of `providers`.
+        judges: the entries of `judges`.
+        prompts: the prompts that are right.
+        cases: the cases.
+    """
+
+    node: Node
+    settings: Suite | None
+    folder: Path
+    overrides: Overrides
+    offline: bool
+    providers: ProviderList
+    judges: ProviderList
+    prompts: tuple[Prompt, ...]
+    cases: CaseList
+
+    @cached_property
+    def budget(self) -> Budget:
+        """The budget; an empty one if it is wrong."""
+        if self.settings is not None and isinstance(self.settings.budget, Budget):
+            return self.settings.budget
+        return try_check(Budget, self.node["budget"]) or Budget()
+
+    @cached_property
+    def stages(self) -> Mapping[str, ProviderOptions]:
+        """What answers for each stage that a selected provider names."""
+        return stage_options(self.providers.selected, self.providers.by_name)
+
+    @cached_property
+    def expectations(self) -> Sequence[tuple[Case, Sequence[Expectation]]]:
+        """Every case with what is expected of it, and with the parts of what is made of others."""
+        return [(case, list(nested(case.expect))) for case in self.cases.cases]
+
+    @cached_property
+    def model_graders(self) -> Sequence[tuple[ModelGrader, Place]]:
+        """A grader for each way of naming a model, with the place of the first one."""
+        found: dict[tuple[str | None, bool], tuple[ModelGrader, Place]] = {}
+        for case, expectations in self.expectations:
+            for expectation in expectations:
+                grader = expectation.grader
+                if isinstance(grader, ModelGrader):
+                    place = expectation.place or Place(case.file, case.line, "expect")
+                    found.setdefault((grader.provider, grader.embeds), (grader, place))
+        return list(found.values())
+
+    @cached_property
+    def knows_models(self) -> bool:
+        """True if the names of all providers and judges are known."""
+        if not self.providers.knows_names:
+            return False
+        return not self.node["judges"].value or self.judges.knows_names
+
+    @cached_property
+    def grader_models(self) -> tuple[ProviderOptions, ...]:
+        """The judges, and the providers that graders ask although they are not selected to run."""
+        judges = self.judges.selected
+        if not self.knows_models:
+            return judges
+        names = {grader.provider for grader, _ in self.model_graders}
+        idle = []
+        for name, options in self.providers.by_name.items():
+            is_judge = name in self.judges.by_name
+            if name in names and not is_judge and not self.providers.is_selected(name):
+                idle.append(options)
+        return (*judges, *idle)
+
+    @cached_property
+    def called(self) -> tuple[ProviderOptions, ...]:
+        """Everything that a run may call."""
+        return (*self.providers.selected, *self.stages.values(), *self.grader_models)
+
+    @cached_property
+    def places(self) -> Mapping[str, Place]:
+        """The place of what each provider and stage opens, by name."""
+        return {**self.judges.places, **self.cases.places, **self.providers.places}
