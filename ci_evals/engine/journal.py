@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,7 +54,9 @@ class Header:
     planned: int | None = None
 
 
-_HEADER = TypeAdapter(Header)
+@cache
+def _header_adapter() -> TypeAdapter[Header]:
+    return TypeAdapter(Header)
 
 
 # Reading.
@@ -210,7 +213,7 @@ def _whole_bytes(path: Path) -> int:
 
 def _decode_header(line: bytes, path: Path, number: int) -> Header:
     try:
-        header = _HEADER.validate_json(line)
+        header = _header_adapter().validate_json(line)
     except ValidationError as error:
         raise StorageError(
             f"{path}:{number}: not a header of ci-evals: {first_problem(error)}"
@@ -304,7 +307,10 @@ class Journal:
             return line
         with suppress(ValidationError):
             if line.startswith(_OPENING):
-                return _encode_header(self._redactor.clean(_HEADER.validate_json(line))) + b"\n"
+                return (
+                    _encode_header(self._redactor.clean(_header_adapter().validate_json(line)))
+                    + b"\n"
+                )
             return encode_result(self._redactor.clean(decode_result(line))) + b"\n"
         return self._redactor.clean_text(line.decode(errors="surrogateescape")).encode(
             errors="surrogateescape"
@@ -433,7 +439,7 @@ class Journal:
 
 
 def _encode_header(header: Header) -> bytes:
-    return _HEADER.dump_json(header, exclude_none=True)
+    return _header_adapter().dump_json(header, exclude_none=True)
 
 
 def _encodable(value: Any, depth: int = 0) -> Any:
