@@ -1,4 +1,4 @@
-"""The parts of report.html: the groups of cases in order, the filters, and pass rates by tag."""
+"""The groups of cases of report.html in order, its filters, and pass rates by part."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,14 @@ from ci_evals.reports.view import CellOutcome, CellView, case_views, cell_views
 from ci_evals.stats.rates import pass_rate
 
 MAX_OPTIONS: Final = 200
-"""Of a filter: more are no choice any more."""
+"""Options of a filter. Nobody picks from a longer list."""
 
-_MAX_ENTRIES = 100  # of a group that lists no cases
-
-_MAX_CELLS = 40_000  # in rows
-_MAX_WRITTEN = 200  # cases as HTML; the browser draws the others
-_MAX_UNFOLDED = 10  # regressed or failing cases, from the start
-_MAX_ROWS_UNFOLDED = 40  # of a group, from the start
-_FEW_ROWS = 6  # which are unfolded even where the comment folds them
+_MAX_ENTRIES = 100  # of a group without rows
+_MAX_CELLS = 40_000  # of all rows
+_MAX_WRITTEN = 200  # cases that the template writes; the browser draws the others
+_MAX_UNFOLDED = 10  # regressed or failing cases whose details are open from the start
+_MAX_ROWS_UNFOLDED = 40  # of a group that is open from the start
+_FEW_ROWS = 6  # a group of so few is open even where the comment folds it
 
 _OUTCOMES: tuple[CellOutcome, ...] = ("failed", "errored", "flaky", "not run", "passed")
 
@@ -79,9 +78,9 @@ class Page:
     """The cases of a report in the order of its findings. Each case has one row.
 
     Attributes:
-        groups: the last one has the cases of which nothing is to be said.
+        groups: the groups of the findings, then the cases that passed.
         drawn: the rows that the browser draws.
-        left_out: how many cases have no room.
+        left_out: the number of cases without a row, for lack of room.
     """
 
     groups: tuple[PageGroup, ...]
@@ -98,10 +97,11 @@ def page_of(found: Findings) -> Page:
     for group in found.groups:
         cells = by_group.get(group.kind, ())
         parts = rows.parts_of(group, cells)
-        entries = group.entries[:_MAX_ENTRIES]
-        left_out = group.total - len(entries)
-        if cells and group.kind != "errored":  # then the rows say it
-            entries, left_out = (), 0
+        entries, more_entries = group.entries[:_MAX_ENTRIES], ""
+        if cells and group.kind != "errored":
+            entries = ()  # the rows say it
+        elif group.total > len(entries):
+            more_entries = number_of(group.total - len(entries), f"more {group.noun}")
         if not entries and not parts:
             continue
         of_their_own = sum(part.count for part in parts if part.heading is None)
@@ -121,7 +121,7 @@ def page_of(found: Findings) -> Page:
                 remark=group.remark,
                 unfolded=unfolded,
                 entries=entries,
-                more_entries=number_of(left_out, f"more {group.noun}") if left_out else "",
+                more_entries=more_entries,
                 parts=parts,
             )
         )
@@ -131,12 +131,7 @@ def page_of(found: Findings) -> Page:
 
 
 class _Rows:
-    """Makes a row of every case that has none yet.
-
-    Attributes:
-        drawn: the rows that the browser draws.
-        left_out: how many cases have no room.
-    """
+    """Makes a row of each case, in the first part that asks for it."""
 
     def __init__(self, summary: Summary) -> None:
         self._by_case = {view.case.id: view.cells for view in case_views(cell_views(summary))}
@@ -218,7 +213,7 @@ def choices(summary: Summary) -> dict[str, list[tuple[str, int]]]:
         outcomes[outcome_of(cell)] += 1
         if cell.found and cell.found.kind in CHANGES:
             changes[CHANGES[cell.found.kind]] += 1
-        for tag in set(cell.case.tags):
+        for tag in dict.fromkeys(cell.case.tags):
             tags[tag] = tags.get(tag, 0) + 1
     found = {"outcome": outcomes, "change": changes, "tag": tags}
     return {
@@ -254,7 +249,7 @@ def slices(report: SuiteReport, gate: Gate | None) -> dict[str, list[Slice]]:
         tally = cell.counts.tally
         prompts.setdefault(cell.variant.prompt or "", []).append(tally)
         providers.setdefault(cell.variant.provider, []).append(tally)
-        for tag in set(cell.case.tags):
+        for tag in dict.fromkeys(cell.case.tags):
             tags.setdefault(tag, []).append(tally)
     confidence = (gate or Gate()).confidence
     found = {}

@@ -1,4 +1,4 @@
-"""What report.html shows of a case: values that its template and its script both turn into
+"""The contents of a case on report.html, as values that its template and its script both turn into
 elements.
 
 All texts are cleaned and cut here. JSON has the same fields, but for those that have their default.
@@ -60,7 +60,7 @@ CHANGES: Final[Mapping[CellKind, str]] = {
     "edited": "edited",
     "not compared": "not compared",
 }
-"""What a comparison may find of a cell that is here, in the words of the filter."""
+"""The findings of a comparison in the words of the filter, for cells that are in the report."""
 
 NAME_CHARACTERS: Final = 200
 REASON_CHARACTERS: Final = 1000
@@ -171,7 +171,7 @@ class PageRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageDetails:
-    """What unfolds below a cell.
+    """The details that unfold below a cell.
 
     Attributes:
         asked: what was sent, the prompt rendered; empty if it is that of the whole case.
