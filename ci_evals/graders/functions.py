@@ -19,6 +19,17 @@ a mapping.
 _FIRST_PAUSE_S = 0.1  # before the first retry; it doubles each time
 _LONGEST_PAUSE_S = 10.0
 
+_KEYS = ("passed", "pass", "pass_", "score", "reason")
+_KEYS_OF_OTHER_TOOLS = (
+    "componentResults",
+    "component_results",
+    "namedScores",
+    "named_scores",
+    "tokensUsed",
+    "tokens_used",
+)
+"""Keys of their judgements that say nothing more of the answer."""
+
 
 class FunctionGrader:
     """A function as a grader, made by `@grader`: an entry of `expect` that can still be called.
@@ -133,7 +144,13 @@ class FunctionGrader:
         return failed(f"{reason}, less than {lowest:g}{hint}", float(score))
 
     def _read_mapping(self, returned: Mapping[Any, Any]) -> Finding:
-        """Read `passed`, `score` and `reason`. Other tools have more keys, and `pass`."""
+        """Read `passed`, `score` and `reason`; a misspelt key must not pass unnoticed."""
+        for key in returned:
+            if key not in _KEYS and key not in _KEYS_OF_OTHER_TOOLS:
+                raise TypeError(
+                    f"{self.name} returned an unknown key {quote(key)};"
+                    " known: passed, score, reason"
+                )
         verdict = returned.get("passed", returned.get("pass", returned.get("pass_")))
         score = returned.get("score")
         reason = returned.get("reason")

@@ -110,4 +110,7 @@ class JavaScriptGrader(GraderOptions):
             raise GradingError(f"{self._label} gave nothing: {expected}", "grader")
         if isinstance(judged, bool):
             return Finding(judged, float(judged), f"{self._label} returned {str(judged).lower()}")
+        if isinstance(judged, dict):  # assertions of other tools return more
+            known = ("pass", "passed", "score", "reason")
+            return {key: judged[key] for key in known if key in judged}
         return judged

@@ -101,7 +101,7 @@ async def test_a_score_passes_from_the_threshold_on(
         ("nothing", TypeError, "it returned NoneType null"),
         ("too_much", ValueError, "it returned 7"),
         ("nan", ValueError, "it returned nan"),
-        ("misspelt", TypeError, "neither passed nor score"),
+        ("misspelt", TypeError, "unknown key 'pased'"),
         ("empty", TypeError, "neither passed nor score"),
         ("bad_reason", TypeError, "returned int 5 as its reason"),
         ("bad_score", TypeError, "returned bool true as its score"),
