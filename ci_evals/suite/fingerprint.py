@@ -22,10 +22,12 @@ _MAY_HOLD_SECRETS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:
-    """The fingerprints of a suite, of how the answers to each case are judged, and of each case, by
-    row.
+    """The fingerprints of a suite and of its cases.
 
-    That of a case is `asked.judged`, whatever the case is called.
+    Args:
+        suite: that of the suite.
+        judgements: how the answers to each case are judged, by row.
+        cases: `asked.judged` of each case, by row, whatever the case is called.
     """
 
     suite: str

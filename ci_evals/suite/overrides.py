@@ -11,7 +11,8 @@ from ci_evals.format import number_of
 from ci_evals.graders.classify import Classify
 from ci_evals.graders.scoring import nested
 from ci_evals.model.case import Case
-from ci_evals.model.rules import ConfirmRuns, read_metric
+from ci_evals.model.rules import ConfirmRuns, Gate, read_metric
+from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite, Reuse
@@ -70,47 +71,50 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
         changes["reuse"] = (suite.reuse or Reuse()) if overrides.reuse else None
     suite = replace(suite, **changes)
     check_selection((suite,), overrides)
-    providers, cases, gate = suite.providers, select_cases(suite, overrides), suite.gate
+    providers = suite.providers
     if overrides.providers is not None:
         _check("provider", overrides.providers, [str(each.name) for each in providers])
         providers = tuple(each for each in providers if each.name in overrides.providers)
-    if gate is not None and (gate.providers or gate.tags):
-        names, tags = (
-            {each.name for each in providers},
-            frozenset(tag for case in cases for tag in case.tags),
-        )
-        gate = replace(
-            gate,
-            providers={name: bar for name, bar in gate.providers.items() if name in names},
-            tags={tag: rule for tag, rule in gate.tags.items() if tag in tags},
-        )
+    cases = select_cases(suite, overrides)
+    gate = suite.gate
+    if gate is not None:
+        gate = _restrict_gate(gate, providers, cases, all_cases=len(cases) == len(suite.cases))
     selection = suite.selection
     if len(cases) < len(suite.cases):
-        if gate is not None and gate.metrics:
-            measured = {
-                name: bar for name, bar in gate.metrics.items() if _is_measured(name, cases)
-            }
-            gate = replace(gate, metrics=measured)
         selection = f"{len(cases):,} of {number_of(len(suite.cases), 'case')}"
     return replace(suite, providers=providers, cases=cases, gate=gate, selection=selection)
 
 
-def _is_measured(name: str, cases: Iterable[Case]) -> bool:
-    """Return True if a grader of these cases counts for a metric, or expects the label that it is
-    of.
-    """
-    metric = read_metric(name)
-    graders = (each for case in cases for each in nested(case.expect))
-    return any(
-        each.metric == name
-        or (
-            metric is not None
-            and isinstance(each.grader, Classify)
-            and each.grader.task == metric.task
-            and metric.label in (None, each.grader.label)
-        )
-        for each in graders
+def _restrict_gate(
+    gate: Gate, providers: Sequence[ProviderOptions], cases: Sequence[Case], *, all_cases: bool
+) -> Gate:
+    """Return the gate without bars for anything that is not selected."""
+    names = {each.name for each in providers}
+    tags = {tag for case in cases for tag in case.tags}
+    metrics = gate.metrics
+    if not all_cases:
+        metrics = {name: bar for name, bar in metrics.items() if _is_measured(name, cases)}
+    return replace(
+        gate,
+        providers={name: bar for name, bar in gate.providers.items() if name in names},
+        tags={tag: rule for tag, rule in gate.tags.items() if tag in tags},
+        metrics=metrics,
     )
+
+
+def _is_measured(name: str, cases: Iterable[Case]) -> bool:
+    """Return True if a grader of these cases counts for a metric, or expects its label."""
+    metric = read_metric(name)
+    for case in cases:
+        for expectation in nested(case.expect):
+            if expectation.metric == name:
+                return True
+            grader = expectation.grader
+            if metric is None or not isinstance(grader, Classify):
+                continue
+            if grader.task == metric.task and metric.label in (None, grader.label):
+                return True
+    return False
 
 
 def check_selection(suites: Sequence[CheckedSuite], overrides: Overrides) -> None:
@@ -123,9 +127,9 @@ def check_selection(suites: Sequence[CheckedSuite], overrides: Overrides) -> Non
     _check("tag", overrides.tags or (), sorted({tag for case in cases for tag in case.tags}))
     ids = {case.id: None for case in cases}
     for name in overrides.cases or ():
-        if name not in ids and not (
-            _is_pattern(name) and any(fnmatchcase(each, name) for each in ids)
-        ):
+        if name in ids:
+            continue
+        if not _is_pattern(name) or not any(fnmatchcase(each, name) for each in ids):
             raise UsageError(unknown("case", name, ids))
     if not any(select_cases(suite, overrides) for suite in suites):
         raise UsageError("nothing is selected: no case fits all that --tags and --case ask for")
@@ -133,15 +137,13 @@ def check_selection(suites: Sequence[CheckedSuite], overrides: Overrides) -> Non
 
 def select_cases(suite: CheckedSuite, overrides: Overrides) -> Sequence[Case]:
     """Return the cases of a suite that are selected."""
-    cases, (tags, names) = suite.cases, (overrides.tags, overrides.cases)
-    if tags is not None:
-        cases = [case for case in cases if not frozenset(tags).isdisjoint(case.tags)]
-    if names is not None:
+    cases = suite.cases
+    if overrides.tags is not None:
+        cases = [case for case in cases if not set(overrides.tags).isdisjoint(case.tags)]
+    if overrides.cases is not None:
         ids = {case.id for case in suite.cases}
-        exact, patterns = (
-            frozenset(names),
-            [name for name in names if _is_pattern(name) and name not in ids],
-        )
+        exact = set(overrides.cases)
+        patterns = [name for name in exact - ids if _is_pattern(name)]
         cases = [
             case
             for case in cases
@@ -149,8 +151,8 @@ def select_cases(suite: CheckedSuite, overrides: Overrides) -> Sequence[Case]:
         ]
     cases = cases[: overrides.first]
     if overrides.sample is not None and overrides.sample < len(cases):
-        drawn = random.Random(suite.seed).sample(range(len(cases)), overrides.sample)  # noqa: S311  no secret
-        cases = [cases[number] for number in sorted(drawn)]
+        numbers = random.Random(suite.seed).sample(range(len(cases)), overrides.sample)  # noqa: S311  no secret
+        cases = [cases[number] for number in sorted(numbers)]
     return tuple(cases)
 
 
