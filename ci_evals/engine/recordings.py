@@ -180,8 +180,8 @@ class Recordings:
         """
         wanted: dict[Path, set[str]] = {}
         for case in cases:
-            if case.cassette is not None:
-                wanted.setdefault(case.cassette.path, set()).add(case.id)
+            if case.recording is not None:
+                wanted.setdefault(case.recording.path, set()).add(case.id)
         for path, ids in wanted.items():
             if path.suffix in _JOURNAL_SUFFIXES:
                 self._of_cases[path] = self._read_cases(path, ids)
@@ -281,8 +281,8 @@ class Recordings:
         if self._traces is not None:
             traces = self._traces.get(cell.case.id, ())
             return _from_trace(cell, run, traces[run - 1]) if run <= len(traces) else None
-        if cell.case.cassette is not None:
-            return self._find_recorded(cell, run, cell.case.cassette.path)
+        if cell.case.recording is not None:
+            return self._find_recorded(cell, run, cell.case.recording.path)
         key = (cell.question, run)
         if self._of_invocation is not None and key in self._of_invocation:
             return self._of_invocation[key].read_answer()

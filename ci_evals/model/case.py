@@ -81,7 +81,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Cassette:
+class RecordingFile:
     """A file with recorded answers, and what identifies its content."""
 
     path: Path
@@ -195,7 +195,7 @@ class Case(Options):
         NO_OVERRIDES
     )
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    cassette: Cassette | None = field(default=None, metadata=_FOUND)
+    recording: RecordingFile | None = field(default=None, metadata=_FOUND)
     task: Task | None = field(default=None, metadata=_FOUND)
     file: str = field(default="", metadata=_FOUND)
     line: int | None = field(default=None, metadata=_FOUND)

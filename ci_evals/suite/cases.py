@@ -15,7 +15,7 @@ from ci_evals.errors import Place, Problem
 from ci_evals.graders.classify import Classify
 from ci_evals.graders.limits import GoalReached, Reward
 from ci_evals.graders.scoring import leaves, nested, with_transform
-from ci_evals.model.case import Case, Cassette, Expectation, SimulatedUser
+from ci_evals.model.case import Case, Expectation, RecordingFile, SimulatedUser
 from ci_evals.model.fingerprint import digest, encode
 from ci_evals.model.response import Message
 from ci_evals.providers.parts import find_parts, identify
@@ -258,7 +258,7 @@ class CaseReader:
             changes["timeout_s"] = case.overrides.timeout_s
         if case.overrides.recorded is not None:
             recorded = node["overrides"]["recorded"]
-            changes["cassette"] = yield from self._read_recording(recorded)
+            changes["recording"] = yield from self._read_recording(recorded)
         changes |= yield from self._identify_parts(case, node)
         return replace(case, **changes)
 
@@ -294,7 +294,7 @@ class CaseReader:
             yield place.problem(str(error))
             return message
 
-    def _read_recording(self, node: Node) -> Reading[Cassette | None]:
+    def _read_recording(self, node: Node) -> Reading[RecordingFile | None]:
         """Return the file that answers a case, with its digest, which is taken once."""
         path = self.folder / str(node.value)
         if path.is_dir():
@@ -311,7 +311,7 @@ class CaseReader:
                 )
                 return None
             self._recordings[path] = content.hexdigest()
-        return Cassette(path, self._recordings[path])
+        return RecordingFile(path, self._recordings[path])
 
     def _read_user(
         self, case: Case, user: SimulatedUser, node: Node

@@ -168,7 +168,7 @@ def _first_requests(draft: Draft) -> Iterator[Request]:
     """Yield what the first call of every cell asks; what a simulated user will say is not known."""
     templates = Templates(draft.folder)
     for case in draft.cases.cases:
-        if case.cassette is not None:
+        if case.recording is not None:
             continue
         line = None
         if case.turns:
@@ -192,7 +192,7 @@ def check_tasks(draft: Draft) -> Iterator[Problem]:
 
 def _task_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     for case in draft.cases.cases:
-        if case.cassette is not None:
+        if case.recording is not None:
             continue
         for options in draft.providers.selected:
             if case.task is not None and not options.works_on_tasks:
@@ -212,7 +212,7 @@ def _override_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     providers = draft.providers.selected
     own_problems: dict[str, list[str]] = {}
     for case in draft.cases.cases:
-        if case.overrides == NO_OVERRIDES or case.cassette is not None:
+        if case.overrides == NO_OVERRIDES or case.recording is not None:
             continue
         for key in ("model", "params"):
             if not getattr(case.overrides, key) or not providers:
@@ -319,7 +319,7 @@ def check_needs(draft: Draft) -> Iterator[Problem]:
         needs: dict[Detail, str] = {}
         for expectation in expectations:
             need = getattr(expectation.grader, "needs", None)
-            if need is not None and case.cassette is None:
+            if need is not None and case.recording is None:
                 needs[need] = expectation.name
         if not needs:
             continue

@@ -47,7 +47,7 @@ def dependencies(
     named = [pattern for text in texts if _may_be_path(text) for pattern in _paths_in(text)]
     named += (pattern for text in texts for pattern in _imported_by(text))
     files = [case.task.folder for case in cases if case.task]
-    files += [case.cassette.path for case in cases if case.cassette]
+    files += [case.recording.path for case in cases if case.recording]
     parts = (
         part for case in cases for message in case.messages for part in _parts(message.content)
     )

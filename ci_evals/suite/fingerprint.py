@@ -106,7 +106,7 @@ def _question(case: Case) -> list[Any]:
     if user := case.user:
         asked.append([provider_identity(user.provider), user.persona, user.goal, user.max_turns])
     if case.overrides != NO_OVERRIDES:  # of which the time that a call may take changes no answer
-        recorded = case.cassette.digest if case.cassette else None
+        recorded = case.recording.digest if case.recording else None
         asked.append(
             {"model": case.overrides.model, "params": case.overrides.params, "recorded": recorded}
         )

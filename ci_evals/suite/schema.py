@@ -68,7 +68,7 @@ def suite_schema() -> dict[str, Any]:
     definitions["Case"] = _define(Case, "Case", shared)
     del definitions["Case"]["properties"]["id"]["default"]
     del (
-        shared["Cassette"],
+        shared["RecordingFile"],
         shared["Task"],
         shared["Part"]["properties"]["sha256"],
     )  # which the loader finds
