@@ -29,13 +29,12 @@ def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
         with partial.open("wb") as file:
             file.writelines(chunks)
             file.flush()
-            os.fsync(
-                file.fileno()
-            )  # else a crash of the machine may leave an empty file in its place
+            # Without this, a crash of the machine may leave an empty file in its place.
+            os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        text = f"{path}: cannot be written: {error.strerror}: make room there, or choose another folder"
-        raise StorageError(text) from error
+        remedy = "make room there, or choose another folder"
+        raise StorageError(f"{path}: cannot be written: {error.strerror}: {remedy}") from error
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import Verdict
 from ci_evals.model.case import Case
-from ci_evals.model.plan import plan_runs
+from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import CellReport, SuiteReport
 from ci_evals.model.rules import Gate
 from ci_evals.reports import report_json as json_report
@@ -94,9 +94,8 @@ class Report(SuiteReport):
             asked = one_line(input_text(cell.case), _INPUT_CHARACTERS) or cell.case.id
             of = f" on {cell.variant}" if several else ""
             score = percent(self.mean_score((cell.cell,)))
-            lines.append(
-                f"  {asked}{of}: {cell.counts.passed:,} of {number_of(cell.counts.planned, 'run')}, score {score}"
-            )
+            runs = f"{cell.counts.passed:,} of {number_of(cell.counts.planned, 'run')}"
+            lines.append(f"  {asked}{of}: {runs}, score {score}")
         return "\n".join(lines)
 
     # Kept and compared.
@@ -211,31 +210,35 @@ def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoCompar
 
 def _part_of(report: SuiteReport, cells: Sequence[CellReport]) -> SuiteReport:
     """Return a report of some cells: the same runs, numbered anew."""
+    plan = report.plan
+    numbers = {(cell.case.id, cell.variant): cell.cell for cell in cells}
     cases = {cell.case.id: cell.case for cell in cells}
-    chosen = {(cell.case.id, cell.variant): cell.cell for cell in cells}
-    variants = [
-        variant for variant in report.plan.variants if variant in {cell.variant for cell in cells}
-    ]
-    old = [chosen.get((case, variant)) for case in cases for variant in variants]
-    rounds = max((cell.counts.planned for cell in cells if not cell.case.runs), default=1)
-    only = {new for new, cell in enumerate(old) if cell is not None}
-    indices = [index for cell in old if cell is not None for index in report.plan.indices(cell)]
-    fingerprints = dict(
-        zip((case.id for case in report.plan.cases), report.fingerprints, strict=True)
-    )
+    used = {cell.variant for cell in cells}
+    variants = [variant for variant in plan.variants if variant in used]
+    counts: list[int] = []
+    indices: list[int] = []
+    for case_id in cases:
+        for variant in variants:
+            number = numbers.get((case_id, variant))
+            runs = range(0) if number is None else plan.indices(number)
+            counts.append(len(runs))
+            indices += runs
+    fingerprints = {}
+    for case, fingerprint in zip(plan.cases, report.fingerprints, strict=True):
+        fingerprints[case.id] = fingerprint
+    records = {}
+    for new, old in enumerate(indices):
+        if old in report.records:
+            records[new] = report.records[old]
     return SuiteReport(
         report.suite,
-        plan_runs(list(cases.values()), variants, rounds, only=only),
-        {
-            new: report.records[index]
-            for new, index in enumerate(indices)
-            if index in report.records
-        },
+        RunPlan(list(cases.values()), variants, counts, first_runs=[1] * len(counts)),
+        records,
         lines=lambda chosen: report.lines(indices[index] for index in chosen),
         started_at=report.started_at,
         duration_s=report.duration_s,
         interrupted=report.interrupted,
         resumption=report.resumption,
-        fingerprints=[fingerprints[case] for case in cases],
+        fingerprints=[fingerprints[case_id] for case_id in cases],
         looks=report.looks,
     )

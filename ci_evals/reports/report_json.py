@@ -380,7 +380,7 @@ class ReportDocument(_RunDocument):
 
 
 def render(summary: Summary) -> Iterator[bytes]:
-    """Yield report.json with one variant, cell and result to the line, results as in the journal."""
+    """Yield report.json: a variant, a cell or a result per line, results as in the journal."""
     report = summary.report
     lines = report.lines(sorted(report.records))
     if (confirmation := report.confirmation) is not None:

@@ -320,7 +320,7 @@ def _restore_plans(document: Measured) -> tuple[RunPlan, RunPlan]:
 
 
 def _check_result(result: Result, threshold: float | None) -> None:
-    """Refuse figures that no run has, and a status or score that does not follow from the grades."""
+    """Refuse figures that no run has, and a status or score that contradicts the grades."""
     run, grades = f"run {result.run} of {result.case!r}", result.grades
     amounts = [result.latency_s, result.cost_usd, result.score]
     amounts += [grade.score for grade in every_grade(grades)]

@@ -70,15 +70,15 @@ def _points(drop: float | None) -> str:
 
 
 def _basis(power: Power) -> str:
-    source = (
-        f"as {power.known_from} shows"
-        if power.known_from
-        else "as is usual; --history takes them from a report"
-    )
+    source = "as is usual; --history takes them from a report"
+    if power.known_from:
+        source = f"as {power.known_from} shows"
+    rate, between_cases = percent(round(power.rate, 3)), percent(round(power.correlation, 2))
     return (
-        "Drops of the pass rate of a variant that are detected with a chance of 80 %, at 5 % false alarms. They are for"
-        f" a pass rate of {percent(round(power.rate, 3))}, and {percent(round(power.correlation, 2))} of the variance"
-        f" between cases, {source}. A case that breaks wholly is named by its confirm runs, however small its share."
+        "Drops of the pass rate of a variant that are detected with a chance of 80 %, at 5 % false"
+        f" alarms. They are for a pass rate of {rate}, and {between_cases} of the variance between"
+        f" cases, {source}. A case that breaks wholly is named by its confirm runs, however small"
+        " its share."
     )
 
 
@@ -98,14 +98,16 @@ class PairwiseReport:
             pairs, judged = number_of(found.pairs, "pair"), found.pairs - found.unjudged
             if not judged:
                 return f"NO VERDICT: none of {pairs} was judged"
-            return f"NO VERDICT: only {judged:,} of {pairs} were judged, {percent(MOST_UNJUDGED)} may go without"
+            allowed = f"{percent(MOST_UNJUDGED)} may go without"
+            return f"NO VERDICT: only {judged:,} of {pairs} were judged, {allowed}"
         if found.share is None or found.interval is None:
             return f"no case prefers {a} or {b}: every one is a tie"
         share = rate_with_interval(found.share, found.interval.lower, found.interval.upper)
         preference = f"{b} is preferred in {share} of the cases that prefer one"
         if found.side == "tie":
             return f"{preference}: these cases cannot tell the two apart"
-        return f"{preference}: {a if found.side == 'a' else b} is better"
+        better = a if found.side == "a" else b
+        return f"{preference}: {better} is better"
 
     @property
     def rows(self) -> Sequence[tuple[str, str]]:
@@ -152,7 +154,8 @@ def _pairwise_text(report: PairwiseReport) -> str:
         lines.append(f"  … and {number_of(left_out, 'more case')}")
     if (pair := report.preference.first_unjudged) is not None:
         lines.append(
-            f"not judged: {name_of(pair.case, _NAME_CHARACTERS)}: {one_line(pair.reason, _REASON_CHARACTERS)}"
+            f"not judged: {name_of(pair.case, _NAME_CHARACTERS)}: "
+            + one_line(pair.reason, _REASON_CHARACTERS)
         )
     lines.append(one_line(report.sentence, 1000))
     table = columns(
@@ -249,12 +252,10 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
             0, f"{number_of(len(check.unanswered), 'answer')} got no verdict and count for nothing"
         )
     ending.append(_fitness(check))
-    title = f"{number_of(table.size, 'labelled answer')}, agreement {percent(accuracy(table))}, {agreement}"
-    return (
-        f"{title}\n\n{draw([columns(rows, flush_right=True)], width=UNBOUNDED)}\n"
-        + "\n".join(ending)
-        + "\n"
-    )
+    labelled = number_of(table.size, "labelled answer")
+    title = f"{labelled}, agreement {percent(accuracy(table))}, {agreement}"
+    confusion = draw([columns(rows, flush_right=True)], width=UNBOUNDED)
+    return "\n".join([f"{title}\n\n{confusion}", *ending]) + "\n"
 
 
 def _fitness(check: JudgeCheck) -> str:
@@ -270,7 +271,8 @@ def _fitness(check: JudgeCheck) -> str:
             f"too little to tell: people labelled no answer `{missing[0]}`; label some of these too"
         )
     if check.fit is None:
-        return f"too little to tell: label more answers, at least {FEWEST_LABELS}, passing and failing ones"
+        needed = f"at least {FEWEST_LABELS}, passing and failing ones"
+        return f"too little to tell: label more answers, {needed}"
     if table.is_one_sided:
         return "not fit to gate: it gave one verdict to everything"
     return f"not fit to gate: kappa is below {BAR:g}, beyond doubt"

@@ -340,3 +340,12 @@ def test_rates_and_scores_that_come_to_the_bar_meet_it() -> None:
     )
     report = evaluate_sync(suite)
     assert (report.pass_rate, report.verdict.status) == (0.9, "pass")
+
+
+def test_a_slice_of_a_loaded_report_keeps_how_often_each_case_ran(tmp_path: Path) -> None:
+    runs_of = {"Oslo": 1, "Bo": 4}
+    cases = [Case(input=text, runs=runs, expect=[Contains("o")]) for text, runs in runs_of.items()]
+    report = evaluate_sync(Suite(name="towns", cases=cases, providers=Mock(default="o")))
+    part = Report.load(report.save(tmp_path)).slice(provider="mock")
+    assert [counts.planned for counts in part.by_case.values()] == [1, 4]
+    assert list(part.runs) == list(report.runs)
