@@ -52,7 +52,7 @@
     }
     return shown;
   };
-  const row = (data) => element("details", { class: "case", id: data.address },
+  const row = (data) => element("details", { class: "case", id: data.address, open: data.unfolded },
     element("summary", {}, mark(data.outcome),
       span("what", element("bdi", { class: "id" }, data.id),
         data.critical && [" ", element("b", { class: "critical" }, "critical")],
@@ -153,6 +153,7 @@
     const drawn = data.slice(container.dataset.first, container.dataset.end).map((each) => {
       const made = row(each);
       dataOf.set(made, each);
+      if (each.unfolded) drawDetails(made);
       return made;
     });
     container.replaceWith(...inBatches(drawn));

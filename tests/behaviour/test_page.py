@@ -73,6 +73,7 @@ def page(tmp_path: Path) -> Callable[[Summary], str]:
     return write
 
 
+UNFOLDED = "[...document.querySelectorAll('.case[open] > .inside')].map((e) => e.parentNode.id)"
 OPEN_GROUPS = "for (const each of document.querySelectorAll('.group')) each.open = true"
 
 
@@ -90,14 +91,17 @@ async def test_the_browser_draws_the_elements_that_the_template_writes(
 ) -> None:
     summary = pages.SITUATIONS[name]()
     monkeypatch.setattr(ci_evals.reports.page, "_MAX_ROWS_UNFOLDED", 1000)
+    monkeypatch.setattr(ci_evals.reports.page, "_MAX_WRITTEN", 1000)
     await tab.open(page(summary))
     await tab.evaluate("for (const each of document.querySelectorAll('.drawn')) each.remove()")
+    unfolded = await tab.evaluate(UNFOLDED)
     await open_all(tab)
     written = await tab.evaluate(ELEMENTS)
     assert written
     monkeypatch.setattr(ci_evals.reports.page, "_MAX_WRITTEN", 0)
     await tab.open("about:blank")
     await tab.open(page(summary))
+    assert await tab.evaluate(UNFOLDED) == unfolded
     await open_all(tab)
     drawn = await tab.evaluate(ELEMENTS)
     assert len(drawn) == len(summary.report.plan.cases)
