@@ -180,7 +180,8 @@ class Case(Options):
     critical: Annotated[
         Bool,
         Field(
-            description="A regression of this case, or its missed bar, is red whatever else the gate allows."
+            description="A regression of this case, or its missed bar, is red"
+            " whatever else the gate allows."
         ),
     ] = False
     quarantine: Annotated[
@@ -192,7 +193,7 @@ class Case(Options):
         RunBudget | None, Field(description="What a run may take, instead of budget.per_run.")
     ] = None
     overrides: Annotated[CaseOverrides, Field(description="Provider settings for this case.")] = (
-        NO_OVERRIDES
+        field(default_factory=lambda: NO_OVERRIDES)  # a default would be copied for each case
     )
     metadata: Mapping[str, Any] = field(default_factory=dict)
     recording: RecordingFile | None = field(default=None, metadata=_FOUND)

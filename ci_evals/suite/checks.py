@@ -114,7 +114,7 @@ def _lack_of_model(grader: ModelGrader, draft: Draft) -> str | None:
 
 
 def check_prompts(draft: Draft) -> Iterator[Problem]:
-    """Render every case with every prompt, so that nothing is paid for before all are known to work.
+    """Render every case with every prompt: nothing is paid for before all are known to work.
 
     Without prompts, providers are sent a case as it is.
     """

@@ -87,7 +87,8 @@ class Sweep(Options):
         Mapping[Name, OneOrMore[Any]],
         MinLen(1),
         Field(
-            description="Settings or params by name (`params.a.b` goes deeper), each with its values."
+            description="Settings or params by name (`params.a.b` goes deeper),"
+            " each with its values."
         ),
     ]
 
@@ -175,7 +176,8 @@ class Suite(Options):
     max_runs: Annotated[
         Positive | None,
         Field(
-            description="Go on up to this many runs a cell while the verdict is open; cases with own `runs` don't."
+            description="Go on up to this many runs a cell while the verdict is open;"
+            " cases with own `runs` don't."
         ),
     ] = None
     stop_early: Annotated[
@@ -184,7 +186,8 @@ class Suite(Options):
     confirm_runs: Annotated[
         ConfirmRuns,
         Field(
-            description="Further runs of a case that looks worse than the baseline; auto: what naming it takes."
+            description="Further runs of a case that looks worse than the baseline;"
+            " auto: what naming it takes."
         ),
     ] = "auto"
     max_concurrency: Annotated[
@@ -242,7 +245,8 @@ class Suite(Options):
     skip_unchanged: Annotated[
         Bool,
         Field(
-            description="Run nothing for a pull request that changes no file that the suite depends on."
+            description="Run nothing for a pull request that changes no file"
+            " that the suite depends on."
         ),
     ] = False
     paths: Annotated[

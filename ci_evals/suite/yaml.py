@@ -20,8 +20,12 @@ MAX_ALIASED_VALUES = 1_000_000
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _HINTS = {
-    "found character that cannot start any token": ": indent with spaces, and quote text that starts with @, ` or %",
-    "mapping values are not allowed in this context": ": check the indentation, and quote text that has `: ` in it",
+    "found character that cannot start any token": (
+        ": indent with spaces, and quote text that starts with @, ` or %"
+    ),
+    "mapping values are not allowed in this context": (
+        ": check the indentation, and quote text that has `: ` in it"
+    ),
     "could not find expected ':'": ": write `key: value`, and check the indentation",
 }
 _SURROGATE_PAIR = r"(?i)(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})"
@@ -129,7 +133,7 @@ class _Node:
 
 
 class _Builder:
-    """Builds values from parser events, with its own stack so that depth cannot exhaust Python's."""
+    """Builds values from parser events, with its own stack: depth cannot exhaust Python's."""
 
     def __init__(self, file: str) -> None:
         self.file = file
