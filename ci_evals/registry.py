@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # they are imported by name, when they are used
     from ci_evals.providers.base import ProviderOptions
     from ci_evals.reports.files import Format
     from ci_evals.suite.executor import ExecutorOptions
+    from ci_evals.suite.foreign import Importer
 
 T = TypeVar("T")
 
@@ -173,7 +174,7 @@ COMMANDS: "Registry[click.Command]" = Registry(
             "ci_evals.cli.init:init", "Write a suite and a workflow that fit the project.", "Suites"
         ),
         "import": Entry(
-            "ci_evals.cli.importing:import_command",
+            "ci_evals.importers.command:import_command",
             "Turn the config or dataset of another tool into a suite.",
             "Suites",
         ),
@@ -407,6 +408,32 @@ FORMATS: "Registry[Format]" = Registry(
     },
     "ci_evals.reports.files:Format",
 )
+
+IMPORTERS: "Registry[Importer]" = Registry(
+    "ci_evals.importers",
+    "importer",
+    {
+        "promptfoo": Entry("ci_evals.importers.promptfoo", "promptfooconfig.yaml"),
+        "GitHub Models": Entry("ci_evals.importers.gh_models", "*.prompt.yml"),
+        "deepeval": Entry("ci_evals.importers.deepeval", "goldens as JSON or CSV"),
+        "Inspect": Entry("ci_evals.importers.inspect_ai", "samples as JSON Lines or CSV"),
+        "OpenAI Evals": Entry("ci_evals.importers.openai_evals", "a registry's YAML"),
+        "pydantic-evals": Entry("ci_evals.importers.pydantic_evals", "a data set's YAML"),
+        "promptopus": Entry("ci_evals.importers.promptopus", "a suite's YAML"),
+        "ag2": Entry("ci_evals.importers.ag2", "tasks as JSON Lines"),
+    },
+)
+
+IMPORTING: "Registry[Any]" = Registry(
+    "ci_evals.importing",
+    "step of importing",
+    {
+        "translate": Entry("ci_evals.importers:translate_config"),
+        "import": Entry("ci_evals.importers:import_suite"),
+        "write": Entry("ci_evals.importers:suite_text"),
+    },
+)
+"""What the core asks of the importers' folder, which it does not know."""
 
 HOSTS: "Registry[type[Host]]" = Registry(
     "ci_evals.hosts",

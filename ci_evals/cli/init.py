@@ -21,11 +21,10 @@ from ci_evals import templating
 from ci_evals.cli.console import Console, environment, git
 from ci_evals.errors import ConfigError, StorageError
 from ci_evals.files import write_atomically
-from ci_evals.providers import PROVIDERS
 from ci_evals.providers.model_api import ModelOptions
+from ci_evals.registry import IMPORTING, PROVIDERS
 from ci_evals.release import ACTION
 from ci_evals.suite.configs import DEFAULT_NAMES, FOREIGN_NAMES
-from ci_evals.suite.importers import import_suite, suite_text
 from ci_evals.suite.load import load_suite
 from ci_evals.suite.types import RESULTS
 
@@ -286,8 +285,9 @@ def _installed_action() -> str | None:
 
 def _write_suite(path: Path, project: _Project) -> None:
     if project.foreign:
-        draft = import_suite([project.foreign], project.folder)
-        _write(path, suite_text(draft, [project.foreign]), f"from {project.foreign.name}")
+        draft = IMPORTING["import"]([project.foreign], project.folder)
+        text = IMPORTING["write"](draft, [project.foreign])
+        _write(path, text, f"from {project.foreign.name}")
         for name, text in draft.files.items():
             if not (path.parent / name).exists():
                 _write(path.parent / name, text)

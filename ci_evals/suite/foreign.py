@@ -1,14 +1,11 @@
 """Configs of other tools. Their importers are loaded only for a config that is not ours."""
 
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, Protocol
 
 from ci_evals.errors import Problem
-from ci_evals.registry import Entry, Registry
+from ci_evals.registry import IMPORTING
 from ci_evals.suite.nodes import Node
-
-_PACKAGE = "ci_evals.suite.importers"
 
 
 class Importer(Protocol):
@@ -25,22 +22,6 @@ class Importer(Protocol):
             ConfigError: a file that it names cannot be read.
         """
         ...
-
-
-IMPORTERS: Registry[Importer] = Registry(
-    "ci_evals.importers",
-    "importer",
-    {
-        "promptfoo": Entry(f"{_PACKAGE}.promptfoo"),
-        "GitHub Models": Entry(f"{_PACKAGE}.gh_models"),
-        "deepeval": Entry(f"{_PACKAGE}.deepeval"),
-        "Inspect": Entry(f"{_PACKAGE}.inspect_ai"),
-        "OpenAI Evals": Entry(f"{_PACKAGE}.openai_evals"),
-        "pydantic-evals": Entry(f"{_PACKAGE}.pydantic_evals"),
-        "promptopus": Entry(f"{_PACKAGE}.promptopus"),
-        "ag2": Entry(f"{_PACKAGE}.ag2"),
-    },
-)
 
 
 def is_ours(config: dict[str, Any]) -> bool:
@@ -64,7 +45,7 @@ def translate(path: Path, config: Node) -> tuple[Node, str, list[Problem]]:
     Raises:
         ConfigError: a file that the config names cannot be read.
     """
-    draft = resolve_name(f"{_PACKAGE}:translate_config")(path, config)
+    draft = IMPORTING["translate"](path, config)
     if draft is None:
         return config, "", []
     file = config.file

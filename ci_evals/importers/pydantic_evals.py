@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError
-from ci_evals.suite.importers.parts import NO_PROVIDERS
-from ci_evals.suite.importers.source import Source, last_line
-from ci_evals.suite.importers.writing import YamlComment
+from ci_evals.importers.draft import Draft, UntranslatableError
+from ci_evals.importers.parts import NO_PROVIDERS
+from ci_evals.importers.source import Source, last_line
+from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 
 _CASE = frozenset({"name", "inputs", "metadata", "expected_output", "evaluators"})

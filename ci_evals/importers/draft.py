@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ci_evals.importers.writing import YamlComment, write_value
 from ci_evals.redaction import Redactor
-from ci_evals.suite.importers.writing import YamlComment, write_value
 from ci_evals.suite.nodes import Node
 from ci_evals.suite.yaml import Lines
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.format import number_of
-from ci_evals.suite.foreign import IMPORTERS
-from ci_evals.suite.importers.draft import Draft, UntranslatableError
-from ci_evals.suite.importers.parts import tidy
-from ci_evals.suite.importers.source import Source, read_source
-from ci_evals.suite.importers.writing import YamlComment, write_yaml
+from ci_evals.importers.draft import Draft, UntranslatableError
+from ci_evals.importers.parts import tidy
+from ci_evals.importers.source import Source, read_source
+from ci_evals.importers.writing import YamlComment, write_yaml
+from ci_evals.registry import IMPORTERS
 from ci_evals.suite.nodes import Node
 
 

@@ -10,9 +10,9 @@ from ci_evals.cli import options
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import number_of
+from ci_evals.importers import import_suite, suite_text
+from ci_evals.registry import IMPORTERS
 from ci_evals.streams import say
-from ci_evals.suite.foreign import IMPORTERS
-from ci_evals.suite.importers import import_suite, suite_text
 from ci_evals.suite.load import load_suite
 
 

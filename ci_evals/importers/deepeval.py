@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ci_evals.format import number_of
-from ci_evals.suite.importers.draft import Draft, UntranslatableError
-from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS, as_data
-from ci_evals.suite.importers.source import Source
-from ci_evals.suite.importers.writing import YamlComment
+from ci_evals.importers.draft import Draft, UntranslatableError
+from ci_evals.importers.parts import JUDGE, NO_PROVIDERS, as_data
+from ci_evals.importers.source import Source
+from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 
 _OWN = frozenset(

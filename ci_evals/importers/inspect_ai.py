@@ -3,10 +3,10 @@
 from string import ascii_uppercase
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError
-from ci_evals.suite.importers.parts import NO_PROVIDERS, as_data, asked
-from ci_evals.suite.importers.source import Source
-from ci_evals.suite.importers.writing import YamlComment
+from ci_evals.importers.draft import Draft, UntranslatableError
+from ci_evals.importers.parts import NO_PROVIDERS, as_data, asked
+from ci_evals.importers.source import Source
+from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 
 _SCORERS = "Inspect keeps its scorers in code: here the target is looked for in the answer, as by `includes`."

@@ -12,14 +12,14 @@ import yaml
 from jinja2 import TemplateError
 
 from ci_evals.errors import ConfigError
-from ci_evals.suite.importers.draft import Draft, Lost, UntranslatableError, original, seconds
-from ci_evals.suite.importers.promptfoo.agents import MODULE, Agents
-from ci_evals.suite.importers.promptfoo.assertions import Assertions, transform_of
-from ci_evals.suite.importers.promptfoo.providers import provider_of
-from ci_evals.suite.importers.promptfoo.rows import plain_columns, test_of_row
-from ci_evals.suite.importers.promptfoo.templates import TemplateTranslator, quote_dumped
-from ci_evals.suite.importers.source import Source, last_line
-from ci_evals.suite.importers.writing import YamlComment
+from ci_evals.importers.draft import Draft, Lost, UntranslatableError, original, seconds
+from ci_evals.importers.promptfoo.agents import MODULE, Agents
+from ci_evals.importers.promptfoo.assertions import Assertions, transform_of
+from ci_evals.importers.promptfoo.providers import provider_of
+from ci_evals.importers.promptfoo.rows import plain_columns, test_of_row
+from ci_evals.importers.promptfoo.templates import TemplateTranslator, quote_dumped
+from ci_evals.importers.source import Source, last_line
+from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 from ci_evals.templating import is_template, template_sandbox
 

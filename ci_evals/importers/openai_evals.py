@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from ci_evals.errors import ConfigError
-from ci_evals.suite.importers.draft import Draft, UntranslatableError
-from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS, asked, one_of
-from ci_evals.suite.importers.source import Source
-from ci_evals.suite.importers.writing import YamlComment
+from ci_evals.importers.draft import Draft, UntranslatableError
+from ci_evals.importers.parts import JUDGE, NO_PROVIDERS, asked, one_of
+from ci_evals.importers.source import Source
+from ci_evals.importers.writing import YamlComment
 
 _MATCH = "evals.elsuite.basic.match:Match"
 _CLASSES = {

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ci_evals.graders import GRADERS
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, seconds
-from ci_evals.suite.importers.promptfoo.agents import import_of
-from ci_evals.suite.importers.promptfoo.providers import provider_of
-from ci_evals.suite.importers.promptfoo.templates import TemplateTranslator
-from ci_evals.suite.importers.source import Source
+from ci_evals.importers.draft import Draft, UntranslatableError, seconds
+from ci_evals.importers.promptfoo.agents import import_of
+from ci_evals.importers.promptfoo.providers import provider_of
+from ci_evals.importers.promptfoo.templates import TemplateTranslator
+from ci_evals.importers.source import Source
 from ci_evals.suite.nodes import Node
 from ci_evals.templating import is_template
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError, seconds
-from ci_evals.suite.importers.source import Source, last_line
-from ci_evals.suite.importers.writing import YamlComment
+from ci_evals.importers.draft import Draft, UntranslatableError, seconds
+from ci_evals.importers.source import Source, last_line
+from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 
 _NUMBERS = {"temperature": "temperature", "maxTokens": "max_tokens"}

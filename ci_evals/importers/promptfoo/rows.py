@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ci_evals.importers.promptfoo.assertions import KINDS
 from ci_evals.model.case import Case
-from ci_evals.suite.importers.promptfoo.assertions import KINDS
 from ci_evals.suite.keys import keys_of
 
 _SHORT = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft
-from ci_evals.suite.importers.parts import JUDGE, NO_PROVIDERS
-from ci_evals.suite.importers.source import Source
-from ci_evals.suite.importers.writing import YamlComment
+from ci_evals.importers.draft import Draft
+from ci_evals.importers.parts import JUDGE, NO_PROVIDERS
+from ci_evals.importers.source import Source
+from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 
 _SCORERS = "ag2 keeps its scorers in code: here an answer is compared with `reference_outputs`. Say what else is expected."

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_evals.errors import ConfigError
-from ci_evals.suite.importers import suite_text, translate
-from ci_evals.suite.importers.draft import Draft
-from ci_evals.suite.importers.source import Source
-from ci_evals.suite.importers.writing import YamlComment, write_yaml
+from ci_evals.importers import suite_text, translate
+from ci_evals.importers.draft import Draft
+from ci_evals.importers.source import Source
+from ci_evals.importers.writing import YamlComment, write_yaml
 from ci_evals.suite.nodes import Node
 from ci_evals.suite.yaml import Lines, parse
 

@@ -11,10 +11,10 @@ from jinja2 import TemplateError
 from jinja2.meta import find_undeclared_variables
 
 from ci_evals.errors import ConfigError
-from ci_evals.suite.importers.draft import UntranslatableError, is_key
-from ci_evals.suite.importers.promptfoo.agents import Agents
-from ci_evals.suite.importers.promptfoo.templates import quote_dumped
-from ci_evals.suite.importers.source import Source
+from ci_evals.importers.draft import UntranslatableError, is_key
+from ci_evals.importers.promptfoo.agents import Agents
+from ci_evals.importers.promptfoo.templates import quote_dumped
+from ci_evals.importers.source import Source
 from ci_evals.suite.nodes import Node
 from ci_evals.templating import template_sandbox
 

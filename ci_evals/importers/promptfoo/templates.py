@@ -6,7 +6,7 @@ from typing import Any
 from jinja2 import TemplateError
 from jinja2.meta import find_undeclared_variables
 
-from ci_evals.suite.importers.draft import UntranslatableError
+from ci_evals.importers.draft import UntranslatableError
 from ci_evals.templating import is_template, template_sandbox
 
 _CHANGES = (

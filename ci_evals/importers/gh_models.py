@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import Draft, UntranslatableError
-from ci_evals.suite.importers.parts import asked
-from ci_evals.suite.importers.source import Source, last_line
-from ci_evals.suite.importers.writing import YamlComment
+from ci_evals.importers.draft import Draft, UntranslatableError
+from ci_evals.importers.parts import asked
+from ci_evals.importers.source import Source, last_line
+from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 
 _ENDPOINT = {"base_url": "https://models.github.ai/inference", "api_key": "${GITHUB_TOKEN}"}

@@ -8,8 +8,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from ci_evals.graders import GRADERS
-from ci_evals.suite.importers.draft import Draft, UntranslatableError
-from ci_evals.suite.importers.writing import YamlComment
+from ci_evals.importers.draft import Draft, UntranslatableError
+from ci_evals.importers.writing import YamlComment
 
 NO_PROVIDERS = "The file does not say what answers: name it under `providers`."
 JUDGE = {"name": "judge", "type": "openai", "model": "gpt-4.1"}

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.suite.importers.draft import UntranslatableError
+from ci_evals.importers.draft import UntranslatableError
 
 MODULE = "promptfoo_agents"
 
