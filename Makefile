@@ -26,7 +26,7 @@ help:
 	@echo 'make test-lowest    the tests with the oldest dependencies that pyproject.toml allows'
 	@echo 'make check          format, lint, types, imports, workflows, then the tests'
 	@echo 'make bench          measure against a bare aiohttp loop'
-	@echo 'make bench-calls    count the Python calls of a run and of a case'
+	@echo 'make bench-calls    count the modules of each door, and the Python calls of a run and of a case'
 	@echo 'make bench-profile  show where the time of a run goes'
 	@echo 'make bench-scale    measure Ray and shards: the tables of docs/scale.md'
 	@echo 'make simulate       how often verdicts are wrong: the tables of docs/statistics.md'
@@ -73,6 +73,8 @@ check: $(DEV)
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml examples/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/ci-evals validate -c examples/flight_agent/evals.yaml
+	$(BIN)/python -m benchmarks.doors --check
+	$(BIN)/python -m benchmarks.calls --check
 	$(MAKE) test
 
 bench: $(DEV)
@@ -80,6 +82,7 @@ bench: $(DEV)
 	$(BIN)/python -m benchmarks.quota
 
 bench-calls: $(DEV)
+	$(BIN)/python -m benchmarks.doors
 	$(BIN)/python -m benchmarks.calls
 
 bench-profile: $(DEV)

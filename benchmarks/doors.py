@@ -7,8 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-ROOM = 1.25  # what a figure may take of its bound before `--check` fails
-
 SUITE = """\
 providers: [{type: mock}]
 cases: [{id: greeting, input: hello, expect: [{contains: hello}]}]
@@ -29,11 +27,15 @@ print("\\nmodules", sum(name.split(".")[0] == "ci_evals" for name in sys.modules
 
 
 class Door(NamedTuple):
-    """A way into the package, as Python code, with the most modules that it should load."""
+    """A way into the package, as Python code.
+
+    `bound` is the most modules that it should load; above `allowed`, `--check` fails.
+    """
 
     name: str
     code: str
     bound: int
+    allowed: int
 
 
 def command(*arguments: str) -> str:
@@ -41,11 +43,11 @@ def command(*arguments: str) -> str:
 
 
 DOORS = (
-    Door("import ci_evals", "import ci_evals", 8),
-    Door("a pytest session without evals", "import ci_evals.pytest_plugin", 4),
-    Door("ci-evals --help", command("--help"), 12),
-    Door("ci-evals validate", command("validate"), 75),
-    Door("ci-evals run, one case on a mock", command("run", "--quiet"), 100),
+    Door("import ci_evals", "import ci_evals", 8, 10),
+    Door("a pytest session without evals", "import ci_evals.pytest_plugin", 4, 5),
+    Door("ci-evals --help", command("--help"), 12, 15),
+    Door("ci-evals validate", command("validate"), 75, 90),
+    Door("ci-evals run, one case on a mock", command("run", "--quiet"), 100, 140),
 )
 
 
@@ -68,17 +70,17 @@ def modules_loaded(code: str, folder: Path) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail above a bound, with 25 %% room")
+    parser.add_argument("--check", action="store_true", help="fail above what is allowed")
     options = parser.parse_args()
     is_too_much = False
-    print(f"{'Modules of ours':40} {'now':>8} {'bound':>8}")
+    print(f"{'Modules of ours':40} {'now':>8} {'bound':>8} {'allowed':>8}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "evals.yaml").write_text(SUITE, encoding="utf-8")
         for door in DOORS:
             loaded = modules_loaded(door.code, folder)
-            is_too_much |= loaded > door.bound * ROOM
-            print(f"{door.name:40} {loaded:8} {door.bound:8}")
+            is_too_much |= loaded > door.allowed
+            print(f"{door.name:40} {loaded:8} {door.bound:8} {door.allowed:8}")
     if options.check and is_too_much:
         sys.exit("too many modules: `python -X importtime` shows who imports them")
 
