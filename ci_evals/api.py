@@ -6,10 +6,10 @@ import math
 import os
 import tempfile
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 from uuid import uuid4
 
 from ci_evals.engine.journal import JOURNAL
@@ -42,7 +42,7 @@ class EvalStarted:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """One run has its result; `done` of `total` have by now."""
+    """One run has finished, as number `done` of `total`."""
 
     result: Result
     done: int
@@ -51,7 +51,7 @@ class RunFinished:
 
 @dataclass(frozen=True, slots=True)
 class EvalCompleted:
-    """Everything that was to run did. Always the last event."""
+    """All runs have finished. Always the last event."""
 
     report: Report
 
@@ -67,17 +67,19 @@ def load_suite(path: Path | str, *, environ: Mapping[str, str] | None = None) ->
 
     Args:
         path: the config file.
-        environ: where `${NAME}` is looked up; `os.environ` unless given. A `.env` file beside the
+        environ: where `${NAME}` is looked up; default: `os.environ`. A `.env` file next to the
             config adds to it.
 
     Raises:
         ConfigError: with every problem of the file, its datasets and its environment.
     """
-    return load.load_suite(Path(path), os.environ if environ is None else environ)
+    if environ is None:
+        environ = os.environ
+    return load.load_suite(Path(path), environ)
 
 
 def check_suite(suite: Suite) -> CheckedSuite:
-    """Check a suite that was written in Python, without running it: keys may be missing.
+    """Check a suite that was written in Python, without running it. Keys may be missing.
 
     Raises:
         ConfigError: with every problem, each with the place where it is written.
@@ -85,166 +87,161 @@ def check_suite(suite: Suite) -> CheckedSuite:
     return load.check_suite(suite, {}, offline=True)
 
 
-async def evaluate(  # noqa: PLR0913  what can be set is set by name
-    suite_or_path: Suite | Path | str,
-    *,
-    runs: int | None = None,
-    max_concurrency: float | None = None,
-    providers: Iterable[str] | str | None = None,
-    cases: Iterable[str] | str | None = None,
-    executor: ExecutorOptions | str | None = None,
-    out: Path | str | None = None,
-    baseline: Report | Path | str | None = None,
-    on_result: OnResult | None = None,
-    run_id: str | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> Report:
-    """Run a suite and return its report.
+class EventSettings(TypedDict, total=False):
+    """The settings of `evaluate_events`, all of which may be left out or None.
 
-    Args:
-        suite_or_path: a suite, or the config file of one.
+    Attributes:
         runs: executions of every cell, in place of the suite's value; a case's own `runs` still
             wins.
-        max_concurrency: calls under way at once, graders that wait included, likewise; `math.inf`
-            for no limit.
-        providers: the names of those to run, or one name; all of them unless given.
-        cases: the ids of those to run, or one id, likewise; `refund*` is a pattern of ids.
+        max_concurrency: calls under way at once, in place of the suite's value, including graders
+            that wait; `math.inf` for no limit.
+        providers: the names of the providers to run, or one name; default: all.
+        cases: the ids of the cases to run, or one id; `refund*` is a pattern of ids. Default: all.
         executor: where the team's own code runs, in place of the suite's: `local`, `ray` or
             `ray://host:port`.
         out: a folder for the journal and the reports; without it nothing is left on disk.
         baseline: an earlier report, or where some are saved, to compare with: cases that look worse
             are run again, and the verdict takes regressions into account.
+        run_id: identifies the run in journal and reports, such as a CI system's id of it; default:
+            a random one.
+        environ: where `${NAME}` is looked up; default: `os.environ`.
+    """
+
+    runs: int | None
+    max_concurrency: float | None
+    providers: Iterable[str] | str | None
+    cases: Iterable[str] | str | None
+    executor: ExecutorOptions | str | None
+    out: Path | str | None
+    baseline: Report | Path | str | None
+    run_id: str | None
+    environ: Mapping[str, str] | None
+
+
+class Settings(EventSettings, total=False):
+    """The settings of `evaluate` and `evaluate_sync`: those of `evaluate_events`, and `on_result`.
+
+    Attributes:
         on_result: a plain function, called with each run as it finishes, on the event loop, so keep
             it short.
-        run_id: identifies the run in journal and reports, such as by the id that a CI system gave
-            it.
-        environ: where `${NAME}` is looked up; `os.environ` unless given.
+    """
+
+    on_result: OnResult | None
+
+
+def evaluate(
+    suite_or_path: Suite | Path | str, **settings: Unpack[Settings]
+) -> Coroutine[Any, Any, Report]:
+    """Run a suite and return its report: `await evaluate(suite, runs=3)`.
+
+    Args:
+        suite_or_path: a suite, or the config file of one.
+        settings: see `Settings` and `EventSettings`.
 
     Raises:
+        TypeError: there is no such setting; raised by the call itself.
         ConfigError: the suite cannot be run as it is; nothing was called.
         UsageError: an argument makes no sense; nothing was called.
         StorageError: the journal or a report cannot be written, or the baseline not read.
     """
-    suite = _suite(
-        suite_or_path, _overrides(runs, max_concurrency, providers, cases, executor), environ
-    )
-    return await _evaluate(suite, out, baseline, on_result, run_id)
+    _check_names("evaluate", settings.keys(), Settings.__optional_keys__)
+
+    async def run() -> Report:
+        return await _evaluate(_suite(suite_or_path, settings), settings)
+
+    return run()
 
 
-def evaluate_sync(  # noqa: PLR0913  as above
-    suite_or_path: Suite | Path | str,
-    *,
-    runs: int | None = None,
-    max_concurrency: float | None = None,
-    providers: Iterable[str] | str | None = None,
-    cases: Iterable[str] | str | None = None,
-    executor: ExecutorOptions | str | None = None,
-    out: Path | str | None = None,
-    baseline: Report | Path | str | None = None,
-    on_result: OnResult | None = None,
-    run_id: str | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> Report:
+def evaluate_sync(suite_or_path: Suite | Path | str, **settings: Unpack[Settings]) -> Report:
     """Run a suite as `evaluate` does, for code without an event loop.
 
     Raises:
+        TypeError, ConfigError, StorageError: as `evaluate`.
         UsageError: also where an event loop runs, as in a notebook.
     """
+    _check_names("evaluate_sync", settings.keys(), Settings.__optional_keys__)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        pass
-    else:
-        raise UsageError(
-            "evaluate_sync: an event loop is running here: `await evaluate(…)` instead"
-        )
-    return asyncio.run(
-        evaluate(
-            suite_or_path,
-            runs=runs,
-            max_concurrency=max_concurrency,
-            providers=providers,
-            cases=cases,
-            executor=executor,
-            out=out,
-            baseline=baseline,
-            on_result=on_result,
-            run_id=run_id,
-            environ=environ,
-        )
-    )
+        return asyncio.run(evaluate(suite_or_path, **settings))
+    raise UsageError("evaluate_sync: an event loop is running here: `await evaluate(…)` instead")
 
 
-async def evaluate_events(  # noqa: PLR0913  as above
-    suite_or_path: Suite | Path | str,
-    *,
-    runs: int | None = None,
-    max_concurrency: float | None = None,
-    providers: Iterable[str] | str | None = None,
-    cases: Iterable[str] | str | None = None,
-    executor: ExecutorOptions | str | None = None,
-    out: Path | str | None = None,
-    baseline: Report | Path | str | None = None,
-    run_id: str | None = None,
-    environ: Mapping[str, str] | None = None,
+def evaluate_events(
+    suite_or_path: Suite | Path | str, **settings: Unpack[EventSettings]
 ) -> AsyncGenerator[Event, None]:
-    """Run a suite as `evaluate` does: yield `EvalStarted`, a `RunFinished` for each run, and
-    `EvalCompleted`.
+    """Run a suite as `evaluate` does, and yield events.
 
-    Whoever leaves the loop early ends the evaluation; close the iterator (`contextlib.aclosing`) to
-    have it end there.
+    The events are `EvalStarted`, a `RunFinished` for each run, and `EvalCompleted`. Whoever leaves
+    the loop early ends the evaluation; close the iterator (`contextlib.aclosing`) to have it end
+    there.
 
     Raises:
-        ConfigError, UsageError, StorageError: as `evaluate`.
+        TypeError, ConfigError, UsageError, StorageError: as `evaluate`.
     """
-    suite = _suite(
-        suite_or_path, _overrides(runs, max_concurrency, providers, cases, executor), environ
-    )
-    total = plan_runs(suite.cases, suite.columns, suite.runs).total
-    finished: asyncio.Queue[Result | None] = asyncio.Queue()
-    task = asyncio.create_task(_evaluate(suite, out, baseline, finished.put_nowait, run_id))
-    task.add_done_callback(lambda _: finished.put_nowait(None))
-    try:
-        yield EvalStarted(suite.name, len(suite.cases), len(suite.columns), total)
-        done = 0
-        while (result := await finished.get()) is not None:
-            done += 1
-            yield RunFinished(result, done, total)
-        yield EvalCompleted(await task)
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+    _check_names("evaluate_events", settings.keys(), EventSettings.__optional_keys__)
+
+    async def follow() -> AsyncGenerator[Event, None]:
+        suite = _suite(suite_or_path, settings)
+        total = plan_runs(suite.cases, suite.columns, suite.runs).total
+        finished: asyncio.Queue[Result | None] = asyncio.Queue()
+        task = asyncio.create_task(_evaluate(suite, {**settings, "on_result": finished.put_nowait}))
+        task.add_done_callback(lambda _: finished.put_nowait(None))
+        try:
+            yield EvalStarted(suite.name, len(suite.cases), len(suite.columns), total)
+            done = 0
+            while (result := await finished.get()) is not None:
+                done += 1
+                yield RunFinished(result, done, total)
+            yield EvalCompleted(await task)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    return follow()
 
 
-async def _evaluate(
-    suite: CheckedSuite,
-    out: Path | str | None,
-    baseline: Report | Path | str | None,
-    on_result: OnResult | None,
-    run_id: str | None,
-) -> Report:
-    if on_result is not None and (not callable(on_result) or is_async(on_result)):
-        what = "an async one: follow `evaluate_events` to await something for each run"
-        raise UsageError(
-            f"on_result: expected a plain function, got {what if callable(on_result) else repr(on_result)}"
-        )
+def _check_names(function: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise TypeError for an unknown argument, as Python does for a function that lists its own."""
+    for name in names:
+        if name not in known:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+
+
+async def _evaluate(suite: CheckedSuite, settings: Settings) -> Report:
+    on_result = settings.get("on_result")
+    if on_result is not None:
+        _check_listener(on_result)
+    baseline = settings.get("baseline")
     invocation = Invocation(
         suite=suite,
         journal=Path(),
-        run_id=run_id or uuid4().hex,
+        run_id=settings.get("run_id") or uuid4().hex,
         baseline=None if baseline is None else as_baseline(baseline, suite.name),
     )
+    out = settings.get("out")
     if out is None:
         return await _run_with_temporary_journal(invocation, on_result)
-    folder = Path(out).absolute()  # noqa: ASYNC240  before code under test may go elsewhere; it reads no file
+    # Made absolute before code under test may change the working folder; reads no file.
+    folder = Path(out).absolute()  # noqa: ASYNC240
     invocation = replace(invocation, journal=folder / JOURNAL, files=folder)
     summary = _summarize(await execute(invocation, watcher=_Listener(on_result)), invocation)
     write_reports(summary, folder, suite.formats)
     return Report.of(summary)
 
 
+def _check_listener(on_result: OnResult) -> None:
+    if not callable(on_result):
+        raise UsageError(f"on_result: expected a plain function, got {on_result!r}")
+    if is_async(on_result):
+        raise UsageError(
+            "on_result: expected a plain function, got an async one:"
+            " follow `evaluate_events` to await something for each run"
+        )
+
+
 async def _run_with_temporary_journal(invocation: Invocation, on_result: OnResult | None) -> Report:
-    """Run a suite with a journal that is gone as soon as its report is."""
+    """Run a suite with a journal that is deleted with its report."""
     handle, name = tempfile.mkstemp(prefix="ci-evals-", suffix=".jsonl")
     os.close(handle)
     remove = functools.partial(Path(name).unlink, missing_ok=True)
@@ -260,7 +257,7 @@ async def _run_with_temporary_journal(invocation: Invocation, on_result: OnResul
 
 
 class _Listener(Watcher):
-    """Passes results on."""
+    """Passes results on to a function of the caller."""
 
     def __init__(self, on_result: OnResult | None) -> None:
         self._on_result = on_result
@@ -277,10 +274,11 @@ def _summarize(report: SuiteReport, invocation: Invocation) -> Summary:
     )
 
 
-def _suite(
-    suite_or_path: Suite | Path | str, overrides: Overrides, environ: Mapping[str, str] | None
-) -> CheckedSuite:
-    environ = os.environ if environ is None else environ
+def _suite(suite_or_path: Suite | Path | str, settings: EventSettings) -> CheckedSuite:
+    overrides = _overrides(settings)
+    environ = settings.get("environ")
+    if environ is None:
+        environ = os.environ
     if isinstance(suite_or_path, Suite):
         return apply_overrides(load.check_suite(suite_or_path, environ), overrides)
     if isinstance(suite_or_path, str | os.PathLike):
@@ -288,41 +286,40 @@ def _suite(
     raise UsageError(f"expected a suite or the path of one, not {suite_or_path!r:.200}")
 
 
-def _overrides(
-    runs: int | None,
-    max_concurrency: float | None,
-    providers: Iterable[str] | str | None,
-    cases: Iterable[str] | str | None,
-    executor: ExecutorOptions | str | None,
-) -> Overrides:
-    most = UNLIMITED if max_concurrency == math.inf else max_concurrency
+def _overrides(settings: EventSettings) -> Overrides:
+    max_concurrency = settings.get("max_concurrency")
+    if max_concurrency == math.inf:
+        max_concurrency = UNLIMITED
+    executor = settings.get("executor")
+    if isinstance(executor, str):
+        try:
+            executor = parse_executor(executor)
+        except ValueError as error:
+            raise UsageError(f"executor: {error}") from None
     return Overrides(
-        runs=_at_least_one("runs", runs),
-        max_concurrency=_at_least_one("max_concurrency", most),
-        providers=_names("providers", providers),
-        cases=_names("cases", cases),
-        executor=_executor(executor) if isinstance(executor, str) else executor,
+        runs=_at_least_one("runs", settings.get("runs")),
+        max_concurrency=_at_least_one("max_concurrency", max_concurrency),
+        providers=_names("providers", "the name of a provider", settings.get("providers")),
+        cases=_names("cases", "the id of a case", settings.get("cases")),
+        executor=executor,
     )
 
 
-def _executor(text: str) -> ExecutorOptions:
-    try:
-        return parse_executor(text)
-    except ValueError as error:
-        raise UsageError(f"executor: {error}") from None
-
-
 def _at_least_one(name: str, value: float | None) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     raise UsageError(f"{name}={value!r:.200}: expected a whole number of at least 1")
 
 
-def _names(argument: str, given: Iterable[str] | str | None) -> tuple[str, ...] | None:
-    if given is None:
+def _names(argument: str, noun: str, value: Iterable[str] | str | None) -> tuple[str, ...] | None:
+    """Return one name or several as a tuple; raises UsageError for none, or for other things."""
+    if value is None:
         return None
-    names = (given,) if isinstance(given, str) else tuple(given)
-    if not names or not all(isinstance(name, str) for name in names):
-        noun = "the name of a provider" if argument == "providers" else "the id of a case"
-        raise UsageError(f"{argument}={given!r:.200}: expected {noun}, or several")
-    return names
+    if isinstance(value, str):
+        return (value,)
+    names = tuple(value)
+    if names and all(isinstance(name, str) for name in names):
+        return names
+    raise UsageError(f"{argument}={value!r:.200}: expected {noun}, or several")

@@ -1,13 +1,24 @@
 """An evaluation event by event."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from suites import ONE_CASE, write_suite
 
-from ci_evals import ConfigError, EvalCompleted, EvalStarted, RunFinished, Suite, evaluate_events
+from ci_evals import (
+    ConfigError,
+    EvalCompleted,
+    EvalStarted,
+    RunFinished,
+    Suite,
+    evaluate,
+    evaluate_events,
+    evaluate_sync,
+)
 from ci_evals.graders import Contains
 
 
@@ -51,3 +62,14 @@ async def test_what_goes_wrong_is_raised_from_the_loop(tmp_path: Path) -> None:
     assert isinstance(await anext(events), EvalStarted)
     with pytest.raises(ConfigError, match="RuntimeError: no"):
         await anext(events)
+
+
+@pytest.mark.parametrize("function", [evaluate, evaluate_sync, evaluate_events])
+def test_an_unknown_setting_is_refused_by_the_call_itself(function: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match=rf"{function.__name__}\(\) got an unexpected .*'repeats'"):
+        function("evals.yaml", repeats=3)
+
+
+def test_events_take_no_function_for_results() -> None:
+    with pytest.raises(TypeError, match="'on_result'"):
+        evaluate_events("evals.yaml", on_result=print)  # type: ignore[call-arg]
