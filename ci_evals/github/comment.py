@@ -1,22 +1,21 @@
 """The comment on a pull request: one for all suites, jobs and runs, edited in place.
 
-GitHub's comments know no compare-and-set: two jobs that read the same comment and write it one
-after the other would lose the first one's section, and whoever looks too early does not see it.
-What saves it is time. Every write is made directly after a read, and carries a random word; who has
-written waits `SETTLE_S` and reads again. If its word still stands, then whoever had read before has
-long written, and everybody after has read this section. If not, it looks whether its section is
-still there, writes it again if need be, and waits again. So a section can only be lost by a write
-that reaches GitHub more than `SETTLE_S` after its read.
+GitHub offers no compare-and-set for comments. If two jobs read the same comment and then write it,
+the second write removes the section of the first, and a job that checks too early doesn't notice.
+So every write follows directly on a read and carries a random word, and the job reads again after
+`SETTLE_S`. If its word is still there, every job that read before has written by now, and every
+later one has read this section. Otherwise the job writes its section again if it is gone, and waits
+again. Only a write that reaches GitHub more than `SETTLE_S` after its read can remove a section.
 """
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -52,19 +51,32 @@ Mode = Literal["auto", "new"]
 
 FILE: Final = "comment.md"
 ARTIFACTS: Final = "ci-evals*"
-"""Artifacts with such a name are taken for results."""
+"""The pattern of the artifacts that hold results."""
 
 _MAX_ARTIFACTS = 20
 _MAX_REPORTS = 20  # of one artifact: those of several suites
 _NOT_POSTED = "no comment was posted"
 
+SETTLE_S: Final = 3.0
+MAX_ROUNDS: Final = 12
+MAX_LOST: Final = 3
+"""How often a comment is created anew after no answer came."""
+WRITE_SPACING_S: Final = 1.0
+"""GitHub's advice."""
+_ACTIONS_LOGIN = "github-actions[bot]"
+"""The account of GITHUB_TOKEN."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommentOutcome:
-    """The outcome of posting: the comment's `url`, or a `warning` in one sentence, or a `note`.
+    """The outcome of posting.
 
-    A note says why there rightly is no comment of this run: without a pull request, or beside a
-    newer run's. A dry run has nothing but a `preview`.
+    Attributes:
+        url: the comment.
+        warning: why it could not be posted, in one sentence.
+        note: why this run rightly posts nothing, such as without a pull request or after a newer
+            run.
+        preview: what would be posted; in a dry run only.
     """
 
     url: str | None = None
@@ -81,63 +93,60 @@ def post_comment(
     *,
     dry_run: bool = False,
 ) -> CommentOutcome:
-    """Put a suite's section into the comment on the pull request that this job is for.
+    """Put a suite's section into the comment on the pull request of this job.
 
-    Whatever GitHub or the network do ends in a warning. Without a pull request, nothing is done.
+    Problems with GitHub or the network become a warning. Without a pull request, nothing is posted.
 
     Args:
-        summary: what was found.
+        summary: the report and its verdict.
         context: the job.
         part: tells the jobs of one workflow apart: the name of the job's artifact.
         mode: one comment for all runs, or one for each.
-        dry_run: return what would be posted, as far as that is known without asking GitHub, instead
-            of posting it.
+        dry_run: return the comment, without the sections of others, instead of posting it.
     """
-    render = comment_document(summary, Links(context.run_url, source=context.source_url)).render
-    contribution = Contribution(
-        SectionId(summary.report.suite.name, context.workflow, part), _stamp(context), render
-    )
-    return (
-        CommentOutcome(preview=contribution.preview())
-        if dry_run
-        else _post(contribution, context, mode)
-    )
+    links = Links(context.run_url, source=context.source_url)
+    section = SectionId(summary.report.suite.name, context.workflow, part)
+    document = comment_document(summary, links)
+    contribution = Contribution(section, _stamp(context), document.render)
+    if dry_run:
+        return CommentOutcome(preview=contribution.preview())
+    return _post(contribution, context, mode)
 
 
 def post_progress(suite: str, context: Context, part: str = RESULTS) -> CommentOutcome:
-    """Say in the comment that a run is under way; `post_comment` puts its section in the place of
-    this one.
-    """
+    """Say in the comment that a run is under way, until `post_comment` replaces the section."""
     return post_text(progress_text(suite, context.run_url), suite, context, part)
 
 
 def post_text(
     text: str, suite: str, context: Context, part: str = RESULTS, mode: Mode = "auto"
 ) -> CommentOutcome:
-    """Put Markdown in the place of a suite's section; `suite` is empty if its name could not be
-    read.
+    """Put Markdown in place of a suite's section.
+
+    `suite` is empty if the name of the suite could not be read.
     """
     section = SectionId(suite, context.workflow, part)
     return _post(_text_of(section, _stamp(context), text), context, mode)
 
 
 def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
-    """Write comment.md for a reader; what posts it elsewhere goes by report.json.
+    """Write comment.md for people to read; programs that post it elsewhere use report.json.
 
     Raises:
         StorageError: it cannot be written.
     """
     path = folder / FILE
-    text = comment_document(summary, Links(context.run_url, source=context.source_url)).render(
-        MAX_BYTES
-    )
+    links = Links(context.run_url, source=context.source_url)
+    text = comment_document(summary, links).render(MAX_BYTES)
     write_atomically(path, [f"{text}\n".encode()])
     return path
 
 
 def _stamp(context: Context) -> Stamp:
-    pull = context.pull_request
-    return Stamp(context.run_id or 0, context.attempt, pull.head.sha if pull else "")
+    sha = ""
+    if context.pull_request is not None:
+        sha = context.pull_request.head.sha
+    return Stamp(context.run_id or 0, context.attempt, sha)
 
 
 def _post(contribution: Contribution, context: Context, mode: Mode) -> CommentOutcome:
@@ -146,27 +155,26 @@ def _post(contribution: Contribution, context: Context, mode: Mode) -> CommentOu
     pull = context.pull_request
     if pull is None:
         return CommentOutcome(note="no pull request: nothing was posted")
-    return _with_github(
-        context, lambda github: put_section(github, pull.number, contribution, mode=mode)
-    )
+
+    async def put(github: GitHub) -> CommentOutcome:
+        return await put_section(github, pull.number, contribution, mode=mode)
+
+    return _with_github(context, put)
 
 
 def _with_github(
-    context: Context, work: Callable[[GitHub], Coroutine[Any, Any, CommentOutcome]]
+    context: Context, work: Callable[[GitHub], Awaitable[CommentOutcome]]
 ) -> CommentOutcome:
-    """Connect and work; what goes wrong is a warning."""
+    """Connect and work; problems become a warning."""
 
-    async def talk() -> CommentOutcome:
+    async def connect_and_work() -> CommentOutcome:
         async with connect(context) as github:
             return await work(github)
 
     try:
-        return asyncio.run(talk())
+        return asyncio.run(connect_and_work())
     except (GitHubError, StorageError) as error:
         return CommentOutcome(warning=f"{_NOT_POSTED}: {error}")
-
-
-# The comment for another workflow run.
 
 
 def comment_from_run(
@@ -178,20 +186,20 @@ def comment_from_run(
     baseline: BaselineChoice = "auto",
     dry_run: bool = False,
 ) -> CommentOutcome:
-    """Post what another workflow run has found, as a `workflow_run` workflow does for pull requests
-    from forks.
+    """Post the results of another workflow run, as a `workflow_run` workflow does for forks.
 
-    Nothing that the run has uploaded is believed but its results: archives are unpacked within
-    limits, reports are decoded by their schema and judged again beside a baseline that is fetched
-    anew, the comment is rendered anew, and the pull request is the one whose head GitHub says the
-    run had. Where it has left nothing that can be used, what older runs said does not stand.
+    Of all that the run has uploaded, only the results are believed: archives are unpacked within
+    limits, reports are decoded by their schema and judged again against a baseline fetched here,
+    the comment is rendered here, and the pull request is the one whose head GitHub says the run
+    had. Sections of older runs are replaced if this run has left no usable report for them.
 
     Args:
         context: this job, with a token that may read artifacts and comment.
         run_id: the run that has uploaded results.
         artifact: the name of its artifact, or a pattern with `*`.
         mode: one comment for all runs, or one for each.
-        baseline: what to compare with: what the base branch has left, nothing, or these reports.
+        baseline: what to compare with: `auto` for the base branch's report, `none`, or these
+            reports.
         dry_run: return what would be posted instead of posting it.
     """
 
@@ -199,98 +207,106 @@ def comment_from_run(
         run = await github.get(f"actions/runs/{run_id}", WorkflowRun)
         pulls = await pull_requests_of(github, run)
         if not pulls:
-            return CommentOutcome(
-                warning=f"{_NOT_POSTED}: no open pull request has the commit of run {run_id} as its head"
-            )
-        outcome = CommentOutcome()
-        previews: list[str] = []
+            why = f"no open pull request has the commit of run {run_id} as its head"
+            return CommentOutcome(warning=f"{_NOT_POSTED}: {why}")
         with tempfile.TemporaryDirectory(prefix="ci-evals-") as scratch:
-            try:
-                uploaded, unusable = await _reports_of_run(
-                    github, run, artifact, Path(scratch, "head")
-                )
-            except GitHubError as error:
-                if error.kind != "missing":
-                    raise
-                uploaded, unusable = [], {artifact: str(error)}
-                if run.conclusion == "success":  # as where every suite is unchanged
-                    outcome, unusable = (
-                        CommentOutcome(note=f"run {run.id} succeeded and ran no suite: {error}"),
-                        {},
-                    )
-            problems = [f"artifact {name!r} was left out: {why}" for name, why in unusable.items()]
-            if not uploaded and not unusable and not outcome.note:
-                problems.append(
-                    f"{_NOT_POSTED}: no artifact {artifact!r} of run {run.id} has a {REPORT}"
-                )
-            for number, (pull, (found, report)) in enumerate(product(pulls, uploaded)):
-                base = Path(scratch, f"base-{number}")
-                summary = await _judge(
-                    github,
-                    report,
-                    baseline,
-                    Search(found.name, pull.base.ref, pull.base.sha, run.head_sha),
-                    base,
-                )
-                contribution = _contribution(summary, run, found)
+            uploads = await _download_reports(github, run, artifact, Path(scratch, "head"))
+            outcome = CommentOutcome(note=uploads.note)
+            problems = list(uploads.problems)
+            previews: list[str] = []
+            for number, (pull, (source, report)) in enumerate(product(pulls, uploads.reports)):
+                folder = Path(scratch, f"base-{number}")
+                search = Search(source.name, pull.base.ref, pull.base.sha, run.head_sha)
+                summary = await _judge(github, report, baseline, search, folder)
+                contribution = _contribution(summary, run, source)
                 if dry_run:
                     previews.append(contribution.preview())
                     continue
-                put = await put_section(github, pull.number, contribution, mode=mode)
-                problems += [put.warning] if put.warning else []
-                outcome = replace(
-                    outcome, url=put.url or outcome.url, note=put.note or outcome.note
-                )
-            judged = {found.name for found, _ in uploaded}
-            for pull in () if dry_run or mode == "new" else pulls:
-                await _withdraw(github, pull, run, artifact, judged, unusable)
-        return replace(
-            outcome, warning="; ".join(problems) or None, preview="\n".join(previews) or None
-        )
+                posted = await put_section(github, pull.number, contribution, mode=mode)
+                if posted.warning:
+                    problems.append(posted.warning)
+                if posted.url:
+                    outcome = replace(outcome, url=posted.url)
+                if posted.note:
+                    outcome = replace(outcome, note=posted.note)
+        if mode == "auto" and not dry_run:
+            for pull in pulls:
+                await _withdraw(github, pull, run, artifact, uploads)
+        warning = "; ".join(problems) or None
+        return replace(outcome, warning=warning, preview="\n".join(previews) or None)
 
     return _with_github(context, post)
 
 
 async def pull_requests_of(github: GitHub, run: WorkflowRun) -> tuple[PullRequest, ...]:
-    """Return the open pull requests that a run was for, the lowest number first; none when their
-    head has moved on.
+    """Return the open pull requests that a run was for, ordered by number.
 
-    They are looked up by the branch that GitHub says the run had. What an artifact says does not
-    count: code of a fork may have written it.
+    There is none if their head has moved on. They are looked up by the branch that GitHub says the
+    run had, never by an artifact, which code of a fork may have written.
     """
     head = run.head_repository
     if head is None or not run.head_branch:
         return ()
-    branch = f"{head.full_name.partition('/')[0]}:{run.head_branch}"
-    found = await github.list("pulls", PullRequest, limit=MAX_LISTED, state="open", head=branch)
-    own = [
-        pull
-        for pull in found
-        if pull.head.repo and pull.head.repo.id == head.id and pull.head.sha == run.head_sha
-    ]
-    return tuple(sorted(own, key=lambda pull: pull.number))
+    owner = head.full_name.partition("/")[0]
+    branch = f"{owner}:{run.head_branch}"
+    listed = await github.list("pulls", PullRequest, limit=MAX_LISTED, state="open", head=branch)
+    pulls = []
+    for pull in listed:
+        repository = pull.head.repo
+        if repository is None or repository.id != head.id:
+            continue
+        if pull.head.sha == run.head_sha:
+            pulls.append(pull)
+    return tuple(sorted(pulls, key=lambda pull: pull.number))
 
 
-async def _reports_of_run(
+@dataclass(frozen=True, slots=True)
+class _Uploads:
+    """The reports that a workflow run has uploaded.
+
+    Attributes:
+        reports: each with its artifact.
+        unusable: why other artifacts cannot be used, by name.
+        problems: the same and other problems in sentences.
+        note: why it is right that there is no report.
+    """
+
+    reports: Sequence[tuple[Artifact, SavedReport]] = ()
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+    note: str | None = None
+
+
+async def _download_reports(
     github: GitHub, run: WorkflowRun, pattern: str, folder: Path
-) -> tuple[list[tuple[Artifact, SavedReport]], dict[str, str]]:
-    """Return each report that a run has uploaded, and why others cannot be used, by the name of
-    their artifact.
+) -> _Uploads:
+    """Download the reports in the run's artifacts of these names.
 
     Raises:
-        GitHubError: it has uploaded nothing, or GitHub refuses.
+        GitHubError: GitHub cannot be reached or refuses.
     """
+    try:
+        artifacts = await artifacts_of_run(github, run.id, pattern)
+    except GitHubError as error:
+        if error.kind != "missing":
+            raise
+        if run.conclusion == "success":  # for example, every suite is unchanged
+            return _Uploads(note=f"run {run.id} succeeded and ran no suite: {error}")
+        problem = f"artifact {pattern!r} was left out: {error}"
+        return _Uploads(unusable={pattern: str(error)}, problems=[problem])
     reports: list[tuple[Artifact, SavedReport]] = []
     unusable: dict[str, str] = {}
-    uploaded = await artifacts_of_run(github, run.id, pattern)
-    for number, artifact in enumerate(uploaded[:_MAX_ARTIFACTS]):
+    for number, artifact in enumerate(artifacts[:_MAX_ARTIFACTS]):
         try:
             files = await fetch(github, artifact, folder / str(number), (REPORT,), FORK_LIMITS)
-            # A shard's has none: what it found is in that of the merge.
+            # The artifact of a shard has no report: the merge of the shards uploads one.
             reports += [(artifact, _report_of_artifact(file)) for file in files[:_MAX_REPORTS]]
         except (GitHubError, StorageError) as error:
             unusable[artifact.name] = str(error)
-    return reports, unusable
+    problems = [f"artifact {name!r} was left out: {why}" for name, why in unusable.items()]
+    if not reports and not unusable:
+        problems = [f"{_NOT_POSTED}: no artifact {pattern!r} of run {run.id} has a {REPORT}"]
+    return _Uploads(reports, unusable, problems)
 
 
 def _report_of_artifact(file: Path) -> SavedReport:
@@ -304,23 +320,23 @@ def _report_of_artifact(file: Path) -> SavedReport:
 async def _judge(
     github: GitHub, report: SavedReport, choice: BaselineChoice, search: Search, folder: Path
 ) -> Summary:
-    """Judge a report by its results, beside the chosen baseline and by its rules, too.
+    """Judge a report by its results, against the chosen baseline and by the baseline's rules.
 
-    Where there is none, what the report tells of gate and baseline is all there is, and shown as
-    that.
+    Without a baseline, all there is to go by is the report's own word on gate and baseline; the
+    summary says so.
     """
     suite = report.suite.name
     if choice == "none":
         return _unverified(report.judge(None))
-    if choice != "auto":
-        baseline = read_baseline(choice, suite)
-    else:
+    baseline: Baseline | NoComparison
+    if choice == "auto":
         found = await find_base_report(github, search, suite, folder)
-        baseline = (
-            NoComparison(f"no baseline: {found.reason}")
-            if isinstance(found, NotFound)
-            else baseline_of([found.report], suite, search.base_ref)
-        )
+        if isinstance(found, NotFound):
+            baseline = NoComparison(f"no baseline: {found.reason}")
+        else:
+            baseline = baseline_of([found.report], suite, search.base_ref)
+    else:
+        baseline = read_baseline(choice, suite)
     if isinstance(baseline, Baseline):
         return judge_beside(report, baseline)
     if not isinstance(report.base, Baseline):
@@ -329,81 +345,67 @@ async def _judge(
 
 
 def _unverified(summary: Summary, why: str = "") -> Summary:
-    """Return a summary that says whose word it takes."""
-    what = "gate and baseline are" if summary.compared else "the gate is"
-    return replace(
-        summary,
-        notes=(
-            Note(
-                "Not verified",
-                f"{what} what the pull request's own job reports{why}",
-                brief=True,
-            ),
-        ),
-    )
+    """Return the summary with a note that it takes the word of the pull request's own job."""
+    subject = "the gate is"
+    if summary.compared:
+        subject = "gate and baseline are"
+    text = f"{subject} what the pull request's own job reports{why}"
+    return replace(summary, notes=(Note("Not verified", text, brief=True),))
 
 
 def _contribution(summary: Summary, run: WorkflowRun, artifact: Artifact) -> Contribution:
-    """Return the section that the report of an artifact makes."""
-    server = run.html_url.removesuffix(urlsplit(run.html_url).path)
-    head = run.head_repository.full_name if run.head_repository else None
-    source = f"{server}/{head}/blob/{run.head_sha}" if head else None
+    """Return the section for a report that an artifact of the run holds."""
+    source = None
+    if run.head_repository is not None:
+        server = run.html_url.removesuffix(urlsplit(run.html_url).path)
+        source = f"{server}/{run.head_repository.full_name}/blob/{run.head_sha}"
     links = Links(run.html_url, f"{run.html_url}/artifacts/{artifact.id}", source)
     section = SectionId(summary.report.suite.name, run.name or "", artifact.name)
-    return Contribution(
-        section,
-        Stamp(run.id, run.run_attempt, run.head_sha),
-        comment_document(summary, links).render,
-    )
+    document = comment_document(summary, links)
+    return Contribution(section, _stamp_of_run(run), document.render)
+
+
+def _stamp_of_run(run: WorkflowRun) -> Stamp:
+    return Stamp(run.id, run.run_attempt, run.head_sha)
 
 
 async def _withdraw(
-    github: GitHub,
-    pull: PullRequest,
-    run: WorkflowRun,
-    pattern: str,
-    judged: Collection[str],
-    unusable: Mapping[str, str],
+    github: GitHub, pull: PullRequest, run: WorkflowRun, pattern: str, uploads: _Uploads
 ) -> None:
-    """Say that there is no verdict where older runs of a workflow had one, and this one has left no
-    report.
+    """Replace the verdicts of older runs for which this run has left no report by "no verdict".
 
     Args:
         github: with a token that may comment.
         pull: the pull request.
         run: the run.
-        pattern: the artifacts that it is about.
-        judged: those that have a report.
-        unusable: why others have none, by artifact.
+        pattern: the artifacts in question.
+        uploads: the reports in them.
     """
-    stamp = Stamp(run.id, run.run_attempt, run.head_sha)
-    found = await _own_comments(github, pull.number, "", await github.login() or _ACTIONS_LOGIN)
-    for section in found[0].body.sections if found else ():
+    login = await github.login() or _ACTIONS_LOGIN
+    comments = await _own_comments(github, pull.number, "", login)
+    if not comments:
+        return
+    stamp = _stamp_of_run(run)
+    names = {artifact.name for artifact, _ in uploads.reports}
+    for section in comments[0].body.sections:
         part = section.id.part
-        if section.id.job != (run.name or "") or part in judged or not fnmatchcase(part, pattern):
+        if section.id.job != (run.name or "") or not fnmatchcase(part, pattern):
             continue
-        if stamp.is_newer_than(section.stamp):
-            why = unusable.get(
-                part, "it ran no suite" if run.conclusion == "success" else "its job ended before"
-            )
-            problem = Problem(
-                "", None, "", f"no verdict: this run has left no report that can be used ({why})"
-            )
-            text = problems_text([problem], run.html_url)
-            await put_section(github, pull.number, _text_of(section.id, stamp, text))
+        if part in names or not stamp.is_newer_than(section.stamp):
+            continue
+        if part in uploads.unusable:
+            why = uploads.unusable[part]
+        elif run.conclusion == "success":
+            why = "it ran no suite"
+        else:
+            why = "its job ended before"
+        sentence = f"no verdict: this run has left no report that can be used ({why})"
+        text = problems_text([Problem("", None, "", sentence)], run.html_url)
+        await put_section(github, pull.number, _text_of(section.id, stamp, text))
 
 
 def _text_of(section: SectionId, stamp: Stamp, text: str) -> Contribution:
     return Contribution(section, stamp, lambda _max_bytes: text)
-
-
-# Posting.
-
-SETTLE_S: Final = 3.0
-MAX_ROUNDS: Final = 12
-MAX_LOST: Final = 3  # creations whose answer never came
-WRITE_SPACING_S: Final = 1.0  # GitHub's advice
-_ACTIONS_LOGIN = "github-actions[bot]"  # who GITHUB_TOKEN is
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +421,7 @@ class Comment:
 async def put_section(
     github: GitHub, pull_request: int, contribution: Contribution, *, mode: Mode = "auto"
 ) -> CommentOutcome:
-    """Put a section into the pull request's comment, which is created if there is none.
+    """Put a section into the pull request's comment, creating it if there is none.
 
     Args:
         github: with a token that has `pull-requests: write`; without, the outcome is a warning.
@@ -428,9 +430,11 @@ async def put_section(
         mode: one comment for all runs, or one for each.
 
     Raises:
-        GitHubError: anything else that keeps the comment from being written.
+        GitHubError: the comment cannot be written for another reason than a lack of permission.
     """
-    scope = "" if mode == "auto" else f"run {contribution.stamp.run_id}"
+    scope = ""
+    if mode == "new":
+        scope = f"run {contribution.stamp.run_id}"
     try:
         login = await github.login() or _ACTIONS_LOGIN
         return await _Thread(github, pull_request, scope, login, contribution).put()
@@ -438,32 +442,35 @@ async def put_section(
         if error.kind != "forbidden":
             raise
         if "is locked" in str(error):
-            return CommentOutcome(
-                warning=f"{_NOT_POSTED}: pull request {pull_request} is locked: unlock its conversation"
+            why = f"pull request {pull_request} is locked: unlock its conversation"
+        else:
+            why = (
+                f"the token may not comment: {error}. Pull requests from forks and from Dependabot"
+                " get a token that only reads; a `workflow_run` workflow with `ci-evals comment`"
+                " posts it for them"
             )
-        return CommentOutcome(
-            warning=f"{_NOT_POSTED}: the token may not comment: {error}. Pull requests from forks and from Dependabot"
-            " get a token that only reads; a `workflow_run` workflow with `ci-evals comment` posts it for them"
-        )
+        return CommentOutcome(warning=f"{_NOT_POSTED}: {why}")
 
 
-class _Found(NamedTuple):
+class _OwnComment(NamedTuple):
     comment: Comment
     body: Body
 
 
-async def _own_comments(github: GitHub, number: int, scope: str, login: str) -> list[_Found]:
-    """Return the comments with the marker by the right author, the lowest id first."""
-    listed = await github.list(f"issues/{number}/comments", Comment)
-    own = [comment for comment in listed if comment.user and comment.user.login == login]
-    found = [_Found(comment, body) for comment in own if (body := parse(comment.body or ""))]
-    return sorted(
-        (each for each in found if each.body.scope == scope), key=lambda each: each.comment.id
-    )
+async def _own_comments(github: GitHub, number: int, scope: str, login: str) -> list[_OwnComment]:
+    """Return the comments by `login` that have our marker and this scope, ordered by id."""
+    own = []
+    for comment in await github.list(f"issues/{number}/comments", Comment):
+        if comment.user is None or comment.user.login != login:
+            continue
+        body = parse(comment.body or "")
+        if body is not None and body.scope == scope:
+            own.append(_OwnComment(comment, body))
+    return sorted(own, key=lambda each: each.comment.id)
 
 
 class _Thread:
-    """The comments of one pull request, as far as they are ours."""
+    """Our comments on one pull request, and a section to put into the first of them."""
 
     def __init__(
         self, github: GitHub, number: int, scope: str, login: str, contribution: Contribution
@@ -473,91 +480,104 @@ class _Thread:
         self._scope = scope
         self._login = login
         self._contribution = contribution
-        self._own = uuid4().hex  # marks the section
-        self._seen: str | None = None  # whose write the comment held before it was left to settle
+        self._section_word = uuid4().hex
+        self._last_write: str | None = None  # must still be there after SETTLE_S
         self._created: set[int] = set()
         self._lost = 0
 
     async def put(self) -> CommentOutcome:
-        """Write until the section is there to stay, or is not to be written."""
+        """Write until the section is there to stay, or must not be written."""
         for _ in range(MAX_ROUNDS):
             pull = await self._github.get(f"pulls/{self._number}", PullRequest)
-            ours = await _own_comments(self._github, self._number, self._scope, self._login)
-            if outcome := self._outcome(pull.head.sha, ours):
-                await self._clear(ours)
+            own = await _own_comments(self._github, self._number, self._scope, self._login)
+            outcome = self._outcome(pull.head.sha, own)
+            if outcome is not None:
+                await self._delete_others(own)
                 return outcome
-            await (self._edit(ours[0].comment.id) if ours else self._create())
+            if own:
+                await self._edit(own[0].comment.id)
+            else:
+                await self._create()
             await self._github.sleep(SETTLE_S)
-        text = f"other jobs write to the comment of #{self._number} again and again: does each have its own --artifact?"
-        raise GitHubError("unexpected", text)
+        raise GitHubError(
+            "unexpected",
+            f"other jobs write to the comment of #{self._number} again and again:"
+            " does each have its own --artifact?",
+        )
 
-    def _outcome(self, head_sha: str, ours: Sequence[_Found]) -> CommentOutcome | None:
-        """Return what has been reached, if there is nothing left to do."""
+    def _outcome(self, head_sha: str, own: Sequence[_OwnComment]) -> CommentOutcome | None:
+        """Return the outcome, or None if the section still has to be written or to settle."""
         stamp = self._contribution.stamp
         if head_sha != stamp.sha:
-            moved = f"pull request {self._number} has moved on to {short_sha(head_sha)}"
-            left = f"the comment is left to the run of that commit, this one was of {short_sha(stamp.sha)}"
-            return CommentOutcome(note=f"{moved}; {left}")
-        there = ours[0].body.section(self._contribution.id) if ours else None
-        if there and there.stamp.is_newer_than(stamp):
-            newer = f"run {there.stamp.run_id}, attempt {there.stamp.attempt}"
+            note = (
+                f"pull request {self._number} has moved on to {short_sha(head_sha)};"
+                " the comment is left to the run of that commit,"
+                f" this one was of {short_sha(stamp.sha)}"
+            )
+            return CommentOutcome(note=note)
+        if not own:
+            return None
+        comment, body = own[0]
+        section = body.section(self._contribution.id)
+        if section is None:
+            return None
+        if section.stamp.is_newer_than(stamp):
+            newer = f"run {section.stamp.run_id}, attempt {section.stamp.attempt}"
             return CommentOutcome(note=f"the comment already has what a newer run found ({newer})")
-        if there and there.write == self._own and ours[0].body.write == self._seen:
-            return CommentOutcome(url=ours[0].comment.html_url)
+        if section.write == self._section_word and body.write == self._last_write:
+            return CommentOutcome(url=comment.html_url)
         return None
 
     async def _create(self) -> None:
         write = uuid4().hex
-        body = compose(self._scope, write, (self._contribution.section((), self._own),))
+        section = self._contribution.section((), self._section_word)
+        text = compose(self._scope, write, [section])
+        path = f"issues/{self._number}/comments"
         try:
-            comment = await self._github.create(
-                f"issues/{self._number}/comments", {"body": body}, Comment
-            )
+            comment = await self._github.create(path, {"body": text}, Comment)
         except GitHubError as error:
             self._lost += 1
             if error.kind != "unreachable" or self._lost == MAX_LOST:
                 raise
-            return  # it may be there all the same: the next look tells
-        self._seen = write
+            return  # it may have been created all the same: the next round sees it
+        self._last_write = write
         self._created.add(comment.id)
         if comment.user:
-            self._login = (
-                comment.user.login
-            )  # other GitHub Apps have other names: now older ones are found, too
+            # Other GitHub Apps have other names; with the right one, their older comments are
+            # found, too.
+            self._login = comment.user.login
 
     async def _edit(self, comment_id: int) -> None:
         path = f"issues/comments/{comment_id}"
 
         async def read_and_write() -> None:
-            body = parse((await self._github.get(path, Comment)).body or "")
+            comment = await self._github.get(path, Comment)
+            body = parse(comment.body or "")
             if body is None:
                 return
-            there = body.section(self._contribution.id)
-            if there and (
-                there.write == self._own or there.stamp.is_newer_than(self._contribution.stamp)
-            ):
-                self._seen = body.write
-                return
-            self._seen = uuid4().hex
-            own = self._contribution.section(body.sections, self._own)
-            await self._github.edit(
-                path, {"body": compose(self._scope, self._seen, with_section(body.sections, own))}
-            )
+            section = body.section(self._contribution.id)
+            if section is not None:
+                newer = section.stamp.is_newer_than(self._contribution.stamp)
+                if newer or section.write == self._section_word:
+                    self._last_write = body.write
+                    return
+            self._last_write = uuid4().hex
+            own = self._contribution.section(body.sections, self._section_word)
+            sections = with_section(body.sections, own)
+            text = compose(self._scope, self._last_write, sections)
+            await self._github.edit(path, {"body": text})
 
         try:
             await self._github.retry(read_and_write)
         except GitHubError as error:
-            if error.kind != "missing":  # it was deleted meanwhile: the next look tells
+            if error.kind != "missing":  # deleted meanwhile: the next round sees that
                 raise
 
-    async def _clear(self, ours: Sequence[_Found]) -> None:
-        """Delete second comments: those made here, and what cancelled jobs of earlier runs left
-        behind.
-        """
-        for comment, body in ours[1:]:
-            left_behind = all(
-                self._contribution.stamp.is_newer_than(each.stamp) for each in body.sections
-            )
-            if comment.id in self._created or left_behind:
+    async def _delete_others(self, own: Sequence[_OwnComment]) -> None:
+        """Delete second comments: those created here, and those that older runs left behind."""
+        for comment, body in own[1:]:
+            stamp = self._contribution.stamp
+            is_old = all(stamp.is_newer_than(section.stamp) for section in body.sections)
+            if is_old or comment.id in self._created:
                 await self._github.sleep(WRITE_SPACING_S)
                 await self._github.delete(f"issues/comments/{comment.id}")
