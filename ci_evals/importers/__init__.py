@@ -1,6 +1,4 @@
-"""Suites of other tools: an importer recognizes files of its format, and makes a draft of a suite
-of them.
-"""
+"""Suites of other tools: importers recognize files of their format, and make drafts of suites."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ from ci_evals.suite.nodes import Node
 
 
 def translate_config(path: Path, config: Node) -> Draft | None:
-    """Return a draft of the config of another tool; None for anything else.
+    """Return a draft of another tool's config; None for anything else.
 
     Raises:
         ConfigError: a file that it names cannot be read.
@@ -25,39 +23,30 @@ def translate_config(path: Path, config: Node) -> Draft | None:
 
 
 def translate(source: Source) -> Draft | None:
-    """Return a draft of a suite of another tool; None for a suite of ci-evals, and for anything
-    else.
+    """Return a draft of another tool's suite; None for a suite of ci-evals and anything else.
 
     Raises:
         ConfigError: a file that it names cannot be read.
     """
-    for name in IMPORTERS:
-        importer = IMPORTERS[name]
-        if importer.recognize(source):
-            break
-    else:
+    name = next((name for name in IMPORTERS if IMPORTERS[name].recognize(source)), None)
+    if name is None:
         return None
     try:
-        draft: Draft = importer.convert(source)
+        draft: Draft = IMPORTERS[name].convert(source)
         tidy(draft)
     except UntranslatableError as error:
         raise ConfigError([source.written.problem(str(error))]) from None
-    except (
-        AttributeError,
-        IndexError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ) as error:  # any of a value of another shape
-        text = f"it looks like {name}, and is not in the shape of its files: {type(error).__name__}: {error}"
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        # Any of these comes of a value of another shape.
+        cause = f"{type(error).__name__}: {error}"
+        text = f"it looks like {name}, and is not in the shape of its files: {cause}"
         raise ConfigError([source.written.problem(text)]) from error
     draft.lost.sort(key=lambda lost: (lost.file != source.shown, lost.file, lost.line or 0))
     return draft
 
 
 def import_suite(paths: Sequence[Path], folder: Path) -> Draft:
-    """Make one draft of files of another tool: the suite that the first one is, with the cases of
-    the others.
+    """Make a draft of the first file, with the cases of the others.
 
     Args:
         paths: the files.
@@ -65,39 +54,39 @@ def import_suite(paths: Sequence[Path], folder: Path) -> Draft:
 
     Raises:
         ConfigError: a file cannot be read.
-        UsageError: a file is of no known format, or a further one has prompts or providers of its
+        UsageError: a file has an unknown format, or a further one has prompts or providers of its
             own.
     """
     drafts = []
     for path in paths:
-        source = read_source(path, path.as_posix(), folder.resolve())
-        draft = translate(source)
+        draft = translate(read_source(path, path.as_posix(), folder.resolve()))
         if draft is None:
-            raise UsageError(
-                f"{path.as_posix()} is of no known format; known: {', '.join(IMPORTERS)}"
-            )
+            known = ", ".join(IMPORTERS)
+            raise UsageError(f"{path.as_posix()} is of no known format; known: {known}")
         drafts.append(draft)
     first, *others = drafts
     for path, other in zip(paths[1:], others, strict=True):
-        if own := sorted(
-            key
-            for key in other.suite
-            if key not in ("name", "cases") and other.suite[key] != first.suite.get(key)
-        ):
-            raise UsageError(f"{path.as_posix()} has {own[0]} of its own: import it by itself")
-        first.suite["cases"] = [*first.suite.get("cases", ()), *other.suite.get("cases", ())]
-        first.lost += other.lost
+        _append(first, other, path)
     return first
+
+
+def _append(draft: Draft, other: Draft, path: Path) -> None:
+    """Add the cases of another draft, which is of the file `path`."""
+    own = []
+    for key, value in other.suite.items():
+        if key not in ("name", "cases") and value != draft.suite.get(key):
+            own.append(key)
+    if own:
+        raise UsageError(f"{path.as_posix()} has {min(own)} of its own: import it by itself")
+    draft.suite["cases"] = [*draft.suite.get("cases", ()), *other.suite.get("cases", ())]
+    draft.lost += other.lost
 
 
 def suite_text(draft: Draft, paths: Sequence[Path]) -> str:
     """Return a draft as the text of `evals.yaml`."""
     names = ", ".join(path.name for path in paths)
-    lost = (
-        f" {number_of(len(draft.lost), 'part')} could not be translated: see `not imported`."
-        if draft.lost
-        else ""
-    )
-    return write_yaml(
-        {YamlComment(f"Imported from {names} ({draft.origin}).{lost}"): None, **draft.suite}
-    )
+    heading = f"Imported from {names} ({draft.origin})."
+    if draft.lost:
+        parts = number_of(len(draft.lost), "part")
+        heading += f" {parts} could not be translated: see `not imported`."
+    return write_yaml({YamlComment(heading): None, **draft.suite})

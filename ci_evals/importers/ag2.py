@@ -2,13 +2,16 @@
 
 from typing import Any
 
-from ci_evals.importers.draft import Draft
+from ci_evals.importers.draft import Draft, locate
 from ci_evals.importers.parts import JUDGE, NO_PROVIDERS
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 
-_SCORERS = "ag2 keeps its scorers in code: here an answer is compared with `reference_outputs`. Say what else is expected."
+_SCORERS = (
+    "ag2 keeps its scorers in code: here an answer is compared with `reference_outputs`."
+    " Say what else is expected."
+)
 
 
 def recognize(source: Source) -> bool:
@@ -16,42 +19,44 @@ def recognize(source: Source) -> bool:
     rows = source.written.value
     if not isinstance(rows, list) or not rows:
         return False
-    return all(
-        isinstance(row, dict) and isinstance(row.get("inputs"), dict) and "input" in row["inputs"]
-        for row in rows
-    )
+    for row in rows:
+        inputs = row.get("inputs") if isinstance(row, dict) else None
+        if not isinstance(inputs, dict) or "input" not in inputs:
+            return False
+    return True
 
 
 def convert(source: Source) -> Draft:
     """Make a draft of records."""
-    draft = Draft("ag2")
-    cases = [
-        draft.at(_case(row, number), row.line) for number, row in enumerate(source.written.items())
-    ]
-    judges = {"judges": [dict(JUDGE)]} if any("expect" in case for case in cases) else {}
-    draft.suite = {
-        YamlComment(NO_PROVIDERS): None,
-        **judges,
-        YamlComment(_SCORERS): None,
-        "cases": cases,
-    }
-    return draft
+    cases = []
+    for number, row in enumerate(source.written.items()):
+        cases.append(locate(_case(row, number), row.line))
+    suite: dict[Any, Any] = {YamlComment(NO_PROVIDERS): None}
+    if any("expect" in case for case in cases):
+        suite["judges"] = [dict(JUDGE)]
+    suite[YamlComment(_SCORERS)] = None
+    suite["cases"] = cases
+    return Draft("ag2", suite)
 
 
 def _case(row: Node, number: int) -> dict[Any, Any]:
-    record, rest = row.value, dict(row.value["inputs"])
+    record = row.value
+    vars_ = dict(record["inputs"])
     case: dict[Any, Any] = {
         "id": str(record.get("task_id") or f"task-{number:04}"),
-        "input": rest.pop("input"),
+        "input": vars_.pop("input"),
     }
-    if rest:
-        case["vars"] = rest
-    outputs = record.get("reference_outputs") or {}
-    if outputs:
-        reference = next(iter(outputs.values())) if len(outputs) == 1 else outputs
+    if vars_:
+        case["vars"] = vars_
+    if reference := record.get("reference_outputs"):
+        if len(reference) == 1:
+            (reference,) = reference.values()
         case["expect"] = [{"judge": {"rubric": "factual", "reference": reference}}]
-    if tags := record.get("tags"):
-        case["tags"] = [tags] if isinstance(tags, str) else [str(tag) for tag in tags]
+    tags = record.get("tags")
+    if isinstance(tags, str) and tags:
+        case["tags"] = [tags]
+    elif tags:
+        case["tags"] = [str(tag) for tag in tags]
     if metadata := record.get("metadata"):
         case["metadata"] = metadata
     return case

@@ -39,31 +39,30 @@ def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> 
     Example:
       ci-evals import promptfooconfig.yaml --to evals.yaml
     """
-    draft = import_suite(files, to.parent if to else files[0].parent)
+    folder = files[0].parent
+    if to is not None:
+        folder = to.parent
+    draft = import_suite(files, folder)
+    text = suite_text(draft, files)
     if to is None:
-        say(sys.stdout, suite_text(draft, files))
+        say(sys.stdout, text)
         for name in draft.files:
             click.echo(f"with --to, {name} is written beside the suite", err=True)
     else:
-        _write(
-            {
-                to: suite_text(draft, files),
-                **{to.parent / name: text for name, text in draft.files.items()},
-            },
-            force,
-        )
+        texts = {to: text}
+        for name, content in draft.files.items():
+            texts[folder / name] = content
+        _write(texts, force=force)
     for lost in draft.lost:
         click.echo(f"not imported: {lost}", err=True)
     if draft.lost:
-        click.echo(
-            f"{number_of(len(draft.lost), 'part')} not imported, each a comment in its place",
-            err=True,
-        )
+        parts = number_of(len(draft.lost), "part")
+        click.echo(f"{parts} not imported, each a comment in its place", err=True)
     if to is not None:
         _check(to)
 
 
-def _write(texts: Mapping[Path, str], force: bool) -> None:  # noqa: FBT001  the option's value
+def _write(texts: Mapping[Path, str], *, force: bool) -> None:
     taken = [path.as_posix() for path in texts if path.exists()]
     if taken and not force:
         raise UsageError(f"already there: {', '.join(taken)}. Overwrite with --force.")
@@ -81,10 +80,7 @@ def _check(suite_file: Path) -> None:
         for problem in error.problems:
             click.echo(f"  {problem}", err=True)
     else:
-        cases, providers = (
-            number_of(len(suite.cases), "case"),
-            number_of(len(suite.providers), "provider"),
-        )
-        click.echo(
-            f"{cases}, {providers}: run it with `ci-evals run {suite_file.as_posix()}`", err=True
-        )
+        cases = number_of(len(suite.cases), "case")
+        providers = number_of(len(suite.providers), "provider")
+        run = f"ci-evals run {suite_file.as_posix()}"
+        click.echo(f"{cases}, {providers}: run it with `{run}`", err=True)

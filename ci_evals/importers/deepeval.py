@@ -4,102 +4,101 @@ from collections.abc import Mapping
 from typing import Any
 
 from ci_evals.format import number_of
-from ci_evals.importers.draft import Draft, UntranslatableError
+from ci_evals.importers.draft import Draft, UntranslatableError, locate
 from ci_evals.importers.parts import JUDGE, NO_PROVIDERS, as_data
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 
-_OWN = frozenset(
-    {
-        "expected_output",
-        "actual_output",
-        "retrieval_context",
-        "expected_tools",
-        "tools_called",
-        "source_file",
-    }
+_ANSWER = ("actual_output", "retrieval_context", "tools_called")
+_OWN = frozenset({*_ANSWER, "expected_output", "expected_tools", "source_file"})
+_METADATA = ("additional_metadata", "comments", "source_file", "custom_column_key_values")
+_METRICS = (
+    "deepeval keeps its metrics in code: here an answer is compared with the expected one."
+    " Say what else is expected."
 )
-_KEPT = ("additional_metadata", "comments", "source_file", "custom_column_key_values")
-_METRICS = "deepeval keeps its metrics in code: here an answer is compared with the expected one. Say what else is expected."
 
 
 def recognize(source: Source) -> bool:
     """Return True for goldens."""
     rows = source.written.value
-    return (
-        isinstance(rows, list)
-        and bool(rows)
-        and all(
-            isinstance(row, dict) and ("input" in row or "scenario" in row) and "target" not in row
-            for row in rows
-        )
-        and any(_OWN & row.keys() for row in rows)
-    )
+    if not isinstance(rows, list):
+        return False
+    has_own_keys = False
+    for row in rows:
+        if not isinstance(row, dict) or "target" in row:
+            return False
+        if "input" not in row and "scenario" not in row:
+            return False
+        if not _OWN.isdisjoint(row):
+            has_own_keys = True
+    return has_own_keys
 
 
 def convert(source: Source) -> Draft:
     """Make a draft of goldens."""
     draft = Draft("deepeval")
     cases: list[Any] = []
+    is_judged = False
     for row in source.written.items():
         try:
-            cases.append(draft.at(_case(row), row.line))
+            case = _case(row)
         except UntranslatableError as error:
             cases.append(draft.lose(row, "golden", str(error), weakens=True))
-    answers: dict[YamlComment, None] = {}
-    for key in ("actual_output", "retrieval_context", "tools_called"):
-        if rows := [
-            row for row in source.written.items() if row.value.get(key) not in (None, "", "[]", [])
-        ]:
-            reason = f"{number_of(len(rows), 'golden')} with what an earlier answer was: here every run gets a new one"
-            answers[draft.lose(rows[0][key], f"golden: {key}", reason, weakens=False)] = None
-    judged = any(
-        "judge" in entry
-        for case in cases
-        if isinstance(case, dict)
-        for entry in case.get("expect", ())
-    )
-    draft.suite = {
-        YamlComment(NO_PROVIDERS): None,
-        **({"judges": [dict(JUDGE)]} if judged else {}),
-        YamlComment(_METRICS): None,
-        **answers,
-        "cases": cases,
-    }
+            continue
+        cases.append(locate(case, row.line))
+        is_judged = is_judged or any("judge" in entry for entry in case.get("expect", ()))
+    draft.suite[YamlComment(NO_PROVIDERS)] = None
+    if is_judged:
+        draft.suite["judges"] = [dict(JUDGE)]
+    draft.suite[YamlComment(_METRICS)] = None
+    for key in _ANSWER:
+        answers = [row for row in source.written.items() if as_data(row.value.get(key))]
+        if answers:
+            goldens = number_of(len(answers), "golden")
+            reason = f"{goldens} with what an earlier answer was: here every run gets a new one"
+            comment = draft.lose(answers[0][key], f"golden: {key}", reason, weakens=False)
+            draft.suite[comment] = None
+    draft.suite["cases"] = cases
     return draft
 
 
 def _case(row: Node) -> dict[Any, Any]:
-    golden: Mapping[str, Any] = {
-        key: as_data(value) for key, value in row.value.items() if value not in (None, "", [])
-    }
+    golden = {}
+    for key, value in row.value.items():
+        if value not in (None, "", []):
+            golden[key] = as_data(value)
     if "input" not in golden:
-        raise UntranslatableError(
-            "a golden of a conversation: write a simulated `user`, with a persona and a goal"
-        )
-    expect: list[Any] = []
-    if "expected_output" in golden:
-        expect.append({"judge": {"rubric": "factual", "reference": str(golden["expected_output"])}})
-    if tools := golden.get("expected_tools"):
-        expect.append(
-            {"trajectory": {"calls": [_tool(each) for each in tools], "match": "superset"}}
-        )
-    case: dict[Any, Any] = {"id": str(golden["name"])} if "name" in golden else {}
+        reason = "a golden of a conversation: write a simulated `user`, with a persona and a goal"
+        raise UntranslatableError(reason)
+    case: dict[Any, Any] = {}
+    if "name" in golden:
+        case["id"] = str(golden["name"])
     case["input"] = golden["input"]
     if context := golden.get("context"):
-        is_joined = (
-            isinstance(context, str) and "|" in context
-        )  # as deepeval writes it into CSV files
-        case["vars"] = {"context": context.split("|") if is_joined else context}
+        if isinstance(context, str) and "|" in context:  # as deepeval writes it into CSV files
+            context = context.split("|")
+        case["vars"] = {"context": context}
+    expect: list[Any] = []
+    if "expected_output" in golden:
+        reference = str(golden["expected_output"])
+        expect.append({"judge": {"rubric": "factual", "reference": reference}})
+    if tools := golden.get("expected_tools"):
+        calls = [_tool(tool) for tool in tools]
+        expect.append({"trajectory": {"calls": calls, "match": "superset"}})
     if expect:
         case["expect"] = expect
-    metadata = {key: golden[key] for key in _KEPT if key in golden}
-    return case | ({"metadata": metadata} if metadata else {})
+    metadata = {key: golden[key] for key in _METADATA if key in golden}
+    if metadata:
+        case["metadata"] = metadata
+    return case
 
 
 def _tool(tool: Any) -> Any:
     if not isinstance(tool, Mapping):
         return str(tool)
+    name = tool["name"]
     arguments = tool.get("input_parameters") or tool.get("inputParameters")
-    return {"name": tool["name"], "arguments": arguments} if arguments else str(tool["name"])
+    if arguments:
+        return {"name": name, "arguments": arguments}
+    return str(name)

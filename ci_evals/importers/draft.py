@@ -1,20 +1,17 @@
-"""A suite on its way from another tool's format: values with comments among them, and what could
-not be translated.
-"""
+"""A suite on its way from another tool's format: values, comments among them, and lost parts."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from ci_evals.importers.writing import YamlComment, write_value
 from ci_evals.redaction import Redactor
 from ci_evals.suite.nodes import Node
 from ci_evals.suite.yaml import Lines
 
-T = TypeVar("T")
-
-_KEY_NAME = re.compile(r"(api[-_]?key|token|secret|password|authorization)$", re.IGNORECASE)
+NOTHING_LIKE_IT = "there is nothing like it"
+_KEY_NAME = r"(?i)(api[-_]?key|token|secret|password|authorization)$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +19,7 @@ class Lost:
     """A part that was not translated.
 
     Args:
-        file: where it stands.
+        file: the file that has it.
         line: its line, if that is known.
         what: its name, as `assert: bleu`.
         reason: why, and what to do instead.
@@ -36,11 +33,27 @@ class Lost:
     weakens: bool
 
     def __str__(self) -> str:
-        return f"{self.file}{f':{self.line}' if self.line else ''}: {self.what}: {self.reason}"
+        place = self.file
+        if self.line:
+            place = f"{self.file}:{self.line}"
+        return f"{place}: {self.what}: {self.reason}"
 
 
 class UntranslatableError(Exception):
     """A part has no counterpart here; the message says why, and what to do instead."""
+
+
+class LocatedMapping(dict[Any, Any]):
+    """A mapping of the draft, and the line of its original."""
+
+    line: int | None = None
+
+
+class LocatedText(str):
+    """A text of the draft, and the line of its original."""
+
+    __slots__ = ("line",)
+    line: int | None
 
 
 @dataclass(slots=True)
@@ -58,11 +71,9 @@ class Draft:
     suite: dict[Any, Any] = field(default_factory=dict)
     lost: list[Lost] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
-    _lines: dict[int, int] = field(default_factory=dict)
-    _kept: list[Any] = field(default_factory=list)
 
     def lose(self, written: Node, what: str, reason: str, *, weakens: bool) -> YamlComment:
-        """Note a part that is not translated, and return the comment that stands in its place.
+        """Note a part that is not translated, and return the comment that takes its place.
 
         Args:
             written: the part.
@@ -72,38 +83,60 @@ class Draft:
         """
         self.lost.append(Lost(written.file, written.line, what, reason, weakens))
         key = written.path.rpartition(".")[2]
-        value = written.value if key.endswith("]") or not key else {key: written.value}
+        value = written.value
+        if key and not key.endswith("]"):
+            value = {key: value}
         return YamlComment(f"not imported: {reason}\n{original(value)}")
 
-    def at(self, value: T, line: int | None) -> T:
-        """Return a mapping or list, and remember the line in which its original stands."""
-        if line is not None:
-            self._lines[id(value)] = line
-            self._kept.append(value)  # while it lives, no other has its id
-        return value
+    def lose_other_keys(self, written: Node, known: Iterable[str]) -> dict[YamlComment, None]:
+        """Note the keys of a mapping that are not `known`, and return their comments."""
+        comments: dict[YamlComment, None] = {}
+        for key in written.value:
+            if key not in known:
+                comment = self.lose(written[key], key, NOTHING_LIKE_IT, weakens=False)
+                comments[comment] = None
+        return comments
 
     def plain(self) -> tuple[dict[str, Any], Lines]:
         """Return the suite without comments, and the lines of the originals."""
-        value, lines = self._plain(self.suite, 1)
+        value, lines = _plain(self.suite, 1)
         return value, lines
 
-    def _plain(self, value: Any, line: int) -> tuple[Any, Lines]:
-        line = self._lines.get(id(value), line)
-        if isinstance(value, Mapping):
-            parts = {
-                key: self._plain(item, line)
-                for key, item in value.items()
-                if not isinstance(key, YamlComment)
-            }
-            return {key: part for key, (part, _) in parts.items()}, Lines(
-                line, {k: at for k, (_, at) in parts.items()}
-            )
-        if isinstance(value, list):
-            items = [self._plain(item, line) for item in value if not isinstance(item, YamlComment)]
-            return [item for item, _ in items], Lines(
-                line, {n: at for n, (_, at) in enumerate(items)}
-            )
-        return value, Lines(line)
+
+def locate(value: Any, line: int | None) -> Any:
+    """Return a mapping or text that knows the line of its original; other values as they are."""
+    located: LocatedMapping | LocatedText
+    if isinstance(value, dict):
+        located = LocatedMapping(value)
+    elif isinstance(value, str):
+        located = LocatedText(value)
+    else:
+        return value
+    located.line = line
+    return located
+
+
+def _plain(value: Any, line: int) -> tuple[Any, Lines]:
+    """Return a value without comments, and its lines; `line` is that of the value around it."""
+    if isinstance(value, LocatedMapping | LocatedText):
+        line = value.line or line
+    lines = Lines(line)
+    if isinstance(value, Mapping):
+        mapping = {}
+        for key, item in value.items():
+            if not isinstance(key, YamlComment):
+                mapping[key], lines.inside[key] = _plain(item, line)
+        return mapping, lines
+    if isinstance(value, list):
+        items: list[Any] = []
+        for item in value:
+            if not isinstance(item, YamlComment):
+                plain, lines.inside[len(items)] = _plain(item, line)
+                items.append(plain)
+        return items, lines
+    if isinstance(value, LocatedText):
+        return str(value), lines
+    return value, lines
 
 
 def original(value: Any) -> str:
@@ -113,23 +146,29 @@ def original(value: Any) -> str:
 
 def is_key(name: str, text: str) -> bool:
     """Return True for a setting that is an API key itself, and no reference to one."""
-    return Redactor(()).clean_text(text) != text or (
-        bool(_KEY_NAME.search(name)) and "{" not in text
-    )
+    if Redactor(()).clean_text(text) != text:
+        return True
+    return "{" not in text and re.search(_KEY_NAME, name) is not None
 
 
 def _without_keys(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_key(str(key), item) for key, item in value.items()}
-    return [_without_keys(item) for item in value] if isinstance(value, list) else value
-
-
-def _without_key(name: str, value: Any) -> Any:
-    if name == "env" and isinstance(value, Mapping):
-        return dict.fromkeys(value, "…")
-    return "…" if isinstance(value, str) and is_key(name, value) else _without_keys(value)
+    if isinstance(value, list):
+        return [_without_keys(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    cleaned: dict[Any, Any] = {}
+    for key, item in value.items():
+        if key == "env" and isinstance(item, Mapping):
+            cleaned[key] = dict.fromkeys(item, "…")
+        elif isinstance(item, str) and is_key(str(key), item):
+            cleaned[key] = "…"
+        else:
+            cleaned[key] = _without_keys(item)
+    return cleaned
 
 
 def seconds(milliseconds: float) -> float:
     """Return seconds, without a fraction where there is none."""
-    return int(milliseconds // 1000) if milliseconds % 1000 == 0 else milliseconds / 1000
+    if milliseconds % 1000 == 0:
+        return int(milliseconds // 1000)
+    return milliseconds / 1000

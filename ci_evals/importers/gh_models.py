@@ -4,10 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.importers.draft import Draft, UntranslatableError
-from ci_evals.importers.parts import asked
-from ci_evals.importers.source import Source, last_line
-from ci_evals.importers.writing import YamlComment
+from ci_evals.importers.draft import Draft, UntranslatableError, locate
+from ci_evals.importers.parts import input_or_messages
+from ci_evals.importers.source import Source
 from ci_evals.suite.nodes import Node
 
 _ENDPOINT = {"base_url": "https://models.github.ai/inference", "api_key": "${GITHUB_TOKEN}"}
@@ -16,162 +15,160 @@ _PARAMS = {
     "maxCompletionTokens": "max_completion_tokens",
     "topP": "top_p",
 }
-_STRINGS: Mapping[str, tuple[str, bool]] = {  # the grader, and whether case counts
-    "equals": ("equals", True),
-    "contains": ("contains", False),
-    "startsWith": ("starts_with", False),
-    "endsWith": ("ends_with", False),
+_STRINGS = {
+    "equals": "equals",
+    "contains": "contains",
+    "startsWith": "starts_with",
+    "endsWith": "ends_with",
 }
 _READY: Mapping[str, dict[str, Any]] = {
     "similarity": {"rubric": "factual", "reference": "{{ expected }}"},
     "relevance": {"rubric": "relevant"},
     "coherence": {
-        "rubric": "The answer is coherent: its sentences follow from one another and make one whole."
+        "rubric": (
+            "The answer is coherent: its sentences follow from one another and make one whole."
+        )
     },
     "fluency": {
         "rubric": "The answer is fluent: grammar, words and flow are those of a good writer."
     },
     "groundedness": {"rubric": "faithful", "context": "{{ context }}"},
 }
-_KEYS = frozenset(
-    {
-        "name",
-        "description",
-        "model",
-        "modelParameters",
-        "responseFormat",
-        "jsonSchema",
-        "messages",
-        "testData",
-        "evaluators",
-    }
-)
+_SETTINGS = ("model", "modelParameters", "responseFormat", "jsonSchema")
+_KEYS = ("name", "description", *_SETTINGS, "messages", "testData", "evaluators")
 
 
 def recognize(source: Source) -> bool:
     """Return True for a prompt file."""
     value = source.written.value
-    return (
-        isinstance(value, dict)
-        and "messages" in value
-        and bool({"model", "testData", "evaluators"} & value.keys())
-    )
+    if not isinstance(value, dict) or "messages" not in value:
+        return False
+    return not value.keys().isdisjoint(("model", "testData", "evaluators"))
 
 
 def convert(source: Source) -> Draft:
     """Make a draft of a prompt file."""
-    root, draft = source.written, Draft("GitHub Models")
-    value, suite = root.value, draft.suite
-    suite |= {key: value[key] for key in ("name", "description") if value.get(key)}
-    suite["providers"] = [
-        {"type": "openai", "model": str(value.get("model", "")), **_ENDPOINT, **_params(value)}
-    ]
+    draft = Draft("GitHub Models")
+    suite = draft.suite
+    root = source.written
+    value = root.value
+    for key in ("name", "description"):
+        if value.get(key):
+            suite[key] = value[key]
+    model = str(value.get("model", ""))
+    provider: dict[str, Any] = {"type": "openai", "model": model, **_ENDPOINT}
+    if params := _params(value):
+        provider["params"] = params
+    suite["providers"] = [provider]
     judges: dict[str, str] = {}
-    expect: list[Any] = []
-    for entry in root["evaluators"].items() if isinstance(root["evaluators"].value, list) else ():
-        if comments := source.take_comments(entry.line, last_line(entry.lines)):
-            expect.append(YamlComment(comments))
-        try:
-            expect.append(
-                draft.at(_grader(entry.value, judges, str(value.get("model", ""))), entry.line)
-            )
-        except UntranslatableError as error:
-            expect.append(draft.lose(entry, "evaluators", str(error), weakens=True))
+    expect = _expectations(source, draft, judges, model)
     if judges:
-        suite["judges"] = [
-            {"name": name, "type": "openai", "model": model, **_ENDPOINT}
-            for model, name in judges.items()
-        ]
-    if comments := source.take_comments(root["messages"].line, last_line(root["messages"].lines)):
-        suite[YamlComment(comments)] = None
-    suite["prompts"] = [_prompt(asked(value["messages"]))]
+        suite["judges"] = []
+        for judge_model, name in judges.items():
+            judge = {"name": name, "type": "openai", "model": judge_model, **_ENDPOINT}
+            suite["judges"].append(judge)
+    suite |= dict.fromkeys(source.take_comments(root["messages"]))
+    suite["prompts"] = [_prompt(input_or_messages(value["messages"]))]
     if expect:
         suite["expect"] = expect
-    suite["cases"] = (
-        [_case(entry, source, draft) for entry in root["testData"].items()]
-        if value.get("testData")
-        else [{"vars": {}}]
-    )
-    for key in value.keys() - _KEYS:
-        suite[draft.lose(root[key], key, "there is nothing like it", weakens=False)] = None
-    if rest := source.take_comments(1, 10**9):
-        draft.suite = {YamlComment(rest): None, **suite}
+    suite["cases"] = [{"vars": {}}]
+    if value.get("testData"):
+        suite["cases"] = [_case(entry, source) for entry in root["testData"].items()]
+    suite |= draft.lose_other_keys(root, _KEYS)
+    draft.suite = {**dict.fromkeys(source.take_other_comments()), **suite}
     return draft
 
 
-def _case(entry: Node, source: Source, draft: Draft) -> dict[Any, Any]:
-    comments = source.take_comments(entry.line, last_line(entry.lines))
-    return draft.at(
-        {**({YamlComment(comments): None} if comments else {}), "vars": entry.value}, entry.line
-    )
+def _expectations(source: Source, draft: Draft, judges: dict[str, str], model: str) -> list[Any]:
+    """Return the graders; add their judges, the name by the model."""
+    evaluators = source.written["evaluators"]
+    expect: list[Any] = []
+    if not isinstance(evaluators.value, list):
+        return expect
+    for entry in evaluators.items():
+        expect += source.take_comments(entry)
+        try:
+            expect.append(locate(_grader(entry.value, judges, model), entry.line))
+        except UntranslatableError as error:
+            expect.append(draft.lose(entry, "evaluators", str(error), weakens=True))
+    return expect
+
+
+def _case(entry: Node, source: Source) -> Any:
+    case: dict[Any, Any] = dict.fromkeys(source.take_comments(entry))
+    case["vars"] = entry.value
+    return locate(case, entry.line)
 
 
 def _params(value: Mapping[str, Any]) -> dict[str, Any]:
-    params = {
-        _PARAMS.get(key, key): item for key, item in (value.get("modelParameters") or {}).items()
-    }
+    params = {}
+    for key, setting in (value.get("modelParameters") or {}).items():
+        params[_PARAMS.get(key, key)] = setting
     match value.get("responseFormat"):
         case "json_object":
             params["response_format"] = {"type": "json_object"}
         case "json_schema":
             schema = value.get("jsonSchema")
-            schema = json.loads(schema) if isinstance(schema, str) else schema
+            if isinstance(schema, str):
+                schema = json.loads(schema)
             params["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return {"params": params} if params else {}
+    return params
 
 
-def _prompt(turns: Mapping[str, Any]) -> Any:
+def _prompt(turns: dict[str, Any]) -> Any:
     messages = turns.get("messages", [])
-    if [each["role"] for each in messages] == ["system", "user"]:
-        return {"system": messages[0]["content"], "user": messages[1]["content"]}
-    return (
-        messages[0]["content"] if [each["role"] for each in messages] == ["user"] else dict(turns)
-    )
+    match [message["role"] for message in messages]:
+        case ["system", "user"]:
+            return {"system": messages[0]["content"], "user": messages[1]["content"]}
+        case ["user"]:
+            return messages[0]["content"]
+    return turns
 
 
 def _grader(value: Any, judges: dict[str, str], model: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise UntranslatableError("an evaluator is a mapping")
-    named = {"name": str(value["name"])} if value.get("name") else {}
-    if isinstance(string := value.get("string"), Mapping) and len(string) == 1:
-        ((key, text),) = string.items()
-        if key in _STRINGS:
-            grader, counts_case = _STRINGS[key]
-            return {
-                grader: {
-                    "value": str(text),
-                    **({} if counts_case else {"ignore_case": True}),
-                    **named,
-                }
-            }
-    if isinstance(llm := value.get("llm"), Mapping):
-        choices = {str(each["choice"]): float(each["score"]) for each in llm.get("choices", ())}
-        passing = [score for score in choices.values() if score > 0]
-        if len(choices) < 2 or not passing:
-            raise UntranslatableError(
-                "a judge has at least two choices, one of them with a score above 0"
-            )
-        rubric = "\n".join(
-            str(llm[key]).strip() for key in ("systemPrompt", "prompt") if llm.get(key)
-        )
-        rubric = rubric.replace("{{completion}}", "(the answer)").replace(
-            "{{ completion }}", "(the answer)"
-        )
-        provider = judges.setdefault(str(llm.get("modelId") or model), _name(judges))
-        judged = {
-            "rubric": rubric,
-            "choices": choices,
-            "threshold": min(passing),
-            "provider": provider,
-        }
-        return {"judge": {**judged, **named}}
+    string = value.get("string")
+    llm = value.get("llm")
     ready = str(value.get("uses", "")).removeprefix("github/")
-    if ready in _READY:
-        return {
-            "judge": {**_READY[ready], "provider": judges.setdefault(model, _name(judges)), **named}
-        }
-    raise UntranslatableError("there is no grader like it")
+    if isinstance(string, Mapping) and len(string) == 1 and not _STRINGS.keys().isdisjoint(string):
+        ((key, text),) = string.items()
+        grader = _STRINGS[key]
+        options: dict[str, Any] = {"value": str(text)}
+        if key != "equals":  # GitHub Models ignores case in all but this one
+            options["ignore_case"] = True
+    elif isinstance(llm, Mapping):
+        grader = "judge"
+        options = _choices(llm)
+        options["provider"] = _judge(judges, str(llm.get("modelId") or model))
+    elif ready in _READY:
+        grader = "judge"
+        options = {**_READY[ready], "provider": _judge(judges, model)}
+    else:
+        raise UntranslatableError("there is no grader like it")
+    if value.get("name"):
+        options["name"] = str(value["name"])
+    return {grader: options}
 
 
-def _name(judges: Mapping[str, str]) -> str:
-    return "judge" if not judges else f"judge {len(judges) + 1}"
+def _choices(llm: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a judge that chooses among answers with scores."""
+    choices = {str(each["choice"]): float(each["score"]) for each in llm.get("choices", ())}
+    passing = [score for score in choices.values() if score > 0]
+    if len(choices) < 2 or not passing:
+        reason = "a judge has at least two choices, one of them with a score above 0"
+        raise UntranslatableError(reason)
+    texts = [str(llm[key]).strip() for key in ("systemPrompt", "prompt") if llm.get(key)]
+    rubric = "\n".join(texts)
+    for placeholder in ("{{completion}}", "{{ completion }}"):
+        rubric = rubric.replace(placeholder, "(the answer)")
+    return {"rubric": rubric, "choices": choices, "threshold": min(passing)}
+
+
+def _judge(judges: dict[str, str], model: str) -> str:
+    """Return the name of the judge of a model; add a new one to `judges`."""
+    if model not in judges:
+        judges[model] = "judge"
+        if len(judges) > 1:
+            judges[model] = f"judge {len(judges)}"
+    return judges[model]

@@ -1,10 +1,7 @@
-"""Parts that several formats have in common: inputs that are texts or chats, and settings that all
-cases share.
-"""
+"""Parts that several formats share: texts or chats as inputs, and settings of all cases."""
 
 import json
-from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from ci_evals.graders import GRADERS
@@ -13,46 +10,43 @@ from ci_evals.importers.writing import YamlComment
 
 NO_PROVIDERS = "The file does not say what answers: name it under `providers`."
 JUDGE = {"name": "judge", "type": "openai", "model": "gpt-4.1"}
-_ROLES = {name: name for name in ("system", "user", "assistant")} | {"developer": "system"}
+_ROLES = {"system": "system", "user": "user", "assistant": "assistant", "developer": "system"}
 _NAMED_ROLES = {"example_user": "user", "example_assistant": "assistant"}
 
 
-def asked(value: Any) -> dict[str, Any]:
-    """Return what a case is asked: `input`, or `messages` for a chat.
+def input_or_messages(value: Any) -> dict[str, Any]:
+    """Return the `input` of a case, or its `messages` if the value is a chat.
 
     Raises:
-        UntranslatableError: a message of it is no text.
+        UntranslatableError: a message of it is not a text.
     """
-    if (
-        not isinstance(value, list)
-        or not value
-        or not all(isinstance(each, dict) and "role" in each for each in value)
-    ):
+    if not isinstance(value, list) or not value:
         return {"input": value}
-    if any(
-        each["role"] not in _ROLES or not isinstance(each.get("content"), str) for each in value
-    ):
-        raise UntranslatableError("a message of it has parts other than text, or a role of its own")
-    return {
-        "messages": [
-            {
-                "role": _NAMED_ROLES.get(each.get("name", ""), _ROLES[each["role"]]),
-                "content": each["content"],
-            }
-            for each in value
-        ]
-    }
+    if not all(isinstance(message, dict) and "role" in message for message in value):
+        return {"input": value}
+    messages = []
+    for message in value:
+        role = _ROLES.get(message["role"])
+        content = message.get("content")
+        if role is None or not isinstance(content, str):
+            reason = "a message of it has parts other than text, or a role of its own"
+            raise UntranslatableError(reason)
+        role = _NAMED_ROLES.get(message.get("name", ""), role)
+        messages.append({"role": role, "content": content})
+    return {"messages": messages}
 
 
-def one_of(grader: str, values: Sequence[Any], **options: Any) -> dict[str, Any]:
+def one_of(grader: str, values: Sequence[Any]) -> dict[str, Any]:
     """Return a grader of one value, or `any_of` the same grader with each of several."""
-    entries = [{grader: {"value": value, **options}} for value in values]
-    return entries[0] if len(entries) == 1 else {"any_of": {"of": entries}}
+    entries = [{grader: {"value": value}} for value in values]
+    if len(entries) == 1:
+        return entries[0]
+    return {"any_of": {"of": entries}}
 
 
 def as_data(cell: Any) -> Any:
     """Return the data that a cell of a CSV file has as JSON; any other value as it is."""
-    if isinstance(cell, str) and cell.strip()[:1] in ("[", "{"):
+    if isinstance(cell, str) and cell.strip().startswith(("[", "{")):
         try:
             return json.loads(cell)
         except ValueError:
@@ -61,73 +55,94 @@ def as_data(cell: Any) -> Any:
 
 
 def tidy(draft: Draft) -> None:
-    """Write a draft as a person would: in short forms, without names that go without saying, common
-    parts once.
-    """
+    """Write a draft as a person would: short forms, no redundant names, common parts once."""
     suite = draft.suite
-    judges = [judge for judge in suite.get("judges", ()) if not isinstance(judge, YamlComment)]
-    kinds = Counter(judge["type"] == "embeddings" for judge in judges)
-    understood = {judge["name"] for judge in judges if kinds[judge["type"] == "embeddings"] == 1}
-    cases = [case for case in suite.get("cases", ()) if not isinstance(case, YamlComment)]
+    understood = _only_judges(_without_comments(suite.get("judges", ())))
+    cases = _without_comments(suite.get("cases", ()))
     for holder in (suite, *cases):
         _shorten(holder.get("expect", ()), understood)
-    _pull_up(suite, cases)
+    if len(cases) < 2 or any("file" in case for case in cases):
+        return
+    _share_expectations(suite, cases)
+    if suite.get("prompts") or all("input" in case for case in cases):
+        _share_vars(suite, cases)
+
+
+def _without_comments(items: Iterable[Any]) -> list[Any]:
+    return [item for item in items if not isinstance(item, YamlComment)]
+
+
+def _only_judges(judges: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the names of judges that are the only one of their kind, so graders can omit them."""
+    chats = set()
+    embeddings = set()
+    for judge in judges:
+        if judge["type"] == "embeddings":
+            embeddings.add(judge["name"])
+        else:
+            chats.add(judge["name"])
+    only = set()
+    for names in (chats, embeddings):
+        if len(names) == 1:
+            only |= names
+    return only
 
 
 def _shorten(expect: Iterable[Any], understood: Container[str]) -> None:
-    """Leave out of graders, in compositions, too, the judges that are `understood`, and use their
-    short forms.
-    """
+    """Leave out the `understood` judges, and use the short forms, in compositions, too."""
     for entry in expect:
-        for name, options in entry.items() if isinstance(entry, dict) else ():
+        if not isinstance(entry, dict):
+            continue
+        for name, options in entry.items():
             if not isinstance(options, dict):
                 continue
             if name in ("all_of", "any_of"):
                 _shorten(options["of"], understood)
             if options.get("provider") in understood:
                 del options["provider"]
-            if set(options) == {(GRADERS.get(name) or GRADERS[name.removeprefix("not_")]).short}:
-                (entry[name],) = options.values()
+            grader = GRADERS.get(name) or GRADERS[name.removeprefix("not_")]
+            if set(options) == {grader.short}:
+                entry[name] = options[grader.short]
 
 
-def _pull_up(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
-    """Write what every case expects, and vars that every case has, once for the suite."""
-    if len(cases) < 2 or any("file" in case for case in cases):
+def _share_expectations(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
+    """Write what every case expects once for the suite."""
+    first, *others = [case.get("expect", ()) for case in cases]
+    common = _without_comments(first)
+    for expect in others:
+        common = [grader for grader in common if grader in expect]
+    if not common:
         return
-    expects = [
-        [each for each in case.get("expect", ()) if not isinstance(each, YamlComment)]
-        for case in cases
-    ]
-    common = [each for each in expects[0] if all(each in others for others in expects[1:])]
-    if common:
-        _insert(suite, "expect", [*suite.get("expect", ()), *common])
-        for case in cases:
-            case["expect"] = [
-                each
-                for each in case["expect"]
-                if isinstance(each, YamlComment) or each not in common
-            ]
-            if not case["expect"]:
-                del case["expect"]
-    first: Mapping[str, Any] = cases[0].get("vars", {})
-    shared = {
-        name: value
-        for name, value in first.items()
-        if name not in suite.get("vars", {})
-        and all(case.get("vars", {}).get(name, ...) == value for case in cases[1:])
-    }
-    if shared and (suite.get("prompts") or all("input" in case for case in cases)):
-        _insert(suite, "vars", {**suite.get("vars", {}), **shared})
-        for case in cases:
-            case["vars"] = {
-                name: value for name, value in case["vars"].items() if name not in shared
-            }
-            if not case["vars"]:
-                del case["vars"]
+    _insert(suite, "expect", [*suite.get("expect", ()), *common])
+    for case in cases:
+        case["expect"] = [grader for grader in case["expect"] if grader not in common]
+        if not case["expect"]:
+            del case["expect"]
+
+
+def _share_vars(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
+    """Write vars that every case has, with the same value, once for the suite."""
+    suite_vars = suite.get("vars", {})
+    first_vars = cases[0].get("vars", {})
+    shared = {}
+    for name, value in first_vars.items():
+        is_same = all(case.get("vars", {}).get(name, ...) == value for case in cases[1:])
+        if is_same and name not in suite_vars:
+            shared[name] = value
+    if not shared:
+        return
+    _insert(suite, "vars", {**suite_vars, **shared})
+    for case in cases:
+        case["vars"] = {name: case["vars"][name] for name in case["vars"] if name not in shared}
+        if not case["vars"]:
+            del case["vars"]
 
 
 def _insert(suite: dict[Any, Any], key: str, value: Any) -> None:
     """Set a key of the suite; a new one stands before the cases."""
-    rest = {} if key in suite else {"cases": suite.pop("cases")}
+    if key in suite:
+        suite[key] = value
+        return
+    cases = suite.pop("cases")
     suite[key] = value
-    suite |= rest
+    suite["cases"] = cases

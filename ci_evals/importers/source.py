@@ -12,6 +12,7 @@ import yaml
 from pydantic_core import from_json
 
 from ci_evals.errors import ConfigError, Problem
+from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 from ci_evals.suite.yaml import Lines, parse, read_text
 
@@ -38,15 +39,30 @@ class Source:
         """Return a path that starts at this file as one that starts at the suite."""
         return Path(os.path.relpath(self.path.parent / name, self.folder)).as_posix()
 
-    def take_comments(self, first: int | None, last: int | None = None) -> str | None:
-        """Return and forget the comments of a range of lines."""
-        if first is None:
-            return None
-        numbers = [number for number in self.comments if first <= number <= (last or first)]
-        return (
-            "\n".join(line for number in sorted(numbers) for line in self.comments.pop(number))
-            or None
-        )
+    def take_comments(self, node: Node) -> list[YamlComment]:
+        """Return the comments before and inside a value as one, or none, and forget them."""
+        if node.line is None:
+            return []
+        return self._take(range(node.line, _last_line(node.lines) + 1))
+
+    def take_comments_before(self, node: Node) -> list[YamlComment]:
+        """Return the comments before and beside the first line of a value, and forget them."""
+        if node.line is None:
+            return []
+        return self._take(range(node.line, node.line + 1))
+
+    def take_other_comments(self) -> list[YamlComment]:
+        """Return the comments that nobody took as one, or none."""
+        return self._take(range(1, max(self.comments, default=0) + 1))
+
+    def _take(self, numbers: range) -> list[YamlComment]:
+        lines = []
+        for number in sorted(self.comments):
+            if number in numbers:
+                lines += self.comments.pop(number)
+        if not lines:
+            return []
+        return [YamlComment("\n".join(lines))]
 
     def find(self, name: str) -> list[str]:
         """Return the files of a path or glob that starts at this file.
@@ -56,10 +72,8 @@ class Source:
         """
         if not any(sign in name for sign in "*?["):
             return [name]
-        found = [
-            path.relative_to(self.path.parent).as_posix()
-            for path in sorted(self.path.parent.glob(name))
-        ]
+        parent = self.path.parent
+        found = [path.relative_to(parent).as_posix() for path in sorted(parent.glob(name))]
         if not found:
             raise ConfigError([Problem(self.shown, None, "", f"no file matches {name!r}")])
         return found
@@ -78,8 +92,7 @@ class Source:
         Raises:
             ConfigError: it cannot be read.
         """
-        path = self.path.parent / name
-        return read_source(path, self.relative(name), self.folder)
+        return read_source(self.path.parent / name, self.relative(name), self.folder)
 
 
 def read_source(path: Path, shown: str, folder: Path) -> Source:
@@ -97,84 +110,100 @@ def read_source(path: Path, shown: str, folder: Path) -> Source:
     comments: dict[int, list[str]] = {}
     match path.suffix.lower():
         case ".jsonl" | ".ndjson":
-            value, lines = _jsonl(text, shown)
+            value, lines = _read_jsonl(text, shown)
         case ".csv":
-            value, lines = _csv(text, shown)
+            value, lines = _read_csv(text, shown)
         case suffix:
             value, lines, problems = parse(text, shown)
             if problems:
                 raise ConfigError(problems)
             if suffix != ".json":
-                comments = _comments(text)
+                comments = _read_comments(text)
     return Source(path, shown, folder, Node(value, lines, shown), comments)
 
 
-def last_line(lines: Lines) -> int:
+def _last_line(lines: Lines) -> int:
     """Return the last line in which something of a value begins."""
-    inner = (last_line(each) if isinstance(each, Lines) else each for each in lines.inside.values())
-    return max((lines.line or 0, *inner))
+    last = lines.line or 0
+    for inner in lines.inside.values():
+        if isinstance(inner, Lines):
+            last = max(last, _last_line(inner))
+        else:
+            last = max(last, inner)
+    return last
 
 
-def _jsonl(text: str, shown: str) -> tuple[list[Any], Lines]:
-    rows, numbers = [], []
-    for number, line in enumerate(
-        text.split("\n"), 1
-    ):  # only these end a line: JSON may have U+2028 in a text
-        if line.strip():
-            try:
-                rows.append(from_json(line))
-            except ValueError as error:
-                raise ConfigError(
-                    [Problem(shown, number, "", f"not a line of JSON: {error}")]
-                ) from None
-            numbers.append(number)
-    return rows, Lines(1, {index: Lines(number) for index, number in enumerate(numbers)})
+def _read_jsonl(text: str, shown: str) -> tuple[list[Any], Lines]:
+    rows: list[Any] = []
+    lines = Lines(1)
+    # Only "\n" ends a line: JSON may have U+2028 in a text, where `splitlines` would cut.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = from_json(line)
+        except ValueError as error:
+            problem = Problem(shown, number, "", f"not a line of JSON: {error}")
+            raise ConfigError([problem]) from None
+        lines.inside[len(rows)] = Lines(number)
+        rows.append(row)
+    return rows, lines
 
 
-def _csv(text: str, shown: str) -> tuple[list[Any], Lines]:
+def _read_csv(text: str, shown: str) -> tuple[list[Any], Lines]:
+    rows: list[Any] = []
+    lines = Lines(1)
     reader = csv.reader(StringIO(text, newline=""))
     try:
         columns = [column.strip() for column in next(reader, [])]
-        rows, numbers, line = [], [], reader.line_num + 1
+        number = reader.line_num + 1
         for cells in reader:
             if any(cells):
+                lines.inside[len(rows)] = Lines(number)
                 rows.append(dict(zip(columns, cells, strict=False)))
-                numbers.append(line)
-            line = reader.line_num + 1
+            number = reader.line_num + 1
     except csv.Error as error:
-        raise ConfigError(
-            [Problem(shown, reader.line_num, "", f"not valid CSV: {error}")]
-        ) from None
-    return rows, Lines(1, {index: Lines(number) for index, number in enumerate(numbers)})
+        problem = Problem(shown, reader.line_num, "", f"not valid CSV: {error}")
+        raise ConfigError([problem]) from None
+    return rows, lines
 
 
-def _comments(text: str) -> dict[int, list[str]]:
+def _read_comments(text: str) -> dict[int, list[str]]:
     """Return the comments of a YAML text by the line that they stand before or beside."""
-    in_text: set[int] = set()
-    ends: dict[int, int] = {}
+    inside_texts: set[int] = set()
+    ends: dict[int, int] = {}  # the column after the last token, by line
     for token in yaml.scan(text):
-        if isinstance(token, yaml.ScalarToken) and token.start_mark and token.end_mark:
-            last = token.end_mark.line - (1 if token.style in ("|", ">") else 0)
-            in_text.update(range(token.start_mark.line + 1, last + 1))
-        if token.end_mark:
-            ends[token.end_mark.line] = max(ends.get(token.end_mark.line, 0), token.end_mark.column)
+        start, end = token.start_mark, token.end_mark
+        if end is None:
+            continue
+        ends[end.line] = max(ends.get(end.line, 0), end.column)
+        if isinstance(token, yaml.ScalarToken) and start is not None:
+            last = end.line
+            if token.style in ("|", ">"):
+                last -= 1
+            inside_texts.update(range(start.line + 1, last + 1))
     found: dict[int, list[str]] = {}
     waiting: list[str] = []
-    for index, line in enumerate(text.splitlines()):
-        if index in in_text:
+    lines = text.splitlines()
+    for index, line in enumerate(lines):
+        if index in inside_texts or not line.strip():
             continue
         if line.lstrip().startswith("#"):
             waiting += _worth_keeping(line.lstrip())
-        elif line.strip():
-            beside = re.search(r"(?:^|\s)(#.*)", line[ends.get(index, len(line)) :])
-            if kept := waiting + (_worth_keeping(beside[1]) if beside else []):
-                found[index + 1] = kept
+            continue
+        after = line[ends.get(index, len(line)) :]
+        if beside := re.search(r"(?:^|\s)(#.*)", after):
+            waiting += _worth_keeping(beside[1])
+        if waiting:
+            found[index + 1] = waiting
             waiting = []
     if waiting:
-        found[len(text.splitlines()) + 1] = waiting
+        found[len(lines) + 1] = waiting
     return found
 
 
 def _worth_keeping(comment: str) -> list[str]:
     text = comment.removeprefix("#").removeprefix(" ").rstrip()
-    return [text] if text and not text.startswith("yaml-language-server") else []
+    if not text or text.startswith("yaml-language-server"):
+        return []
+    return [text]

@@ -1,10 +1,11 @@
-"""Writes a draft as YAML that a person might have written: short forms on one line, blocks for long
-texts, comments.
+"""Writes a draft as YAML that a person might have written.
+
+Short values stand on one line, long texts in blocks, and comments in their places.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -18,56 +19,51 @@ _BLOCKS = frozenset({"cases", "expect", "providers", "judges", "prompts", "turns
 
 
 class YamlComment:
-    """Stands as an item in a list, or as a key in a mapping, where the file has a comment. May have
-    several lines.
-    """
+    """A comment, as an item of a list or a key of a mapping. It may have several lines."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
 
 def write_yaml(suite: Mapping[Any, Any]) -> str:
-    """Return a mapping with `YamlComment`s in it as YAML, with an empty line before each
-    section.
-    """
+    """Return a mapping with `YamlComment`s as YAML, with an empty line before each section."""
     lines: list[str] = []
     comments: list[str] = []
     after_section = False
     for key, value in suite.items():
-        written = [*_entry(key, value, 0)]
+        entry = list(_entry(key, value, 0))
         if isinstance(key, YamlComment):
-            comments += written
+            comments += entry
             continue
-        is_section = len(written) > 1 or key in _BLOCKS
+        is_section = len(entry) > 1 or key in _BLOCKS
         if lines and (is_section or after_section):
             lines.append("")
-        lines += [*comments, *written]
-        comments, after_section = [], is_section
+        lines += [*comments, *entry]
+        comments = []
+        after_section = is_section
     return "\n".join([*lines, *comments]) + "\n"
 
 
 def write_value(value: Any) -> str:
     """Return any value as YAML, without a newline at its end."""
-    return (
-        "\n".join(_inside(value, 0))
-        if isinstance(value, Mapping | list) and value
-        else _scalar(value)
-    )
+    if isinstance(value, Mapping | list) and value:
+        return "\n".join(_inside(value, 0))
+    return _scalar(value)
 
 
 def _entry(key: Any, value: Any, indent: int) -> Iterator[str]:
     """Yield the lines of one entry of a mapping."""
-    space = " " * indent
     if isinstance(key, YamlComment):
         yield from _comment(key, indent)
         return
-    name = _scalar(str(key))
-    is_section = key in _BLOCKS and bool(value) and isinstance(value, list)
-    short = None if is_section else _short(value, WIDTH - indent - len(name) - 2)
-    if lines := _beside(f"{name}:", value, indent, short):
+    start = f"{_scalar(str(key))}:"
+    line = None
+    if not (key in _BLOCKS and value and isinstance(value, list)):
+        line = _one_line(value, WIDTH - indent - len(start) - 1)
+    if lines := _beside(start, value, indent, line):
         yield from lines
     else:
-        yield f"{space}{name}:"
+        yield " " * indent + start
         yield from _inside(value, indent + 2, in_cases=key == "cases" and not indent)
 
 
@@ -77,57 +73,58 @@ def _inside(value: Any, indent: int, *, in_cases: bool = False) -> Iterator[str]
         for key, item in value.items():
             yield from _entry(key, item, indent)
         return
-    space = " " * indent
     for item in value:
         if isinstance(item, YamlComment):
             yield from _comment(item, indent)
-            continue
-        is_open = isinstance(item, Mapping) and (in_cases or len(item) == 1)
-        short = None if is_open else _short(item, WIDTH - indent - 2)
-        if begun := _beside("-", item, indent, short):
-            yield from begun
         else:
-            lines = [*_inside(item, indent + 2)]
-            first = next(
-                number for number, line in enumerate(lines) if not line.lstrip().startswith("#")
-            )
-            yield from (
-                line[2:] for line in lines[:first]
-            )  # comments at the start of it stand before it
-            yield f"{space}- {lines[first].lstrip()}"
-            yield from lines[first + 1 :]
+            yield from _item(item, indent, in_cases=in_cases)
 
 
-def _beside(start: str, value: Any, indent: int, short: str | None) -> list[str]:
-    """Return the lines of a value that begins beside `name:` or `-`; none if each of its parts has
-    lines of its own.
+def _item(item: Any, indent: int, *, in_cases: bool) -> Iterator[str]:
+    """Yield the lines of one item of a list."""
+    line = None
+    if not isinstance(item, Mapping) or (len(item) != 1 and not in_cases):
+        line = _one_line(item, WIDTH - indent - 2)
+    if lines := _beside("-", item, indent, line):
+        yield from lines
+        return
+    is_first = True
+    for inner in _inside(item, indent + 2):
+        if not is_first:
+            yield inner
+        elif inner.lstrip().startswith("#"):
+            yield inner[2:]  # a comment at the start of an item stands before it
+        else:
+            yield " " * indent + f"- {inner.lstrip()}"
+            is_first = False
+
+
+def _beside(start: str, value: Any, indent: int, line: str | None) -> list[str]:
+    """Return the lines of a value that begins beside `name:` or `-`.
+
+    There are none if each part of the value has lines of its own.
 
     Args:
-        start: what it begins beside.
+        start: what the value begins beside.
         value: anything.
         indent: of the line.
-        short: the value on one line, if it is to stand there.
+        line: the value on one line, if it is to stand there.
     """
     space = " " * indent
-    if short is not None:
-        return [f"{space}{start} {short}"]
+    if line is not None:
+        return [f"{space}{start} {line}"]
     if isinstance(value, str):
-        mark = "|" if value.endswith("\n") else "|-"
+        mark = "|-"
+        if value.endswith("\n"):
+            mark = "|"
         lines = value.removesuffix("\n").split("\n")
-        return [f"{space}{start} {mark}", *(f"{space}  {line}".rstrip() for line in lines)]
-    empty = _empty(value)
-    return [] if empty is None else [*_inside(value, indent), f"{space}{start} {empty}"]
-
-
-def _empty(value: Any) -> str | None:
-    """Return `[]` or `{}` for a list or mapping that has nothing but comments; else None."""
+        return [f"{space}{start} {mark}", *(f"{space}  {text}".rstrip() for text in lines)]
+    if any(not isinstance(part, YamlComment) for part in value):
+        return []
+    empty = "[]"
     if isinstance(value, Mapping):
-        return "{}" if all(isinstance(key, YamlComment) for key in value) else None
-    return (
-        "[]"
-        if isinstance(value, list | tuple) and all(isinstance(item, YamlComment) for item in value)
-        else None
-    )
+        empty = "{}"
+    return [*_inside(value, indent), f"{space}{start} {empty}"]
 
 
 def _comment(comment: YamlComment, indent: int) -> Iterator[str]:
@@ -135,68 +132,93 @@ def _comment(comment: YamlComment, indent: int) -> Iterator[str]:
         yield f"{' ' * indent}# {line}".rstrip()
 
 
-def _short(value: Any, room: int) -> str | None:
-    """Return a value on one line; None if it does not fit, or has comments or texts of several
-    lines.
+def _one_line(value: Any, room: int) -> str | None:
+    """Return a value on one line; None if it has comments or long texts, or doesn't fit.
+
+    A scalar that cannot be a block stands on one line even where it doesn't fit.
     """
     if not isinstance(value, Mapping | list | tuple):
-        return None if _is_block(value) else _scalar(value)
-    written = _flow(value)
-    return written if written is not None and len(written) <= room else None
+        if _is_block(value):
+            return None
+        return _scalar(value)
+    line = _flow(value)
+    if line is None or len(line) > room:
+        return None
+    return line
 
 
 def _flow(value: Any) -> str | None:
+    """Return a value in flow style; None if it has comments or texts for a block."""
     if isinstance(value, Mapping):
-        parts = []
-        for key, item in value.items():
-            if isinstance(key, YamlComment) or (text := _flow(item)) is None:
-                return None
-            parts.append(f"{_scalar(str(key), in_flow=True)}: {text}")
-        return f"{{{', '.join(parts)}}}"
+        return _flow_mapping(value)
     if isinstance(value, list | tuple):
-        items = [None if isinstance(item, YamlComment) else _flow(item) for item in value]
-        return None if None in items else f"[{', '.join(map(str, items))}]"
-    return None if _is_block(value) else _scalar(value, in_flow=True)
+        return _flow_list(value)
+    if _is_block(value):
+        return None
+    return _scalar(value, in_flow=True)
+
+
+def _flow_mapping(mapping: Mapping[Any, Any]) -> str | None:
+    parts = []
+    for key, item in mapping.items():
+        text = _flow(item)
+        if isinstance(key, YamlComment) or text is None:
+            return None
+        name = _scalar(str(key), in_flow=True)
+        parts.append(f"{name}: {text}")
+    inside = ", ".join(parts)
+    return f"{{{inside}}}"
+
+
+def _flow_list(items: Sequence[Any]) -> str | None:
+    parts = []
+    for item in items:
+        if isinstance(item, YamlComment):
+            return None
+        text = _flow(item)
+        if text is None:
+            return None
+        parts.append(text)
+    inside = ", ".join(parts)
+    return f"[{inside}]"
 
 
 def _scalar(value: Any, *, in_flow: bool = False) -> str:
-    """Return a scalar as it stands in a block or flow: text without quotes where that reads as the
-    same text.
-    """
+    """Return a scalar, without quotes where YAML reads the bare text as the same text."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    means_more = in_flow and (value.startswith(("?", ":", "-")) or bool(_OF_FLOW & set(value)))
-    is_plain = resolve(value) == value and value == value.strip() and not means_more
-    written = (
-        yaml.safe_dump(value, allow_unicode=True, width=float("inf"))
-        if is_plain and "\n" not in value
-        else ""
-    )
-    if written in (f"{value}\n", f"{value}\n...\n"):
-        return value
-    is_literal = value.isprintable() and "'" not in value and ('"' in value or "\\" in value)
-    return f"'{value}'" if is_literal else _quoted(value)
+    text = str(value)
+    if _is_plain(text, in_flow=in_flow):
+        return text
+    has_signs = '"' in text or "\\" in text
+    if has_signs and "'" not in text and text.isprintable():
+        return f"'{text}'"
+    return _quote(text)
 
 
-def _quoted(text: str) -> str:
-    """Return a text in double quotes; what YAML would read as the end of a line, or not at all, is
-    escaped.
-    """
+def _is_plain(text: str, *, in_flow: bool) -> bool:
+    """Return True for a text that YAML reads as itself without quotes."""
+    if "\n" in text or text != text.strip() or resolve(text) != text:
+        return False
+    if in_flow and (text.startswith(("?", ":", "-")) or not _OF_FLOW.isdisjoint(text)):
+        return False
+    dumped = yaml.safe_dump(text, allow_unicode=True, width=float("inf"))
+    return dumped in (f"{text}\n", f"{text}\n...\n")
+
+
+def _quote(text: str) -> str:
+    """Return a text in double quotes, with escapes for what YAML reads otherwise or not at all."""
     quoted = json.dumps(text, ensure_ascii=False)
     return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
 def _is_block(text: Any) -> bool:
     """Return True for a text of several lines that can stand in a block as it is."""
-    lines = text.split("\n") if isinstance(text, str) else []
-    return (
-        len(lines) > 1
-        and bool(text.strip())
-        and not lines[0].startswith((" ", "\t"))
-        and bool(lines[0].strip())
-        and all(line == line.rstrip() for line in lines)
-        and not text.endswith("\n\n")
-        and all(character.isprintable() or character == "\n" for character in text)
-    )
+    if not isinstance(text, str) or "\n" not in text:
+        return False
+    lines = text.split("\n")
+    if not lines[0].strip() or lines[0].startswith(" ") or text.endswith("\n\n"):
+        return False
+    return all(line == line.rstrip() and line.isprintable() for line in lines)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ci_evals.graders import GRADERS
-from ci_evals.importers.draft import Draft, UntranslatableError, seconds
+from ci_evals.importers.draft import Draft, UntranslatableError, locate, seconds
 from ci_evals.importers.promptfoo.agents import import_of
 from ci_evals.importers.promptfoo.providers import provider_of
 from ci_evals.importers.promptfoo.templates import TemplateTranslator
@@ -147,7 +147,7 @@ class Assertions:
             for key in given
             if key not in _KEYS and key != label
         ]
-        return [*lost, self._draft.at({entry_name: options}, entry.line)]
+        return [*lost, locate({entry_name: options}, entry.line)]
 
     def _grader(
         self, kind: str, entry: Node, judge: Node | None, source: Source

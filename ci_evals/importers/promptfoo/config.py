@@ -12,13 +12,13 @@ import yaml
 from jinja2 import TemplateError
 
 from ci_evals.errors import ConfigError
-from ci_evals.importers.draft import Draft, Lost, UntranslatableError, original, seconds
+from ci_evals.importers.draft import Draft, Lost, UntranslatableError, locate, original, seconds
 from ci_evals.importers.promptfoo.agents import MODULE, Agents
 from ci_evals.importers.promptfoo.assertions import Assertions, transform_of
 from ci_evals.importers.promptfoo.providers import provider_of
 from ci_evals.importers.promptfoo.rows import plain_columns, test_of_row
 from ci_evals.importers.promptfoo.templates import TemplateTranslator, quote_dumped
-from ci_evals.importers.source import Source, last_line
+from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 from ci_evals.templating import is_template, template_sandbox
@@ -112,11 +112,10 @@ class _Converter:
     def convert(self) -> Draft:
         root, found = self.source.written, dict[str, dict[Any, Any]]()
         self.read_default_test(root["defaultTest"], found)
-        if rest := self.comments(
-            root["defaultTest"].line if "defaultTest" in root else None,
-            last_line(root["defaultTest"].lines),
-        ):
-            found.setdefault("judges", {}).update(dict.fromkeys(rest))
+        if "defaultTest" in root:
+            rest = self.source.take_comments(root["defaultTest"])
+            if rest:
+                found.setdefault("judges", {}).update(dict.fromkeys(rest))
         readers: dict[str, Callable[[Node], dict[Any, Any]]] = {
             "description": self.read_description,
             "prompts": lambda written: {"prompts": self.each(written, self.read_prompt, "prompt")},
@@ -131,10 +130,10 @@ class _Converter:
             "evaluateOptions": self.read_evaluate_options,
         }
         for key in root.value:
-            comments = self.comments(root[key].line, root[key].line)
+            comments = self.source.take_comments_before(root[key])
             if key in readers:
                 made = readers[key](root[key])
-                comments += self.comments(root[key].line, last_line(root[key].lines))
+                comments += self.source.take_comments(root[key])
                 for name, value in made.items():
                     section = found.setdefault(str(name), {})
                     inside = section.get(name)
@@ -209,21 +208,17 @@ class _Converter:
             self.draft.suite |= section
         for key in ("providers", "prompts"):
             _tell_apart(self.draft.suite.get(key, ()))
-        self.draft.suite |= dict.fromkeys(self.comments(1, 10**9))
+        self.draft.suite |= dict.fromkeys(self.source.take_other_comments())
         if text := self.agents.text:
             self.draft.files[f"{MODULE}.py"] = text
-
-    def comments(self, first: int | None, last: int | None) -> tuple[YamlComment, ...]:
-        text = self.source.take_comments(first, last)
-        return (YamlComment(text),) if text else ()
 
     def each(self, written: Node, read: Callable[[Node], list[Any]], what: str) -> list[Any]:
         """Convert each entry of a list, or the only one; what can't be becomes a comment."""
         made: list[Any] = []
         for entry in written.items() if isinstance(written.value, list) else [written]:
-            comments = self.comments(entry.line, last_line(entry.lines))
+            comments = self.source.take_comments(entry)
             try:
-                made += [*comments, *(self.draft.at(each, entry.line) for each in read(entry))]
+                made += [*comments, *(locate(each, entry.line) for each in read(entry))]
             except (UntranslatableError, ConfigError) as error:
                 made += [*comments, self.draft.lose(entry, what, str(error), weakens=True)]
         return made
@@ -347,7 +342,7 @@ class _Converter:
             written = self.source.read(written.value.removeprefix("file://")).written
         if not isinstance(written.value, dict):
             return
-        comments = self.comments(written.line, written.line)
+        comments = self.source.take_comments_before(written)
         self.judge = self.judge_of(written)
         try:
             vars_, self.matrix = self.read_vars(written)
@@ -356,7 +351,7 @@ class _Converter:
             self.vars[
                 self.draft.lose(written["vars"], "defaultTest.vars", str(error), weakens=True)
             ] = None
-        beside = self.comments(written["vars"].line, last_line(written["vars"].lines))
+        beside = self.source.take_comments(written["vars"])
         self.vars |= dict.fromkeys(beside)
         self.vars |= vars_
         if expect := self.read_expect(written):
@@ -403,7 +398,7 @@ class _Converter:
                     else [self.read_test(entry)]
                 )
             except (UntranslatableError, ConfigError) as error:
-                comments = self.comments(entry.line, last_line(entry.lines))
+                comments = self.source.take_comments(entry)
                 made += [*comments, self.draft.lose(entry, "tests", str(error), weakens=True)]
         return made
 
@@ -411,7 +406,7 @@ class _Converter:
         pattern = entry.value.removeprefix("file://")
         if not re.search(r"\.(csv|ya?ml|json|jsonl)$", pattern):
             raise UntranslatableError(_ONLY_FILES)
-        made: list[Any] = [*self.comments(entry.line, entry.line)]
+        made: list[Any] = [*self.source.take_comments_before(entry)]
         for name in self.source.find(pattern):
             other, outer = self.source.read(name), self.source
             rows = other.written
@@ -465,7 +460,7 @@ class _Converter:
                         made.append(self.draft.lose(test, "scenarios", str(error), weakens=True))
         return made
 
-    def read_test(self, written: Node) -> dict[Any, Any]:
+    def read_test(self, written: Node) -> Any:
         if not isinstance(written.value, dict):
             raise UntranslatableError("a test is a mapping, or the path of a file")
         test, case = written.value, dict[Any, Any]()
@@ -511,8 +506,8 @@ class _Converter:
                 self.draft.lose(written[key], f"tests.{key}", reason, weakens=key in _OF_A_TEST)
             ] = None
         case |= dict.fromkeys(self.lost_options(written, "tests"))
-        return self.draft.at(
-            {**dict.fromkeys(self.comments(written.line, last_line(written.lines))), **case},
+        return locate(
+            {**dict.fromkeys(self.source.take_comments(written)), **case},
             written.line,
         )
 
@@ -572,7 +567,7 @@ class _Converter:
         if given.value is not None and not isinstance(given.value, list):
             made.append(self.draft.lose(given, "assert", "assertions are a list", weakens=True))
         for entry in given.items() if isinstance(given.value, list) else ():
-            comments = self.comments(entry.line, last_line(entry.lines))
+            comments = self.source.take_comments(entry)
             try:
                 made += [
                     *comments,
