@@ -19,13 +19,13 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, names load when
     from ci_evals.graders.functions import Not as Not
     from ci_evals.graders.functions import grader as grader
     from ci_evals.library import Report as Report
-    from ci_evals.model.case import Answer as Answer
     from ci_evals.model.case import Case as Case
     from ci_evals.model.case import CaseOverrides as CaseOverrides
-    from ci_evals.model.case import Finding as Finding
-    from ci_evals.model.case import Request as Request
     from ci_evals.model.case import SimulatedUser as SimulatedUser
     from ci_evals.model.case import UserTurn as UserTurn
+    from ci_evals.model.grading import Finding as Finding
+    from ci_evals.model.request import Answer as Answer
+    from ci_evals.model.request import Request as Request
     from ci_evals.model.response import Content as Content
     from ci_evals.model.response import Message as Message
     from ci_evals.model.response import Part as Part
@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, names load when
 
 _MODULES = {
     "__version__": "ci_evals.release",
-    "Answer": "ci_evals.model.case",
+    "Answer": "ci_evals.model.request",
     "Budget": "ci_evals.model.rules",
     "Case": "ci_evals.model.case",
     "CaseOverrides": "ci_evals.model.case",
@@ -54,7 +54,7 @@ _MODULES = {
     "Content": "ci_evals.model.response",
     "EvalCompleted": "ci_evals.api",
     "EvalStarted": "ci_evals.api",
-    "Finding": "ci_evals.model.case",
+    "Finding": "ci_evals.model.grading",
     "Gate": "ci_evals.model.rules",
     "Message": "ci_evals.model.response",
     "Not": "ci_evals.graders.functions",
@@ -62,7 +62,7 @@ _MODULES = {
     "Passage": "ci_evals.model.response",
     "ProviderError": "ci_evals.errors",
     "Report": "ci_evals.library",
-    "Request": "ci_evals.model.case",
+    "Request": "ci_evals.model.request",
     "Response": "ci_evals.model.response",
     "Result": "ci_evals.model.result",
     "RunFinished": "ci_evals.api",

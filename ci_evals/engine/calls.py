@@ -11,7 +11,7 @@ from ci_evals.engine.pace import LONGEST_RETRY_AFTER_S, MOST_LOST, Breaker, Perm
 from ci_evals.engine.slots import Slot, StoppedError
 from ci_evals.engine.stopwatch import Stopwatch
 from ci_evals.errors import ProviderError, StorageError
-from ci_evals.model.case import Request
+from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider
 

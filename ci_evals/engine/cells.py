@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from ci_evals.model.case import Case, Request, Variant
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import RunPlan
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message
 from ci_evals.providers.parts import without_bytes
 from ci_evals.suite.fingerprint import provider_identity, question_fingerprint

@@ -13,8 +13,9 @@ from ci_evals.engine.slots import Slot
 from ci_evals.engine.stages import keep_files, without_data
 from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
-from ci_evals.model.case import Request, SimulatedUser
+from ci_evals.model.case import SimulatedUser
 from ci_evals.model.fingerprint import digest
+from ci_evals.model.request import Request
 from ci_evals.model.response import (
     GOAL_REACHED,
     Message,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ci_evals.errors import Place
 from ci_evals.graders.scoring import judge
-from ci_evals.model.case import Expectation, Grader
+from ci_evals.model.grading import Expectation, Grader
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.suite.executor import Executor, Local
 from ci_evals.suite.types import CheckedSuite

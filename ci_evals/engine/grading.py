@@ -11,7 +11,7 @@ from ci_evals.engine.pace import has_no_credit
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError
 from ci_evals.graders.composite import passes, score_of
 from ci_evals.graders.scoring import grade, grader_name
-from ci_evals.model.case import Answer
+from ci_evals.model.request import Answer
 from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Judging, Result, RunError, Status
 from ci_evals.providers.base import ProviderOptions

@@ -12,8 +12,9 @@ from ci_evals.engine.setup import open_suite
 from ci_evals.errors import GradingError, StorageError, UsageError
 from ci_evals.graders.judge import LlmJudge
 from ci_evals.graders.scoring import model_graders
-from ci_evals.model.case import Answer, Case, Request
+from ci_evals.model.case import Case
 from ci_evals.model.fields import first_problem
+from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
 from ci_evals.model.result import Judging
 from ci_evals.stats.classification import Confusion, cohen_kappa, confusion

@@ -8,7 +8,8 @@ from typing import TypeVar
 from ci_evals.engine.calls import Calls, LostError
 from ci_evals.engine.slots import Slot, Slots
 from ci_evals.errors import GradingError, ProviderError
-from ci_evals.model.case import Asking, Request
+from ci_evals.model.grading import Asking
+from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.model.result import Judging
 from ci_evals.providers.base import ProviderOptions
@@ -114,7 +115,7 @@ class Meter:
         self._judges = judges
 
     async def ask(self, grader: Asking, request: Request) -> Response:
-        """See `model.case.Models`."""
+        """See `model.grading.Models`."""
         judge = self._judges.find(grader)
         try:
             response = await judge.answer(request)

@@ -15,7 +15,8 @@ from ci_evals.engine.setup import open_auxiliary, prepare
 from ci_evals.errors import ConfigError, Place, ProviderError, StorageError, UsageError
 from ci_evals.format import one_line
 from ci_evals.graders.json import strip_fence
-from ci_evals.model.case import Case, Request, Variant
+from ci_evals.model.case import Case, Variant
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Response
 from ci_evals.model.result import Pair, Preferred
 from ci_evals.providers.base import ProviderOptions

@@ -24,9 +24,10 @@ from ci_evals.engine.setup import OpenSuite
 from ci_evals.engine.slots import Slot
 from ci_evals.engine.stages import keep_files, without_data
 from ci_evals.errors import ProviderError, StorageError
-from ci_evals.model.case import Answer, Request, SimulatedUser
+from ci_evals.model.case import SimulatedUser
 from ci_evals.model.plan import execution_order, plan_runs
 from ci_evals.model.report import RunRecord
+from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import NO_RUN_BUDGET, Budget, RunBudget

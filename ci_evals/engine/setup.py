@@ -23,8 +23,10 @@ from ci_evals.errors import ConfigError, Place, Problem, ProviderError
 from ci_evals.graders.composite import Composite
 from ci_evals.graders.scoring import nested
 from ci_evals.graders.transform import prepare_transform
-from ci_evals.model.case import Case, Expectation, Request
+from ci_evals.model.case import Case
 from ci_evals.model.fingerprint import digest
+from ci_evals.model.grading import Expectation
+from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import PARTS, Provider, ProviderOptions, Service
 from ci_evals.providers.pricing import pricer

@@ -19,8 +19,8 @@ from pydantic_core import PydanticSerializationError
 from ci_evals.engine.journal import FILES
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.files import write_atomically
-from ci_evals.model.case import Request
 from ci_evals.model.fingerprint import digest
+from ci_evals.model.request import Request
 from ci_evals.model.response import Content, Message, Response
 from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.providers.pricing import total_usd

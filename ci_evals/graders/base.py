@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field
 
 from ci_evals.errors import GradingError
-from ci_evals.model.case import Answer, Finding, Models
 from ci_evals.model.fields import Bool, Name, NonEmpty, NonNegative, Options
+from ci_evals.model.grading import Finding, Models
+from ci_evals.model.request import Answer
 from ci_evals.model.response import Detail
 
 _TOLERANCE = 1e-9

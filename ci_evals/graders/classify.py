@@ -14,8 +14,9 @@ from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.json import strip_fence
 from ci_evals.jsonpath import find_all, path_problems
-from ci_evals.model.case import Answer, Classified, Finding
 from ci_evals.model.fields import Many, Name
+from ci_evals.model.grading import Classified, Finding
+from ci_evals.model.request import Answer
 
 NONE = "(none)"
 """What an answer without a label is counted as."""

@@ -8,8 +8,9 @@ from pydantic import Field
 
 from ci_evals.format import exact_mean, number_of
 from ci_evals.graders.base import GraderOptions, failed, passed, reaches
-from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import OneOrMore, Share
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 from ci_evals.model.result import Grade
 
 

@@ -10,8 +10,9 @@ from pydantic import TypeAdapter
 from ci_evals.errors import GradingError
 from ci_evals.format import quote
 from ci_evals.graders.base import ModelGrader, failed, passed, reaches
-from ci_evals.model.case import Answer, Finding, Models, Request
 from ci_evals.model.fields import NonEmpty, Share
+from ci_evals.model.grading import Finding, Models
+from ci_evals.model.request import Answer, Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, overload
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import failed, passed, reaches
-from ci_evals.model.case import Answer, Finding
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 from ci_evals.user_code import call, has_second_parameter, identity
 
 Judge = Callable[..., Any]

@@ -16,7 +16,8 @@ from pydantic_core import to_jsonable_python
 
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import failed
-from ci_evals.model.case import Answer, Finding
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 
 _PARAMETERS = ("output", "answer", "vars", "input", "context")
 _MODULES = {"json": json, "math": math, "re": re}

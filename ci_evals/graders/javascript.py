@@ -18,8 +18,9 @@ from ci_evals.javascript import (
     split_file,
     syntax_problem,
 )
-from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import NonEmpty, Seconds, Share
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 
 _NAME_CHARACTERS = 80
 _REASON_CHARACTERS = 300

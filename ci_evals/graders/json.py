@@ -12,8 +12,9 @@ from ci_evals import graders
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.jsonpath import find_all, path_problems
-from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import UNSET, NonEmpty
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 
 ABSENT: Final = object()
 """Stands in a `Mismatch` for a value that is not there."""

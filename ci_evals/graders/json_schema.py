@@ -18,7 +18,8 @@ from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY, SchemaResource
 from ci_evals.format import one_line
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.json import judge_json
-from ci_evals.model.case import Answer, Finding
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 
 
 @dataclass(frozen=True, slots=True)

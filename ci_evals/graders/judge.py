@@ -28,8 +28,9 @@ from ci_evals.graders.rubrics import (
     VARIABLES,
     Listing,
 )
-from ci_evals.model.case import Answer, Finding, Models, Request, Statement
 from ci_evals.model.fields import NonEmpty, OneOrMore, Share
+from ci_evals.model.grading import Finding, Models, Statement
+from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Message
 from ci_evals.templating import template_sandbox, text_renderer
 

@@ -6,8 +6,9 @@ from typing import ClassVar, Literal
 
 from ci_evals.format import number_of, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
-from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import NonEmpty, NonNegative, OneOrMore, Seconds, Share
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 from ci_evals.model.response import GOAL_REACHED
 
 

@@ -9,8 +9,9 @@ from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.functions import FunctionGrader
 from ci_evals.graders.inline import compile_code
-from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import Retries, Seconds, Share
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 from ci_evals.user_code import load, load_target, missing_target, target_of_file, target_parts
 
 _NAME_CHARACTERS = 80

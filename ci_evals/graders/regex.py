@@ -11,7 +11,8 @@ from pydantic import StringConstraints
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions, failed, passed
-from ci_evals.model.case import Answer, Finding
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 from ci_evals.user_code import call_in_thread
 
 _LONGEST_SEARCH_S = 5.0

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ci_evals.model.case import Statement
+from ci_evals.model.grading import Statement
 
 PROMPT: Final = """You judge an answer by a rubric.
 

@@ -9,7 +9,8 @@ from ci_evals.format import one_line
 from ci_evals.graders.base import GraderOptions, ModelGrader, failed
 from ci_evals.graders.composite import Composite
 from ci_evals.graders.transform import NothingThereError, transform_answer
-from ci_evals.model.case import Answer, Expectation, Finding, Grader, Models
+from ci_evals.model.grading import Expectation, Finding, Grader, Models
+from ci_evals.model.request import Answer
 from ci_evals.model.result import Grade
 from ci_evals.user_code import call_in_thread
 

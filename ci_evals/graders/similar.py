@@ -6,8 +6,9 @@ from rapidfuzz.distance import Indel
 
 from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions, failed, passed, reaches
-from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import Bool, Share
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 from ci_evals.format import number_of, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.graders.json import first_difference, judge_json
-from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import Bool, Count, NonEmpty, OneOrMore
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 
 _MOST_LISTED = 5
 _CONTEXT = 40  # characters that are shown before the first difference of long texts

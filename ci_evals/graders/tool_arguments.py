@@ -9,8 +9,9 @@ from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.calls import ExpectedCall, names_of
 from ci_evals.graders.json import ABSENT, first_difference
-from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import UNSET, Float, NonNegative, OneOrMore, Options
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 from ci_evals.model.response import ToolCall
 
 

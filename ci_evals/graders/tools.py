@@ -17,8 +17,9 @@ from ci_evals.graders.calls import (
 from ci_evals.graders.json import (
     Mismatch,
 )
-from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import Bool, Many
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 from ci_evals.model.response import ToolCall
 
 _MAX_SHOWN = 3  # differing arguments that a reason lists

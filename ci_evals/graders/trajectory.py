@@ -15,8 +15,9 @@ from ci_evals.graders.calls import (
     pair_in_any_order,
     pair_in_order,
 )
-from ci_evals.model.case import Answer, Finding
 from ci_evals.model.fields import Bool, Count, Many
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 from ci_evals.model.response import Step, ToolCall
 
 

@@ -17,7 +17,7 @@ from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.json import strip_fence
 from ci_evals.jsonpath import find_all, is_singular, path_problems
-from ci_evals.model.case import Answer
+from ci_evals.model.request import Answer
 from ci_evals.templating import describe_undefined, is_template, template_sandbox
 from ci_evals.user_code import (
     call,

@@ -1,20 +1,16 @@
-"""Cases with their expectations, prompts and variants; and a run of one as providers and graders
-see it.
-"""
+"""Cases, and the prompts and variants that they run on."""
 
 import sys
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le, MaxLen
 from pydantic import Field, GetPydanticSchema, Strict
 from pydantic_core import core_schema
 
-from ci_evals.errors import Place
 from ci_evals.model.fields import (
-    UNSET,
     Bool,
     Day,
     Many,
@@ -26,17 +22,11 @@ from ci_evals.model.fields import (
     Seconds,
     Share,
 )
-from ci_evals.model.response import Message, Part, Response, Role
+from ci_evals.model.response import Message, Part, Role
 from ci_evals.model.rules import RunBudget
 
-USUAL_WEIGHT = 1.0
-
-Expectations = Annotated[
-    Sequence["Expectation | Any"], GetPydanticSchema(lambda *_: core_schema.any_schema())
-]
-"""Graders in any spelling, each of which is checked by itself; in a checked suite,
-`Expectation`s.
-"""
+Expectations = Annotated[Sequence[Any], GetPydanticSchema(lambda *_: core_schema.any_schema())]
+"""Graders in any spelling, each checked by itself; in a checked suite, `grading.Expectation`s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,157 +234,3 @@ class Variant:
 
     def __str__(self) -> str:
         return f"{self.provider} · {self.prompt}" if self.prompt else self.provider
-
-
-# One run, as providers and graders see it.
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One run as a provider sees it.
-
-    Args:
-        input: the rendered prompt, or the case's own `input` (any JSON value) when the suite has no
-            prompts.
-        messages: the same as a conversation, for chat endpoints.
-        case: the case that is run.
-        run: its run number, from 1.
-        timeout_s: seconds that the call may take.
-        schema: the JSON Schema that the answer must fit, for providers that can hold a model to
-            one.
-    """
-
-    input: Any
-    messages: tuple[Message, ...]
-    case: Case
-    run: int
-    timeout_s: float
-    schema: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A response together with what graders may ask about it.
-
-    `value` is what a `transform` made of its text, which is the response's `output` by then.
-    """
-
-    request: Request
-    response: Response
-    latency_s: float
-    cost_usd: float | None
-    value: Any = UNSET
-
-    @property
-    def output(self) -> Any:
-        """The answer: its text, or whatever a `transform` made of it."""
-        return self.response.output if self.value is UNSET else self.value
-
-
-def join_got(reason: str, got: str | None) -> str:
-    """Return a reason with what the answer has: `does not contain 'Paris', got 'Lyon'`."""
-    if got is None:
-        return reason
-    return f"{reason}, got {got}"
-
-
-@dataclass(frozen=True, slots=True)
-class Classified:
-    """The label of an answer beside the true one; `scores` are those that the answer itself gives
-    to labels.
-    """
-
-    task: str
-    truth: str
-    predicted: str
-    scores: Mapping[str, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement that a judge looked for in the context: whether it holds, and by which texts,
-    numbered from 1.
-
-    Where the texts themselves are judged, it says of one what it is good for.
-    """
-
-    text: str
-    holds: bool
-    texts: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a grader finds, before its name, negation and weight are added.
-
-    `reason` says what was expected or missed, and `got` what the answer has instead, quoted.
-    """
-
-    passed: bool
-    score: float
-    reason: str
-    got: str | None = None
-    classified: Classified | None = None
-    orders_judge: bool = False
-    statements: tuple[Statement, ...] = ()
-
-    @property
-    def sentence(self) -> str:
-        """The reason with what the answer has."""
-        return join_got(self.reason, self.got)
-
-
-class Grader(Protocol):
-    """Judges an answer. May be async; whatever it raises makes the run `errored`."""
-
-    def grade(self, answer: Answer) -> Finding | Awaitable[Finding]: ...
-
-    def prepare(self) -> None: ...
-
-
-class Models(Protocol):
-    """The models that graders may ask."""
-
-    async def ask(self, grader: "Asking", request: Request) -> Response:
-        """Ask the model that a grader names; the time-out of the request is the model's own.
-
-        Raises:
-            GradingError: no answer could be had.
-        """
-        ...
-
-
-class Asking(Protocol):
-    """A grader that asks a model, as far as it says which one."""
-
-    @property
-    def provider(self) -> str | None: ...
-
-    @property
-    def embeds(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it
-    counts for.
-
-    `place` is where it is written, kept of those graders that need more than an answer. `title` is
-    what reports call it, if it has a name of its own; `metric` the metric that its score is part
-    of; `turn` the one whose answer it judges, from 1, instead of the whole conversation;
-    `transform` what makes of an answer what the grader sees.
-    """
-
-    name: str
-    grader: Grader
-    negated: bool = False
-    weight: float = USUAL_WEIGHT
-    place: Place | None = None
-    title: str | None = None
-    metric: str | None = None
-    turn: int | None = None
-    transform: str | None = None
-
-    @property
-    def shown_name(self) -> str:
-        return self.title or self.name

@@ -15,7 +15,8 @@ from sys import intern
 from typing import Literal, NamedTuple
 
 from ci_evals.format import exact_mean
-from ci_evals.model.case import Case, Classified, Variant
+from ci_evals.model.case import Case, Variant
+from ci_evals.model.grading import Classified
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.response import MAX_TOKENS
 from ci_evals.model.result import Judging, Result, Status, decode_result, every_grade

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from ci_evals.errors import ErrorKind
-from ci_evals.model.case import USUAL_WEIGHT, Classified, Statement, join_got
+from ci_evals.model.grading import USUAL_WEIGHT, Classified, Statement, join_got
 from ci_evals.model.response import Message, Response
 
 Status = Literal["passed", "failed", "errored"]

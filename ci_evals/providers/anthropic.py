@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
 
-from ci_evals.model.case import Request
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.answer import read_arguments
 from ci_evals.providers.base import Provider, Resources

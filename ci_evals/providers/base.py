@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
-from ci_evals.model.case import Request
 from ci_evals.model.fields import (
     Above0,
     Bool,
@@ -19,6 +18,7 @@ from ci_evals.model.fields import (
     Seconds,
     is_complete_url,
 )
+from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Response
 from ci_evals.providers.command_line import command_problems, program_problems
 from ci_evals.registry import Entry, Registry

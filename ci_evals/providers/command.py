@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from ci_evals.errors import ProviderError
-from ci_evals.model.case import Request
 from ci_evals.model.fields import Many
+from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources

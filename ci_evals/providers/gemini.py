@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from ci_evals.errors import ProviderError
-from ci_evals.model.case import Request
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.http_messages import Event, readable

@@ -16,8 +16,8 @@ from yarl import URL
 from ci_evals.errors import ProviderError
 from ci_evals.format import number_of
 from ci_evals.jsonpath import find_all, is_singular, path_problems
-from ci_evals.model.case import Request
 from ci_evals.model.fields import Options
+from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Passage, Response, ToolCall, Usage
 from ci_evals.providers.answer import as_response, encode_json, plain_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, TokenCommand

@@ -16,8 +16,8 @@ from ci_evals.javascript import (
     file_problem,
     split_file,
 )
-from ci_evals.model.case import Request
 from ci_evals.model.fields import NonEmpty
+from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources

@@ -15,8 +15,8 @@ from pydantic import ConfigDict
 
 from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
-from ci_evals.model.case import Request
 from ci_evals.model.fields import Int, Many, NonNegative, Options, Share
+from ci_evals.model.request import Request
 from ci_evals.model.response import Passage, Response, Step, ToolCall, Usage
 from ci_evals.providers.answer import as_response, clean_text, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources

@@ -17,8 +17,9 @@ from aiohttp import web
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ci_evals.errors import ErrorKind, ProviderError, UsageError
-from ci_evals.model.case import Case, Request
+from ci_evals.model.case import Case
 from ci_evals.model.fields import first_problem
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Response, ToolCall, Usage
 from ci_evals.providers.http_messages import END_OF_STREAM, authority
 from ci_evals.providers.mock import MODEL, Mock, MockProvider

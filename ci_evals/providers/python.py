@@ -13,8 +13,8 @@ from typing import Any, ClassVar, overload
 
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.format import one_line
-from ci_evals.model.case import Request
 from ci_evals.model.fields import Bool
+from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, clean_text, unfit_type
 from ci_evals.providers.base import PARTS, Provider, ProviderOptions, Resources

@@ -3,7 +3,8 @@
 from base64 import b64encode
 from typing import Any
 
-from ci_evals.model.case import NO_OVERRIDES, Case, Request
+from ci_evals.model.case import NO_OVERRIDES, Case
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Part
 
 

@@ -40,7 +40,8 @@ from ci_evals.errors import (
     describe_exception,
 )
 from ci_evals.format import one_line
-from ci_evals.model.case import Answer, Finding, Grader, Request
+from ci_evals.model.grading import Finding, Grader
+from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.ray import worker

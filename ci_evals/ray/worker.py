@@ -20,7 +20,8 @@ from uuid import uuid4
 from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ConfigError, GradingError, Problem, ProviderError, StorageError
 from ci_evals.graders.scoring import judge
-from ci_evals.model.case import Answer, Finding, Request
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider
 from ci_evals.user_code import describe_crash, describe_stack, is_cancelling

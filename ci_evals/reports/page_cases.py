@@ -28,7 +28,7 @@ from ci_evals.format import (
 from ci_evals.gate.compare import CellKind
 from ci_evals.graders.base import GraderOptions
 from ci_evals.graders.composite import Composite
-from ci_evals.model.case import USUAL_WEIGHT, Expectation
+from ci_evals.model.grading import USUAL_WEIGHT, Expectation
 from ci_evals.model.report import Tally
 from ci_evals.model.response import Passage, Response, Step, Turn
 from ci_evals.model.result import Grade, Status, every_grade

@@ -19,7 +19,8 @@ from ci_evals.format import number_of, one_line, percent, run_numbers, score, se
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.compare import CellComparison
 from ci_evals.gate.wording import cell_finding, same_reason, tally_text
-from ci_evals.model.case import USUAL_WEIGHT, Case, Variant
+from ci_evals.model.case import Case, Variant
+from ci_evals.model.grading import USUAL_WEIGHT
 from ci_evals.model.report import CellReport
 from ci_evals.model.response import Message, Passage, Response, ToolCall
 from ci_evals.model.result import Grade, Result, RunError, Status, every_grade

@@ -15,8 +15,9 @@ from ci_evals.errors import Place, Problem
 from ci_evals.graders.classify import Classify
 from ci_evals.graders.limits import GoalReached, Reward
 from ci_evals.graders.scoring import leaves, nested, with_transform
-from ci_evals.model.case import Case, Expectation, RecordingFile, SimulatedUser
+from ci_evals.model.case import Case, RecordingFile, SimulatedUser
 from ci_evals.model.fingerprint import digest, encode
+from ci_evals.model.grading import Expectation
 from ci_evals.model.response import Message
 from ci_evals.providers.parts import find_parts, identify
 from ci_evals.suite.datasets import CaseEntry, read_entries

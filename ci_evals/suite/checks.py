@@ -6,8 +6,9 @@ from ci_evals.errors import Problem
 from ci_evals.format import closest
 from ci_evals.graders.base import ModelGrader
 from ci_evals.graders.classify import Classify
-from ci_evals.model.case import NO_OVERRIDES, Case, Request
+from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.fields import Bool
+from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Message
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, WHOLE, read_metric
 from ci_evals.providers.base import ProviderOptions

@@ -8,7 +8,8 @@ from pathlib import Path
 from ci_evals.errors import Place
 from ci_evals.graders.base import ModelGrader
 from ci_evals.graders.scoring import nested
-from ci_evals.model.case import Case, Expectation, Prompt
+from ci_evals.model.case import Case, Prompt
+from ci_evals.model.grading import Expectation
 from ci_evals.model.rules import Budget
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.cases import CaseList

@@ -11,8 +11,10 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from ci_evals.errors import Place
 from ci_evals.format import closest
-from ci_evals.model.case import Answer, Case, Finding, Grader
+from ci_evals.model.case import Case
 from ci_evals.model.fields import Options
+from ci_evals.model.grading import Finding, Grader
+from ci_evals.model.request import Answer
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.registry import EXECUTORS
 

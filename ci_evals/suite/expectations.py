@@ -13,7 +13,7 @@ from ci_evals.graders.base import GraderOptions, ModelGrader
 from ci_evals.graders.composite import Composite
 from ci_evals.graders.functions import FunctionGrader, Not, ObjectGrader
 from ci_evals.graders.transform import transform_problem
-from ci_evals.model.case import Expectation
+from ci_evals.model.grading import Expectation
 from ci_evals.registry import GRADERS
 from ci_evals.suite.file_values import FileValues, file_url
 from ci_evals.suite.keys import keys_of

@@ -17,8 +17,9 @@ from jinja2 import TemplateSyntaxError
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.files import file_name
 from ci_evals.format import one_line
-from ci_evals.model.case import Request, Task
+from ci_evals.model.case import Task
 from ci_evals.model.fields import NonEmpty, OneOrMore
+from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Response
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import Provider, Resources

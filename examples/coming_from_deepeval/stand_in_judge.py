@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from ci_evals.model.case import Request
+from ci_evals.model.request import Request
 
 
 def verdict(turns: list[dict[str, Any]], request: Request) -> str:

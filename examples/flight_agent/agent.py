@@ -12,7 +12,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ci_evals.model.case import Request
+    from ci_evals.model.request import Request
 
 DEPARTURES = {"AF1180": "boarding at gate B7", "BA117": "on time", "LH400": "delayed by 40 minutes"}
 CITIES = ("Berlin", "Lisbon", "London", "Madrid", "New York", "Oslo", "Paris", "Rome", "Vienna")

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from ci_evals.model.case import Request
+from ci_evals.model.request import Request
 
 
 def judge(turns: list[dict[str, Any]], request: Request) -> str:

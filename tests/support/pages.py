@@ -11,7 +11,8 @@ import comments
 from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 
 from ci_evals.graders import Contains, LlmJudge
-from ci_evals.model.case import Expectation, Statement, Variant
+from ci_evals.model.case import Variant
+from ci_evals.model.grading import Expectation, Statement
 from ci_evals.model.plan import CellKey
 from ci_evals.model.response import Message, Passage, Response, Step, ToolCall, Turn, Usage
 from ci_evals.model.result import Result

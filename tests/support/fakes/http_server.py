@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from aiohttp import web
 
-from ci_evals.model.case import Case, Request
+from ci_evals.model.case import Case
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message
 from ci_evals.providers.base import Resources
 

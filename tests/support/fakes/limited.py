@@ -12,7 +12,8 @@ from ci_evals.engine.limits import RateLimiter
 from ci_evals.engine.queues import Queue
 from ci_evals.engine.slots import Slot, Slots
 from ci_evals.errors import ProviderError
-from ci_evals.model.case import Case, Request
+from ci_evals.model.case import Case
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Response, Usage
 from ci_evals.providers.http_messages import kind_of
 from ci_evals.providers.mock import Mock

@@ -21,7 +21,7 @@ from ci_evals.engine.pace import (
 )
 from ci_evals.engine.slots import Slot, Slots, SlotShare, StoppedError
 from ci_evals.errors import ProviderError, StorageError
-from ci_evals.model.case import Request
+from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 
 LIMIT = 4

@@ -9,7 +9,8 @@ from ci_evals.engine.grading import grade_answer
 from ci_evals.errors import StorageError
 from ci_evals.graders.python import PythonGrader
 from ci_evals.graders.text import Contains
-from ci_evals.model.case import Answer, Expectation, Finding, Grader, Request
+from ci_evals.model.grading import Expectation, Finding, Grader
+from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
 
 

@@ -11,8 +11,9 @@ from suites import chat, write_suite
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.resources import open_resources
 from ci_evals.engine.setup import open_provider
-from ci_evals.model.case import Case, CaseOverrides, Request
+from ci_evals.model.case import Case, CaseOverrides
 from ci_evals.model.report import SuiteReport
+from ci_evals.model.request import Request
 from ci_evals.model.response import Response, Usage
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.pricing import pricer

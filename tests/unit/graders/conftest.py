@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ci_evals.model.case import Answer, Case, Request
+from ci_evals.model.case import Case
+from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
 
 AnswerOf = Callable[..., Answer]

@@ -14,7 +14,8 @@ from suites import write_suite
 from ci_evals.api import evaluate
 from ci_evals.gate.verdict import decide
 from ci_evals.graders.classify import Classify
-from ci_evals.model.case import Answer, Classified
+from ci_evals.model.grading import Classified
+from ci_evals.model.request import Answer
 
 AnswerOf = Callable[..., Answer]
 LABELS = ["refund", "cancel", "cancel order"]

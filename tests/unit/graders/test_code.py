@@ -13,7 +13,8 @@ from ci_evals.errors import ConfigError, GradingError
 from ci_evals.graders.functions import ObjectGrader
 from ci_evals.graders.functions import grader as graded
 from ci_evals.graders.python import PythonGrader
-from ci_evals.model.case import Answer, Finding
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 from ci_evals.user_code import importable
 
 AnswerOf = Callable[..., Answer]

@@ -8,7 +8,7 @@ from factories import checked
 
 from ci_evals.graders import ContainsJson, IsJson, JsonPath, JsonSchema
 from ci_evals.graders.json import strip_fence
-from ci_evals.model.case import Answer
+from ci_evals.model.request import Answer
 
 AnswerOf = Callable[..., Answer]
 

@@ -15,7 +15,8 @@ from ci_evals.graders.judge import LlmJudge, Opinion, read_opinion, read_stateme
 from ci_evals.graders.orders import find_orders
 from ci_evals.graders.rubrics import MATERIAL, PROMPT, RUBRICS, VARIABLES, average_precision
 from ci_evals.graders.scoring import grade
-from ci_evals.model.case import Answer, Asking, Expectation, Finding, Request, Statement
+from ci_evals.model.grading import Asking, Expectation, Finding, Statement
+from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Passage, Response
 
 AnswerOf = Callable[..., Answer]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ci_evals.graders.limits import Cost, FinishReason, Latency
-from ci_evals.model.case import Answer
+from ci_evals.model.request import Answer
 from ci_evals.model.response import Response, Turn, Usage
 
 AnswerOf = Callable[..., Answer]

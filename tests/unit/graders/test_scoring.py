@@ -19,7 +19,8 @@ from ci_evals.graders.composite import Composite, passes, score_of
 from ci_evals.graders.javascript import JavaScriptGrader
 from ci_evals.graders.python import PythonGrader
 from ci_evals.graders.scoring import LONG_ANSWER, grade
-from ci_evals.model.case import Answer, Expectation, Finding
+from ci_evals.model.grading import Expectation, Finding
+from ci_evals.model.request import Answer
 from ci_evals.model.response import Step, ToolCall
 from ci_evals.model.result import Grade
 

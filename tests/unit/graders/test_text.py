@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from ci_evals.errors import GradingError
 from ci_evals.graders import GRADERS, Regex
-from ci_evals.model.case import Answer, Finding
+from ci_evals.model.grading import Finding
+from ci_evals.model.request import Answer
 
 AnswerOf = Callable[..., Answer]
 

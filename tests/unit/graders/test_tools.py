@@ -8,7 +8,8 @@ from factories import checked
 
 from ci_evals.graders import ToolArguments, ToolCallMatch
 from ci_evals.graders.scoring import grade
-from ci_evals.model.case import Answer, Expectation, Finding
+from ci_evals.model.grading import Expectation, Finding
+from ci_evals.model.request import Answer
 from ci_evals.model.response import ToolCall
 
 AnswerOf = Callable[..., Answer]

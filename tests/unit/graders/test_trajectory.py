@@ -9,7 +9,8 @@ from factories import checked
 from ci_evals.errors import GradingError
 from ci_evals.graders import GRADERS
 from ci_evals.graders.scoring import grade
-from ci_evals.model.case import Answer, Expectation, Finding
+from ci_evals.model.grading import Expectation, Finding
+from ci_evals.model.request import Answer
 from ci_evals.model.response import Step, ToolCall
 
 AnswerOf = Callable[..., Answer]

@@ -11,7 +11,8 @@ from fakes.http_server import request_of
 
 from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ProviderError
-from ci_evals.model.case import Case, Request
+from ci_evals.model.case import Case
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.providers.command import Command
 

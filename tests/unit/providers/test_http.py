@@ -7,7 +7,8 @@ import pytest
 from fakes.http_server import FakeResources, FakeServer, Scripted, request_of
 
 from ci_evals.errors import ProviderError
-from ci_evals.model.case import Case, Request
+from ci_evals.model.case import Case
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Passage, Response, Step, ToolCall, Usage
 from ci_evals.providers.http import Http
 from ci_evals.providers.openai import OpenAI

@@ -10,7 +10,8 @@ from suites import write_suite
 
 from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ConfigError, ProviderError
-from ci_evals.model.case import Case, Request
+from ci_evals.model.case import Case
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.providers.base import Provider
 from ci_evals.providers.mock import Mock, MockAnswer, MockProvider

@@ -12,7 +12,7 @@ from processes import python
 
 from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ConfigError, ProviderError
-from ci_evals.model.case import Request
+from ci_evals.model.request import Request
 from ci_evals.model.response import Response, ToolCall
 from ci_evals.providers.python import Python
 
@@ -293,7 +293,8 @@ import asyncio
 from pathlib import Path
 from ci_evals.engine.resources import open_resources
 from ci_evals.errors import ProviderError
-from ci_evals.model.case import Case, Request
+from ci_evals.model.case import Case
+from ci_evals.model.request import Request
 from ci_evals.providers.python import Python
 
 async def main():

@@ -231,7 +231,8 @@ def test_the_agents_own_tracer_provider_is_listened_to(tmp_path: Path, *, sets_o
 import asyncio
 from pathlib import Path
 from ci_evals.engine.resources import open_resources
-from ci_evals.model.case import Case, Request
+from ci_evals.model.case import Case
+from ci_evals.model.request import Request
 from ci_evals.providers.python import Python
 
 async def main():
@@ -252,7 +253,8 @@ import asyncio, sys
 sys.modules["opentelemetry"] = None
 from pathlib import Path
 from ci_evals.engine.resources import open_resources
-from ci_evals.model.case import Case, Request
+from ci_evals.model.case import Case
+from ci_evals.model.request import Request
 from ci_evals.providers.python import Python
 
 async def main():

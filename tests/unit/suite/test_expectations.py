@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ci_evals.graders import GRADERS
-from ci_evals.model.case import Expectation
+from ci_evals.model.grading import Expectation
 from ci_evals.suite.expectations import read_expect
 from ci_evals.suite.nodes import Node, collect
 from ci_evals.suite.yaml import parse

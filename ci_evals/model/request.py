@@ -1,0 +1,51 @@
+"""One run as a provider sees it, and its answer as graders see it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ci_evals.model.case import Case
+from ci_evals.model.fields import UNSET
+from ci_evals.model.response import Message, Response
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One run as a provider sees it.
+
+    Args:
+        input: the rendered prompt, or the case's own `input` (any JSON value) when the suite has no
+            prompts.
+        messages: the same as a conversation, for chat endpoints.
+        case: the case that is run.
+        run: its run number, from 1.
+        timeout_s: seconds that the call may take.
+        schema: the JSON Schema that the answer must fit, for providers that can hold a model to
+            one.
+    """
+
+    input: Any
+    messages: tuple[Message, ...]
+    case: Case
+    run: int
+    timeout_s: float
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response together with what graders may ask about it.
+
+    `value` is what a `transform` made of its text, which is the response's `output` by then.
+    """
+
+    request: Request
+    response: Response
+    latency_s: float
+    cost_usd: float | None
+    value: Any = UNSET
+
+    @property
+    def output(self) -> Any:
+        """The answer: its text, or whatever a `transform` made of it."""
+        return self.response.output if self.value is UNSET else self.value
