@@ -3,18 +3,19 @@
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 from xml.etree.ElementTree import Comment, Element, indent, tostring
 
 from junit_xml import TestCase, TestSuite
 
 from ci_evals.format import number_of, one_line, rate_with_interval, shorten, visible
 from ci_evals.gate.wording import cell_finding, unchecked_sentence
-from ci_evals.model.plan import CellKey
-from ci_evals.model.result import Result, Status
+from ci_evals.model.case import Variant
+from ci_evals.model.result import Result
 from ci_evals.reports.files import Format
 from ci_evals.reports.notes import notes
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.variants import VariantReport, variant_reports
+from ci_evals.reports.variants import variant_reports
 from ci_evals.reports.view import CellView, Failures, RunView, alike, cell_views, reasons_of
 
 MAX_RUNS_SHOWN = 5
@@ -23,7 +24,7 @@ ANSWER_CHARACTERS = 1000
 
 
 def render(summary: Summary) -> Iterator[bytes]:
-    """Return junit.xml.
+    """Yield junit.xml.
 
     `<failure>` is a cell that failed, or one that is worse than the baseline if that makes the gate
     red; `<error>` one without a graded run, `<skipped>` one that never ran, or of code that only a
@@ -33,23 +34,36 @@ def render(summary: Summary) -> Iterator[bytes]:
     metric.
     """
     report = summary.report
-    red = summary.verdict.blocking_cells
-    variants = report.plan.variants
-    suite_names = _distinct(f"{report.suite.name} · {variant}" for variant in variants)
+    suite_name = report.suite.name
+    variants = variant_reports(summary)
+    names = _distinct(f"{suite_name} · {each.variant}" for each in variants)
     case_names = _distinct(case.id for case in report.plan.cases)
-    found = list(notes(report))
-    labels = _distinct(note.label for note in found)
-    properties = {label: _attribute(note.text) for label, note in zip(labels, found, strict=True)}
-    root = Element("testsuites", name=_attribute(report.suite.name))
-    for variant, figures, name in zip(variants, variant_reports(summary), suite_names, strict=True):
-        cells = [cell for cell in cell_views(summary) if cell.variant == variant]
-        cases = [
-            _test_case(summary, cell, red, name, case_names[report.plan.row(cell.cell)])
-            for cell in cells
-        ]
-        suite = TestSuite(name, cases, properties=properties | _metrics(figures)).build_xml_doc()
-        runs = report.records_of(cell.cell for cell in cells)
-        suite.set("time", f"{sum(run.latency_s for run in runs):.3f}")  # it shows 1e-07 as such
+    run_notes = _properties((note.label, note.text) for note in notes(report))
+    cells: dict[Variant, list[CellView]] = {each.variant: [] for each in variants}
+    for cell in cell_views(summary):
+        cells[cell.variant].append(cell)
+    root = Element("testsuites", name=_attribute(suite_name))
+    for figures, name in zip(variants, names, strict=True):
+        cases = []
+        time_s = 0.0
+        for cell in cells[figures.variant]:
+            cell_s = sum(record.latency_s for record in report.records_of((cell.cell,)))
+            case = TestCase(
+                case_names[report.plan.row(cell.cell)],
+                name,
+                round(cell_s, 6),
+                file=_attribute(cell.case.file),
+                line=cell.case.line,
+            )
+            _add_outcome(case, summary, cell)
+            cases.append(case)
+            time_s += cell_s
+        metrics = _properties(
+            (f"metric {metric.name}", rate_with_interval(metric.mean, metric.lower, metric.upper))
+            for metric in figures.metrics
+        )
+        suite = TestSuite(name, cases, properties=run_notes | metrics).build_xml_doc()
+        suite.set("time", f"{time_s:.3f}")  # the library writes 1e-07 as such
         root.append(suite)
     for count in ("tests", "failures", "errors", "skipped"):
         root.set(count, str(sum(int(suite.attrib[count]) for suite in root)))
@@ -59,13 +73,10 @@ def render(summary: Summary) -> Iterator[bytes]:
     yield tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 
 
-def _metrics(variant: VariantReport) -> dict[str, str]:
-    texts = (
-        rate_with_interval(metric.mean, metric.lower, metric.upper) for metric in variant.metrics
-    )
-    return dict(
-        zip(_distinct(f"metric {metric.name}" for metric in variant.metrics), texts, strict=True)
-    )
+def _properties(labels_and_texts: Iterable[tuple[str, str]]) -> dict[str, str]:
+    pairs = list(labels_and_texts)
+    labels = _distinct(label for label, _ in pairs)
+    return {label: _attribute(text) for label, (_, text) in zip(labels, pairs, strict=True)}
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
@@ -81,56 +92,63 @@ def _distinct(texts: Iterable[str]) -> list[str]:
     return list(names)
 
 
-def _test_case(
-    summary: Summary, cell: CellView, red: frozenset[CellKey], class_name: str, name: str
-) -> TestCase:
-    """A cell. Readers know nothing else of the gate, so a cell that makes it red has failed,
-    whatever its bar.
+def _add_outcome(case: TestCase, summary: Summary, cell: CellView) -> None:
+    """Add what became of a cell.
+
+    Readers know nothing of the gate, so a cell that makes it red has failed, whatever its bar.
     """
     report = summary.report
-    time_s = round(sum(record.latency_s for record in report.records_of((cell.cell,))), 6)
-    case = TestCase(name, class_name, time_s, file=_attribute(cell.case.file), line=cell.case.line)
+    quarantine = cell.case.quarantine
+    outcome = cell.outcome
+    if cell.key in summary.verdict.blocking_cells:
+        outcome = "failed"
     finding = _comparison_text(summary, cell)
-    outcome = "failed" if cell.key in red else cell.outcome
-    if outcome in ("passed", "flaky", "failed") and cell.variant in report.unchecked:
+    if outcome == "not run":
+        why = report.interrupted or "the suite ended early"
+        case.add_skipped_info(f"not run: {_attribute(why)}")
+    elif outcome != "errored" and cell.variant in report.unchecked:
         case.add_skipped_info(_attribute(unchecked_sentence(report)))
-    elif outcome in ("failed", "errored") and (quarantine := cell.case.quarantine):
+    elif quarantine and outcome in ("failed", "errored"):
         text = f"in quarantine until {quarantine.until}: {quarantine.reason}: {cell.tally}"
         case.add_skipped_info(_attribute(text))
-    elif outcome == "failed":
-        message, body = _message_and_body(cell, "failed")
-        case.add_failure_info(f"{finding}; {message}" if finding else message, body)
     elif outcome == "errored":
         case.add_error_info(*_message_and_body(cell, "errored"))
-    elif outcome == "not run":
-        case.add_skipped_info(
-            f"not run: {_attribute(report.interrupted or 'the suite ended early')}"
-        )
+    elif outcome == "failed":
+        message, body = _message_and_body(cell, "failed")
+        if finding:
+            message = f"{finding}; {message}"
+        case.add_failure_info(message, body)
     elif finding or cell.counts.passed < cell.counts.planned:
-        accounts = _body(cell.results("failed", "errored", most=MAX_RUNS_SHOWN))
-        case.stdout = "\n".join([*filter(None, [finding]), cell.tally, accounts])
-    return case
+        lines = [cell.tally, _body(cell.results("failed", "errored", most=MAX_RUNS_SHOWN))]
+        if finding:
+            lines.insert(0, finding)
+        case.stdout = "\n".join(lines)
 
 
 def _comparison_text(summary: Summary, cell: CellView) -> str:
-    """The finding of the comparison, if there is any."""
+    """Return the finding of the comparison, if there is any."""
     comparison, found = summary.compared, cell.found
-    if comparison is None or found is None or found.kind not in ("regressed", "suspect", "fixed"):
+    if comparison is None or found is None:
         return ""
-    word = {"regressed": "regressed: ", "fixed": "fixed: "}.get(found.kind, "")
-    return _attribute(f"{word}{cell_finding(comparison, found)}")
+    match found.kind:
+        case "regressed" | "fixed":
+            return _attribute(f"{found.kind}: {cell_finding(comparison, found)}")
+        case "suspect":
+            return _attribute(cell_finding(comparison, found))
+        case _:
+            return ""
 
 
-def _message_and_body(cell: CellView, status: Status) -> tuple[str, str]:
-    """`2 of 3 runs failed: contains: expected 'Paris', got 'Lyon'`, and the same at length for each
-    run.
-    """
-    report, counts = cell.summary.report, cell.counts
-    count, of, more = counts.errored, counts.planned, 0
+def _message_and_body(cell: CellView, status: Literal["failed", "errored"]) -> tuple[str, str]:
+    """`2 of 3 runs failed: contains: expected 'Paris', got 'Lyon'`, and each run at length."""
+    count = total = cell.counts.errored
+    of = cell.counts.planned
     if status == "failed":
-        count, of = counts.failed, counts.graded
-        if report.confirmation:
-            more = report.confirmation.by_cell[cell.cell].failed
+        count, of = cell.counts.failed, cell.counts.graded
+        total = count
+        confirmation = cell.summary.report.confirmation
+        if confirmation:
+            total += confirmation.by_cell[cell.cell].failed
     message = f"{count:,} of {number_of(of, 'run')} {status}"
     results = cell.results(status, most=MAX_RUNS_SHOWN)
     reasons = Failures.of(results).reasons
@@ -139,8 +157,8 @@ def _message_and_body(cell: CellView, status: Status) -> tuple[str, str]:
     if len(reasons) > 1:
         message = f"{message} (and {number_of(len(reasons) - 1, 'other reason')})"
     body = _body(results)
-    if (left_out := count + more - len(results)) > 0:
-        body = f"{body}\n… and {number_of(left_out, 'more run')}\n"
+    if total > len(results):
+        body = f"{body}\n… and {number_of(total - len(results), 'more run')}\n"
     return message, body
 
 
