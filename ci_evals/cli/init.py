@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import distribution
 from importlib.util import find_spec
@@ -29,13 +30,7 @@ from ci_evals.suite.load import load_suite
 from ci_evals.suite.types import RESULTS
 
 _WORKFLOW = Path(".github/workflows/evals.yml")
-_KEYS = {
-    kind: cls.default_key_variable
-    for kind, cls in PROVIDERS.items()
-    if issubclass(cls, ModelOptions)
-}
 _MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash"}
-_VARIABLE = re.compile(r"^[^#\n]*?\$\{([A-Z][A-Z0-9_]*)", re.MULTILINE)
 
 
 @click.command()
@@ -44,10 +39,9 @@ def init(folder: Path) -> None:
     """Write a suite and a workflow that fit the project.
 
     evals.yaml and a GitHub workflow go into FOLDER (default: here), the results folder into
-    .gitignore. What is found there decides: a promptfooconfig.yaml is imported, a function such as
-    `answer` in agent.py is called, and the workflow gets the keys that the project names. Where
-    there is neither, a table of answers is asked, so that the suite runs at once: no key, no
-    network.
+    .gitignore. A promptfooconfig.yaml found there is imported, a function such as `answer` in
+    agent.py is called, and the workflow gets the keys that the project names. If there is neither,
+    the suite asks a table of answers, so that it runs at once without a key or a network.
 
     No file is overwritten.
     """
@@ -66,28 +60,22 @@ def init(folder: Path) -> None:
         _write_suite(suite, project)
     _ignore_results(folder / ".gitignore")
     keys = list(dict.fromkeys((*_keys_of(suite), *project.keys)))
-    if is_kept := workflow.exists():
+    is_kept = workflow.exists()
+    if is_kept:
         _say(f"kept: {workflow.as_posix()}")
     else:
-        text = _render(
-            "workflow.yml",
-            branch=project.branch,
-            inside=project.inside,
-            install=project.install,
-            keys=keys,
-        )
-        action = _installed_action()
-        _write(workflow, text.replace(ACTION, action or ACTION), f"uses {action}" if action else "")
+        _write_workflow(workflow, project, keys)
 
-    if problems := _problems(suite):
+    problems = _problems(suite)
+    if problems:
         _say("\n  ".join(["still to do before it runs:", *problems]))
-    there = [] if folder == Path() else [f'cd "{folder.as_posix()}"']
-    tests = (
-        [f"pytest {suite.relative_to(folder).as_posix()}   (its cases as tests)"]
-        if project.has_pytest
-        else []
-    )
-    _say("\n  ".join(["next:", *there, "ci-evals run", *tests]))
+    steps = ["next:"]
+    if folder != Path():
+        steps.append(f'cd "{folder.as_posix()}"')
+    steps.append("ci-evals run")
+    if project.has_pytest:
+        steps.append(f"pytest {suite.relative_to(folder).as_posix()}   (its cases as tests)")
+    _say("\n  ".join(steps))
     if keys and not is_kept:
         _say(f"before you push, make these secrets of the repository:\n  {', '.join(keys)}")
     if ACTION in _read(workflow):
@@ -102,7 +90,7 @@ def _say(text: str) -> None:
 
 
 def _read(path: Path) -> str:
-    """Return a text; that of a file which cannot be read, and of none, is empty."""
+    """Return the text of a file; empty if it is missing or cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -110,7 +98,7 @@ def _read(path: Path) -> str:
 
 
 class _Project:
-    """A folder, as far as its files tell; none of its code is run."""
+    """A project's folder, known by its files only: none of its code is run."""
 
     _MODULES = ("agent", "app", "assistant", "bot", "chatbot", "chat", "main")
     _FUNCTIONS = (
@@ -147,79 +135,87 @@ class _Project:
 
     @property
     def suite(self) -> Path | None:
-        """The suite that is there already."""
-        places = (
-            place / name
-            for place in (self.folder, self.folder / ".github")
-            for name in DEFAULT_NAMES
-        )
-        return next((each for each in places if each.exists()), None)
+        """The suite that exists already."""
+        for folder in (self.folder, self.folder / ".github"):
+            for name in DEFAULT_NAMES:
+                if (folder / name).exists():
+                    return folder / name
+        return None
 
     @property
     def foreign(self) -> Path | None:
         """The config of another tool."""
-        return next(
-            (self.folder / name for name in FOREIGN_NAMES if (self.folder / name).is_file()), None
-        )
+        for name in FOREIGN_NAMES:
+            if (self.folder / name).is_file():
+                return self.folder / name
+        return None
 
     @cached_property
     def target(self) -> str | None:
         """A function that takes a question, as `module:function`."""
-        files = {name: self.folder / f"{name}.py" for name in self._MODULES}
-        for package in sorted(
-            (*self.folder.glob("*/__init__.py"), *self.folder.glob("src/*/__init__.py"))
-        ):
-            name = package.parent.name
-            in_place = (
-                package.parent.parent.name != "src"
-            )  # from there it is imported once it is installed
-            if name.isidentifier() and (in_place or find_spec(name)):
-                files |= {
-                    f"{name}.{each}": package.with_name(f"{each}.py") for each in self._MODULES
-                }
-        for module, file in files.items():
+        for module, file in self._modules():
             try:
-                defined = ast.parse(file.read_bytes()).body
+                statements = ast.parse(file.read_bytes()).body
             except (OSError, SyntaxError, ValueError):
                 continue
-            functions = (
-                each for each in defined if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
-            )
-            known = {each.name for each in functions if self._takes_question(each)}
-            if found := next((each for each in self._FUNCTIONS if each in known), None):
-                return f"{module}:{found}"
+            functions = {
+                statement.name
+                for statement in statements
+                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+                and self._takes_question(statement)
+            }
+            for name in self._FUNCTIONS:
+                if name in functions:
+                    return f"{module}:{name}"
         return None
+
+    def _modules(self) -> Iterator[tuple[str, Path]]:
+        """Yield the modules that may hold the target, and their files, which need not exist."""
+        for name in self._MODULES:
+            yield name, self.folder / f"{name}.py"
+        packages = [*self.folder.glob("*/__init__.py"), *self.folder.glob("src/*/__init__.py")]
+        for package in sorted(packages):
+            folder = package.parent
+            if not folder.name.isidentifier():
+                continue
+            # A package in `src` can be imported only once it is installed.
+            if folder.parent.name == "src" and not find_spec(folder.name):
+                continue
+            for name in self._MODULES:
+                yield f"{folder.name}.{name}", folder / f"{name}.py"
 
     def _takes_question(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         """Return True if a function can be called with a text and nothing else."""
-        given = function.args
-        positional = [*given.posonlyargs, *given.args]
-        required = positional[: len(positional) - len(given.defaults)]
-        if function.decorator_list or len(required) != 1 or None in given.kw_defaults:
+        if function.decorator_list or None in function.args.kw_defaults:
             return False
-        kind = ast.unparse(required[0].annotation) if required[0].annotation else "str"
-        return required[0].arg not in self._NO_QUESTIONS and kind.strip("\"'").startswith(
-            ("str", "Any", "object")
-        )
+        positional = [*function.args.posonlyargs, *function.args.args]
+        required = positional[: len(positional) - len(function.args.defaults)]
+        if len(required) != 1 or required[0].arg in self._NO_QUESTIONS:
+            return False
+        if required[0].annotation is None:
+            return True
+        kind = ast.unparse(required[0].annotation).strip("\"'")
+        return kind.startswith(("str", "Any", "object"))
 
     @cached_property
     def vendors(self) -> list[str]:
         """The provider types of the model APIs that it depends on."""
-        found = self._PACKAGES.findall(self._needs)
-        return list(dict.fromkeys(openai or anthropic or "gemini" for openai, anthropic in found))
+        vendors = []
+        for openai, anthropic in self._PACKAGES.findall(self._needs):
+            vendors.append(openai or anthropic or "gemini")
+        return list(dict.fromkeys(vendors))
 
     @property
     def keys(self) -> list[str]:
         """The variables with keys that the project names."""
-        texts = (
-            _read(self.folder / f".env{end}") for end in (".example", ".sample", ".template", "")
-        )
-        named = [
-            name
-            for text in texts
-            for name in dotenv_values(stream=StringIO(text), interpolate=False)
-        ]
-        return [*filter(self._KEY_NAME.fullmatch, named), *(_KEYS[each] for each in self.vendors)]
+        keys: list[str] = []
+        for end in (".example", ".sample", ".template", ""):
+            text = _read(self.folder / f".env{end}")
+            names = dotenv_values(stream=StringIO(text), interpolate=False)
+            keys += filter(self._KEY_NAME.fullmatch, names)
+        for vendor in self.vendors:
+            keys += _key_variables(vendor)
+        return keys
 
     @property
     def install(self) -> str | None:
@@ -227,13 +223,13 @@ class _Project:
         if self.target is None:
             return None
         if (self.folder / "requirements.txt").is_file():
-            return f"pip install -r {shlex.quote((PurePosixPath(self.inside) / 'requirements.txt').as_posix())}"
-        is_package = re.search(r"^\[(project|build-system)\]", self._needs, re.MULTILINE)
-        return (
-            f"pip install {'.' if self.inside == '.' else shlex.quote(f'./{self.inside}')}"
-            if is_package
-            else None
-        )
+            path = PurePosixPath(self.inside, "requirements.txt").as_posix()
+            return f"pip install -r {shlex.quote(path)}"
+        if not re.search(r"^\[(project|build-system)\]", self._needs, re.MULTILINE):
+            return None
+        if self.inside == ".":
+            return "pip install ."
+        return f"pip install {shlex.quote(f'./{self.inside}')}"
 
     @property
     def has_pytest(self) -> bool:
@@ -242,45 +238,40 @@ class _Project:
 
     @property
     def branch(self) -> str:
-        """The default branch: the remote's, else a usual one that exists, else the one that is
-        checked out.
-        """
-        remote = git(
-            "symbolic-ref", "--short", "refs/remotes/origin/HEAD", folder=self.folder
-        ).removeprefix("origin/")
-        usual = git(
-            "for-each-ref",
-            "--format=%(refname:short)",
-            "refs/heads/main",
-            "refs/heads/master",
-            folder=self.folder,
-        )
-        found = (
-            remote
-            or usual.partition("\n")[0]
-            or git("symbolic-ref", "--short", "HEAD", folder=self.folder)
-        )
-        return found if re.fullmatch(r"[\w./-]+", found) else "main"
+        """The default branch: the remote's, else main or master, else the current branch."""
+        remote = git("symbolic-ref", "--short", "refs/remotes/origin/HEAD", folder=self.folder)
+        branch = remote.removeprefix("origin/")
+        if not branch:
+            names = ("refs/heads/main", "refs/heads/master")
+            usual = git("for-each-ref", "--format=%(refname:short)", *names, folder=self.folder)
+            branch = usual.partition("\n")[0]
+        if not branch:
+            branch = git("symbolic-ref", "--short", "HEAD", folder=self.folder)
+        if not re.fullmatch(r"[\w./-]+", branch):
+            return "main"
+        return branch
 
 
 def _installed_action() -> str | None:
-    """Return where this ci-evals was installed from, if that is a commit on GitHub: what a workflow
-    can `use`.
+    """Return the action for a workflow to use, `OWNER/NAME@COMMIT`.
+
+    It is where this ci-evals was installed from; None if that is not a commit on GitHub.
     """
     origin = json.loads(distribution("ci-evals").read_text("direct_url.json") or "{}")
-    url, commit = origin.get("url", ""), origin.get("vcs_info", {}).get("commit_id", "")
+    url = origin.get("url", "")
+    commit = origin.get("vcs_info", {}).get("commit_id", "")
     if url.startswith("file:"):
         clone = Path(url2pathname(urlsplit(url).path))
-        url, commit = (
-            git("remote", "get-url", "origin", folder=clone),
-            git("rev-parse", "HEAD", folder=clone),
-        )
+        url = git("remote", "get-url", "origin", folder=clone)
+        commit = git("rev-parse", "HEAD", folder=clone)
         if not git("branch", "--remotes", "--contains", commit, folder=clone):
-            return None  # nobody else has it
-    named = re.fullmatch(
+            return None  # the commit was never pushed
+    repository = re.fullmatch(
         r"(?:(?:https|ssh)://(?:[^/@]+@)?|git@)github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?", url
     )
-    return f"{named[1]}@{commit}" if named and re.fullmatch(r"[0-9a-f]{40}", commit) else None
+    if repository is None or not re.fullmatch(r"[0-9a-f]{40}", commit):
+        return None
+    return f"{repository[1]}@{commit}"
 
 
 def _write_suite(path: Path, project: _Project) -> None:
@@ -294,20 +285,41 @@ def _write_suite(path: Path, project: _Project) -> None:
         for lost in draft.lost:
             _say(f"not imported: {lost}")
         return
-    vendor = next(iter(project.vendors), "openai")
-    model = {"type": vendor, "model": _MODELS[vendor], "key": _KEYS[vendor]}
+    vendor = "openai"
+    if project.vendors:
+        vendor = project.vendors[0]
+    (key,) = _key_variables(vendor)
+    model = {"type": vendor, "model": _MODELS[vendor], "key": key}
     name = json.dumps(project.name, ensure_ascii=False)
     text = _render("evals.yaml", name=name, target=project.target, model=model)
-    _write(path, text, f"asks {project.target}" if project.target else "asks a table of answers")
+    _write(path, text, f"asks {project.target or 'a table of answers'}")
+
+
+def _write_workflow(path: Path, project: _Project, keys: Sequence[str]) -> None:
+    text = _render(
+        "workflow.yml",
+        branch=project.branch,
+        inside=project.inside,
+        install=project.install,
+        keys=keys,
+    )
+    action = _installed_action()
+    if action is None:
+        _write(path, text)
+    else:
+        _write(path, text.replace(ACTION, action), f"uses {action}")
 
 
 def _write(path: Path, text: str, remark: str = "") -> None:
     write_atomically(path, [text.encode()])
-    _say(f"written: {path.as_posix()}{f' ({remark})' if remark else ''}")
+    line = f"written: {path.as_posix()}"
+    if remark:
+        line += f" ({remark})"
+    _say(line)
 
 
 def _render(template: str, **values: object) -> str:
-    """Render a file of `templates/init`, whose syntax leaves that of YAML and GitHub alone."""
+    """Render a file of `templates/init`. Their syntax doesn't collide with YAML's or GitHub's."""
     environment = Environment(  # noqa: S701  makes no HTML
         loader=FileSystemLoader(templating.folder() / "init"),
         undefined=StrictUndefined,
@@ -322,32 +334,49 @@ def _render(template: str, **values: object) -> str:
 def _ignore_results(path: Path) -> None:
     """Add the results folder to .gitignore, once."""
     text = _read(path)
-    if RESULTS in (line.strip().strip("/") for line in text.splitlines()) or git(
-        "check-ignore", f"{RESULTS}/report.json", folder=path.parent
-    ):
+    lines = [line.strip().strip("/") for line in text.splitlines()]
+    if RESULTS in lines or git("check-ignore", f"{RESULTS}/report.json", folder=path.parent):
         return
+    addition = f"{RESULTS}/\n"
+    if text and not text.endswith("\n"):
+        addition = f"\n{addition}"
     try:
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"{RESULTS}/\n" if text.endswith("\n") or not text else f"\n{RESULTS}/\n")
+            file.write(addition)
     except OSError as error:
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-    _say(f"{'added to' if text else 'written'}: {path.as_posix()} ({RESULTS}/)")
+    if text:
+        _say(f"added to: {path.as_posix()} ({RESULTS}/)")
+    else:
+        _say(f"written: {path.as_posix()} ({RESULTS}/)")
 
 
 def _keys_of(suite: Path) -> list[str]:
-    """Return the variables that a suite names, and those that its model APIs read."""
-    text = _read(suite)
-    used = [
-        name
-        for kind, name in _KEYS.items()
-        if re.search(rf"^[^#\n]*\btype: {kind}\b", text, re.MULTILINE)
-    ]
-    return [*_VARIABLE.findall(text), *used]
+    """Return the variables that a suite names, and those that its model APIs read by default."""
+    named: list[str] = []
+    used: list[str] = []
+    for line in _read(suite).splitlines():
+        content, _, _ = line.partition("#")
+        named += re.findall(r"\$\{([A-Z][A-Z0-9_]*)", content)
+        for kind in re.findall(r"\btype: ([\w-]+)", content):
+            used += _key_variables(kind)
+    return named + used
+
+
+def _key_variables(kind: str) -> list[str]:
+    """Return the variable from which a provider of this type reads its key; none if it needs none.
+
+    Imports that provider alone.
+    """
+    options = PROVIDERS.get(kind)
+    if options is None or not issubclass(options, ModelOptions):
+        return []
+    return [options.default_key_variable]
 
 
 def _problems(suite: Path) -> list[str]:
     try:
         load_suite(suite, environment())
     except ConfigError as error:
-        return list(map(str, error.problems))
+        return [str(problem) for problem in error.problems]
     return []

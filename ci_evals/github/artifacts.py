@@ -15,11 +15,10 @@ from ci_evals.github.api import GitHub
 
 MAX_LISTED: Final = 1_000
 
-_MAX_DEPTH = (
-    4  # deeper files were left behind by agents and verifiers of tasks, whatever they are called
-)
+_MAX_DEPTH = 4
+"""Files at a greater depth were left behind by agents and verifiers of tasks."""
 _CHUNK_BYTES = 256 * 1024
-_UNSOUND = (  # what zipfile raises for bytes that nobody has zipped
+_DAMAGED = (  # zipfile raises these for bytes that are not a zip
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
@@ -33,7 +32,7 @@ _UNSOUND = (  # what zipfile raises for bytes that nobody has zipped
 
 @dataclass(frozen=True, slots=True)
 class ArtifactOrigin:
-    """The run that an artifact comes from, as a list of artifacts shows it."""
+    """The run that an artifact comes from."""
 
     id: int
     repository_id: int
@@ -55,7 +54,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveLimits:
-    """The most that is downloaded, written, and counted."""
+    """Bounds on downloading and unpacking an archive."""
 
     max_archive_bytes: int
     max_unpacked_bytes: int
@@ -66,36 +65,36 @@ OWN_LIMITS: Final = ArchiveLimits(512 * 1024 * 1024, 2 * 1024 * 1024 * 1024, 100
 """For artifacts of the repository's own branches."""
 
 FORK_LIMITS: Final = ArchiveLimits(32 * 1024 * 1024, 64 * 1024 * 1024, 10_000)
-"""For artifacts that code of a fork has written; reading a report takes several times its bytes of
-memory.
+"""For artifacts written by code of a fork.
+
+Reading a report takes several times its size in memory.
 """
 
 
 async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[Artifact, ...]:
-    """Return what a run has uploaded under such names, in all its attempts; of each name the
-    newest, the newest first.
+    """Return the newest artifact of each matching name in all attempts of a run, newest first.
 
     Args:
         github: with a token that has `actions: read`.
         run_id: the workflow run, of this repository.
-        pattern: a name, or a pattern as `fnmatch` has it.
+        pattern: a name, or a pattern as in `fnmatch`.
 
     Raises:
         GitHubError: there is none, or GitHub refuses.
     """
-    uploaded = await github.list(
-        f"actions/runs/{run_id}/artifacts", Artifact, key="artifacts", limit=MAX_LISTED
-    )
-    matching = [
-        each for each in uploaded if each.name == pattern or fnmatchcase(each.name, pattern)
-    ]
+    path = f"actions/runs/{run_id}/artifacts"
+    artifacts = await github.list(path, Artifact, key="artifacts", limit=MAX_LISTED)
+    problem = "is not there"
     newest: dict[str, Artifact] = {}
-    for artifact in sorted(matching, key=lambda artifact: -artifact.id):
-        if not artifact.expired:
+    for artifact in sorted(artifacts, key=lambda artifact: artifact.id, reverse=True):
+        if artifact.name != pattern and not fnmatchcase(artifact.name, pattern):
+            continue
+        if artifact.expired:
+            problem = "has expired"
+        else:
             newest.setdefault(artifact.name, artifact)
     if not newest:
-        lack = "has expired" if matching else "is not there"
-        raise GitHubError("missing", f"the artifact {pattern!r} of run {run_id} {lack}")
+        raise GitHubError("missing", f"the artifact {pattern!r} of run {run_id} {problem}")
     return tuple(newest.values())
 
 
@@ -109,7 +108,7 @@ async def fetch(
     """Download an artifact and unpack its files of these names into `folder`; see `unpack`.
 
     Raises:
-        GitHubError: it has expired, is too large, or is not what an artifact should be.
+        GitHubError: it has expired, is too large, or is not a sound zip.
         StorageError: `folder` cannot be written.
     """
     if artifact.size_in_bytes > limits.max_archive_bytes:
@@ -118,9 +117,8 @@ async def fetch(
         )
     try:
         with tempfile.TemporaryFile() as file:
-            await github.download(
-                f"actions/artifacts/{artifact.id}/zip", file, limits.max_archive_bytes
-            )
+            path = f"actions/artifacts/{artifact.id}/zip"
+            await github.download(path, file, limits.max_archive_bytes)
             return unpack(file, folder, names, limits)
     except OSError as error:
         raise StorageError(
@@ -131,23 +129,22 @@ async def fetch(
 def unpack(
     file: BinaryIO, folder: Path, names: Collection[str], limits: ArchiveLimits
 ) -> tuple[Path, ...]:
-    """Write the archive's files with one of these names to `FOLDER/NUMBER/NAME`, one number for
-    each of its folders.
+    """Unpack the archive's files of these names to `FOLDER/NUMBER/NAME`.
 
-    Nothing that the archive says of its paths, kinds and sizes is believed: all that is written are
-    plain files of these names. Others are passed over.
+    Each folder of the archive gets a number. Nothing that the archive says of paths, kinds and
+    sizes is believed: only plain files of these names are written.
 
     Args:
         file: the zip, seekable.
         folder: an empty folder, or one to be made.
-        names: bare file names, `report.json`.
-        limits: what it may hold.
+        names: bare file names, such as `report.json`.
+        limits: bounds on the archive.
 
     Returns:
         The files that were written, in the archive's order.
 
     Raises:
-        GitHubError: `unexpected` when it is no sound zip, `too_large` when it exceeds a limit.
+        GitHubError: `unexpected` if it is not a sound zip, `too_large` if it exceeds a limit.
     """
     written: dict[Path, None] = {}
     numbers: dict[PurePosixPath, int] = {}
@@ -174,12 +171,12 @@ def unpack(
                     while chunk := packed.read(_CHUNK_BYTES):
                         left_bytes -= len(chunk)
                         if left_bytes < 0:
-                            most = limits.max_unpacked_bytes
+                            size = f"{limits.max_unpacked_bytes:,} bytes"
                             raise GitHubError(
-                                "too_large", f"the artifact unpacks to more than {most:,} bytes"
+                                "too_large", f"the artifact unpacks to more than {size}"
                             )
                         out.write(chunk)
                 written[path] = None
-    except _UNSOUND as error:
+    except _DAMAGED as error:
         raise GitHubError("unexpected", f"the artifact is not a sound zip file: {error}") from error
     return tuple(written)

@@ -1,4 +1,4 @@
-"""The results of earlier runs among GitHub's artifacts: the base branch's, and earlier attempts'."""
+"""The results of the base branch and of earlier attempts, found among GitHub's artifacts."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -30,9 +30,9 @@ from ci_evals.suite.types import CheckedSuite
 MAX_COMMITS: Final = 50
 MAX_TRIED: Final = 5  # downloads
 MAX_CHANGED: Final = 300  # files that GitHub lists of a comparison
-PATIENCE_S: Final = 60.0  # waited at most for GitHub's limits and failures before a run starts
+PATIENCE_S: Final = 60.0  # for GitHub's limits and failures, before a run starts
 
-# Runs of other events name the base branch as theirs while they evaluate somebody's pull request.
+# Runs of other events can have the base branch as theirs while they evaluate a pull request.
 _TRUSTED_EVENTS = frozenset(("push", "schedule", "workflow_dispatch"))
 
 
@@ -43,32 +43,33 @@ def find_earlier(
     artifacts: ArtifactNames,
     folder: Path,
 ) -> Previous:
-    """Look for the base branch's report, and for what earlier attempts of this run have finished.
+    """Look for the base branch's report and for the journals of earlier attempts of this run.
 
-    What GitHub refuses becomes a sentence, not an error.
+    Problems with GitHub become warnings.
 
     Args:
         choice: what to compare with.
-        suite: what is run.
+        suite: the suite that is run.
         context: the job.
         artifacts: where to look.
         folder: where artifacts are unpacked.
     """
-    found = Previous()
+    previous = Previous()
     search = search_for(context, artifacts.base)
     if choice == "auto" and search:
         redactor = Redactor(suite.secrets)
-        found = asyncio.run(_find_base(context, search, suite.name, folder / "base", redactor))
+        previous = asyncio.run(_find_base(context, search, suite.name, folder / "base", redactor))
     if context.attempt > 1 and artifacts.attempts:
+        search_journals = _find_journals(
+            context, artifacts.attempts, suite.name, folder / "attempts"
+        )
         try:
-            journals = asyncio.run(
-                _find_journals(context, artifacts.attempts, suite.name, folder / "attempts")
-            )
+            journals = asyncio.run(search_journals)
         except (GitHubError, StorageError) as error:
             warning = f"attempt {context.attempt} starts from scratch: {error}"
-            return replace(found, warnings=(*found.warnings, warning))
-        found = replace(found, journals=journals)
-    return found
+            return replace(previous, warnings=(*previous.warnings, warning))
+        previous = replace(previous, journals=journals)
+    return previous
 
 
 async def _find_base(
@@ -101,7 +102,8 @@ async def _find_journals(
     """Return the journals of a suite that earlier attempts of this workflow run have left."""
     async with connect(context, patience_s=PATIENCE_S) as github:
         newest, *_ = await artifacts_of_run(github, context.run_id or 0, artifact)
-        journals = journals_of(await fetch(github, newest, folder, (JOURNAL,)), suite)
+        files = await fetch(github, newest, folder, (JOURNAL,))
+        journals = journals_of(files, suite)
     if not journals:
         raise GitHubError("missing", f"{artifact} has no {JOURNAL}")
     return journals
@@ -109,15 +111,14 @@ async def _find_journals(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The base branch's report to look for.
+    """The report of the base branch to look for.
 
     Attributes:
-        artifact: its exact name.
+        artifact: the exact name of its artifact.
         base_ref: the branch whose runs are trusted.
-        base_sha: a commit of it: the base of a pull request or merge group, or what a push was made
-            upon.
-        head_sha: the head of the pull request, for the merge base; None when `base_sha` itself is
-            the point to start.
+        base_sha: the base of a pull request or merge group, or the commit before a push.
+        head_sha: the head of the pull request, to find the merge base; None to start at `base_sha`
+            itself.
     """
 
     artifact: str
@@ -127,12 +128,13 @@ class Search:
 
 
 def search_for(context: Context, artifact: str) -> Search | None:
-    """Return which runs an event is compared with; None for one that runs plainly.
+    """Return the report that an event is compared with; None for no comparison.
 
-    A pull request and a merge group are compared with their base, a push to the default branch with
-    what was there before, a scheduled or dispatched run of that branch with its newest report.
+    Pull requests and merge groups are compared with their base, a push to the default branch with
+    the commit before it, a scheduled or dispatched run of that branch with its newest report.
     """
-    event, branch = context.event, context.branch
+    event = context.event
+    branch = context.branch
     if event == "pull_request" and context.base_ref:
         return Search(artifact, context.base_ref, context.base_sha, context.sha)
     if event == "merge_group" and context.base_ref:
@@ -140,17 +142,21 @@ def search_for(context: Context, artifact: str) -> Search | None:
     if event == "push" and branch and context.on_default_branch:
         return Search(artifact, branch, context.base_sha)
     # GitHub schedules the default branch only, and the event need not name it.
-    if branch and (
-        event == "schedule" or (event == "workflow_dispatch" and context.on_default_branch)
-    ):
+    if event == "schedule" and branch:
+        return Search(artifact, branch, None)
+    if event == "workflow_dispatch" and branch and context.on_default_branch:
         return Search(artifact, branch, None)
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class BaseReport:
-    """A report of the base branch. `place` says how its commit is related to the one that is
-    tested.
+    """A report of the base branch.
+
+    Attributes:
+        report: the report.
+        recording: the journal beside it, if there is one.
+        place: how its commit is related to the one under test, in words.
     """
 
     report: SavedReport
@@ -160,9 +166,7 @@ class BaseReport:
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """The base branch has no report. `failed` tells that GitHub was in the way, and there may be
-    one.
-    """
+    """The base branch has no report, or, if `failed`, GitHub did not let us find it."""
 
     reason: str
     failed: bool = False
@@ -173,51 +177,57 @@ async def find_base_report(
 ) -> BaseReport | NotFound:
     """Look for a suite's report of the base branch and unpack it below `folder`.
 
-    The merge base's own is preferred, then that of the nearest commit before it, then the newest of
-    the branch. Only complete reports of concluded runs of the repository's own branch are taken.
+    The report of the merge base is preferred, then that of the nearest commit before it, then the
+    newest of the branch. Only complete reports of concluded runs of the repository's own branch
+    count.
 
     Raises:
         GitHubError: GitHub cannot be reached or refuses.
         StorageError: `folder` cannot be written.
     """
-    name, branch = search.artifact, name_of(search.base_ref)
-    listed = await github.list(
+    name = search.artifact
+    branch = name_of(search.base_ref)
+    artifacts = await github.list(
         "actions/artifacts", Artifact, key="artifacts", limit=MAX_LISTED, name=name
     )
-    # A fork may have a branch of the same name.
-    runs = [(artifact, artifact.workflow_run) for artifact in listed if artifact.workflow_run]
-    trusted = [
-        _Candidate(artifact, run)
-        for artifact, run in sorted(runs, key=lambda each: -each[0].id)
-        if run.head_branch == search.base_ref and run.head_repository_id == run.repository_id
-    ]
-    fresh = [each for each in trusted if not each.artifact.expired]
-    if not fresh:
-        if trusted:
-            return NotFound(f"every artifact {name!r} of {branch} has expired")
-        if listed:
-            among = f" among the last {MAX_LISTED:,}" if len(listed) == MAX_LISTED else ""
-            return NotFound(f"no run of {branch} itself has left an artifact {name!r}{among}")
+    trusted = []
+    for artifact in sorted(artifacts, key=lambda artifact: artifact.id, reverse=True):
+        run = artifact.workflow_run
+        if run is None or run.head_branch != search.base_ref:
+            continue
+        if run.head_repository_id == run.repository_id:  # a fork may have a branch of that name
+            trusted.append(_Candidate(artifact, run))
+    candidates = [each for each in trusted if not each.artifact.expired]
+    if trusted and not candidates:
+        return NotFound(f"every artifact {name!r} of {branch} has expired")
+    if artifacts and not trusted:
+        reason = f"no run of {branch} itself has left an artifact {name!r}"
+        if len(artifacts) == MAX_LISTED:
+            reason += f" among the last {MAX_LISTED:,}"
+        return NotFound(reason)
+    if not artifacts:
         return NotFound(f"there is no artifact {name!r} yet; the first run on {branch} makes one")
 
-    refused: list[str] = []
+    start = "its base"
+    if search.head_sha:
+        start = "the merge base"
+    best_first = _sort_candidates(candidates, await _history(github, search), start)
+    reasons: list[str] = []
     failed = False
-    best_first = _in_order(
-        fresh, await _history(github, search), "the merge base" if search.head_sha else "its base"
-    )
     for number, candidate in enumerate(islice(best_first, MAX_TRIED)):
         try:
-            found = await _try(github, candidate, suite, folder / str(number))
+            report = await _try(github, candidate, suite, folder / str(number))
         except GitHubError as error:
             if error.kind in ("rate_limited", "unreachable"):
                 raise
-            failed |= error.kind != "missing"
-            found = str(error)
-        if isinstance(found, BaseReport):
-            return found
-        refused.append(f"run {candidate.run.id}: {found}")
+            if error.kind != "missing":
+                failed = True
+            report = str(error)
+        if isinstance(report, BaseReport):
+            return report
+        reasons.append(f"run {candidate.run.id}: {report}")
     return NotFound(
-        f"none of the last reports of {branch} can be used ({'; '.join(refused)})", failed
+        f"none of the last reports of {branch} can be used ({'; '.join(reasons)})", failed
     )
 
 
@@ -227,14 +237,20 @@ class _Candidate(NamedTuple):
     place: str = "the newest there is"
 
 
-def _in_order(
+def _sort_candidates(
     newest_first: Sequence[_Candidate], history: Sequence[str], start: str
 ) -> Iterator[_Candidate]:
     """Yield the best first: along the history, then by age."""
     for behind, sha in enumerate(history):
-        place = f"{number_of(behind, 'commit')} before the one it is based on" if behind else start
-        yield from (each._replace(place=place) for each in newest_first if each.run.head_sha == sha)
-    yield from (each for each in newest_first if each.run.head_sha not in history)
+        place = start
+        if behind:
+            place = f"{number_of(behind, 'commit')} before the one it is based on"
+        for candidate in newest_first:
+            if candidate.run.head_sha == sha:
+                yield candidate._replace(place=place)
+    for candidate in newest_first:
+        if candidate.run.head_sha not in history:
+            yield candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,43 +271,48 @@ class _CommitComparison:
 
 
 async def changed_files(github: GitHub, base_sha: str, head_sha: str) -> tuple[str, ...] | None:
-    """Return the files that differ since the merge base, renamed ones by both names; None if there
-    are too many.
+    """Return the files changed since the merge base; None if there are too many.
+
+    A renamed file is there by both names.
 
     Raises:
         GitHubError: GitHub cannot be reached, refuses, or does not know the commits.
     """
-    files = (
-        await github.get(f"compare/{base_sha}...{head_sha}", _CommitComparison, per_page=1)
-    ).files
-    if len(files) >= MAX_CHANGED:
+    path = f"compare/{base_sha}...{head_sha}"
+    comparison = await github.get(path, _CommitComparison, per_page=1)
+    if len(comparison.files) >= MAX_CHANGED:
         return None
-    return tuple(name for each in files for name in (each.filename, each.previous_filename) if name)
+    names = []
+    for file in comparison.files:
+        names.append(file.filename)
+        if file.previous_filename:
+            names.append(file.previous_filename)
+    return tuple(names)
 
 
 async def _history(github: GitHub, search: Search) -> list[str]:
-    """Return the merge base and the commits before it, the nearest first; empty when GitHub does
-    not know them.
+    """Return the merge base and the commits before it, the nearest first.
+
+    The history is empty if GitHub does not know the commits.
     """
     try:
         start = search.base_sha
         if start and search.head_sha:
             path = f"compare/{start}...{search.head_sha}"
-            start = (await github.get(path, _CommitComparison, per_page=1)).merge_base_commit.sha
+            comparison = await github.get(path, _CommitComparison, per_page=1)
+            start = comparison.merge_base_commit.sha
         if not start:
             return []
-        return [
-            commit.sha
-            for commit in await github.list("commits", _Commit, limit=MAX_COMMITS, sha=start)
-        ]
+        commits = await github.list("commits", _Commit, limit=MAX_COMMITS, sha=start)
     except GitHubError as error:
         if error.kind in ("rate_limited", "unreachable"):
             raise
-        return []  # a rewritten branch: the newest report is still there
+        return []  # the branch was rewritten: its newest report is still there
+    return [commit.sha for commit in commits]
 
 
 async def _try(github: GitHub, candidate: _Candidate, suite: str, folder: Path) -> BaseReport | str:
-    """Download a candidate; returns its report, or why it is not taken."""
+    """Download a candidate and return its report, or why it cannot be used."""
     run = await github.get(f"actions/runs/{candidate.run.id}", WorkflowRun)
     if run.status != "completed":
         return "it has not ended"
@@ -304,14 +325,19 @@ async def _try(github: GitHub, candidate: _Candidate, suite: str, folder: Path) 
         return str(error)
     if not reports:
         return f"it has no {REPORT}"
-    path, report = next((each for each in reports if each[1].suite.name == suite), reports[0])
-    journal = path.with_name(JOURNAL)
-    recording = journal if journal in files else None
-    return _unusable(report, suite, run.head_sha) or BaseReport(report, recording, candidate.place)
+    of_suite = [each for each in reports if each[1].suite.name == suite]
+    path, report = (of_suite or reports)[0]
+    problem = _unusable(report, suite, run.head_sha)
+    if problem:
+        return problem
+    recording: Path | None = path.with_name(JOURNAL)
+    if recording not in files:
+        recording = None
+    return BaseReport(report, recording, candidate.place)
 
 
 def _unusable(report: SavedReport, suite: str, sha: str) -> str | None:
-    """Return why a report is no baseline of a suite; None if it is one."""
+    """Return why a report cannot be the baseline of a suite; None if it can."""
     if report.suite.name != suite:
         return f"its report is of another suite, {report.suite.name!r}"
     if report.suite.revision != sha:
@@ -320,5 +346,7 @@ def _unusable(report: SavedReport, suite: str, sha: str) -> str | None:
         return f"its report is incomplete: {report.report.interrupted}"
     if not any(cell.planned.graded for cell in report.head):
         return "no run of its report was graded"
-    found = baseline_of([report], suite)
-    return found.reason.removeprefix("no baseline: ") if isinstance(found, NoComparison) else None
+    baseline = baseline_of([report], suite)
+    if isinstance(baseline, NoComparison):
+        return baseline.reason.removeprefix("no baseline: ")
+    return None

@@ -25,8 +25,8 @@ from ci_evals.suite.types import RESULTS
 @options.setting(
     "--artifact",
     metavar="NAME",
-    help="What the job's artifact is called (default: ci-evals-results), which tells the jobs of a workflow apart."
-    " With --from-run, which artifacts to take; may have a * (default: ci-evals*).",
+    help="The name of the job's artifact (default: ci-evals-results), which tells the jobs of a"
+    " workflow apart. With --from-run, the artifacts to use; may have a * (default: ci-evals*).",
 )
 @options.setting(
     "--mode",
@@ -42,8 +42,8 @@ from ci_evals.suite.types import RESULTS
     callback=to_baseline,
     type=click.Path(),
     metavar="auto|none|PATH",
-    help="With --from-run: compare with this report.json, or a folder with one or more; may be repeated. `auto`, the"
-    " default in GitHub Actions: what the base branch has left there.",
+    help="With --from-run: compare with this report.json, or a folder with one or more; may be"
+    " repeated. `auto`, the default in GitHub Actions: the base branch's report there.",
 )
 @options.option("--dry-run", is_flag=True, help="Print what would be posted, and post nothing.")
 def comment(
@@ -80,20 +80,27 @@ def comment(
     console = Console.of_process()
     context = read_context(console.environ)
     if from_run is not None:
-        name = artifact or ARTIFACTS
         outcomes = [
-            comment_from_run(context, from_run, name, mode, baseline=baseline, dry_run=dry_run)
+            comment_from_run(
+                context, from_run, artifact or ARTIFACTS, mode, baseline=baseline, dry_run=dry_run
+            )
         ]
     else:
         folder = results or Path(RESULTS)
-        summaries = [read_summary(each) for each in report_folders(folder) or (folder,)]
+        part = artifact or RESULTS
+        summaries = [read_summary(each) for each in report_folders(folder) or [folder]]
         outcomes = [
-            post_comment(each, context, artifact or RESULTS, mode, dry_run=dry_run)
-            for each in summaries
+            post_comment(summary, context, part, mode, dry_run=dry_run) for summary in summaries
         ]
-    for posted in outcomes:
-        if said := posted.preview or posted.note or (posted.url and f"posted: {posted.url}"):
-            console.print(said)
-        if posted.warning:
-            console.warn(posted.warning)
-    return int(any(posted.warning for posted in outcomes))
+    exit_code = 0
+    for outcome in outcomes:
+        if outcome.preview:
+            console.print(outcome.preview)
+        elif outcome.note:
+            console.print(outcome.note)
+        elif outcome.url:
+            console.print(f"posted: {outcome.url}")
+        if outcome.warning:
+            console.warn(outcome.warning)
+            exit_code = 1
+    return exit_code

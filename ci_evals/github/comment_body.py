@@ -1,6 +1,4 @@
-"""The body of the comment: sections of several jobs between markers, each stamped, in limited
-room.
-"""
+"""The body of the comment: sections of several jobs, each between markers with its run."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -14,8 +12,8 @@ from ci_evals.reports.markdown import VERDICT_MARKS, code
 MAX_BYTES: Final = 65_000
 """GitHub's limit is 262,144 bytes, and 65,536 characters on older servers."""
 
-_MAX_HEADLINE_BYTES = 1_500  # what a section may be reduced to, when others need the room
-_MAX_LINE_BYTES = 500  # of what a section's line above the others says
+_MAX_HEADLINE_BYTES = 1_500  # of a section that is reduced to make room for others
+_MAX_LINE_BYTES = 500  # of a section's line in the overview
 
 _HEAD = re.compile(r"<!-- ci-evals:comment v1 scope=(?P<scope>\S*) write=(?P<write>[0-9a-f]+) -->")
 _START = re.compile(
@@ -31,10 +29,12 @@ _LINE_ENDS = re.compile(r"\r\n?")
 
 
 class SectionId(NamedTuple):
-    """Identifies a section. `job` is the workflow; `part` tells its jobs apart by the artifacts
-    that they upload.
+    """Identifies a section.
 
-    The `suite` is empty where its name could not be read.
+    Attributes:
+        suite: its name; empty if it could not be read.
+        job: the workflow.
+        part: tells the jobs of the workflow apart: the name of the job's artifact.
     """
 
     suite: str
@@ -42,14 +42,17 @@ class SectionId(NamedTuple):
     part: str = ""
 
     def may_be(self, other: "SectionId") -> bool:
-        """Return True if both are of the same suite, as far as their names are known."""
-        return self == other or (self[1:] == other[1:] and not (self.suite and other.suite))
+        """Return True if both are of the same suite, or of one that has no known name."""
+        if (self.job, self.part) != (other.job, other.part):
+            return False
+        return self.suite == other.suite or not self.suite or not other.suite
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Identifies the run that wrote a section. A newer run has a higher id, a later attempt the
-    same one.
+    """Identifies the run that wrote a section.
+
+    A newer run has a higher id; a later attempt has the same one.
     """
 
     run_id: int
@@ -74,32 +77,42 @@ class Section(NamedTuple):
     @property
     def headline(self) -> str:
         """The shortest form of the text."""
-        headline = self.text.partition("\n")[0]
+        headline, _, _ = self.text.partition("\n")
         if len(headline.encode()) <= _MAX_HEADLINE_BYTES:
-            return f"{headline} · {code(self.id.suite)}" if self.id.suite else headline
+            if not self.id.suite:
+                return headline
+            return f"{headline} · {code(self.id.suite)}"
         suite = re.sub(r"[^\w .-]", "", self.id.suite)[:60].strip() or "suite"
         return f"*{suite}: no room for this here; see the run's summary.*"
 
     @property
     def mark(self) -> str:
         """The sign at the beginning of its headline: ✅, ❌ …"""
-        found = _MARK.match(self.text.lstrip("\n"))
-        return found[1] if found else "·"
+        mark = _MARK.match(self.text.lstrip("\n"))
+        if mark is None:
+            return "·"
+        return mark[1]
 
     @property
     def line(self) -> str:
-        """`❌ flight agent: 1 case regressed: refund`, or without what happened if that is long."""
-        headline = self.content.partition("\n")[0]
-        found = _MARK.match(headline)
-        said = headline[found.end() :] if found else ""
-        return (
-            f"{self.name}: {said}" if said and len(said.encode()) <= _MAX_LINE_BYTES else self.name
-        )
+        """Its line in the overview: `❌ flight agent: 1 case regressed: refund`.
+
+        A headline that is too long is left out.
+        """
+        headline, _, _ = self.content.partition("\n")
+        mark = _MARK.match(headline)
+        if mark is None:
+            return self.name
+        text = headline[mark.end() :]
+        if not text or len(text.encode()) > _MAX_LINE_BYTES:
+            return self.name
+        return f"{self.name}: {text}"
 
     @property
     def content(self) -> str:
-        """The text as it is posted: without markers, and without what UTF-8 cannot hold."""
-        text = _LINE_ENDS.sub("\n", self.text.encode("utf-8", "replace").decode()).strip("\n")
+        """The text as it is posted, without markers and lone surrogates."""
+        text = self.text.encode("utf-8", "replace").decode()
+        text = _LINE_ENDS.sub("\n", text).strip("\n")
         return _MARKER.sub(_BROKEN_MARKER, text)
 
     @property
@@ -109,7 +122,7 @@ class Section(NamedTuple):
 
     @property
     def folded(self) -> str:
-        """The section between its markers, behind its name."""
+        """The section between its markers, folded under its name."""
         return f"<details>\n<summary>{self.name}</summary>\n\n{self.block}\n\n</details>\n"
 
     @property
@@ -137,22 +150,23 @@ class Body:
     sections: tuple[Section, ...]
 
     def section(self, whose: SectionId) -> Section | None:
-        """Return the newest section of a suite; one that a run wrote under that very name before a
-        nameless one.
+        """Return the newest section of a suite, or None.
+
+        Of two sections by the same run, the one with this name wins over the one without a name.
         """
         own = [section for section in self.sections if whose.may_be(section.id)]
-        return max(
-            own,
-            key=lambda each: (each.stamp.run_id, each.stamp.attempt, each.id == whose),
-            default=None,
-        )
+
+        def age_and_name(section: Section) -> tuple[int, int, bool]:
+            return section.stamp.run_id, section.stamp.attempt, section.id == whose
+
+        return max(own, key=age_and_name, default=None)
 
 
 def parse(body: str) -> Body | None:
-    """Read a comment; None if it is none of ours: the marker must be the very first thing, which a
-    quote never is.
+    """Read a comment; None if it is not one of ours.
 
-    Sections that somebody has damaged are left out.
+    The marker must be the very first thing, which it never is in a quote. Damaged sections are left
+    out.
     """
     lines = _LINE_ENDS.sub("\n", body).split("\n")
     head = _HEAD.fullmatch(lines[0])
@@ -162,10 +176,13 @@ def parse(body: str) -> Body | None:
     start: re.Match[str] | None = None
     text: list[str] = []
     for line in lines[1:]:
-        if found := _START.fullmatch(line):
-            start, text = found, []
+        new_start = _START.fullmatch(line)
+        if new_start:
+            start = new_start
+            text = []
         elif line == _END and start:
-            whose = SectionId(*(unquote(start[name]) for name in ("suite", "job", "part")))
+            suite, job, part = start.group("suite", "job", "part")
+            whose = SectionId(unquote(suite), unquote(job), unquote(part))
             stamp = Stamp(int(start["run"]), int(start["attempt"]), start["sha"])
             sections[whose] = Section(whose, stamp, "\n".join(text), start["write"])
             start = None
@@ -177,78 +194,84 @@ def parse(body: str) -> Body | None:
 def compose(scope: str, write: str, sections: Iterable[Section]) -> str:
     """Return the comment with these sections, in the order of their ids.
 
-    Above several sections stands a line for each, and those with nothing to do are folded. When
-    they have more than `MAX_BYTES` in UTF-8, the longest are reduced to their headline.
+    Several sections have an overview above them, and the green ones are folded. If the comment has
+    more than `MAX_BYTES` in UTF-8, the longest sections are reduced to their headlines.
     """
     ordered = sorted(sections, key=lambda section: section.id)
-    head = f"<!-- ci-evals:comment v1 scope={_word(scope)} write={write} -->{_overview(ordered)}"
-    blocks = [_shown(section, ordered) for section in ordered]
-    for number in sorted(range(len(blocks)), key=lambda number: -len(blocks[number].encode())):
+    marker = f"<!-- ci-evals:comment v1 scope={_word(scope)} write={write} -->"
+    head = marker + _overview(ordered)
+    blocks = [_place(section, ordered) for section in ordered]
+    longest_first = sorted(
+        range(len(blocks)), key=lambda index: len(blocks[index].encode()), reverse=True
+    )
+    for index in longest_first:
         if sum(map(_size, (head, *blocks))) <= MAX_BYTES:
             break
-        blocks[number] = _shown(ordered[number]._replace(text=ordered[number].headline), ordered)
+        section = ordered[index]
+        blocks[index] = _place(section._replace(text=section.headline), ordered)
     return "\n".join((head, *blocks))
 
 
-def _shown(section: Section, sections: Sequence[Section]) -> str:
-    """Return a section as it stands among these."""
-    return section.folded if section.is_green and len(sections) > 1 else section.block
+def _place(section: Section, sections: Sequence[Section]) -> str:
+    """Return a section as it is posted among `sections`."""
+    if section.is_green and len(sections) > 1:
+        return section.folded
+    return section.block
 
 
 def _overview(sections: Sequence[Section]) -> str:
-    """A list with a line for each section, such as `❌ flight agent: 1 case regressed: refund`;
-    nothing for one.
-    """
+    """Return a list with a line for each section; empty for a single one."""
     if len(sections) < 2:
         return ""
-    lines = [each.line for each in sections]
+    lines = [section.line for section in sections]
     if sum(map(_size, lines)) > MAX_BYTES // 4:
-        return "\n\n" + " · ".join(each.name for each in sections) + "\n"
-    return "\n\n" + "\n".join(f"- {line}" for line in lines) + "\n"
+        names = " · ".join(section.name for section in sections)
+        return f"\n\n{names}\n"
+    items = "\n".join(f"- {line}" for line in lines)
+    return f"\n\n{items}\n"
 
 
 def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int:
-    """Return how many bytes of Markdown a section may have: all that others leave, never less than
-    its fair share.
+    """Return how many bytes of Markdown a section may have.
 
-    What others have beyond their share has to give way then, see `compose`.
+    It gets all the room that others leave, and never less than its fair share: `compose` then
+    shortens others that have more than theirs.
     """
     others = [other for other in others if other.id != section]
-    used = sum(_size(other.folded) for other in others)
     write = uuid4().hex
     own = Section(section, stamp, "", write)
     frame = _size(compose("", write, [own])) + _size(_overview([*others, own])) + 400
-    frame += _MAX_LINE_BYTES + _size(own.folded) - _size(own.block) if others else 0
-    return max(0, max(MAX_BYTES - used, MAX_BYTES // (len(others) + 1)) - frame)
+    if others:
+        frame += _MAX_LINE_BYTES + _size(own.folded) - _size(own.block)
+    used = sum(_size(other.folded) for other in others)
+    fair_share = MAX_BYTES // (len(others) + 1)
+    return max(0, max(MAX_BYTES - used, fair_share) - frame)
 
 
 def with_section(sections: Sequence[Section], own: Section) -> tuple[Section, ...]:
-    """Return `sections` with `own` in the place of what it had before, and of what older runs wrote
-    without its name.
+    """Return `sections` with `own` instead of what its suite had there before.
 
-    What the same workflow wrote before the run of that has missed a whole run since: its suite or
-    its job is gone. So it goes, when a newer run writes.
+    Sections of the same workflow that its previous run did not write are dropped as well when a
+    newer run writes: their suite or job is gone.
     """
-    last = max(
-        (section.stamp.run_id for section in sections if own.id.may_be(section.id)), default=0
-    )
-    oldest = last if last < own.stamp.run_id else 0
-    others = (
-        section
-        for section in sections
-        if section.id != own.id
-        and not (own.id.may_be(section.id) and own.stamp.is_newer_than(section.stamp))
-    )
-    return (
-        *(each for each in others if each.id.job != own.id.job or each.stamp.run_id >= oldest),
-        own,
-    )
+    runs = [section.stamp.run_id for section in sections if own.id.may_be(section.id)]
+    previous_run = max(runs, default=0)
+    is_newer_run = previous_run < own.stamp.run_id
+    kept = []
+    for section in sections:
+        if section.id == own.id:
+            continue
+        if own.id.may_be(section.id) and own.stamp.is_newer_than(section.stamp):
+            continue
+        missed_a_run = section.stamp.run_id < previous_run
+        if is_newer_run and missed_a_run and section.id.job == own.id.job:
+            continue
+        kept.append(section)
+    return (*kept, own)
 
 
 def _word(text: str) -> str:
-    """Return `text` as one word of a marker: no blank, and no hyphen or bracket that could end the
-    marker.
-    """
+    """Quote `text` as one word of a marker, without hyphens or brackets that could end it."""
     return quote(text.encode("utf-8", "replace"), safe="").replace("-", "%2D")
 
 
@@ -259,12 +282,12 @@ def _size(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A section that a job has to contribute.
+    """The section that a job contributes to the comment.
 
     Attributes:
-        id: whose it is.
-        stamp: the run; its `sha` is the head of the pull request that it speaks of.
-        render: from the most bytes it may have in UTF-8 to the Markdown of a section.
+        id: identifies the section.
+        stamp: the run; its `sha` is the head of the pull request at that time.
+        render: returns the Markdown of the section within a number of bytes in UTF-8.
     """
 
     id: SectionId
@@ -272,12 +295,11 @@ class Contribution:
     render: Callable[[int], str]
 
     def section(self, others: Sequence[Section], write: str) -> Section:
-        """Return the section as large as it may be beside the others."""
-        return Section(
-            self.id, self.stamp, self.render(room_for(self.id, self.stamp, others)), write
-        )
+        """Return the section, as large as the others allow."""
+        text = self.render(room_for(self.id, self.stamp, others))
+        return Section(self.id, self.stamp, text, write)
 
     def preview(self) -> str:
-        """Return the comment as it is without any other section in it."""
+        """Return a comment with this section alone."""
         write = uuid4().hex
-        return compose("", write, (self.section((), write),))
+        return compose("", write, [self.section((), write)])

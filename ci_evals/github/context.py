@@ -1,6 +1,4 @@
-"""A job of GitHub Actions as its environment and event file describe it, read into one frozen
-value.
-"""
+"""A job of GitHub Actions, as its environment and event file describe it."""
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -65,17 +63,12 @@ class EventRepository:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The parts of an event file that matter here; `before` is the commit that a push was made
-    upon.
-    """
+    """The parts of an event file that are used. `before` is the commit before a push."""
 
     pull_request: PullRequest | None = None
     merge_group: MergeGroup | None = None
     before: str | None = None
     repository: EventRepository = EventRepository()
-
-
-_EVENT: Final = TypeAdapter(Payload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +78,13 @@ class Context:
     Attributes:
         event: what started the workflow; `other` for anything that ci-evals treats as a plain run.
         repository: `owner/name`; None outside of GitHub.
-        sha: the commit under test. Of a pull request its head, and not the merge commit that is
+        sha: the commit under test; for a pull request its head, not the merge commit that is
             checked out.
-        branch: the branch that a push, schedule or dispatch ran on.
-        base_sha: the commit to compare with: of a pull request or merge group its base, of a push
-            the commit before.
+        branch: the branch of a push, schedule or dispatch.
+        base_sha: the commit to compare with: the base of a pull request or merge group, or the
+            commit before a push.
         base_ref: the branch of `base_sha`, without `refs/heads/`.
-        problem: why the event is not known, in a sentence.
+        problem: why the event could not be read, in a sentence.
     """
 
     event: EventKind = "other"
@@ -116,9 +109,7 @@ class Context:
 
     @property
     def is_fork(self) -> bool:
-        """True if the code under test comes from another repository, one that was deleted
-        included.
-        """
+        """True if the code under test comes from another repository, even a deleted one."""
         if self.pull_request is None or self.repository is None:
             return False
         head = self.pull_request.head.repo
@@ -126,9 +117,7 @@ class Context:
 
     @property
     def read_only(self) -> bool:
-        """True if GitHub gives such a run no secrets and a token that cannot write: on forks, and
-        to Dependabot.
-        """
+        """True if the run gets no secrets and a read-only token, as for forks and Dependabot."""
         return self.event == "pull_request" and (self.is_fork or self.actor == "dependabot[bot]")
 
     @property
@@ -144,32 +133,30 @@ class Context:
 
     @property
     def links(self) -> Mapping[str, str]:
-        """The pages of this run, its artifacts, the commit under test and its pull request, by what
-        they are called.
-        """
+        """The pages of the run, its artifacts, the commit and the pull request, by their names."""
         if self.repository is None:
             return {}
-        site, pull = f"{self.server_url}/{self.repository}", self.pull_request
-        found = {
-            f"run {self.run_id}": self.run_url,
-            "artifacts": f"{self.run_url}#artifacts" if self.run_url else None,
-            f"commit {short_sha(self.sha)}" if self.sha else "": f"{site}/commit/{self.sha}"
-            if self.sha
-            else None,
-            f"pull request #{pull.number}" if pull else "": f"{site}/pull/{pull.number}"
-            if pull
-            else None,
-        }
-        return {name: url for name, url in found.items() if url}
+        site = f"{self.server_url}/{self.repository}"
+        links = {}
+        if self.run_url:
+            links[f"run {self.run_id}"] = self.run_url
+            links["artifacts"] = f"{self.run_url}#artifacts"
+        if self.sha:
+            links[f"commit {short_sha(self.sha)}"] = f"{site}/commit/{self.sha}"
+        if self.pull_request:
+            number = self.pull_request.number
+            links[f"pull request #{number}"] = f"{site}/pull/{number}"
+        return links
 
     @property
     def source_url(self) -> str | None:
         """The files of the commit under test, on GitHub's pages."""
-        head = self.pull_request.head.repo if self.pull_request else None
-        repository = head.full_name if head else self.repository
-        return (
-            f"{self.server_url}/{repository}/blob/{self.sha}" if repository and self.sha else None
-        )
+        repository = self.repository
+        if self.pull_request and self.pull_request.head.repo:
+            repository = self.pull_request.head.repo.full_name
+        if not repository or not self.sha:
+            return None
+        return f"{self.server_url}/{repository}/blob/{self.sha}"
 
     @property
     def unusable(self) -> str | None:
@@ -177,7 +164,10 @@ class Context:
         if self.repository is None:
             return "GITHUB_REPOSITORY is not set: this is not a job of GitHub Actions"
         if self.token is None:
-            return "GITHUB_TOKEN is not set: pass `github-token` to the action, or set it in the step's `env`"
+            return (
+                "GITHUB_TOKEN is not set: pass `github-token` to the action,"
+                " or set it in the step's `env`"
+            )
         return None
 
 
@@ -187,26 +177,31 @@ def in_actions(environ: Mapping[str, str]) -> bool:
 
 
 def remove_credentials(environ: MutableMapping[str, str]) -> None:
-    """Remove the job's tokens, and the files by which a step steers those after it: code under test
-    inherits the rest.
+    """Remove what code under test must not inherit from a job of GitHub Actions.
 
-    Outside of GitHub Actions nothing is removed.
+    That is the job's tokens, and the files by which a step controls the steps after it.
     """
-    if in_actions(environ):
-        for name in list(environ):
-            if name in (*_TOKENS, *_FILES_OF_STEP) or name.startswith(_TOKENS_OF_RUNNER):
-                del environ[name]
+    if not in_actions(environ):
+        return
+    for name in list(environ):
+        if name in (*_TOKENS, *_FILES_OF_STEP) or name.startswith(_TOKENS_OF_RUNNER):
+            del environ[name]
 
 
 def read_context(environ: Mapping[str, str]) -> Context:
-    """Read the environment and the event file it names. Never raises: what is missing is None,
-    `problem` says why.
+    """Read the environment and the event file it names.
+
+    Never raises: missing facts are None, and `problem` says why.
     """
     name = environ.get("GITHUB_EVENT_NAME", "")
-    kind: EventKind = next((kind for kind in get_args(EventKind) if kind == name), "other")
+    kind: EventKind = "other"
+    for known in get_args(EventKind):
+        if known == name:
+            kind = known
+    branch = None
     ref = environ.get("GITHUB_REF", "")
-    on_branch = kind in ("push", "schedule", "workflow_dispatch") and ref.startswith("refs/heads/")
-    branch = ref.removeprefix("refs/heads/") if on_branch else None
+    if kind in ("push", "schedule", "workflow_dispatch") and ref.startswith("refs/heads/"):
+        branch = ref.removeprefix("refs/heads/")
     facts: dict[str, Any] = {
         "sha": environ.get("GITHUB_SHA") or None,
         "branch": branch,
@@ -215,10 +210,9 @@ def read_context(environ: Mapping[str, str]) -> Context:
     if kind != "other":
         path = environ.get("GITHUB_EVENT_PATH", "")
         try:
-            facts |= {
-                "event": kind,
-                **_facts_of(kind, _EVENT.validate_json(Path(path).read_bytes())),
-            }
+            event = TypeAdapter(Payload).validate_json(Path(path).read_bytes())
+            facts |= _facts_of(kind, event)
+            facts["event"] = kind
         except ValidationError as error:
             facts["problem"] = (
                 f"the event file is not what a `{name}` event looks like: {first_problem(error)}"
@@ -227,38 +221,47 @@ def read_context(environ: Mapping[str, str]) -> Context:
             facts["problem"] = (
                 f"the event file {path!r} of GITHUB_EVENT_PATH cannot be read: {error}"
             )
-    token = next((key for key in _TOKENS if environ.get(key, "").strip()), None)
-    output, step_summary = environ.get("GITHUB_OUTPUT"), environ.get("GITHUB_STEP_SUMMARY")
     return Context(
         **facts,
         repository=environ.get("GITHUB_REPOSITORY") or None,
         api_url=(environ.get("GITHUB_API_URL") or "https://api.github.com").rstrip("/"),
         server_url=(environ.get("GITHUB_SERVER_URL") or "https://github.com").rstrip("/"),
-        run_id=_number(environ.get("GITHUB_RUN_ID", "")),
-        attempt=_number(environ.get("GITHUB_RUN_ATTEMPT", "")) or 1,
+        run_id=_number(environ, "GITHUB_RUN_ID"),
+        attempt=_number(environ, "GITHUB_RUN_ATTEMPT") or 1,
         workflow=environ.get("GITHUB_WORKFLOW", ""),
         workflow_file=_workflow_file(environ),
         actor=environ.get("GITHUB_ACTOR", ""),
-        output_path=Path(output) if output else None,
-        step_summary_path=Path(step_summary) if step_summary else None,
-        token=Secret(environ[token], token) if token else None,
+        output_path=_path(environ, "GITHUB_OUTPUT"),
+        step_summary_path=_path(environ, "GITHUB_STEP_SUMMARY"),
+        token=_token(environ),
     )
+
+
+def _token(environ: Mapping[str, str]) -> Secret | None:
+    for name in _TOKENS:
+        token = environ.get(name, "")
+        if token.strip():
+            return Secret(token, name)
+    return None
 
 
 def _workflow_file(environ: Mapping[str, str]) -> str | None:
-    """Return the workflow's file as a path in the repository, of a reference
-    `OWNER/NAME/PATH@REF`.
+    """Return the path of the workflow's file in the repository.
+
+    GITHUB_WORKFLOW_REF has it as `OWNER/NAME/PATH@REF`.
     """
-    start, path = (
-        f"{environ.get('GITHUB_REPOSITORY')}/",
-        environ.get("GITHUB_WORKFLOW_REF", "").partition("@")[0],
-    )
-    return path.removeprefix(start) if path.startswith(start) else None
+    path, _, _ = environ.get("GITHUB_WORKFLOW_REF", "").partition("@")
+    repository = f"{environ.get('GITHUB_REPOSITORY')}/"
+    if not path.startswith(repository):
+        return None
+    return path.removeprefix(repository)
 
 
 def _facts_of(kind: EventKind, event: Payload) -> dict[str, Any]:
-    """Return what an event says of the commits, as fields of a context; raises ValueError if it
-    lacks that.
+    """Return what an event says of the commits, as fields of a context.
+
+    Raises:
+        ValueError: the event lacks them.
     """
     facts: dict[str, Any] = {"default_branch": event.repository.default_branch}
     match kind, event:
@@ -280,5 +283,15 @@ def _facts_of(kind: EventKind, event: Payload) -> dict[str, Any]:
             return facts
 
 
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    text = environ.get(name, "")
+    if not text.isdecimal():
+        return None
+    return int(text)
+
+
+def _path(environ: Mapping[str, str], name: str) -> Path | None:
+    path = environ.get(name)
+    if not path:
+        return None
+    return Path(path)
