@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,15 @@ import yaml
 from jinja2 import TemplateError
 
 from ci_evals.errors import ConfigError
-from ci_evals.importers.draft import Draft, Lost, UntranslatableError, locate, original, seconds
+from ci_evals.importers.draft import (
+    NOTHING_LIKE_IT,
+    Draft,
+    Lost,
+    UntranslatableError,
+    locate,
+    original,
+    seconds,
+)
 from ci_evals.importers.promptfoo.agents import MODULE, Agents
 from ci_evals.importers.promptfoo.assertions import Assertions, transform_of
 from ci_evals.importers.promptfoo.providers import provider_of
@@ -23,7 +31,6 @@ from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
 from ci_evals.templating import is_template, template_sandbox
 
-_NOTHING_LIKE_IT = "there is nothing like it"
 _SETTINGS: Mapping[str, str] = {
     "redteam": "attacks are not generated here: write those that matter as cases",
     "outputPath": "`report.out` and `--out` name the folder of the results",
@@ -42,43 +49,60 @@ _OF_A_TEST: Mapping[str, str] = {
     "assertScoringFunction": "the score of a run is the weighted mean of its graders",
     "providerOutput": "an answer that is there is named by `overrides: {recorded: …}`",
 }
+_TRANSFORM = "`transform` is one of the suite, or of a grader; code is run by `javascript` graders"
 _OPTIONS: Mapping[str, str] = {
-    "transform": "`transform` is one of the suite, or of a grader; code is run by `javascript` graders",
-    "postprocess": "`transform` is one of the suite, or of a grader; code is run by `javascript` graders",
+    "transform": _TRANSFORM,
+    "postprocess": _TRANSFORM,
     "rubricPrompt": "`prompt` of a judge is a template over other names",
     "prefix": "put it into the prompt",
     "suffix": "put it into the prompt",
     "storeOutputAs": "cases do not follow one another: write a conversation, with `turns`",
     "runSerially": "`max_concurrency: 1` of the suite does that for all cases",
 }
-_ONLY_FILES = "only files of CSV, YAML, JSON and JSONL are read: `cases: {python: …}` takes cases from a function"
-_LONGEST_ID = 150
-_NO_TEXT = re.compile(
-    r"\.([cm]?js|ts|py|pdf|docx|png|jpe?g|gif|bmp|webp|svg|mp[34]|wav|ogg|webm|m4a)$", re.IGNORECASE
+_ONLY_FILES = (
+    "only files of CSV, YAML, JSON and JSONL are read:"
+    " `cases: {python: …}` takes cases from a function"
 )
-_PATH = re.compile(r"[\w./*-]+\.(txt|md|json|ya?ml|j2|csv|[cm]?js|ts|py)(:[\w.]+)?")
+_LEFT_EMPTY = "promptfoo leaves empty what a test has no value for: here that is an error."
+_ORDER = (
+    "name",
+    "description",
+    "runs",
+    "max_concurrency",
+    "timeout_s",
+    "budget",
+    "providers",
+    "judges",
+    "prompts",
+    "vars",
+    "transform",
+    "expect",
+    "threshold",
+)
+_DEFAULT_TEST = ("vars", "assert", "threshold", "options", "metadata", "description")
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_LONGEST_ID = 150
+_NO_TEXT = r"(?i)\.([cm]?js|ts|py|pdf|docx|png|jpe?g|gif|bmp|webp|svg|mp[34]|wav|ogg|webm|m4a)$"
+_PATH = r"[\w./*-]+\.(txt|md|json|ya?ml|j2|csv|[cm]?js|ts|py)(:[\w.]+)?"
 
 
 def recognize(source: Source) -> bool:
     """Return True for a config of promptfoo."""
     value = source.written.value
-    if (
-        not isinstance(value, dict)
-        or "cases" in value
-        or _has_typed_provider(value.get("providers"))
-    ):
+    if not isinstance(value, dict) or "cases" in value:
+        return False
+    if _has_typed_provider(value.get("providers")):
         return False
     asks = {"providers", "targets", "prompts"} & value.keys()
-    return bool(asks) and (
-        len(asks) > 1 or bool({"tests", "scenarios", "defaultTest", "redteam"} & value.keys())
-    )
+    tests = {"tests", "scenarios", "defaultTest", "redteam"} & value.keys()
+    return len(asks) > 1 or (len(asks) == 1 and bool(tests))
 
 
 def _has_typed_provider(providers: object) -> bool:
     """Return True if a provider has a `type`, as in our own suites: promptfoo's have an `id`."""
-    return isinstance(providers, list) and any(
-        isinstance(each, dict) and "type" in each for each in providers
-    )
+    if not isinstance(providers, list):
+        return False
+    return any(isinstance(provider, dict) and "type" in provider for provider in providers)
 
 
 def convert(source: Source) -> Draft:
@@ -100,6 +124,8 @@ class _Converter:
         self.agents = Agents()
         self.assertions = Assertions(self.draft, self.templates)
         self.judge: Node | None = None
+        self.sections: dict[str, dict[Any, Any]] = {}
+        """The keys of the suite, each with its comments."""
         self.matrix: dict[str, list[Any]] = {}
         self.vars: dict[Any, Any] = {}
         self.metadata: dict[str, Any] = {}
@@ -110,296 +136,299 @@ class _Converter:
         """What cases ask for in their own assertions, and don't have."""
 
     def convert(self) -> Draft:
-        root, found = self.source.written, dict[str, dict[Any, Any]]()
-        self.read_default_test(root["defaultTest"], found)
+        root = self.source.written
         if "defaultTest" in root:
-            rest = self.source.take_comments(root["defaultTest"])
-            if rest:
-                found.setdefault("judges", {}).update(dict.fromkeys(rest))
-        readers: dict[str, Callable[[Node], dict[Any, Any]]] = {
-            "description": self.read_description,
-            "prompts": lambda written: {"prompts": self.each(written, self.read_prompt, "prompt")},
-            "providers": lambda written: {
-                "providers": self.each(written, self.read_provider, "provider")
-            },
-            "targets": lambda written: {
-                "providers": self.each(written, self.read_provider, "target")
-            },
-            "tests": lambda written: {"cases": self.read_tests(written)},
-            "scenarios": lambda written: {"cases": self.read_scenarios(written)},
-            "evaluateOptions": self.read_evaluate_options,
-        }
+            self.read_default_test(root["defaultTest"])
+            if comments := self.source.take_comments(root["defaultTest"]):
+                self.section("judges").update(dict.fromkeys(comments))
         for key in root.value:
-            comments = self.source.take_comments_before(root[key])
-            if key in readers:
-                made = readers[key](root[key])
-                comments += self.source.take_comments(root[key])
-                for name, value in made.items():
-                    section = found.setdefault(str(name), {})
-                    inside = section.get(name)
-                    section |= {
-                        **dict.fromkeys(comments),
-                        name: [*inside, *value] if isinstance(inside, list) else value,
-                    }
-            elif key.startswith(("x-", ".", "_")):  # by custom they hold what anchors share
-                found[key] = dict.fromkeys(comments)
-            elif key not in ("defaultTest", "$schema"):
-                lost = self.draft.lose(
-                    root[key], key, _SETTINGS.get(key, _NOTHING_LIKE_IT), weakens=False
-                )
-                found[key] = dict.fromkeys((*comments, lost))
-        if "cases" not in found and self.judges_something(found):
-            self.named.append(frozenset(self.vars))
-            found["cases"] = {
-                "cases": [
-                    {"id": "the prompt as it is", "matrix": self.matrix}
-                    if self.matrix
-                    else {"id": "the prompt as it is"}
-                ]
-            }
-        self.finish(found)
-        return self.draft
-
-    def judges_something(self, found: Mapping[str, Any]) -> bool:
-        return bool(found.get("prompts") and found.get("expect"))
-
-    def finish(self, found: dict[str, dict[Any, Any]]) -> None:
-        """Put the sections in order, with what only shows at the end: judges, and names that not
-        all cases have.
-        """
-        if judges := [
-            {"name": name, **options} for name, options in self.assertions.judges.items()
-        ]:
-            found.setdefault("judges", {})["judges"] = judges
-        used = self.templates.used
-        lacking = self.lacking | {
-            name for name in used if any(name not in names for names in self.named)
-        }
-        if lacking := lacking - self.vars.keys():
-            self.vars[
-                YamlComment(
-                    "promptfoo leaves empty what a test has no value for: here that is an error."
-                )
-            ] = None
-            self.vars |= dict.fromkeys(sorted(lacking), "")
-        if self.templates.environment:
-            self.vars["env"] = {
-                name: f"${{{name}:-}}" for name in sorted(self.templates.environment)
-            }
-        if self.vars:
-            found.setdefault("vars", {})["vars"] = self.vars
-        order = (
-            *(
-                "name",
-                "description",
-                "runs",
-                "max_concurrency",
-                "timeout_s",
-                "budget",
-                "providers",
-                "judges",
-            ),
-            *("prompts", "vars", "transform", "expect", "threshold"),
-        )
-        last = {"cases": found.pop("cases")} if "cases" in found else {}
-        for section in (
-            {name: found.pop(name) for name in order if name in found} | found | last
-        ).values():
-            self.draft.suite |= section
+            self.read_key(key, root[key])
+        if "cases" not in self.sections and self.sections.get("prompts"):
+            self.add_case_of_the_prompt()
+        self.add_judges()
+        self.add_vars()
+        self.put_in_order()
         for key in ("providers", "prompts"):
             _tell_apart(self.draft.suite.get(key, ()))
         self.draft.suite |= dict.fromkeys(self.source.take_other_comments())
         if text := self.agents.text:
             self.draft.files[f"{MODULE}.py"] = text
+        return self.draft
 
-    def each(self, written: Node, read: Callable[[Node], list[Any]], what: str) -> list[Any]:
+    def section(self, name: str) -> dict[Any, Any]:
+        return self.sections.setdefault(name, {})
+
+    def read_key(self, key: str, written: Node) -> None:
+        """Translate one key of the config, and add it to its section."""
+        comments = self.source.take_comments_before(written)
+        match key:
+            case "defaultTest" | "$schema":
+                return
+            case "description":
+                made = self.read_description(written)
+            case "prompts":
+                made = {"prompts": self.convert_each(written, self.read_prompt, "prompt")}
+            case "providers":
+                made = {"providers": self.convert_each(written, self.read_provider, "provider")}
+            case "targets":
+                made = {"providers": self.convert_each(written, self.read_provider, "target")}
+            case "tests":
+                made = {"cases": self.read_tests(written)}
+            case "scenarios":
+                made = {"cases": self.read_scenarios(written)}
+            case "evaluateOptions":
+                made = self.read_evaluate_options(written)
+            case _:
+                if not key.startswith(("x-", ".", "_")):  # by custom, these hold shared anchors
+                    reason = _SETTINGS.get(key, NOTHING_LIKE_IT)
+                    comments.append(self.draft.lose(written, key, reason, weakens=False))
+                self.section(key).update(dict.fromkeys(comments))
+                return
+        comments += self.source.take_comments(written)
+        for name, value in made.items():
+            section = self.section(str(name))
+            section |= dict.fromkeys(comments)
+            if isinstance(value, list):
+                section[name] = [*section.get(name, ()), *value]
+            else:
+                section[name] = value
+
+    def add_case_of_the_prompt(self) -> None:
+        """Add the case that promptfoo runs if assertions hold for all tests, and there is none."""
+        if not self.sections.get("expect"):
+            return
+        self.named.append(frozenset(self.vars))
+        case: dict[str, Any] = {"id": "the prompt as it is"}
+        if self.matrix:
+            case["matrix"] = self.matrix
+        self.section("cases")["cases"] = [case]
+
+    def add_judges(self) -> None:
+        judges = [{"name": name, **model} for name, model in self.assertions.judges.items()]
+        if judges:
+            self.section("judges")["judges"] = judges
+
+    def add_vars(self) -> None:
+        """Add the vars of the suite, and empty ones for names that not all cases have."""
+        lacking = set(self.lacking)
+        for name in self.templates.used:
+            if any(name not in names for names in self.named):
+                lacking.add(name)
+        lacking -= self.vars.keys()
+        if lacking:
+            self.vars[YamlComment(_LEFT_EMPTY)] = None
+            self.vars |= dict.fromkeys(sorted(lacking), "")
+        if self.templates.environment:
+            names = sorted(self.templates.environment)
+            self.vars["env"] = {name: f"${{{name}:-}}" for name in names}
+        if self.vars:
+            self.section("vars")["vars"] = self.vars
+
+    def put_in_order(self) -> None:
+        """Make the suite of the sections: known ones in their order, then others, then cases."""
+        others = [name for name in self.sections if name not in _ORDER and name != "cases"]
+        for name in (*_ORDER, *others, "cases"):
+            self.draft.suite |= self.sections.get(name, {})
+
+    def convert_each(
+        self, written: Node, read: Callable[[Node], list[Any]], what: str
+    ) -> list[Any]:
         """Convert each entry of a list, or the only one; what can't be becomes a comment."""
         made: list[Any] = []
-        for entry in written.items() if isinstance(written.value, list) else [written]:
-            comments = self.source.take_comments(entry)
+        for entry in _entries(written):
+            made += self.source.take_comments(entry)
             try:
-                made += [*comments, *(locate(each, entry.line) for each in read(entry))]
+                made += [locate(part, entry.line) for part in read(entry)]
             except (UntranslatableError, ConfigError) as error:
-                made += [*comments, self.draft.lose(entry, what, str(error), weakens=True)]
+                made.append(self.draft.lose(entry, what, str(error), weakens=True))
         return made
 
     # Settings.
 
     def read_description(self, written: Node) -> dict[Any, Any]:
         text = str(written.value or "").strip()
-        return (
-            {"name" if len(text) <= _LONGEST_ID and "\n" not in text else "description": text}
-            if text
-            else {}
-        )
+        if not text:
+            return {}
+        if _is_short(text):
+            return {"name": text}
+        return {"description": text}
 
     def read_evaluate_options(self, written: Node) -> dict[Any, Any]:
         settings: dict[Any, Any] = {}
         for key, value in (written.value or {}).items():
             is_number = isinstance(value, int | float) and value > 0
-            if key in ("maxConcurrency", "repeat") and is_number:
-                settings |= (
-                    {"max_concurrency": value}
-                    if key == "maxConcurrency"
-                    else {"runs": value}
-                    if value > 1
-                    else {}
-                )
+            if key == "maxConcurrency" and is_number:
+                settings["max_concurrency"] = value
+            elif key == "repeat" and is_number:
+                if value > 1:
+                    settings["runs"] = value
             elif key == "timeoutMs" and is_number:
                 settings["timeout_s"] = seconds(value)
             elif key == "maxEvalTimeMs" and is_number:
                 settings["budget"] = {"max_duration_s": seconds(value)}
             elif key not in ("cache", "showProgressBar"):
-                reason = (
-                    "`rpm` of a provider spaces its calls" if key == "delay" else _NOTHING_LIKE_IT
-                )
-                settings[
-                    self.draft.lose(written[key], f"evaluateOptions.{key}", reason, weakens=False)
-                ] = None
+                reason = NOTHING_LIKE_IT
+                if key == "delay":
+                    reason = "`rpm` of a provider spaces its calls"
+                what = f"evaluateOptions.{key}"
+                comment = self.draft.lose(written[key], what, reason, weakens=False)
+                settings[comment] = None
         return settings
 
-    def read_provider(self, entry: Node, source: Source | None = None) -> list[Any]:
-        value, source = entry.value, source or self.source
+    def read_provider(self, entry: Node) -> list[Any]:
+        return self.read_provider_of(entry, self.source)
+
+    def read_provider_of(self, entry: Node, source: Source) -> list[Any]:
+        """Return the providers of an entry of a file: several if it names another file."""
+        value = entry.value
         if isinstance(value, str) and re.fullmatch(r"file://.*\.(ya?ml|json)", value):
             other = source.read(value.removeprefix("file://"))
-            entries = (
-                other.written.items() if isinstance(other.written.value, list) else [other.written]
-            )
-            return [each for one in entries for each in self.read_provider(one, other)]
+            providers = []
+            for inner in _entries(other.written):
+                providers += self.read_provider_of(inner, other)
+            return providers
         made = provider_of(entry, source, self.agents)
-        lost = [
-            Lost(
-                entry.file,
-                entry.line,
-                f"provider {made.id}: {name}",
-                reason,
-                weakens=name == "transform",
-            )
-            for name, reason in made.lost
-        ]
-        self.draft.lost += lost
-        notes = {YamlComment(f"not imported: {name}: {reason}"): None for name, reason in made.lost}
-        return [{**notes, **made.options}]
+        provider: dict[Any, Any] = {}
+        for name, reason in made.lost:
+            what = f"provider {made.id}: {name}"
+            weakens = name == "transform"
+            self.draft.lost.append(Lost(entry.file, entry.line, what, reason, weakens))
+            provider[YamlComment(f"not imported: {name}: {reason}")] = None
+        return [{**provider, **made.options}]
 
     # Prompts.
 
     def read_prompt(self, entry: Node) -> list[Any]:
-        value, label = entry.value, None
+        value = entry.value
+        label = None
         if isinstance(value, dict):
             label = value.get("label")
             if config := value.get("config"):
-                raise UntranslatableError(
-                    f"`config` of a prompt, {', '.join(config)}: give it to a provider as `params`"
-                )
+                keys = ", ".join(config)
+                reason = f"`config` of a prompt, {keys}: give it to a provider as `params`"
+                raise UntranslatableError(reason)
             value = value.get("raw") or value.get("id")
         if not isinstance(value, str):
             raise UntranslatableError("a prompt is a text, a file, or has `raw`")
         if re.match(r"(https?|langfuse|portkey|helicone)://|exec:", value):
-            raise UntranslatableError(
-                "it comes from elsewhere: write its text, or keep it in a file"
-            )
-        if value.startswith("file://") or _PATH.fullmatch(value):
-            return [
-                each
-                for name in self.source.find(value.removeprefix("file://"))
-                for each in self.read_prompt_file(name, label)
-            ]
-        return [self.prompt(value, label)]
+            reason = "it comes from elsewhere: write its text, or keep it in a file"
+            raise UntranslatableError(reason)
+        if not value.startswith("file://") and not re.fullmatch(_PATH, value):
+            return [self.prompt(value, label)]
+        prompts = []
+        for name in self.source.find(value.removeprefix("file://")):
+            prompts += self.read_prompt_file(name, label)
+        return prompts
 
     def read_prompt_file(self, name: str, label: str | None) -> list[Any]:
         if re.search(r"\.([cm]?js|ts|py)(:[\w.]+)?$", name):
-            raise UntranslatableError(
+            reason = (
                 "a function makes it: write it as a template, or let a `python` provider call it"
             )
+            raise UntranslatableError(reason)
         text = self.source.read_text(name)
-        parts = [
-            part.strip() for part in re.split(r"^---\s*$", text, flags=re.MULTILINE) if part.strip()
-        ]
-        prompts = [self.prompt(part, label) for part in parts]
-        if prompts == [text.strip()] or (
-            len(parts) == 1 and prompts == [{"name": label, "user": text.strip()}]
-        ):
-            return [{**({"name": label} if label else {}), "file": self.source.relative(name)}]
+        parts = re.split(r"^---\s*$", text, flags=re.MULTILINE)
+        prompts = [self.prompt(part.strip(), label) for part in parts if part.strip()]
+        as_it_is: Any = text.strip()
+        by_file = {"file": self.source.relative(name)}
+        if label:
+            as_it_is = {"name": label, "user": as_it_is}
+            by_file = {"name": label, **by_file}
+        if prompts == [as_it_is]:
+            return [by_file]
         return prompts
 
     def prompt(self, text: str, label: str | None) -> Any:
-        named = {"name": label} if label else {}
-        turns = [
-            {"role": role, "content": self.templates.text(content)} for role, content in _chat(text)
-        ]
-        roles = [turn["role"] for turn in turns]
-        if roles == ["system", "user"]:
-            return {**named, "system": turns[0]["content"], "user": turns[1]["content"]}
-        if len(turns) > 1:
-            return {**named, "messages": turns}
-        user = turns[0]["content"]
-        return {**named, "user": user} if named else user
+        messages = []
+        for role, content in _chat(text):
+            messages.append({"role": role, "content": self.templates.text(content)})
+        prompt: dict[str, Any] = {}
+        if label:
+            prompt["name"] = label
+        if [message["role"] for message in messages] == ["system", "user"]:
+            prompt["system"] = messages[0]["content"]
+            prompt["user"] = messages[1]["content"]
+        elif len(messages) > 1:
+            prompt["messages"] = messages
+        elif not label:
+            return messages[0]["content"]
+        else:
+            prompt["user"] = messages[0]["content"]
+        return prompt
 
     # Tests.
 
-    def read_default_test(self, written: Node, found: dict[str, dict[Any, Any]]) -> None:
+    def read_default_test(self, written: Node) -> None:
+        """Read what holds for all tests, which may stand in a file."""
         if isinstance(written.value, str):
             written = self.source.read(written.value.removeprefix("file://")).written
         if not isinstance(written.value, dict):
             return
         comments = self.source.take_comments_before(written)
         self.judge = self.judge_of(written)
+        vars_: dict[str, Any] = {}
         try:
             vars_, self.matrix = self.read_vars(written)
         except (UntranslatableError, ConfigError) as error:
-            vars_ = {}
-            self.vars[
-                self.draft.lose(written["vars"], "defaultTest.vars", str(error), weakens=True)
-            ] = None
-        beside = self.source.take_comments(written["vars"])
-        self.vars |= dict.fromkeys(beside)
+            what = "defaultTest.vars"
+            self.vars[self.draft.lose(written["vars"], what, str(error), weakens=True)] = None
+        self.vars |= dict.fromkeys(self.source.take_comments(written["vars"]))
         self.vars |= vars_
         if expect := self.read_expect(written):
-            found["expect"] = {**dict.fromkeys(comments), "expect": expect}
-        if isinstance(metadata := written["metadata"].value, dict):
+            self.section("expect").update(dict.fromkeys(comments))
+            self.section("expect")["expect"] = expect
+        metadata = written["metadata"].value
+        if isinstance(metadata, dict):
             self.metadata = metadata
-        if isinstance(threshold := written["threshold"].value, int | float):
-            found["threshold"] = {"threshold": threshold}
-        lost: list[YamlComment] = [
-            self.draft.lose(
-                written[key], f"defaultTest.{key}", "give it to each case", weakens=False
-            )
-            for key in written.value
-            if key not in ("vars", "assert", "threshold", "options", "metadata", "description")
-        ]
-        with suppress(UntranslatableError):
-            if code := (written["options"].value or {}).get("transform"):
-                found["transform"] = {"transform": transform_of(code)}
-        without = "transform" if "transform" in found else ""
-        if lost := [*lost, *self.lost_options(written, "defaultTest", without)]:
-            section: dict[Any, Any] = found.setdefault("expect", {})
-            section |= dict.fromkeys(lost)
+        threshold = written["threshold"].value
+        if isinstance(threshold, int | float):
+            self.section("threshold")["threshold"] = threshold
+        lost = []
+        for key in written.value:
+            if key not in _DEFAULT_TEST:
+                reason = "give it to each case"
+                what = f"defaultTest.{key}"
+                lost.append(self.draft.lose(written[key], what, reason, weakens=False))
+        known = []
+        if code := (written["options"].value or {}).get("transform"):
+            with suppress(UntranslatableError):
+                self.section("transform")["transform"] = transform_of(code)
+                known.append("transform")
+        lost += self.lose_options(written, "defaultTest", known)
+        if lost:
+            self.section("expect").update(dict.fromkeys(lost))
 
     def judge_of(self, written: Node) -> Node | None:
         provider = written["options"]["provider"]
-        return provider if provider.value else self.judge
+        if provider.value:
+            return provider
+        return self.judge
 
-    def lost_options(self, written: Node, where: str, without: str = "") -> Iterator[YamlComment]:
+    def lose_options(self, written: Node, where: str, known: Iterable[str]) -> list[YamlComment]:
+        """Note the options of a test that are not `known`, and return their comments."""
         options = written["options"]
-        for key in options.value if isinstance(options.value, dict) else ():
-            if key not in ("provider", "disableVarExpansion", "repeat", without):
-                reason = _OPTIONS.get(key, _NOTHING_LIKE_IT)
-                yield self.draft.lose(
-                    options[key], f"{where}.options.{key}", reason, weakens=key in _OPTIONS
-                )
+        comments: list[YamlComment] = []
+        if not isinstance(options.value, dict):
+            return comments
+        for key in options.value:
+            if key not in ("provider", "disableVarExpansion", "repeat", *known):
+                reason = _OPTIONS.get(key, NOTHING_LIKE_IT)
+                what = f"{where}.options.{key}"
+                weakens = key in _OPTIONS
+                comments.append(self.draft.lose(options[key], what, reason, weakens=weakens))
+        return comments
 
     def read_tests(self, written: Node) -> list[Any]:
         made: list[Any] = []
-        for entry in written.items() if isinstance(written.value, list) else [written]:
+        for entry in _entries(written):
             try:
-                made += (
-                    self.read_test_files(entry)
-                    if isinstance(entry.value, str)
-                    else [self.read_test(entry)]
-                )
+                if isinstance(entry.value, str):
+                    made += self.read_test_files(entry)
+                else:
+                    made.append(self.read_test(entry))
             except (UntranslatableError, ConfigError) as error:
-                comments = self.source.take_comments(entry)
-                made += [*comments, self.draft.lose(entry, "tests", str(error), weakens=True)]
+                made += self.source.take_comments(entry)
+                made.append(self.draft.lose(entry, "tests", str(error), weakens=True))
         return made
 
     def read_test_files(self, entry: Node) -> list[Any]:
@@ -408,108 +437,99 @@ class _Converter:
             raise UntranslatableError(_ONLY_FILES)
         made: list[Any] = [*self.source.take_comments_before(entry)]
         for name in self.source.find(pattern):
-            other, outer = self.source.read(name), self.source
-            rows = other.written
-            columns = plain_columns(rows.value) if name.endswith(".csv") else None
-            if columns is not None and not self.matrix:
-                self.named.append(frozenset({*columns, *self.vars}))
-                made.append({"file": self.source.relative(name)})
-                continue
-            self.source = other
-            try:
-                if name.endswith(".csv"):
-                    made += [
-                        self.read_test(row.with_value(test_of_row(row.value)))
-                        for row in rows.items()
-                    ]
-                else:
-                    made += self.read_tests(rows)
-            finally:
-                self.source = outer
+            made += self.read_test_file(name)
         return made
+
+    def read_test_file(self, name: str) -> list[Any]:
+        """Return the cases of a file; a CSV file that ci-evals can read stays what it is."""
+        other = self.source.read(name)
+        rows = other.written
+        is_csv = name.endswith(".csv")
+        if is_csv and not self.matrix:
+            columns = plain_columns(rows.value)
+            if columns is not None:
+                self.named.append(frozenset({*columns, *self.vars}))
+                return [{"file": self.source.relative(name)}]
+        outer = self.source
+        self.source = other
+        try:
+            if not is_csv:
+                return self.read_tests(rows)
+            return [self.read_test(row.with_value(test_of_row(row.value))) for row in rows.items()]
+        finally:
+            self.source = outer
 
     def read_scenarios(self, written: Node) -> list[Any]:
         """Return a case for each pair of a configuration and a test."""
         made: list[Any] = []
-        for scenario in written.items() if isinstance(written.value, list) else ():
-            parts = scenario["config"], scenario["tests"]
-            if not all(
-                isinstance(part.value, list) and all(isinstance(each, dict) for each in part.value)
-                for part in parts
-            ):
-                made.append(
-                    self.draft.lose(
-                        scenario, "scenarios", "only lists of mappings are read", weakens=True
-                    )
-                )
+        if not isinstance(written.value, list):
+            return made
+        for scenario in written.items():
+            configs = scenario["config"]
+            tests = scenario["tests"]
+            if not _has_mappings(configs) or not _has_mappings(tests):
+                reason = "only lists of mappings are read"
+                made.append(self.draft.lose(scenario, "scenarios", reason, weakens=True))
                 continue
-            for config in parts[0].items():
-                for test in parts[1].items():
-                    both = {
-                        key: {**(config.value.get(key) or {}), **(test.value.get(key) or {})}
-                        for key in ("vars", "options")
-                    }
-                    whole = {**config.value, **test.value, **both}
-                    whole["assert"] = [
-                        *(config.value.get("assert") or ()),
-                        *(test.value.get("assert") or ()),
-                    ]
+            for config in configs.items():
+                for test in tests.items():
                     try:
-                        made.append(self.read_test(test.with_value(whole)))
+                        made.append(self.read_test(_merge_tests(config, test)))
                     except (UntranslatableError, ConfigError) as error:
                         made.append(self.draft.lose(test, "scenarios", str(error), weakens=True))
         return made
 
     def read_test(self, written: Node) -> Any:
-        if not isinstance(written.value, dict):
+        test = written.value
+        if not isinstance(test, dict):
             raise UntranslatableError("a test is a mapping, or the path of a file")
-        test, case = written.value, dict[Any, Any]()
         if "path" in test and "vars" not in test:
             raise UntranslatableError(_ONLY_FILES)
-        titled = next(
-            (key for key in ("description", "name") if str(test.get(key) or "").strip()),
-            "description",
-        )
-        if description := str(test.get(titled) or "").strip():
-            is_id = (
-                len(description) <= _LONGEST_ID
-                and "\n" not in description
-                and description not in self.ids
-            )
-            case["id" if is_id else "description"] = description
+        case: dict[Any, Any] = {}
+        title = "description"
+        if not str(test.get(title) or "").strip() and str(test.get("name") or "").strip():
+            title = "name"
+        description = str(test.get(title) or "").strip()
+        if description:
+            if _is_short(description) and description not in self.ids:
+                case["id"] = description
+            else:
+                case["description"] = description
             self.ids.add(description)
         vars_, matrix = self.read_vars(written)
-        matrix = {
-            name: values for name, values in self.matrix.items() if name not in vars_
-        } | matrix
-        case |= {key: value for key, value in (("vars", vars_), ("matrix", matrix)) if value}
-        self.named.append(
-            frozenset({*vars_, *matrix, *(name for name in self.vars if isinstance(name, str))})
-        )
-        everywhere, self.templates.used = self.templates.used, set()
+        default_matrix = {key: self.matrix[key] for key in self.matrix if key not in vars_}
+        matrix = default_matrix | matrix
+        if vars_:
+            case["vars"] = vars_
+        if matrix:
+            case["matrix"] = matrix
+        suite_vars = [name for name in self.vars if isinstance(name, str)]
+        names = frozenset({*vars_, *matrix, *suite_vars})
+        self.named.append(names)
+        # Names in a test's own assertions are asked of this case alone.
+        everywhere = self.templates.used
+        self.templates.used = set()
         if expect := self.read_expect(written):
             case["expect"] = expect
-        self.lacking |= self.templates.used - self.named[-1]
+        self.lacking |= self.templates.used - names
         self.templates.used = everywhere
-        options = test.get("options") or {}
-        metadata = {**self.metadata, **(test.get("metadata") or {})} or None
-        settings = {
-            "threshold": test.get("threshold"),
-            "metadata": metadata,
-            "runs": options.get("repeat"),
-        }
-        case |= {key: value for key, value in settings.items() if value is not None}
-        read = {"vars", "assert", "threshold", "metadata", "options", "description", titled}
-        for key in (key for key in test if key not in read):
-            reason = _OF_A_TEST.get(key, _NOTHING_LIKE_IT)
-            case[
-                self.draft.lose(written[key], f"tests.{key}", reason, weakens=key in _OF_A_TEST)
-            ] = None
-        case |= dict.fromkeys(self.lost_options(written, "tests"))
-        return locate(
-            {**dict.fromkeys(self.source.take_comments(written)), **case},
-            written.line,
-        )
+        if test.get("threshold") is not None:
+            case["threshold"] = test["threshold"]
+        metadata = {**self.metadata, **(test.get("metadata") or {})}
+        if metadata:
+            case["metadata"] = metadata
+        runs = (test.get("options") or {}).get("repeat")
+        if runs is not None:
+            case["runs"] = runs
+        for key in test:
+            if key not in (*_DEFAULT_TEST, title):
+                reason = _OF_A_TEST.get(key, NOTHING_LIKE_IT)
+                weakens = key in _OF_A_TEST
+                comment = self.draft.lose(written[key], f"tests.{key}", reason, weakens=weakens)
+                case[comment] = None
+        case |= dict.fromkeys(self.lose_options(written, "tests", ()))
+        comments = dict.fromkeys(self.source.take_comments(written))
+        return locate({**comments, **case}, written.line)
 
     def read_vars(self, written: Node) -> tuple[dict[str, Any], dict[str, list[Any]]]:
         """Return the vars of a test, and those that have several values."""
@@ -518,72 +538,91 @@ class _Converter:
             given = self.source.read(given.removeprefix("file://")).written.value
         vars_: dict[str, Any] = {}
         matrix: dict[str, list[Any]] = {}
-        expands = not (written["options"].value or {}).get("disableVarExpansion")
-        for name, value in given.items() if isinstance(given, dict) else ():
-            values = [
-                each
-                for item in (value if isinstance(value, list) and expands else [value])
-                for each in self.values(item)
-            ]
-            if (isinstance(value, list) and expands and values) or len(values) > 1:
+        if not isinstance(given, dict):
+            return vars_, matrix
+        keeps_lists = (written["options"].value or {}).get("disableVarExpansion")
+        for name, value in given.items():
+            if isinstance(value, list) and value and not keeps_lists:
+                matrix[name] = []
+                for item in value:
+                    matrix[name] += self.values(item)
+                continue
+            values = self.values(value)
+            if len(values) > 1:
                 matrix[name] = values
             else:
-                vars_[name] = values[0] if len(values) == 1 else value
+                vars_[name] = values[0]
         return self.fill_vars(vars_), matrix
 
     def fill_vars(self, vars_: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in the vars that are templates over others."""
         filled = {}
+        values = {**self.vars, **vars_}
         for name, value in vars_.items():
             filled[name] = value
             if isinstance(value, str) and is_template(value):
                 source = TemplateTranslator().text(value)
                 try:
-                    filled[name] = (
-                        template_sandbox().from_string(source).render({**self.vars, **vars_})
-                    )
+                    filled[name] = template_sandbox().from_string(source).render(values)
                 except TemplateError as error:
-                    raise UntranslatableError(
-                        f"the var {name!r} is a template over others: {error}"
-                    ) from None
+                    reason = f"the var {name!r} is a template over others: {error}"
+                    raise UntranslatableError(reason) from None
         return filled
 
     def values(self, value: Any) -> list[Any]:
-        """Return the values that one of the vars stands for: several if it is a pattern of
-        files.
-        """
+        """Return the values of a var: several if it is a pattern of files."""
         if not isinstance(value, str) or not value.startswith("file://"):
             return [value]
-        if _NO_TEXT.search(value):
+        if re.search(_NO_TEXT, value):
             raise UntranslatableError(f"the var {value}: only texts and data are read from files")
-        return [
-            {"file": self.source.relative(name)}
-            for name in self.source.find(value.removeprefix("file://"))
-        ]
+        names = self.source.find(value.removeprefix("file://"))
+        return [{"file": self.source.relative(name)} for name in names]
 
     def read_expect(self, written: Node) -> list[Any]:
         given = written["assert"]
+        if given.value is None:
+            return []
+        if not isinstance(given.value, list):
+            return [self.draft.lose(given, "assert", "assertions are a list", weakens=True)]
+        judge = self.judge_of(written)
         made: list[Any] = []
-        if given.value is not None and not isinstance(given.value, list):
-            made.append(self.draft.lose(given, "assert", "assertions are a list", weakens=True))
-        for entry in given.items() if isinstance(given.value, list) else ():
-            comments = self.source.take_comments(entry)
+        for entry in given.items():
+            made += self.source.take_comments(entry)
             try:
-                made += [
-                    *comments,
-                    *self.assertions.convert(entry, self.judge_of(written), self.source),
-                ]
+                made += self.assertions.convert(entry, judge, self.source)
             except (UntranslatableError, ConfigError) as error:
-                kind = (
-                    entry.value.get("type")
-                    if isinstance(entry.value, dict)
-                    else original(entry.value)[:40]
-                )
-                made += [
-                    *comments,
-                    self.draft.lose(entry, f"assert: {kind}", str(error), weakens=True),
-                ]
+                if isinstance(entry.value, dict):
+                    kind = entry.value.get("type")
+                else:
+                    kind = original(entry.value)[:40]
+                made.append(self.draft.lose(entry, f"assert: {kind}", str(error), weakens=True))
         return made
+
+
+def _entries(written: Node) -> Iterable[Node]:
+    """Return the entries of a list; a single value is the only one."""
+    if isinstance(written.value, list):
+        return written.items()
+    return [written]
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= _LONGEST_ID and "\n" not in text
+
+
+def _has_mappings(written: Node) -> bool:
+    if not isinstance(written.value, list):
+        return False
+    return all(isinstance(item, dict) for item in written.value)
+
+
+def _merge_tests(config: Node, test: Node) -> Node:
+    """Return a test of a scenario with one of its configurations, in the place of the test."""
+    merged = {**config.value, **test.value}
+    for key in ("vars", "options"):
+        merged[key] = {**(config.value.get(key) or {}), **(test.value.get(key) or {})}
+    merged["assert"] = [*(config.value.get("assert") or ()), *(test.value.get("assert") or ())]
+    return test.with_value(merged)
 
 
 def _tell_apart(entries: Iterable[Any]) -> None:
@@ -592,36 +631,34 @@ def _tell_apart(entries: Iterable[Any]) -> None:
     for entry in entries:
         if not isinstance(entry, dict):
             continue
-        usual = (
-            Path(entry["file"]).stem
-            if "file" in entry
-            else f"{entry.get('type')}:{entry.get('model')}"
-        )
-        if not (name := entry.get("name") or usual * ("file" in entry or "model" in entry)):
+        name = entry.get("name")
+        if not name and "file" in entry:
+            name = Path(entry["file"]).stem
+        elif not name and "model" in entry:
+            name = f"{entry.get('type')}:{entry['model']}"
+        if not name:
             continue
         taken[name] += 1
         if taken[name] > 1:
-            rest = dict(entry)
+            rest = {key: value for key, value in entry.items() if key != "name"}
             entry.clear()
-            entry |= {
-                "name": f"{name} {taken[name]}",
-                **{key: value for key, value in rest.items() if key != "name"},
-            }
+            entry["name"] = f"{name} {taken[name]}"
+            entry.update(rest)
 
 
 def _chat(text: str) -> list[tuple[str, str]]:
-    """Return the messages that a prompt is, in JSON or YAML; of a text, that of the user."""
+    """Return the roles and texts that a prompt is in JSON or YAML; a plain one is the user's."""
     messages = None
-    if re.match(r"\s*(\[\s*\{|- role:)", text):
-        with suppress(ValueError, yaml.YAMLError):
-            messages = (
-                json.loads(quote_dumped(text)) if text.lstrip()[0] == "[" else yaml.safe_load(text)
-            )
-    roles = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-    if not isinstance(messages, list) or not all(
-        isinstance(each, dict) and each.get("role") in roles for each in messages
-    ):
+    with suppress(ValueError, yaml.YAMLError):
+        if re.match(r"\s*\[\s*\{", text):
+            messages = json.loads(quote_dumped(text))
+        elif re.match(r"\s*- role:", text):
+            messages = yaml.safe_load(text)
+    if not isinstance(messages, list):
         return [("user", text)]
-    if not all(isinstance(each.get("content"), str) for each in messages):
+    for message in messages:
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            return [("user", text)]
+    if not all(isinstance(message.get("content"), str) for message in messages):
         raise UntranslatableError("a message of it has parts other than text")
-    return [(roles[each["role"]], each["content"]) for each in messages]
+    return [(_ROLES[message["role"]], message["content"]) for message in messages]
