@@ -1,6 +1,4 @@
-"""summary.md and the comment: the findings as Markdown of limited size, in which no foreign text
-acts.
-"""
+"""summary.md and the comment: findings as Markdown of limited size, foreign text inert."""
 
 import re
 from bisect import bisect_right
@@ -110,12 +108,11 @@ class Links:
     source: str | None = None
 
     def to_place(self, case: Case) -> Markdown:
-        """Return the place of a case in the suite, linked where that is a file of the
-        repository.
-        """
-        place, file = place_of(case), PurePosixPath(case.file)
+        """Return the place of a case, linked if it is in a file of the repository."""
         if not case.file:
             return Markdown()
+        place = place_of(case)
+        file = PurePosixPath(case.file)
         if self.source is None or file.is_absolute() or ".." in file.parts:
             return code(place)
         return link(place, f"{self.source}/{quote(case.file)}#L{case.line}")
@@ -160,7 +157,9 @@ def problems_text(
         headline = with_code(_capitalize(problems[0].message))
     lines = [fill("{} {} {}\n", Markdown(level), VERDICT_MARKS["error"], headline)]
     for file, line, path, message in placed[:SOME]:
-        place = code(f"{file}:{line}" if line else file)
+        place = code(file)
+        if line:
+            place = code(f"{file}:{line}")
         if path:
             place = fill("{}, {}", place, code(path))
         lines.append(fill("- {}: {}", place, with_code(message)))
@@ -232,9 +231,7 @@ def fill(template: str, *values: object) -> Markdown:
 
 
 def plain(text: str) -> Markdown:
-    """Return running text on one line that formats nothing, links to nothing and notifies
-    nobody.
-    """
+    """Return running text on one line that formats, links and notifies nothing."""
     return Markdown(_inert(one_line(text, _SENTENCE_CHARACTERS)))
 
 
@@ -244,8 +241,7 @@ def units(text: str) -> Markdown:
 
 
 def code(text: str) -> Markdown:
-    """Return a name on one line as `<code>`, which unlike backticks holds in table cells and in
-    `<summary>` too.
+    """Return a name on one line as `<code>`, which also works in table cells and in `<summary>`.
 
     GitHub links no people, issues or commits in there, but it does link e-mail addresses.
     """
@@ -254,12 +250,13 @@ def code(text: str) -> Markdown:
 
 
 def with_code(sentence: str) -> Markdown:
-    """Return a sentence of ours, in which backticks mark code; only what is outside of them is
-    escaped.
-    """
+    """Return a sentence of ours in which backticks mark code; the rest is escaped."""
     pieces = []
     for text, is_code in code_spans(one_line(sentence, _SENTENCE_CHARACTERS)):
-        pieces.append(f"`{text}`" if is_code else _inert(text))
+        if is_code:
+            pieces.append(f"`{text}`")
+        else:
+            pieces.append(_inert(text))
     return Markdown("".join(pieces))
 
 
@@ -273,19 +270,20 @@ def link(text: str, url: str) -> Markdown:
 def fence(text: str, language: str = "text") -> Markdown:
     """Return a block of text behind more backticks than it has in a row."""
     shown = visible(text)
-    rows = [len(row) for row in re.findall("`+", shown)]
-    ticks = "`" * max(3, 1 + max(rows, default=0))
+    longest = max(map(len, re.findall("`+", shown)), default=0)
+    ticks = "`" * max(3, longest + 1)
     return Markdown(f"{ticks}{language}\n{shown}\n{ticks}")
 
 
 def difference(before: str | None, after: str) -> Markdown:
-    """Return both answers in a fence, with changed lines marked; only the new one if there is no
-    difference.
-    """
+    """Return both answers in a fence with changed lines marked; the new one if they are equal."""
     new = _lines(after)
-    if before is None or (old := _lines(before)) == new:
+    if before is None:
         return fence("\n".join(new))
-    lines = list(unified_diff(old, new, n=len(old) + len(new), lineterm=""))[3:]
+    old = _lines(before)
+    if old == new:
+        return fence("\n".join(new))
+    _, _, _, *lines = unified_diff(old, new, n=len(old) + len(new), lineterm="")
     return fence("\n".join(lines), "diff")
 
 
@@ -297,8 +295,9 @@ def _lines(text: str) -> list[str]:
             lines.append(f"{line[:LINE_CHARACTERS]}…")
         else:
             lines.append(line)
-    if len(every) > _DIFF_LINES:
-        lines.append(f"… ({len(every) - _DIFF_LINES:,} more lines)")
+    left_out = len(every) - len(lines)
+    if left_out:
+        lines.append(f"… ({left_out:,} more lines)")
     return lines
 
 
@@ -412,8 +411,10 @@ class Document:
         if self._size(entries) > max_bytes:
             count = bisect_right(range(entries), max_bytes, key=self._size) - 1
         if count < 0:
-            fitting = (text for text in self.shortest if _size(text) <= max_bytes)
-            return next(fitting, self.shortest[-1])
+            for text in self.shortest:
+                if _size(text) <= max_bytes:
+                    return text
+            return self.shortest[-1]
         return self._fill(self._unfold(count, max_bytes - self._size(count)))
 
     def _size(self, count: int) -> int:
@@ -445,8 +446,8 @@ class Document:
                 groups.append(ShownGroup(group, texts, unfolds))
             else:
                 left_out[group.noun] += group.total
-        lacking = [number_of(count, noun) for noun, count in left_out.items() if count]
-        return self.template.render(self.values, groups=groups, left_out=", ".join(lacking))
+        lacking = ", ".join(number_of(count, noun) for noun, count in left_out.items())
+        return self.template.render(self.values, groups=groups, left_out=lacking)
 
 
 def _size(text: str) -> int:
@@ -482,10 +483,11 @@ def _block(
     found: Findings, group: Group, entry: Entry, links: Links, asked_characters: int
 ) -> Block:
     is_shared = len(entry.cells) > 1
-    # The table of cells has the figures already, so the line has the reason, without the answer
-    # that follows it.
     in_table = group.kind in ROWS
-    reasons = entry.missed if in_table else entry.reasons
+    reasons = entry.reasons
+    if in_table:
+        # The table of cells has the figures, so the line has the reason; the answer follows it.
+        reasons = entry.missed
     whole = "".join(reasons[:1])
     reason = one_line(whole, _BRIEF_CHARACTERS)
     subject = Markdown(join_sentence(entry.subject, code, _own))
@@ -503,7 +505,12 @@ def _block(
     brief = fill("- {}", line)
     if entry.run is None:
         return Block(brief)
-    ids = [code(cell.case.id) for cell in entry.cells[:MOST]]
+    ids = Markdown()
+    if is_shared:
+        ids = Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:MOST]))
+    details: Sequence[str] = entry.reasons
+    if whole == reason and len(reasons) < 2:
+        details = ()  # the line has it
     examples = []
     for cell in entry.cells[:FEW]:
         run = cell.failed_run or entry.run
@@ -512,9 +519,9 @@ def _block(
     text = template.render(
         line=line,
         examples=examples,
-        reasons=() if whole == reason and len(reasons) < 2 else entry.reasons,
+        reasons=details,
         base=found.summary.base,
-        ids=Markdown(", ".join(ids)) if is_shared else "",
+        ids=ids,
         count=len(entry.cells),
         more=len(entry.cells) - MOST,
     )
@@ -559,9 +566,7 @@ def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) 
 
 
 def _basis(fact: SourceSentence | str) -> Markdown:
-    """Return a fact in which the baseline's commit can be copied: elsewhere it would be a link, or
-    be cut up.
-    """
+    """Return a fact in which the commit can be copied: outside code it is a link or is cut up."""
     if isinstance(fact, SourceSentence) and fact.commit:
         start = _capitalize(fact.start)
         return fill("{} at {}{}", start, code(fact.commit), Markdown(_own(fact.rest)))
@@ -577,10 +582,15 @@ def _headline(found: Findings, characters: int = _SENTENCE_CHARACTERS) -> Markdo
     name_characters = min(characters, _BRIEF_CHARACTERS)
 
     def own(text: str) -> Markdown:
-        # One line has no blanks at its ends, which count between the pieces.
-        return _own(one_line(text, characters) if len(text) > characters else text)
+        if len(text) > characters:
+            # This drops the blanks at its ends, which count between the pieces.
+            text = one_line(text, characters)
+        return _own(text)
 
-    text = join_sentence(found.headline, lambda name: code(one_line(name, name_characters)), own)
+    def name(text: str) -> Markdown:
+        return code(one_line(text, name_characters))
+
+    text = join_sentence(found.headline, name, own)
     mark = VERDICT_MARKS[found.summary.verdict.status]
     return Markdown(keep_units(f"{mark} {_capitalize(text)}"))
 

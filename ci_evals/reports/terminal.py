@@ -1,6 +1,4 @@
-"""The summary on stdout: figures, the cases that need a look with why, and the verdict last. Laid
-out by rich.
-"""
+"""The summary on stdout, laid out by rich: figures, the cases to look at and why, the verdict."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
@@ -44,11 +42,11 @@ _SENTENCE_CHARACTERS = 1000
 UNBOUNDED = 1000
 """Columns for text that a terminal may break wherever it likes."""
 
-_STYLES: Final[Mapping[VerdictStatus, str]] = {
-    "pass": "bold green",
-    "borderline": "bold yellow",
-    "fail": "bold red",
-    "error": "bold magenta",
+_VERDICT_MARKS: Final[Mapping[VerdictStatus, tuple[str, str]]] = {
+    "pass": ("✓", "bold green"),
+    "borderline": ("~", "bold yellow"),
+    "fail": ("✗", "bold red"),
+    "error": ("!", "bold magenta"),
 }
 _BLANK = Text()
 _INDENT = (0, 0, 0, 4)
@@ -107,9 +105,7 @@ def columns(rows: Sequence[Row], *, gap: int = 2, flush_right: bool = False) -> 
 
 
 def render_comparison(comparison: Comparison) -> str:
-    """Return a line for each figure of a variant and for each cell; those that changed come
-    first.
-    """
+    """Return a line for each figure of a variant and for each cell, changed ones first."""
     rows: list[tuple[str, ...]] = [("", "baseline", "here", "change", "p")]
     for variant in comparison.variants:
         rows += _variant_rows(comparison, variant)
@@ -182,30 +178,24 @@ def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
         yield from _leaderboard(found.leaderboard)
     if found.bars:
         yield from _bars(summary.report, found.bars)
+    folded = []
     for group in found.groups:
-        if not group.folded:
+        if group.folded:
+            folded.append(_folded_group(group))
+        else:
             yield from _group(group)
-    folded = [group for group in found.groups if group.folded]
     if folded:
         yield _BLANK
-        yield from map(_folded_group, folded)
+        yield from folded
     yield _BLANK
     yield from _ending(found)
-
-
-_VERDICT_MARKS: Final[Mapping[VerdictStatus, str]] = {
-    "pass": "✓",
-    "borderline": "~",
-    "fail": "✗",
-    "error": "!",
-}
 
 
 def _verdict(found: Findings, text: str) -> Text:
     """`✗ FAIL  2 cases regressed: refund, cancel`."""
     status = found.summary.verdict.status
-    verdict = f"{_VERDICT_MARKS[status]} {VERDICTS[status].upper()}"
-    return Text.assemble((verdict, _STYLES[status]), f"  {text}")
+    mark, style = _VERDICT_MARKS[status]
+    return Text.assemble((f"{mark} {VERDICTS[status].upper()}", style), f"  {text}")
 
 
 # The figures of the variants.
@@ -258,44 +248,57 @@ def _table_of_variants(found: Findings, chosen: Sequence[Column]) -> Table:
 
 
 def _columns(found: Findings) -> Iterator[Column]:
-    variants, base = found.variants, found.summary.base
+    variants = found.variants
     counts = [each.counts for each in variants]
     figures = [each.figures for each in variants]
-    changes = []
-    if base:
-        changes = [found.variant_changes[each.variant] for each in variants]
+    changes = list(found.variant_changes.values())
+
     rates = [each.pass_rate for each in variants]
-    shown = [rate_with_interval(each.pass_rate, each.lower, each.upper) for each in variants]
-    yield _column("pass rate", 0, shown, rates, highest_is_best=True)
-    yield _column("runs", 5, [f"{each.passed:,}/{each.graded:,}" for each in counts])
+    texts = [rate_with_interval(each.pass_rate, each.lower, each.upper) for each in variants]
+    yield _column("pass rate", 0, texts, rates, highest_is_best=True)
+    texts = [f"{each.passed:,}/{each.graded:,}" for each in counts]
+    yield _column("runs", 5, texts)
     if changes:
-        yield _column(f"against {base}", 1, [change.pass_rate for change in changes])
-    if k := variants[0].k:
+        title = f"against {found.summary.base}"
+        yield _column(title, 1, [change.pass_rate for change in changes])
+    k = variants[0].k
+    if k is not None:
         chances = [each.pass_hat_k for each in variants]
         yield _column(f"pass^{k}", 8, map(percent, chances), chances, highest_is_best=True)
     errored = [each.errored for each in counts]
     if any(errored):
-        yield _column("errored", 2, map("{:,}".format, errored), errored)
+        texts = [f"{number:,}" for number in errored]
+        yield _column("errored", 2, texts, errored)
     scores = [each.match_rate for each in variants]
     yield _column("score", 6, map(score, scores), scores, highest_is_best=True)
-    # Of different numbers of runs, the fewer would look cheaper.
-    same_work = len({each.graded for each in counts}) == 1
-    costs = [None if each.unpriced_runs else each.figures.cost_usd for each in variants]
-    shown = [each.cost_text for each in variants]
-    yield _column("cost", 3, shown, costs if same_work else ())
+
+    costs: list[float | None] = []
+    tokens: list[float | None] = []
+    for each in variants:
+        cost = each.figures.cost_usd
+        if each.unpriced_runs:
+            cost = None
+        costs.append(cost)
+        tokens.append((each.figures.input_tokens + each.figures.output_tokens) or None)
+    cost_texts = [each.cost_text for each in variants]
+    token_texts = [UNKNOWN if number is None else f"{number:,}" for number in tokens]
+    has_tokens = any(tokens)
+    if len({each.graded for each in counts}) > 1:
+        # Of different numbers of runs, the fewer would look cheaper.
+        costs = tokens = []
+    yield _column("cost", 3, cost_texts, costs)
     if any(change.cost for change in changes):
         yield _column("per run", 9, [change.cost for change in changes])
-    tokens = [(each.input_tokens + each.output_tokens) or None for each in figures]
-    if any(tokens):
-        shown = [UNKNOWN if count is None else f"{count:,}" for count in tokens]
-        yield _column("tokens", 10, shown, tokens if same_work else ())
-    for title, rank, latencies_s in (
-        ("p50", 4, [each.latency_p50_s for each in figures]),
-        ("p95", 7, [each.latency_p95_s for each in figures]),
-        ("first token", 12, [each.first_token_p50_s for each in figures]),
-    ):
-        if any(latencies_s) or title != "first token":
-            yield _column(title, rank, map(seconds, latencies_s), latencies_s)
+    if has_tokens:
+        yield _column("tokens", 10, token_texts, tokens)
+
+    latencies_s = [each.latency_p50_s for each in figures]
+    yield _column("p50", 4, map(seconds, latencies_s), latencies_s)
+    latencies_s = [each.latency_p95_s for each in figures]
+    yield _column("p95", 7, map(seconds, latencies_s), latencies_s)
+    latencies_s = [each.first_token_p50_s for each in figures]
+    if any(latencies_s):
+        yield _column("first token", 12, map(seconds, latencies_s), latencies_s)
     if any(change.latency for change in changes):
         yield _column("p50's change", 11, [change.latency for change in changes])
 
@@ -308,9 +311,7 @@ def _column(
     *,
     highest_is_best: bool = False,
 ) -> Column:
-    """Mark the best and the worst figure. Those that look the same are marked the same, or not at
-    all.
-    """
+    """Mark the best and the worst figure. Those that look the same are marked the same."""
     shown = list(texts)
     by_text = dict(zip(shown, numbers, strict=False))
     known = sorted({number for number in by_text.values() if number is not None})
@@ -332,16 +333,15 @@ def _graders(variants: Sequence[VariantReport]) -> Iterator[Text]:
     for variant in variants:
         for grader, mean in variant.grader_means.items():
             means.setdefault(grader, []).append(mean)
-    lowest = {grader: min(each) for grader, each in means.items()}
-    listed = sorted(means, key=lowest.__getitem__)
-    perfect = list(lowest.values()).count(1)
+    graders = sorted(means, key=lambda grader: min(means[grader]))
+    imperfect = [grader for grader in graders if min(means[grader]) < 1]
+    perfect = len(graders) - len(imperfect)
     if perfect > FEW:
-        listed = listed[:-perfect]
-    texts = [f"{_label(grader)} {span(means[grader], score)}" for grader in listed]
-    if perfect > FEW and listed:
-        texts.append(f"{perfect} others 1.00")
-    elif perfect > FEW:
-        texts.append(f"{perfect} graders 1.00")
+        graders = imperfect
+    texts = [f"{_label(grader)} {span(means[grader], score)}" for grader in graders]
+    if perfect > FEW:
+        noun = "others" if imperfect else "graders"
+        texts.append(f"{perfect} {noun} 1.00")
     if texts:
         yield Text.assemble(("graders  ", "dim"), ", ".join(texts))
 
@@ -403,9 +403,10 @@ def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Iterator[Conso
         name = scope_label(scope, report)
         if scope.kind != "suite":
             name = f"{name} {scope.name}"
+        _, style = _VERDICT_MARKS[scope.status]
         rate = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
         bar = f"bar {percent(scope.bar, scope.bar)}"
-        rows.append((Text(verdict, _STYLES[scope.status]), _name(name), rate, bar))
+        rows.append((Text(verdict, style), _name(name), rate, bar))
     return _table("Gate", rows, SOME, "bar")
 
 
@@ -442,18 +443,17 @@ def _folded_group(group: Group) -> Text:
     lines = [entry.line(_name) for entry in group.entries]
     if group.kind == "changed":
         return _dim(", ".join(lines))
-    cells = [cell for entry in group.entries for cell in entry.cells]
-    cases = dict.fromkeys(_name(cell.case.id) for cell in cells)
-    names = (list(cases) or lines)[:FEW]
+    names: list[str] = []
+    for entry in group.entries:
+        names += [_name(cell.case.id) for cell in entry.cells]
+    names = list(dict.fromkeys(names or lines))[:FEW]
     if group.count > len(names):
         names.append(f"{group.count - len(names):,} more")
     return _dim(f"{group.title} ({group.count:,}): {', '.join(names)}")
 
 
 def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
-    """`✗ refund on gpt: 1 of 3 runs passed  evals.yaml:12`, with the question, the answer, and why
-    it failed.
-    """
+    """`✗ refund on gpt: 1 of 3 runs passed  evals.yaml:12`, with the answer and why it failed."""
     mark, color = _GROUP_MARKS.get(group.kind, _TONE_MARKS[group.tone])
     text = Text()
     if entry.critical:
@@ -472,17 +472,19 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
 
 def _details(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
     cell, run = entry.cell, entry.run
-    if cell and run and run.answer is not None:
+    frames: Sequence[str] = entry.frames
+    if run is not None:
+        frames = run.frames
+    lines: list[str | Text] = []
+    if cell and run and run.answer is not None and (group.kind != "possible" or cell.below_bar):
         asked = one_line(question_text(cell.case, run.first), _QUESTION_CHARACTERS)
         answer = one_line(run.answer, _ANSWER_CHARACTERS) or "(empty)"
-        if group.kind != "possible" or cell.below_bar:
-            yield Padding(_dim(f"{asked} → {answer}".lstrip()), _INDENT)
+        lines.append(_dim(f"{asked} → {answer}".lstrip()))
     if cell and len(entry.cells) == 1:
-        for line in cell.failures.lines(FEW, with_answers=False):
-            yield Padding(line, _INDENT)
-    frames = run.frames if run else entry.frames
-    for frame in frames:
-        yield Padding(_dim(frame), _INDENT)
+        lines += cell.failures.lines(FEW, with_answers=False)
+    lines += map(_dim, frames)
+    for line in lines:
+        yield Padding(line, _INDENT)
 
 
 def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
