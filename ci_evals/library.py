@@ -69,9 +69,7 @@ class Report(SuiteReport):
 
     @property
     def leaderboard(self) -> Sequence[Standing]:
-        """Every variant, the best first: `place`, `rank`, `tied` and `variant` with its rates and
-        figures.
-        """
+        """Every variant with its `place`, `rank`, whether it is `tied`, and figures; best first."""
         return rank(variant_reports(self.judged))
 
     @property
@@ -81,9 +79,7 @@ class Report(SuiteReport):
 
     @property
     def cases(self) -> Mapping[str, Case]:
-        """The cases by id: what was asked, tags, metadata. Of a loaded report only what report.json
-        has.
-        """
+        """The cases by id; those of a loaded report have only what report.json keeps."""
         return {case.id: case for case in self.plan.cases}
 
     def summary(self) -> str:
@@ -92,10 +88,11 @@ class Report(SuiteReport):
         lines = [outcome(self)]
         for cell in self.cells:
             asked = one_line(input_text(cell.case), _INPUT_CHARACTERS) or cell.case.id
-            of = f" on {cell.variant}" if several else ""
+            if several:
+                asked = f"{asked} on {cell.variant}"
             score = percent(self.mean_score((cell.cell,)))
             runs = f"{cell.counts.passed:,} of {number_of(cell.counts.planned, 'run')}"
-            lines.append(f"  {asked}{of}: {runs}, score {score}")
+            lines.append(f"  {asked}: {runs}, score {score}")
         return "\n".join(lines)
 
     # Kept and compared.
@@ -107,7 +104,8 @@ class Report(SuiteReport):
             StorageError: the file cannot be written.
         """
         path = Path(path)
-        path = path / json_report.REPORT if path.is_dir() else path
+        if path.is_dir():
+            path = path / json_report.REPORT
         write_atomically(path, json_report.render(self.judged))
         return path
 
@@ -121,16 +119,14 @@ class Report(SuiteReport):
         return cls.of(read_summary(Path(path)))
 
     def diff(self, other: "Report | Path | str") -> Comparison:
-        """Compare this report with an earlier one: the cells that got worse or better, and how sure
-        that is.
+        """Compare this report with an earlier one, cell by cell and variant by variant.
 
         Args:
-            other: the baseline, or where it was saved; its cells are matched by their questions and
-                names.
+            other: the baseline, or its path. Cells are matched by question and name.
 
         Returns:
-            Its `cells` and `variants`, each with rates, p-values and a `kind`; `of("regressed")`
-            has those of a kind.
+            The `cells` and `variants`, with rates, p-values and the `kind` of each cell;
+            `select("regressed")` returns the cells of a kind.
 
         Raises:
             StorageError: the baseline cannot be read.
@@ -139,20 +135,17 @@ class Report(SuiteReport):
             saved = SavedReport.of(other.judged)
         else:
             saved = read_report(Path(other))
-        alpha = (self.gate or Gate()).alpha
-        is_selection = self.suite.selection is not None
+        gate = self.gate or Gate()
         return compare(
             head_cells(self, self.gate),
             saved.baseline,
             confirm_runs=0,
-            alpha=alpha,
-            is_selection=is_selection,
+            alpha=gate.alpha,
+            is_selection=self.suite.selection is not None,
         )
 
     def diff_table(self, other: "Report | Path | str") -> str:
-        """Return `diff` as text: the figures of each variant, then every cell, those that changed
-        first.
-        """
+        """Return `diff` as text: the figures of each variant, then the cells, changed ones first."""
         return terminal.render_comparison(self.diff(other))
 
     def slice(
@@ -163,19 +156,20 @@ class Report(SuiteReport):
         provider: str | None = None,
         prompt: str | None = None,
     ) -> "Report":
-        """Return the part of the report with this tag, case, provider and prompt, as far as they
-        are given.
+        """Return the part of the report with the given tag, case, provider and prompt.
 
         Raises:
             UsageError: the report has no such tag, case, provider or prompt.
         """
+        tags: set[str] = set()
+        for known in self.plan.cases:
+            tags.update(known.tags)
         variants = self.plan.variants
-        _check_known("tag", tag, {each for known in self.plan.cases for each in known.tags})
-        _check_known("case", case, [known.id for known in self.plan.cases])
+        _check_known("tag", tag, tags)
+        _check_known("case", case, self.cases)
         _check_known("provider", provider, {variant.provider for variant in variants})
-        _check_known(
-            "prompt", prompt, {variant.prompt for variant in variants if variant.prompt is not None}
-        )
+        prompts = [variant.prompt for variant in variants if variant.prompt is not None]
+        _check_known("prompt", prompt, prompts)
         cells = [
             cell
             for cell in self.cells
@@ -209,7 +203,7 @@ def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoCompar
 
 
 def _part_of(report: SuiteReport, cells: Sequence[CellReport]) -> SuiteReport:
-    """Return a report of some cells: the same runs, numbered anew."""
+    """Return a report of some cells: the same runs with numbers of their own."""
     plan = report.plan
     numbers = {(cell.case.id, cell.variant): cell.cell for cell in cells}
     cases = {cell.case.id: cell.case for cell in cells}
@@ -220,7 +214,9 @@ def _part_of(report: SuiteReport, cells: Sequence[CellReport]) -> SuiteReport:
     for case_id in cases:
         for variant in variants:
             number = numbers.get((case_id, variant))
-            runs = range(0) if number is None else plan.indices(number)
+            runs: Sequence[int] = ()
+            if number is not None:
+                runs = plan.indices(number)
             counts.append(len(runs))
             indices += runs
     fingerprints = {}

@@ -1,11 +1,8 @@
-"""Saved reports, read back as a baseline, as the side that is compared, or as the summary that they
-were made from.
-"""
+"""Reads saved reports back: as a baseline, as the side to compare, or as a summary."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -23,7 +20,7 @@ from ci_evals.model.case import Case
 from ci_evals.model.fields import first_problem
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteInfo, SuiteReport
-from ci_evals.model.result import Result
+from ci_evals.model.result import Result, Status
 from ci_evals.redaction import Redactor
 from ci_evals.reports.report_json import REPORT, SCHEMA_VERSION
 from ci_evals.reports.saved import (
@@ -58,7 +55,8 @@ def read_report(path: Path) -> SavedReport:
         StorageError: there is none, it is damaged or contradicts itself, or another version of
             ci-evals wrote it.
     """
-    path = path / REPORT if path.is_dir() else path
+    if path.is_dir():
+        path = path / REPORT
     try:
         if path.stat().st_size > MAX_REPORT_BYTES:
             limit = f"{MAX_REPORT_BYTES >> 20:,} MiB"
@@ -101,7 +99,9 @@ def _explain(error: ValueError, content: bytes, path: Path) -> str:
         return f"contradicts itself, so it is not used: {error}"
     if path.suffix in _OTHER_SUFFIXES:
         return f"is not a report.json: {_WHAT_TO_NAME}"
-    why = f"damaged or cut off: {error}" if content.strip() else "it is empty"
+    why = "it is empty"
+    if content.strip():
+        why = f"damaged or cut off: {error}"
     return f"is not a complete report of ci-evals ({why}): download it again, or name another"
 
 
@@ -175,7 +175,9 @@ def read_baseline(
     Raises:
         StorageError: see `read_report`.
     """
-    found = [read_report(file) for path in paths for file in _report_files(path)]
+    found = []
+    for path in paths:
+        found += [read_report(file) for file in _report_files(path)]
     if not found:
         places = " or ".join(path.as_posix() for path in paths)
         return NoComparison(f"no baseline: there is no report at {places}")
@@ -244,13 +246,12 @@ def with_answers(summary: Summary) -> Summary:
         number = numbers.get(comparison.base_key(cell.key))
         if number is None:
             continue
-        parts = (base,) if base.confirmation is None else (base, base.confirmation)
-        passed = chain.from_iterable(
-            part.results(part.indices("passed", (number,))) for part in parts
-        )
-        first = next(passed, None)
-        if first is not None:
-            answers[cell.key] = shorten(answer_text(first) or "", ANSWER_CHARACTERS)
+        for part in (base, base.confirmation):
+            if part is None or cell.key in answers:
+                continue
+            passed = next(part.results(part.indices("passed", (number,))), None)
+            if passed is not None:
+                answers[cell.key] = shorten(answer_text(passed) or "", ANSWER_CHARACTERS)
     return replace(summary, before=answers)
 
 
@@ -272,18 +273,18 @@ def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
     comparison = summary.compared
     assert comparison is not None
     strict = _under_rules_of(trusted, saved, comparison).judge(baseline)
+    status = summary.verdict.status
     notes = []
-    if summary.verdict.status in ("pass", "borderline") and (
-        strict.verdict.status not in ("pass", summary.verdict.status)
-    ):
+    if status in ("pass", "borderline") and strict.verdict.status not in ("pass", status):
         summary = strict
         text = f"judged by those of {baseline.label}, which this pull request changes"
         notes.append(Note("Rules", text, brief=True))
     if missing := _missing_runs(saved, trusted, baseline.label):
         notes.append(Note("Missing", missing, brief=True))
     if edited := dict.fromkeys(cell.case for cell in comparison.select("edited")):
-        first, *others = map(name_of, edited)
-        names = f"{first} and {number_of(len(others), 'more case')}" if others else first
+        names, *others = map(name_of, edited)
+        if others:
+            names = f"{names} and {number_of(len(others), 'more case')}"
         text = f"said to be another question than on {baseline.label}, or judged otherwise"
         notes.append(Note("Edited", f"{names}: {text}", brief=True))
     return with_answers(replace(summary, notes=tuple(notes)))
@@ -292,24 +293,24 @@ def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
 def _under_rules_of(
     trusted: SavedReport, saved: SavedReport, comparison: Comparison
 ) -> SavedReport:
-    """Return a report with the gate of another one, and with whatever is a rule in its cases."""
+    """Return a report with the gate of another one, and with the rules in that one's cases."""
     own, report = saved.report, trusted.report
     known = {case.id: case for case in report.plan.cases}
     variants = own.plan.variants
     cases = []
     for case in own.plan.cases:
-        names = [comparison.base_key((case.id, each.provider, each.prompt))[0] for each in variants]
-        base = next((known[name] for name in names if name in known), None)
-        if base is not None:
-            case = replace(base, id=case.id, file=case.file, line=case.line)  # noqa: PLW2901
-        cases.append(case)
+        ruled_case = case
+        for variant in variants:
+            name, *_ = comparison.base_key((case.id, variant.provider, variant.prompt))
+            if name in known:
+                ruled_case = replace(known[name], id=case.id, file=case.file, line=case.line)
+                break
+        cases.append(ruled_case)
     own_code = (*own.suite.own_code, *report.suite.own_code)
     suite = replace(own.suite, own_code=own_code, without_secrets=True)
-    confirmation = own.confirmation
-    if confirmation is not None:
-        confirmation = _with_rules(confirmation, cases, suite)
     ruled = _with_rules(own, cases, suite)
-    ruled.confirmation = confirmation
+    if own.confirmation is not None:
+        ruled.confirmation = _with_rules(own.confirmation, cases, suite)
     return replace(saved, report=ruled, gate=trusted.gate)
 
 
@@ -321,9 +322,10 @@ def _with_rules(report: SuiteReport, cases: Sequence[Case], suite: SuiteInfo) ->
     for index, result in zip(indices, report.results(indices), strict=True):
         results[index] = result
         if result.error is None and result.grades:
-            threshold = plan.case(plan.cell_of(index)).threshold
-            passed = passes(result.grades, threshold)
-            results[index] = replace(result, status="passed" if passed else "failed")
+            status: Status = "failed"
+            if passes(result.grades, plan.case(plan.cell_of(index)).threshold):
+                status = "passed"
+            results[index] = replace(result, status=status)
     return replace(
         report,
         suite=suite,

@@ -132,7 +132,9 @@ class SavedReport:
     @property
     def name(self) -> str:
         """Its name in sentences."""
-        return self.path.as_posix() if self.path else "the given report"
+        if self.path is None:
+            return "the given report"
+        return self.path.as_posix()
 
     @property
     def suite(self) -> SuiteInfo:
@@ -165,25 +167,26 @@ class SavedReport:
         If a quarter of the runs of a variant failed without an answer, these runs do not count.
         """
         own = report_ref(self.report)
-        earlier = self.base if isinstance(self.base, Baseline) else None
         references = {own.id: own}
         trend = [trend_point(self.report)]
-        base_cells: Mapping[CellKey, BaseCell] = {}
-        keys: Mapping[CellKey, CellKey] = {}
-        if earlier is not None:
+        earlier_cells: dict[CellKey, BaseCell | None] = {}
+        if isinstance(self.base, Baseline):
+            earlier = self.base
             for reference in (*(lost.report for lost in earlier.lost), *earlier.reports):
                 references.setdefault(reference.id, reference)
             trend += [point for point in earlier.trend if point.report.id != own.id]
-            base_cells, keys = earlier.cells, base_keys(self.head, earlier)
+            for key, base_key in base_keys(self.head, earlier).items():
+                earlier_cells[key] = earlier.cells.get(base_key)
         lost = unanswered_runs(own, self.head)
         bars = {view.key: bar_of(view.case, view.variant, self.gate) for view in self.report.cells}
         cells = {}
         for cell in self.head:
-            runs, per_runs = cell.planned, {own.id: cell.per_run}
+            runs = cell.planned
+            per_runs = {own.id: cell.per_run}
             if cell.variant in lost:
-                runs, per_runs = Tally(runs.passed, runs.graded - cell.unanswered), {}
-            base = base_cells.get(keys[cell.key]) if earlier is not None else None
-            kept = evidence_to_keep(base, cell.fingerprint)
+                runs = Tally(runs.passed, runs.graded - cell.unanswered)
+                per_runs = {}
+            kept = evidence_to_keep(earlier_cells.get(cell.key), cell.fingerprint)
             older = [evidence for evidence in kept if evidence.report != own.id]
             cells[cell.key] = BaseCell(
                 cell.fingerprint,
@@ -192,12 +195,15 @@ class SavedReport:
                 cell.quarantined,
                 bars[cell.key],
             )
+        source = None
+        if self.path is not None:
+            source = str(self.path)
         return Baseline(
             suite=self.suite.name,
             reports=tuple(references.values()),
             cells=cells,
             trend=tuple(trend[:TREND_POINTS]),
-            source=str(self.path) if self.path else None,
+            source=source,
             gate=self.gate or Gate(),
             lost=tuple(lost.values()),
         )
@@ -223,7 +229,9 @@ def restore(document: Measured, base: BaseEntry | NoComparison | None) -> SavedR
 
 
 def _check_looks(looks: Looks | None) -> None:
-    if looks is not None and not (looks.rounds and 0 <= looks.taken <= len(looks.rounds)):
+    if looks is None:
+        return
+    if not looks.rounds or not 0 <= looks.taken <= len(looks.rounds):
         raise ContradictionError("more looks were taken than agreed on, or none was agreed on")
 
 
@@ -234,14 +242,16 @@ def _restore_report(document: Measured) -> SuiteReport:
     further_results: dict[int, Result] = {}
     for result in document.results:
         run = f"run {result.run} of {result.case!r}"
-        cell = cells.get((result.case, result.provider, result.prompt), -1)
-        if cell < 0 or not 1 <= result.run <= plan.runs(cell) + further.runs(cell):
+        cell = cells.get((result.case, result.provider, result.prompt))
+        if cell is None or not 1 <= result.run <= plan.runs(cell) + further.runs(cell):
             raise ContradictionError(f"{run} is of no cell of the report")
         _check_result(result, plan.case(cell).threshold)
         if result.run <= plan.runs(cell):
-            results, index = planned_results, plan.index(cell, result.run)
+            index = plan.index(cell, result.run)
+            results = planned_results
         else:
-            results, index = further_results, further.index(cell, result.run)
+            index = further.index(cell, result.run)
+            results = further_results
         if index in results:
             raise ContradictionError(f"it has two results of {run}")
         results[index] = result
@@ -312,16 +322,19 @@ def _restore_plans(document: Measured) -> tuple[RunPlan, RunPlan]:
         cases.append(case)
         for variant in variants:
             found = cells.get((case.id, variant.provider, variant.prompt))
+            planned = 0
             if found is not None:
                 confirm_runs[len(counts)] = found.confirm_runs
-            counts.append(0 if found is None else found.planned)
+                planned = found.planned
+            counts.append(planned)
     plan = RunPlan(cases, variants, counts, first_runs=[1] * len(counts))
     return plan, plan_further_runs(plan, confirm_runs)
 
 
 def _check_result(result: Result, threshold: float | None) -> None:
     """Refuse figures that no run has, and a status or score that contradicts the grades."""
-    run, grades = f"run {result.run} of {result.case!r}", result.grades
+    run = f"run {result.run} of {result.case!r}"
+    grades = result.grades
     amounts = [result.latency_s, result.cost_usd, result.score]
     amounts += [grade.score for grade in every_grade(grades)]
     if result.judging is not None:
@@ -348,11 +361,11 @@ def _restore_baseline(suite: str, base: BaseEntry) -> Baseline:
     cells = {}
     for cell in base.cells:
         reports = [evidence.report for evidence in cell.history]
-        if not known.issuperset(reports):
-            unknown = next(report for report in reports if report not in known)
-            raise ContradictionError(
-                f"its history has a report that it was not compared with: {unknown!r}"
-            )
+        for report in reports:
+            if report not in known:
+                raise ContradictionError(
+                    f"its history has a report that it was not compared with: {report!r}"
+                )
         cells[cell.key] = BaseCell(
             cell.fingerprint,
             History(cell.history, lost=frozenset(cell.outages)),

@@ -1,4 +1,4 @@
-"""Reports of schema version 1, which kept what was known of the baseline with their own cells."""
+"""Reports of schema version 1, which stored the baseline's cells with their own."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ from ci_evals.reports.view import bar_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellComparison1:
-    """A cell of the baseline, beside the cell that was compared with it."""
+    """A cell of the baseline, stored with the cell that was compared with it."""
 
     case: str
     provider: str
@@ -115,12 +115,11 @@ def _with_plan_and_bar(document: Document1) -> Iterator[Cell1]:
         runs[key] = max(result.run, runs.get(key, 0))
     for cell in document.cells:
         case = Case(id=cell.case, tags=cell.tags)
-        bar_of_gate = bar_of(case, Variant(cell.provider, cell.prompt), document.gate)
-        yield replace(
-            cell,
-            confirm_runs=max(0, runs.get(cell.key, 0) - cell.planned),
-            min_pass_rate=None if cell.bar == bar_of_gate else cell.bar,
-        )
+        own_bar = None
+        if cell.bar != bar_of(case, Variant(cell.provider, cell.prompt), document.gate):
+            own_bar = cell.bar
+        confirm_runs = max(0, runs.get(cell.key, 0) - cell.planned)
+        yield replace(cell, confirm_runs=confirm_runs, min_pass_rate=own_bar)
 
 
 def _base(document: Document1, comparison: Comparison1) -> BaseEntry:
