@@ -21,14 +21,17 @@ _KEYS = frozenset(
 )
 _NAMES = ("name", "description")
 _LONGEST_NAME = 100
-_CODE = re.compile(r"\.([cm]?js|ts|py|rb)(:\w+)?$")
+_CODE = r"\.([cm]?js|ts|py|rb)(:\w+)?$"
 
 
 class _Rubric(NamedTuple):
-    """A ready rubric, or none; the option that takes the assertion's value; the threshold unless it
-    has one.
+    """The judge of a model-graded assertion.
 
-    Those `of_context` have shares as scores, and need no scale.
+    Args:
+        name: a ready rubric, or none.
+        option: the option that takes the assertion's value.
+        threshold: the score to reach, unless the assertion has a threshold.
+        of_context: True if the score is a share, which needs no scale.
     """
 
     name: str | None
@@ -62,6 +65,9 @@ _TEXTS = {
     "icontains-any": "contains_any",
 }
 _WORDS = "overlap of words is no measure here: `similar` compares texts, a `judge` their meaning"
+_CALLS = "`tool_call` and `tool_arguments` say which tools are to be called, and with what"
+_PARSER = "let a `python` grader parse it"
+_NO_LIST_OF_TOOLS = "only names of tools are taken over: see `trajectory`"
 _REASONS = {
     "bleu": _WORDS,
     "gleu": _WORDS,
@@ -77,24 +83,40 @@ _REASONS = {
     "webhook": "let a `python` grader call it",
     "ruby": "write it as a `python` grader",
     "tool-call-f1": "`tool_call` has the share of the expected calls as its score",
-    "is-valid-openai-tools-call": "`tool_call` and `tool_arguments` say which tools are to be called, and with what",
-    "is-valid-openai-function-call": "`tool_call` and `tool_arguments` say which tools are to be called, and with what",
-    "is-sql": "let a `python` grader parse it",
-    "is-html": "let a `python` grader parse it",
-    "is-xml": "let a `python` grader parse it",
-    "contains-sql": "let a `python` grader parse it",
-    "contains-xml": "let a `python` grader parse it",
+    "is-valid-openai-tools-call": _CALLS,
+    "is-valid-openai-function-call": _CALLS,
+    "is-sql": _PARSER,
+    "is-html": _PARSER,
+    "is-xml": _PARSER,
+    "contains-sql": _PARSER,
+    "contains-xml": _PARSER,
     "pi": "it is a service: use a `judge`",
-    "trace-span-count": "`max_steps`, `max_tool_calls` and `trajectory` look at the steps of an answer",
+    "trace-span-count": (
+        "`max_steps`, `max_tool_calls` and `trajectory` look at the steps of an answer"
+    ),
     "human": "see `ci-evals judge check` for people's labels",
 }
+
+
+_OPTIONS = {
+    "contextTransform": "the provider tells the retrieved texts, as `context` of its answer",
+    "rubricPrompt": "`prompt` of a judge is a template over other names",
+}
+_PROPERTIES = r"((?:\??\.\w+|\??\.?\[\d+\])+)"
+_TRANSFORMS = (
+    (r"output\.trim\(\)", "output | trim"),
+    (r"output\.toLowerCase\(\)", "output | lower"),
+    (r"output\.toUpperCase\(\)", "output | upper"),
+    (r"JSON\.parse\(output\)", "$"),
+    (rf"(?:JSON\.parse\(output\)|output){_PROPERTIES}", r"$\1"),
+)
 
 
 class Assertions:
     """Translates assertions. Afterwards `judges` has the models that their graders ask, by name.
 
     Args:
-        draft: remembers the lines.
+        draft: notes what is lost.
         templates: translates the templates in values.
     """
 
@@ -104,154 +126,162 @@ class Assertions:
         self._templates = templates
 
     def convert(self, entry: Node, judge: Node | None, source: Source) -> list[Any]:
-        """Return the graders that an assertion is: one, but for a file of several. Comments stand
-        before them.
+        """Return the graders of an assertion, with comments before them.
+
+        There is one grader, unless the assertion is a file of several.
 
         Args:
             entry: the assertion.
             judge: the provider that judges where the assertion names none.
-            source: where it stands.
+            source: the file of the assertion.
 
         Raises:
             UntranslatableError: nothing here is like it.
             ConfigError: a file that it names cannot be read.
         """
-        if isinstance(entry.value, str) and entry.value.startswith("file://"):
-            other = source.read(entry.value.removeprefix("file://"))
-            return [
-                each for one in other.written.items() for each in self.convert(one, judge, other)
-            ]
         given = entry.value
+        if isinstance(given, str) and given.startswith("file://"):
+            other = source.read(given.removeprefix("file://"))
+            graders = []
+            for inner in other.written.items():
+                graders += self.convert(inner, judge, other)
+            return graders
         kind = given.get("type") if isinstance(given, dict) else None
         if not isinstance(kind, str):
             raise UntranslatableError("an assertion is a mapping with a `type`")
-        if changing := sorted(given.keys() & _OPTIONS.keys()):
-            raise UntranslatableError(f"`{changing[0]}` of an assertion: {_OPTIONS[changing[0]]}")
+        for key, reason in _OPTIONS.items():
+            if key in given:
+                raise UntranslatableError(f"`{key}` of an assertion: {reason}")
         name, options = self._grader(kind.removeprefix("not-"), entry, judge, source)
-        if isinstance(weight := given.get("weight"), int | float) and weight != 1:
+        if kind.startswith("not-"):
+            name = f"not_{name}"
+        weight = given.get("weight")
+        if isinstance(weight, int | float) and weight != 1:
             options["weight"] = weight
         if given.get("metric"):
             options["metric"] = str(given["metric"])
-        label = next(
-            (key for key in _NAMES if isinstance(given.get(key), str) and _is_name(given[key])), ""
-        )
-        if label:
+        label = _label(given)
+        if label is not None:
             options["name"] = given[label].strip()
         if given.get("transform"):
             options["transform"] = transform_of(given["transform"])
-        entry_name = f"not_{name}" if kind.startswith("not-") else name
-        lost = [
-            self._draft.lose(
-                entry[key], f"assert: {kind}: {key}", "promptfoo ignores it", weakens=False
-            )
-            for key in given
-            if key not in _KEYS and key != label
-        ]
-        return [*lost, locate({entry_name: options}, entry.line)]
+        made: list[Any] = []
+        for key in given:
+            if key not in _KEYS and key != label:
+                what = f"assert: {kind}: {key}"
+                made.append(
+                    self._draft.lose(entry[key], what, "promptfoo ignores it", weakens=False)
+                )
+        made.append(locate({name: options}, entry.line))
+        return made
 
     def _grader(
         self, kind: str, entry: Node, judge: Node | None, source: Source
     ) -> tuple[str, dict[str, Any]]:
         """Return the name of a grader, and its options."""
+        if kind == "assert-set":
+            return "all_of", self._set(entry, judge, source)
+        if kind == "javascript":
+            return kind, self._javascript(entry.value, source)
+        if kind == "python":
+            return kind, self._python(entry.value, source)
         threshold = entry.value.get("threshold")
-        if kind in ("assert-set", "javascript", "python"):
-            is_set = kind == "assert-set"
-            return (
-                self._set(entry, judge, source)
-                if is_set
-                else (kind, self._code(kind, entry.value, source))
-            )
         value = self._value(kind, entry.value.get("value"), source)
         if kind in _TEXT:
-            return _TEXT[kind], {GRADERS[_TEXT[kind]].short: _text(value)}
+            name = _TEXT[kind]
+            return name, {GRADERS[name].short: _text(value)}
         if kind in _TEXTS:
-            return _TEXTS[kind], {"value": _texts(value)} | (
-                {"ignore_case": True} if kind.startswith("i") else {}
-            )
+            options = {"value": _texts(value)}
+            if kind.startswith("i"):
+                options["ignore_case"] = True
+            return _TEXTS[kind], options
         if kind in _RUBRICS:
-            return "judge", self._ask(
-                self._rubric(_RUBRICS[kind], value, threshold), entry, judge, source
-            )
+            options = self._rubric(_RUBRICS[kind], value, threshold)
+            options["provider"] = self._judge_name((entry["provider"], judge), source)
+            return "judge", options
         if kind == "similar":
-            return "embedding_similar", self._ask(
-                _similar(value, threshold), entry, judge, source, embeds=True
-            )
-        if convert := _PLAIN.get(kind):
-            name, options = convert(value, threshold)
-            return name, dict(options)
+            options = _similar(value, threshold)
+            specs = (entry["provider"], judge)
+            options["provider"] = self._judge_name(specs, source, embeds=True)
+            return "embedding_similar", options
+        if kind in _PLAIN:
+            return _PLAIN[kind](value, threshold)
         raise UntranslatableError(_REASONS.get(kind, "there is no grader like it"))
 
-    def _set(self, entry: Node, judge: Node | None, source: Source) -> tuple[str, dict[str, Any]]:
-        parts = entry["assert"]
-        of = [each for part in parts.items() for each in self.convert(part, judge, source)]
-        threshold = entry.value.get("threshold")
-        return "all_of", {
-            "of": of,
-            **({"threshold": threshold} if isinstance(threshold, int | float) else {}),
-        }
+    def _set(self, entry: Node, judge: Node | None, source: Source) -> dict[str, Any]:
+        graders = []
+        for inner in entry["assert"].items():
+            graders += self.convert(inner, judge, source)
+        return {"of": graders, **_threshold(entry.value)}
 
-    def _code(self, kind: str, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
-        value, is_script = _text(given.get("value")), kind == "javascript"
-        options: dict[str, Any]
-        if not value.startswith("file://"):
-            options = {"code" if is_script else "target": self._templates.text(value)}
-        elif is_script:
+    def _javascript(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
+        value = _text(given.get("value"))
+        options: dict[str, Any] = {}
+        if value.startswith("file://"):
             path, colon, name = value.removeprefix("file://").partition(":")
-            options = {"file": source.relative(path) + colon + name}
+            options["file"] = source.relative(path) + colon + name
         else:
-            path, _, name = value.removeprefix("file://").partition(":")
-            statement, function = import_of(source.relative(path), name or "get_assert")
-            config = given.get("config")
-            context = f'{{**context, "config": {config!r}}}' if config else "context"
-            options = {"target": f"{statement}\nreturn {function}(output, {context})\n"}
-        if isinstance(threshold := given.get("threshold"), int | float):
-            options["threshold"] = threshold
-        if given.get("config") and is_script:
+            options["code"] = self._templates.text(value)
+        options |= _threshold(given)
+        if given.get("config"):
             options["config"] = given["config"]
         return options
 
+    def _python(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
+        value = _text(given.get("value"))
+        if not value.startswith("file://"):
+            return {"target": self._templates.text(value), **_threshold(given)}
+        path, _, name = value.removeprefix("file://").partition(":")
+        statement, function = import_of(source.relative(path), name or "get_assert")
+        context = "context"
+        if config := given.get("config"):
+            context = f'{{**context, "config": {config!r}}}'
+        target = f"{statement}\nreturn {function}(output, {context})\n"
+        return {"target": target, **_threshold(given)}
+
     def _rubric(self, rubric: _Rubric, value: Any, threshold: Any) -> dict[str, Any]:
         options: dict[str, Any] = {"rubric": rubric.name}
-        if rubric.option == "rubric":
-            texts = value if isinstance(value, list) else [value]
-            options["rubric"] = (
-                "\n".join(f"- {text}" for text in texts) if len(texts) > 1 else _text(texts[0])
-            )
+        if rubric.option == "rubric" and isinstance(value, list) and len(value) > 1:
+            options["rubric"] = "\n".join(f"- {text}" for text in value)
+        elif rubric.option == "rubric" and isinstance(value, list):
+            options["rubric"] = _text(value[0])
         elif rubric.option:
             options[rubric.option] = _text(value)
+        if not isinstance(threshold, int | float):
+            threshold = rubric.threshold
         if rubric.of_context:
             options["context"] = self._templates.text("{{ context }}")
-            return options | (
-                {"threshold": threshold} if isinstance(threshold, int | float) else {}
-            )
-        least = threshold if isinstance(threshold, int | float) else rubric.threshold
-        if least is not None and 0 < least < 1 and least != 0.5:
-            options |= {"scale": 11, "threshold": least}
+            if threshold is not None:
+                options["threshold"] = threshold
+        elif threshold is not None and 0 < threshold < 1 and threshold != 0.5:
+            options["scale"] = 11
+            options["threshold"] = threshold
         return options
 
-    def _ask(
-        self,
-        options: dict[str, Any],
-        entry: Node,
-        judge: Node | None,
-        source: Source,
-        *,
-        embeds: bool = False,
-    ) -> dict[str, Any]:
-        """Return the options of a grader with the name of the judge that it asks."""
-        spec = _judge_among((entry["provider"], judge), embeds=embeds)
-        model = dict(_DEFAULT_EMBEDDINGS if embeds else _DEFAULT_JUDGE)
+    def _judge_name(
+        self, specs: tuple[Node | None, ...], source: Source, *, embeds: bool = False
+    ) -> str:
+        """Return the name of the judge that a grader asks: the first that fits of `specs`."""
+        kind = "judge"
+        model = dict(_DEFAULT_JUDGE)
+        if embeds:
+            kind = "embeddings"
+            model = dict(_DEFAULT_EMBEDDINGS)
+        spec = _judge_among(specs, embeds=embeds)
         if spec is not None:
             model = provider_of(spec, source, embeds=embeds).options
         model.pop("name", None)
-        name = next((name for name, each in self.judges.items() if each == model), None)
-        if name is None:
-            kind = "embeddings" if embeds else "judge"
-            number = sum(_embeds(each) is embeds for each in self.judges.values()) + 1
-            name = kind if number == 1 else f"{kind} {number}"
-            self.judges[name] = model
-        options["provider"] = name
-        return options
+        number = 1
+        for name, known in self.judges.items():
+            if known == model:
+                return name
+            if (known["type"] == "embeddings") is embeds:
+                number += 1
+        new = kind
+        if number > 1:
+            new = f"{kind} {number}"
+        self.judges[new] = model
+        return new
 
     def _value(self, kind: str, value: Any, source: Source) -> Any:
         """Return the value of an assertion, with its templates, or from its file."""
@@ -260,28 +290,27 @@ class Assertions:
         name = value.removeprefix("file://")
         if kind in ("is-json", "contains-json"):
             return {"file": source.relative(name)}
-        if _CODE.search(name):
+        if re.search(_CODE, name):
             raise UntranslatableError(_REASONS.get(kind, "its value is made by code"))
         return self._templates.text(source.read_text(name).strip())
 
 
-def _is_name(text: str) -> bool:
-    return bool(text.strip()) and len(text.strip()) <= _LONGEST_NAME and "\n" not in text.strip()
+def _label(given: Mapping[str, Any]) -> str | None:
+    """Return the key that has a name for a grader: one short line of text."""
+    for key in _NAMES:
+        text = given.get(key)
+        if isinstance(text, str):
+            text = text.strip()
+            if text and len(text) <= _LONGEST_NAME and "\n" not in text:
+                return key
+    return None
 
 
-_OPTIONS = {
-    "contextTransform": "the provider tells the retrieved texts, as `context` of its answer",
-    "rubricPrompt": "`prompt` of a judge is a template over other names",
-}
-
-
-_TRANSFORMS = (
-    (r"output\.trim\(\)", "output | trim"),
-    (r"output\.toLowerCase\(\)", "output | lower"),
-    (r"output\.toUpperCase\(\)", "output | upper"),
-    (r"JSON\.parse\(output\)", "$"),
-    (r"(?:JSON\.parse\(output\)|output)((?:\??\.\w+|\??\.?\[\d+\])+)", r"$\1"),
-)
+def _threshold(given: Mapping[str, Any]) -> dict[str, Any]:
+    threshold = given.get("threshold")
+    if isinstance(threshold, int | float):
+        return {"threshold": threshold}
+    return {}
 
 
 def transform_of(code: Any) -> str:
@@ -290,62 +319,67 @@ def transform_of(code: Any) -> str:
     Raises:
         UntranslatableError: it is another one.
     """
-    for pattern, ours in _TRANSFORMS:
-        if isinstance(code, str) and (
-            found := re.fullmatch(pattern, code.strip().removesuffix(";"))
-        ):
-            return found.expand(ours).replace("?.[", "[").replace("?.", ".")
-    reason = "`transform` here is a JSONPath, a Jinja2 expression or a Python function; `javascript` graders run code"
-    raise UntranslatableError(reason)
+    if isinstance(code, str):
+        expression = code.strip().removesuffix(";")
+        for pattern, ours in _TRANSFORMS:
+            if found := re.fullmatch(pattern, expression):
+                return found.expand(ours).replace("?.[", "[").replace("?.", ".")
+    raise UntranslatableError(
+        "`transform` here is a JSONPath, a Jinja2 expression or a Python function;"
+        " `javascript` graders run code"
+    )
 
 
 def _judge_among(specs: tuple[Node | None, ...], *, embeds: bool) -> Node | None:
-    """Return the first provider that fits; a mapping may have one for texts and one for
-    embeddings.
+    """Return the first provider that fits.
+
+    A mapping may have one for texts and one for embeddings.
     """
     for spec in specs:
         if spec is None or not spec.value:
             continue
-        if isinstance(spec.value, dict) and {"text", "embedding"} & spec.value.keys():
-            inner = spec["embedding" if embeds else "text"]
-            if inner.value:
-                return inner
-        else:
-            id_ = spec.value if isinstance(spec.value, str) else str(spec.value.get("id"))
-            if (":embedding" in id_) is embeds:
-                return spec
+        id_ = spec.value
+        if isinstance(spec.value, dict):
+            if {"text", "embedding"} & spec.value.keys():
+                inner = spec["embedding" if embeds else "text"]
+                if inner.value:
+                    return inner
+                continue
+            id_ = str(spec.value.get("id"))
+        if (":embedding" in id_) is embeds:
+            return spec
     return None
 
 
-def _embeds(model: Mapping[str, Any]) -> bool:
-    return bool(model["type"] == "embeddings")
-
-
 def _similar(value: Any, threshold: Any) -> dict[str, Any]:
-    if isinstance(value, list) and len(value) != 1:
-        raise UntranslatableError(
-            "several texts: write `any_of` with an `embedding_similar` for each"
-        )
-    text = _text(value[0] if isinstance(value, list) else value)
-    return {"value": text, "threshold": threshold if isinstance(threshold, int | float) else 0.75}
+    if isinstance(value, list):
+        if len(value) != 1:
+            reason = "several texts: write `any_of` with an `embedding_similar` for each"
+            raise UntranslatableError(reason)
+        value = value[0]
+    if not isinstance(threshold, int | float):
+        threshold = 0.75
+    return {"value": _text(value), "threshold": threshold}
 
 
-_Converted = tuple[str, Mapping[str, Any]]
+_Converted = tuple[str, dict[str, Any]]
+
+
+def _equals(value: Any, _: Any) -> _Converted:
+    return "equals", {"value": value}
 
 
 def _is_json(value: Any, _: Any) -> _Converted:
-    return (
-        ("is_json", {"value": True})
-        if value is None
-        else ("json_schema", {"schema": _schema(value)})
-    )
+    if value is None:
+        return "is_json", {"value": True}
+    return "json_schema", {"schema": _schema(value)}
 
 
 def _contains_json(value: Any, _: Any) -> _Converted:
-    return "contains_json", {"value": True} if value is None else {
-        "value": True,
-        "schema": _schema(value),
-    }
+    options = {"value": True}
+    if value is not None:
+        options["schema"] = _schema(value)
+    return "contains_json", options
 
 
 def _latency(_: Any, threshold: Any) -> _Converted:
@@ -359,42 +393,52 @@ def _cost(_: Any, threshold: Any) -> _Converted:
 def _word_count(value: Any, _: Any) -> _Converted:
     if isinstance(value, dict):
         return "word_count", {key: item for key, item in value.items() if key in ("max", "min")}
-    number = int(_number(float(value) if isinstance(value, str) else value))
+    if isinstance(value, str):
+        value = float(value)
+    number = int(_number(value))
     return "word_count", {"max": number, "min": number}
 
 
+def _finish_reason(value: Any, _: Any) -> _Converted:
+    return "finish_reason", {"value": value}
+
+
 def _used_tools(value: Any, _: Any) -> _Converted:
-    names = value if isinstance(value, list) else [value]
-    if not all(isinstance(name, str) for name in names):
-        raise UntranslatableError(
-            "only names of tools are taken over: see `trajectory` and `max_tool_calls`"
-        )
-    return "trajectory", {"calls": names, "match": "superset"}
+    if not isinstance(value, list):
+        value = [value]
+    if not all(isinstance(name, str) for name in value):
+        raise UntranslatableError(f"{_NO_LIST_OF_TOOLS} and `max_tool_calls`")
+    return "trajectory", {"calls": value, "match": "superset"}
 
 
 def _tool_sequence(value: Any, _: Any) -> _Converted:
-    steps = value.get("steps") if isinstance(value, dict) else value
-    exact = isinstance(value, dict) and value.get("mode") == "exact"
+    steps = value
+    match = "in_order"
+    if isinstance(value, dict):
+        steps = value.get("steps")
+        if value.get("mode") == "exact":
+            match = "exact"
     if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
-        raise UntranslatableError("only names of tools are taken over: see `trajectory`")
-    return "trajectory", {"calls": steps, "match": "exact" if exact else "in_order"}
+        raise UntranslatableError(_NO_LIST_OF_TOOLS)
+    return "trajectory", {"calls": steps, "match": match}
 
 
 def _tool_arguments(value: Any, _: Any) -> _Converted:
-    name = value.get("name") or value.get("tool") if isinstance(value, dict) else None
-    arguments = value.get("args") or value.get("arguments") if isinstance(value, dict) else None
+    lacks = "it has no `name` or no `args`"
+    if not isinstance(value, dict):
+        raise UntranslatableError(lacks)
+    name = value.get("name") or value.get("tool")
+    arguments = value.get("args") or value.get("arguments")
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        raise UntranslatableError("it has no `name` or no `args`")
-    match = "exact" if value.get("mode") == "exact" else "subset"
+        raise UntranslatableError(lacks)
+    match = "subset"
+    if value.get("mode") == "exact":
+        match = "exact"
     return "tool_arguments", {"tool": name, "arguments": arguments, "match": match, "calls": "any"}
 
 
 def _steps(value: Any, _: Any) -> _Converted:
-    if (
-        not isinstance(value, dict)
-        or not isinstance(value.get("max"), int)
-        or value.keys() - {"max"}
-    ):
+    if not isinstance(value, dict) or set(value) != {"max"} or not isinstance(value["max"], int):
         raise UntranslatableError(
             "only `max` is taken over: see `max_steps`, `max_tool_calls` and `max_model_requests`"
         )
@@ -402,13 +446,13 @@ def _steps(value: Any, _: Any) -> _Converted:
 
 
 _PLAIN: Mapping[str, Callable[[Any, Any], _Converted]] = {
-    "equals": lambda value, _: ("equals", {"value": value}),
+    "equals": _equals,
     "is-json": _is_json,
     "contains-json": _contains_json,
     "latency": _latency,
     "cost": _cost,
     "word-count": _word_count,
-    "finish-reason": lambda value, _: ("finish_reason", {"value": value}),
+    "finish-reason": _finish_reason,
     "trajectory:tool-used": _used_tools,
     "trajectory:tool-sequence": _tool_sequence,
     "trajectory:tool-args-match": _tool_arguments,
@@ -429,19 +473,19 @@ def _number(value: Any) -> float:
 def _text(value: Any) -> str:
     if value is None:
         raise UntranslatableError("it has no `value`")
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _texts(value: Any) -> Any:
-    if isinstance(value, str):
-        return (
-            value
-            if is_template(value) and "," not in value
-            else [part.strip() for part in value.split(",")]
-        )
-    if not isinstance(value, list):
-        raise UntranslatableError("its `value` is no list")
-    return [_text(item) for item in value]
+    if isinstance(value, list):
+        return [_text(item) for item in value]
+    if not isinstance(value, str):
+        raise UntranslatableError("its `value` is not a list")
+    if is_template(value) and "," not in value:
+        return value
+    return [part.strip() for part in value.split(",")]
 
 
 def _schema(value: Any) -> Any:
@@ -449,7 +493,7 @@ def _schema(value: Any) -> Any:
         try:
             value = json.loads(value)
         except ValueError:
-            raise UntranslatableError("its schema is no JSON") from None
+            raise UntranslatableError("its schema is not JSON") from None
     if not isinstance(value, dict):
-        raise UntranslatableError("its schema is no mapping")
+        raise UntranslatableError("its schema is not a mapping")
     return value

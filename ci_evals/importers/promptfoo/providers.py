@@ -11,7 +11,7 @@ from jinja2 import TemplateError
 from jinja2.meta import find_undeclared_variables
 
 from ci_evals.errors import ConfigError
-from ci_evals.importers.draft import UntranslatableError, is_key
+from ci_evals.importers.draft import NOTHING_LIKE_IT, UntranslatableError, is_key
 from ci_evals.importers.promptfoo.agents import Agents
 from ci_evals.importers.promptfoo.templates import quote_dumped
 from ci_evals.importers.source import Source
@@ -85,10 +85,23 @@ _KINDS_OF_OPENAI = frozenset(
 )
 
 
+_NO_ID = "a provider is an id, or a mapping with `id`"
+_NO_KEY = "a key does not belong in the file: put it into the variable"
+_REASONS_OF_KEYS = {
+    "prompts": "every prompt runs on every provider",
+    "transform": "a stage can change its answers",
+}
+
+
 @dataclass(slots=True)
 class Made:
-    """An entry of `providers`, and which settings of the original it lacks, each with the
-    reason.
+    """An entry of `providers`.
+
+    Args:
+        id: the original's.
+        options: of the entry.
+        embeds: True if it answers with embeddings.
+        lost: the settings that it lacks, each with the reason.
     """
 
     id: str
@@ -112,47 +125,50 @@ def provider_of(
     Raises:
         UntranslatableError: there is no such provider here.
     """
-    given: Any = {"id": written.value} if isinstance(written.value, str) else written.value
+    given: Any = written.value
+    if isinstance(given, str):
+        given = {"id": given}
     if not isinstance(given, Mapping):
-        raise UntranslatableError("a provider is an id, or a mapping with `id`")
+        raise UntranslatableError(_NO_ID)
     if "id" not in given and len(given) == 1:
-        ((id_, rest),) = given.items()
-        given = {"id": id_, **(rest if isinstance(rest, Mapping) else {})}
-    id_, config = given.get("id"), given.get("config") or {}
+        ((id_, settings),) = given.items()
+        given = {"id": id_}
+        if isinstance(settings, Mapping):
+            given |= settings
+    id_ = given.get("id")
+    config = given.get("config") or {}
     if not isinstance(id_, str) or not isinstance(config, Mapping):
-        raise UntranslatableError("a provider is an id, or a mapping with `id`")
+        raise UntranslatableError(_NO_ID)
     made = Made(id_, {}, embeds=embeds)
-    target = _code(id_, config, made, source, agents)
-    target = target or _target(
-        id_, {key: _from_file(value, source) for key, value in config.items()}, made
-    )
-    label = given.get("label")
-    made.options = {**({"name": str(label).replace(",", ";")} if label else {}), **target}
+    if given.get("label"):
+        made.options["name"] = str(given["label"]).replace(",", ";")
+    target = None
+    if agents is not None:
+        target = _code(id_, config, made, source, agents)
+    if target is None:
+        read = {key: _read_setting(value, source) for key, value in config.items()}
+        target = _target(id_, read, made)
+    made.options |= target
     for key, setting in given.items():
         if key == "delay" and isinstance(setting, int | float) and setting > 0:
             made.options["rpm"] = round(60_000 / setting, 2)
         elif key not in ("id", "label", "config"):
-            reasons = {
-                "prompts": "every prompt runs on every provider",
-                "transform": "a stage can change its answers",
-            }
-            made.lost.append((key, reasons.get(key, "there is nothing like it")))
+            made.lost.append((key, _REASONS_OF_KEYS.get(key, NOTHING_LIKE_IT)))
     return made
 
 
-def _from_file(value: Any, source: Source) -> Any:
+def _read_setting(value: Any, source: Source) -> Any:
     """Return what a setting says, or what its file holds: tools, a schema, a text."""
-    found = (
-        re.fullmatch(r"file://(.+\.(json|ya?ml|txt|md))", value) if isinstance(value, str) else None
-    )
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"file://(.+\.(json|ya?ml|txt|md))", value)
     if found is None:
         return value
+    name, suffix = found.groups()
     try:
-        return (
-            source.read_text(found[1])
-            if found[2] in ("txt", "md")
-            else source.read(found[1]).written.value
-        )
+        if suffix in ("txt", "md"):
+            return source.read_text(name)
+        return source.read(name).written.value
     except ConfigError:
         return value  # which is listed then
 
@@ -160,28 +176,27 @@ def _from_file(value: Any, source: Source) -> Any:
 def _without_key(config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     """Return the config of code or of a service without an API key that stands in it."""
     if "apiKey" in config:
-        made.lost.append(
-            ("config.apiKey", "a key does not belong in the file: let the code read a variable")
-        )
+        reason = "a key does not belong in the file: let the code read a variable"
+        made.lost.append(("config.apiKey", reason))
     return {key: value for key, value in config.items() if key != "apiKey"}
 
 
 def _code(
-    id_: str, config: Mapping[str, Any], made: Made, source: Source, agents: Agents | None
+    id_: str, config: Mapping[str, Any], made: Made, source: Source, agents: Agents
 ) -> dict[str, Any] | None:
     """Return a provider of the team's own, a function or a program; None if it is none."""
-    if agents is None:
-        return None
     if found := re.fullmatch(r"(?:file://|javascript:)(.+\.[cm]?js)(:\w+)?", id_):
-        kept = _without_key(config, made)
-        file = source.relative(found[1]) + (found[2] or "")
-        return {"type": "javascript", "file": file, **({"config": kept} if kept else {})}
+        path, function = found.groups(default="")
+        options: dict[str, Any] = {"type": "javascript", "file": source.relative(path) + function}
+        if settings := _without_key(config, made):
+            options["config"] = settings
+        return options
     if found := re.fullmatch(r"(?:file://|python:)(.+\.py)(?::(\w+))?", id_):
-        return agents.call_function(
-            source.relative(found[1]), found[2] or "call_api", _without_key(config, made)
-        )
+        path, function = found.groups(default="call_api")
+        return agents.call_function(source.relative(path), function, _without_key(config, made))
     if id_.startswith("exec:"):
-        return agents.run_program(id_.removeprefix("exec:").strip(), _without_key(config, made))
+        command = id_.removeprefix("exec:").strip()
+        return agents.run_program(command, _without_key(config, made))
     return None
 
 
@@ -192,51 +207,62 @@ def _target(id_: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
         model = re.sub(r"^(chat|completion|embedding|embeddings):", "", rest)
         return _compatible(model, config, made, base_url, variable)
     if kind in ("http", "https"):
-        made.lost += [
-            (f"config.{key}", _NOTHING_LIKE_IT) for key in config if key not in _OF_A_SERVICE
-        ]
-        return _service(id_ if rest else "", config, made)
+        for key in config:
+            if key not in _OF_A_SERVICE:
+                made.lost.append((f"config.{key}", NOTHING_LIKE_IT))
+        url = config.get("url")
+        if not url and rest:
+            url = id_
+        return _service(str(url or ""), config, made)
     if kind in _APIS:
         return _APIS[kind](rest, config, made)
     raise UntranslatableError(_REASONS.get(kind, _reason_of(id_)))
 
 
 def _openai(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+    surface = "chat"
+    model = rest
     first, _, name = rest.partition(":")
-    surface, model = (first, name) if first in _KINDS_OF_OPENAI else ("chat", rest)
-    if surface not in ("chat", "responses", *(("embedding", "embeddings") if made.embeds else ())):
-        raise UntranslatableError(
-            f"of openai only chat models are called, and this is of the kind {surface!r}"
-        )
+    if first in _KINDS_OF_OPENAI:
+        surface = first
+        model = name
+    known = ["chat", "responses"]
+    if made.embeds:
+        known += ["embedding", "embeddings"]
+    if surface not in known:
+        reason = f"of openai only chat models are called, and this is of the kind {surface!r}"
+        raise UntranslatableError(reason)
     return _compatible(model or "gpt-4.1-mini", config, made, None, None)
 
 
 def _anthropic(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     model = rest.removeprefix("messages:").removeprefix("completion:")
     if model in ("claude-agent-sdk", "claude-code"):
-        raise UntranslatableError(
-            "an agent of its own: call it by a `python` or `command` provider"
-        )
+        reason = "an agent of its own: call it by a `python` or `command` provider"
+        raise UntranslatableError(reason)
     return {"type": "anthropic", "model": model, **_common(config, made, "ANTHROPIC_API_KEY")}
 
 
 def _gemini(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     settings = _common(config, made, "GEMINI_API_KEY")
-    given = settings.pop("params", {})
-    params = {key: value for key, value in given.items() if key in _OF_GEMINI}
-    generation = {
-        _CAMEL.get(key, key): value for key, value in given.items() if key not in _OF_GEMINI
-    }
-    if generation := {**generation.pop("generationConfig", {}), **generation}:
+    params = {}
+    generation = {}
+    for key, value in settings.pop("params", {}).items():
+        if key in _OF_GEMINI:
+            params[key] = value
+        else:
+            generation[_CAMEL.get(key, key)] = value
+    generation = {**generation.pop("generationConfig", {}), **generation}
+    if generation:
         params["generationConfig"] = generation
-    return {"type": "gemini", "model": rest, **settings, **({"params": params} if params else {})}
+    if params:
+        settings["params"] = params
+    return {"type": "gemini", "model": rest, **settings}
 
 
 def _vertex(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
-    region, project = (
-        config.get("region", "us-central1"),
-        config.get("projectId", "${VERTEX_PROJECT_ID}"),
-    )
+    region = config.get("region", "us-central1")
+    project = config.get("projectId", "${VERTEX_PROJECT_ID}")
     host = f"https://{region}-aiplatform.googleapis.com"
     return {
         "type": "openai",
@@ -250,21 +276,31 @@ def _vertex(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
 def _azure(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     host = _reference(str(config.get("apiHost") or "${AZURE_API_HOST}")).removeprefix("https://")
     settings = _common(config, made, None)
+    key = _key(config, "AZURE_API_KEY", made)
+    settings["headers"] = {"api-key": key, **settings.get("headers", {})}
     return {
-        "type": "embeddings" if made.embeds else "openai",
+        "type": _type(made),
         "model": rest.rpartition(":")[2],
         "base_url": f"https://{host}/openai/v1",
         **settings,
-        "headers": {"api-key": _key(config, "AZURE_API_KEY", made), **settings.get("headers", {})},
     }
+
+
+def _type(made: Made) -> str:
+    if made.embeds:
+        return "embeddings"
+    return "openai"
 
 
 def _webhook(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
-    body = {
-        "prompt": "{{ input }}",
-        **({"config": kept} if (kept := _without_key(config, made)) else {}),
-    }
+    body: dict[str, Any] = {"prompt": "{{ input }}"}
+    if settings := _without_key(config, made):
+        body["config"] = settings
     return {"type": "http", "url": rest, "body": body, "output": "$.output"}
+
+
+def _echo(_rest: str, _config: Mapping[str, Any], _made: Made) -> dict[str, Any]:
+    return {"type": "mock"}
 
 
 _APIS: Mapping[str, Callable[[str, Mapping[str, Any], Made], dict[str, Any]]] = {
@@ -276,7 +312,7 @@ _APIS: Mapping[str, Callable[[str, Mapping[str, Any], Made], dict[str, Any]]] = 
     "azure": _azure,
     "azureopenai": _azure,
     "webhook": _webhook,
-    "echo": lambda *_: {"type": "mock"},
+    "echo": _echo,
 }
 _OF_GEMINI = frozenset({"safetySettings", "tools", "toolConfig", "systemInstruction"})
 _CAMEL = {"max_tokens": "maxOutputTokens", "top_p": "topP", "top_k": "topK"}
@@ -293,25 +329,31 @@ def _reason_of(id_: str) -> str:
     if re.match(r"file://.*\.py(:\w+)?$", id_):
         return _REASONS["python"]
     if re.match(r"(file://|javascript:).*\.([cm]?js|ts)(:\w+)?$", id_):
-        return "a provider in TypeScript, or one that judges: a `javascript` provider takes .js, .mjs and .cjs"
+        return (
+            "a provider in TypeScript, or one that judges:"
+            " a `javascript` provider takes .js, .mjs and .cjs"
+        )
     return "there is no such provider: docs/providers.md lists what there is"
 
 
 def _compatible(
     model: str, config: Mapping[str, Any], made: Made, base_url: str | None, variable: str | None
 ) -> dict[str, Any]:
-    options: dict[str, Any] = {"type": "embeddings" if made.embeds else "openai", "model": model}
-    own = config.get("apiBaseUrl") or (
-        f"https://{config['apiHost']}/v1" if config.get("apiHost") else None
-    )
-    if url := (_reference(str(own)) if own else base_url):
-        options["base_url"] = url
-    if own or base_url:  # elsewhere than at OpenAI no key is sent unless it is named
-        variable = variable or ("OPENAI_API_KEY" if own and not _is_local(str(own)) else None)
-        if variable or config.get("apiKey") or config.get("apiKeyEnvar"):
-            options["api_key"] = _key(config, variable or "OPENAI_API_KEY", made)
-    settings = _common(config, made, None if own or base_url else "OPENAI_API_KEY")
-    return {**options, **settings}
+    options: dict[str, Any] = {"type": _type(made), "model": model}
+    own_url = config.get("apiBaseUrl")
+    if not own_url and config.get("apiHost"):
+        own_url = f"https://{config['apiHost']}/v1"
+    if own_url:
+        base_url = _reference(str(own_url))
+        if variable is None and not _is_local(base_url):
+            variable = "OPENAI_API_KEY"
+    if base_url is None:
+        return {**options, **_common(config, made, "OPENAI_API_KEY")}
+    # Elsewhere than at OpenAI, no key is sent unless it is named.
+    options["base_url"] = base_url
+    if variable or config.get("apiKey") or config.get("apiKeyEnvar"):
+        options["api_key"] = _key(config, variable or "OPENAI_API_KEY", made)
+    return {**options, **_common(config, made, None)}
 
 
 def _is_local(url: str) -> bool:
@@ -325,29 +367,32 @@ def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict
         key = _key(config, variable, made)
         if key != f"${{{variable}}}":
             options["api_key"] = key
-    if isinstance(headers := config.get("headers"), Mapping):
-        options["headers"] = {
-            name: _header(name, _reference(str(value)), made) for name, value in headers.items()
-        }
+    headers = {}
+    if isinstance(config.get("headers"), Mapping):
+        for name, value in config["headers"].items():
+            headers[name] = _header(name, _reference(str(value)), made)
     if organization := config.get("organization"):
-        options.setdefault("headers", {})["OpenAI-Organization"] = _reference(str(organization))
-    costs = [
-        config.get("inputCost", config.get("cost")),
-        config.get("outputCost", config.get("cost")),
-    ]
-    if all(isinstance(each, int | float) for each in costs):
+        headers["OpenAI-Organization"] = _reference(str(organization))
+    if headers:
+        options["headers"] = headers
+    input_cost = config.get("inputCost", config.get("cost"))
+    output_cost = config.get("outputCost", config.get("cost"))
+    if isinstance(input_cost, int | float) and isinstance(output_cost, int | float):
         options["price"] = {
-            "input_per_mtok": round(float(costs[0] or 0) * 1e6, 9),
-            "output_per_mtok": round(float(costs[1] or 0) * 1e6, 9),
+            "input_per_mtok": round(input_cost * 1e6, 9),
+            "output_per_mtok": round(output_cost * 1e6, 9),
         }
-    params = {key: _references(item) for key, item in config.items() if key not in _OF_THE_CLIENT}
-    if isinstance(through := config.get("passthrough"), Mapping):
-        params |= through
-    for key in [
-        key for key, item in params.items() if isinstance(item, str) and item.startswith("file://")
-    ]:
-        made.lost.append((f"config.{key}", "write under `params` what it gives"))
-        del params[key]
+    settings = {key: _references(item) for key, item in config.items()}
+    for key in _OF_THE_CLIENT:
+        settings.pop(key, None)
+    if isinstance(config.get("passthrough"), Mapping):
+        settings |= config["passthrough"]
+    params = {}
+    for key, value in settings.items():
+        if isinstance(value, str) and value.startswith("file://"):
+            made.lost.append((f"config.{key}", "write under `params` what it gives"))
+        else:
+            params[key] = value
     if config.get("stream") is True:
         options["stream"] = True
     if params:
@@ -356,37 +401,23 @@ def _common(config: Mapping[str, Any], made: Made, variable: str | None) -> dict
 
 
 def _key(config: Mapping[str, Any], variable: str, made: Made) -> str:
-    """Return a reference to the variable of an API key; a key that stands in the file stays
-    there.
-    """
+    """Return a reference to the variable of an API key, never a key that the file holds."""
     if name := config.get("apiKeyEnvar"):
         return f"${{{name}}}"
     given = _reference(str(config.get("apiKey") or ""))
     if re.fullmatch(r"\$\{\w+\}", given):
         return given
     if given:
-        made.lost.append(
-            (
-                "config.apiKey",
-                f"a key does not belong in the file: put it into the variable {variable}",
-            )
-        )
+        made.lost.append(("config.apiKey", f"{_NO_KEY} {variable}"))
     return f"${{{variable}}}"
 
 
 def _header(name: str, value: str, made: Made) -> str:
-    """Return the value of a header, or a reference to a variable in place of a key that stands in
-    the file.
-    """
+    """Return the value of a header, or a reference to a variable in place of a key."""
     if not is_key(name, value):
         return value
     variable = re.sub(r"\W", "_", name).upper()
-    made.lost.append(
-        (
-            f"config.headers.{name}",
-            f"a key does not belong in the file: put it into the variable {variable}",
-        )
-    )
+    made.lost.append((f"config.headers.{name}", f"{_NO_KEY} {variable}"))
     return f"${{{variable}}}"
 
 
@@ -396,62 +427,60 @@ def _reference(text: str) -> str:
 
 
 def _references(value: Any) -> Any:
+    return _map_texts(value, _reference)
+
+
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a value with every text in it changed."""
     if isinstance(value, str):
-        return _reference(value)
+        return change(value)
     if isinstance(value, Mapping):
-        return {key: _references(item) for key, item in value.items()}
-    return [_references(item) for item in value] if isinstance(value, list) else value
+        return {key: _map_texts(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_map_texts(item, change) for item in value]
+    return value
 
 
+_UNTRANSLATABLE = ("request", "transformRequest", "sessionParser", "signatureAuth", "auth")
+_TRANSFORMS = ("transformResponse", "responseParser", "transform")
 _OF_A_SERVICE = frozenset(
-    [
-        "url",
-        "method",
-        "headers",
-        "body",
-        "queryParams",
-        "transformResponse",
-        "responseParser",
-        "transform",
-        "request",
-        "transformRequest",
-        "sessionParser",
-        "signatureAuth",
-        "auth",
-    ]
+    {*_UNTRANSLATABLE, *_TRANSFORMS, "url", "method", "headers", "body", "queryParams"}
 )
-_NOTHING_LIKE_IT = "there is nothing like it"
 
 
 def _service(url: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     """Return an HTTP service."""
-    for key in ("request", "transformRequest", "sessionParser", "signatureAuth", "auth"):
+    for key in _UNTRANSLATABLE:
         if config.get(key):
-            raise UntranslatableError(
-                f"`{key}` of an HTTP provider: say what is sent by `url`, `headers` and `body`"
-            )
-    url = str(config.get("url") or url)
-    if isinstance(query := config.get("queryParams"), Mapping):
-        url += ("&" if "?" in url else "?") + urlencode(query, safe="{} ")
+            reason = f"`{key}` of an HTTP provider: say what is sent by `url`, `headers` and `body`"
+            raise UntranslatableError(reason)
+    query = config.get("queryParams")
+    if isinstance(query, Mapping):
+        separator = "?"
+        if "?" in url:
+            separator = "&"
+        url += separator + urlencode(query, safe="{} ")
     body = _body(config.get("body"))
     options: dict[str, Any] = {"type": "http", "url": _request_template(url)}
-    method = str(config.get("method") or ("GET" if body is None else "POST")).upper()
+    default_method = "POST"
+    if body is None:
+        default_method = "GET"
+    method = str(config.get("method") or default_method).upper()
     if method != "POST":
         options["method"] = method
-    given = config.get("headers") or {}
-    headers = {
-        name: _request_template(str(value))
-        for name, value in given.items()
-        if name.lower() != "content-type"
-    }
+    headers = {}
+    for name, value in (config.get("headers") or {}).items():
+        if name.lower() != "content-type":
+            headers[name] = _header(name, _request_template(str(value)), made)
     if headers:
-        options["headers"] = {name: _header(name, value, made) for name, value in headers.items()}
+        options["headers"] = headers
     if body is not None:
-        options["body"] = _request_templates(body)
-    transform = (
-        config.get("transformResponse") or config.get("responseParser") or config.get("transform")
-    )
-    return options | (_output(str(transform).strip()) if transform else {})
+        options["body"] = _map_texts(body, _request_template)
+    for key in _TRANSFORMS:
+        if config.get(key):
+            options |= _output(str(config[key]).strip())
+            break
+    return options
 
 
 def _body(body: Any) -> Any:
@@ -460,7 +489,7 @@ def _body(body: Any) -> Any:
     try:
         return json.loads(quote_dumped(body))
     except ValueError:
-        raise UntranslatableError("its `body` is no JSON, and nothing else is sent") from None
+        raise UntranslatableError("its `body` is not JSON, and nothing else is sent") from None
 
 
 def _output(transform: str) -> dict[str, str]:
@@ -469,18 +498,9 @@ def _output(transform: str) -> dict[str, str]:
     if code in ("text", "json"):
         return {}
     if not re.fullmatch(r"json(\??\.\w+|\??\.?\[\d+\]|\[['\"][^'\"]+['\"]\])+", code):
-        raise UntranslatableError(
-            f"`transformResponse: {transform[:80]}`: say by a JSONPath under `output` where the answer is"
-        )
+        remedy = "say by a JSONPath under `output` where the answer is"
+        raise UntranslatableError(f"`transformResponse: {transform[:80]}`: {remedy}")
     return {"output": "$" + code.removeprefix("json").replace("?.[", "[").replace("?.", ".")}
-
-
-def _request_templates(value: Any) -> Any:
-    if isinstance(value, str):
-        return _request_template(value)
-    if isinstance(value, Mapping):
-        return {key: _request_templates(item) for key, item in value.items()}
-    return [_request_templates(item) for item in value] if isinstance(value, list) else value
 
 
 def _request_template(text: str) -> str:
@@ -494,9 +514,10 @@ def _request_template(text: str) -> str:
     def rename(match: re.Match[str]) -> str:
         inside = match[0]
         for name in names:
-            inside = re.sub(
-                rf"(?<![\w.]){name}\b", "input" if name == "prompt" else f"vars.{name}", inside
-            )
+            ours = f"vars.{name}"
+            if name == "prompt":
+                ours = "input"
+            inside = re.sub(rf"(?<![\w.]){name}\b", ours, inside)
         return inside
 
     return re.sub(r"\{\{.*?\}\}|\{%.*?%\}", rename, text, flags=re.DOTALL)
