@@ -145,7 +145,7 @@ class Report(SuiteReport):
         )
 
     def diff_table(self, other: "Report | Path | str") -> str:
-        """Return `diff` as text: the figures of each variant, then the cells, changed ones first."""
+        """Return `diff` as text: the figures of each variant, then cells, changed ones first."""
         return terminal.render_comparison(self.diff(other))
 
     def slice(

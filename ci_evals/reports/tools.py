@@ -37,24 +37,16 @@ def render_power(power: Power, output: PowerFormat) -> str:
     rows = [_power_row(size) for size in power.sizes]
     sentences = [f"{size_sentence(power.now.cases, power.now.runs, power.now.pooled)}."]
     if power.runs_for_half is not None and power.now.pooled is not None:
-        runs, half = number_of(power.runs_for_half, "run"), _points(power.now.pooled / 2)
+        runs = number_of(power.runs_for_half, "run")
+        half = _points(power.now.pooled / 2)
         times = f"{power.runs_for_half / power.now.runs:.1f}".removesuffix(".0")
         sentences.append(
             f"{runs} of each case would detect half of that ({half}), at {times} times the calls."
         )
     if output == "markdown":
+        sentences[0] = f"{code(power.suite)}: {sentences[0]}"
         table = _markdown_table(head, rows, flush_right=True)
-        return (
-            "\n\n".join(
-                [
-                    f"{code(power.suite)}: {sentences[0]}",
-                    *sentences[1:],
-                    table,
-                    plain(_basis(power)),
-                ]
-            )
-            + "\n"
-        )
+        return "\n\n".join([*sentences, table, plain(_basis(power))]) + "\n"
     sentences[0] = f"{name_of(power.suite)}: {sentences[0]}"
     table = draw([columns([head, *rows], flush_right=True)], width=UNBOUNDED)
     return "\n\n".join([*sentences, table + "\n" + _basis(power)]) + "\n"
@@ -66,7 +58,9 @@ def _power_row(size: Detectable) -> tuple[str, ...]:
 
 
 def _points(drop: float | None) -> str:
-    return "-" if drop is None or drop >= 1 else f"{100 * drop:.1f} points"
+    if drop is None or drop >= 1:
+        return "-"
+    return f"{100 * drop:.1f} points"
 
 
 def _basis(power: Power) -> str:
@@ -95,7 +89,8 @@ class PairwiseReport:
         """The finding in a line."""
         found, a, b = self.preference, name_of(self.a), name_of(self.b)
         if not found.has_verdict:
-            pairs, judged = number_of(found.pairs, "pair"), found.pairs - found.unjudged
+            pairs = number_of(found.pairs, "pair")
+            judged = found.pairs - found.unjudged
             if not judged:
                 return f"NO VERDICT: none of {pairs} was judged"
             allowed = f"{percent(MOST_UNJUDGED)} may go without"
@@ -104,10 +99,13 @@ class PairwiseReport:
             return f"no case prefers {a} or {b}: every one is a tie"
         share = rate_with_interval(found.share, found.interval.lower, found.interval.upper)
         preference = f"{b} is preferred in {share} of the cases that prefer one"
-        if found.side == "tie":
-            return f"{preference}: these cases cannot tell the two apart"
-        better = a if found.side == "a" else b
-        return f"{preference}: {better} is better"
+        match found.side:
+            case "tie":
+                return f"{preference}: these cases cannot tell the two apart"
+            case "a":
+                return f"{preference}: {a} is better"
+            case "b":
+                return f"{preference}: {b} is better"
 
     @property
     def rows(self) -> Sequence[tuple[str, str]]:
@@ -120,9 +118,9 @@ class PairwiseReport:
             ("prefer neither", number_of(found.ties, "case")),
             ("flipped with the order", f"{found.flips:,} of {judged}"),
         ]
-        return (
-            [*rows, ("not judged", number_of(found.unjudged, "pair"))] if found.unjudged else rows
-        )
+        if found.unjudged:
+            rows.append(("not judged", number_of(found.unjudged, "pair")))
+        return rows
 
     @property
     def decided(self) -> Sequence[CasePreference]:
@@ -130,33 +128,39 @@ class PairwiseReport:
         return [case for case in self.preference.cases if case.side != "tie"]
 
     def preferred(self, case: CasePreference) -> str:
-        """The name of the variant that a case prefers."""
-        return self.a if case.side == "a" else self.b
+        """Return the name of the variant that a case prefers."""
+        if case.side == "a":
+            return self.a
+        return self.b
 
 
 def render_pairwise(report: PairwiseReport, output: PairwiseFormat) -> str:
     """Return the preference in one of the formats. No name and no reason acts in any of them."""
     if output == "json":
         return _pairwise_json(report)
-    return _pairwise_markdown(report) if output == "markdown" else _pairwise_text(report)
+    if output == "markdown":
+        return _pairwise_markdown(report)
+    return _pairwise_text(report)
 
 
 def _pairwise_text(report: PairwiseReport) -> str:
     lines = []
     for case in report.decided[:MAX_CASES]:
         name = name_of(report.preferred(case), _NAME_CHARACTERS)
-        reason = next(
-            (pair.reason for pair in case.pairs if pair.side == case.side and pair.reason), ""
-        )
-        because = f" ({one_line(reason, _REASON_CHARACTERS)})" if reason else ""
-        lines.append(f"  {name_of(case.case, _NAME_CHARACTERS)}: {name}{because}")
-    if (left_out := len(report.decided) - MAX_CASES) > 0:
+        line = f"  {name_of(case.case, _NAME_CHARACTERS)}: {name}"
+        for pair in case.pairs:
+            if pair.side == case.side and pair.reason:
+                line = f"{line} ({one_line(pair.reason, _REASON_CHARACTERS)})"
+                break
+        lines.append(line)
+    left_out = len(report.decided) - MAX_CASES
+    if left_out > 0:
         lines.append(f"  … and {number_of(left_out, 'more case')}")
-    if (pair := report.preference.first_unjudged) is not None:
-        lines.append(
-            f"not judged: {name_of(pair.case, _NAME_CHARACTERS)}: "
-            + one_line(pair.reason, _REASON_CHARACTERS)
-        )
+    unjudged = report.preference.first_unjudged
+    if unjudged is not None:
+        name = name_of(unjudged.case, _NAME_CHARACTERS)
+        reason = one_line(unjudged.reason, _REASON_CHARACTERS)
+        lines.append(f"not judged: {name}: {reason}")
     lines.append(one_line(report.sentence, 1000))
     table = columns(
         [(one_line(label, 2 * _NAME_CHARACTERS), count) for label, count in report.rows]
@@ -182,11 +186,14 @@ def _pairwise_markdown(report: PairwiseReport) -> str:
 
 def _pairwise_json(report: PairwiseReport) -> str:
     found = report.preference
+    preferred = None
+    if found.has_verdict:
+        preferred = found.side
     return stdout_json(
         {
             "a": report.a,
             "b": report.b,
-            "preferred": found.side if found.has_verdict else None,
+            "preferred": preferred,
             "sentence": report.sentence,
             "cases": {"a": found.a, "b": found.b, "ties": found.ties},
             "pairs": found.pairs,
@@ -217,40 +224,40 @@ def _pairwise_json(report: PairwiseReport) -> str:
 
 
 def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> str:
-    """Return a judge's agreement with people: the confusion table, Cohen's kappa and the
-    conclusion.
-    """
-    table, kappa, judging = check.table, check.kappa, check.judging
-    interval = kappa.interval if kappa else None
+    """Return a judge's agreement with people: confusion table, Cohen's kappa, conclusion."""
+    table, judging = check.table, check.judging
+    agreement = "Cohen's kappa is not defined: people or judge know one verdict only"
+    kappa = lower = upper = None
+    if check.kappa is not None:
+        kappa = check.kappa.value
+        agreement = f"Cohen's kappa {kappa:.2f}"
+        if check.kappa.interval is not None:
+            lower, upper = check.kappa.interval.lower, check.kappa.interval.upper
+            agreement = f"{agreement} ({lower:.2f} to {upper:.2f})"
     if output == "json":
         return stdout_json(
             {
                 "labels": table.labels,
                 "confusion": table.counts,
                 "agreement": accuracy(table),
-                "kappa": kappa.value if kappa else None,
-                "kappa_lower": interval.lower if interval else None,
-                "kappa_upper": interval.upper if interval else None,
+                "kappa": kappa,
+                "kappa_lower": lower,
+                "kappa_upper": upper,
                 "unanswered": len(check.unanswered),
                 "calls": judging.calls,
                 "cost_usd": judging.cost_usd,
                 "fit": check.fit,
             }
         )
-    agreement = "Cohen's kappa is not defined: people or judge know one verdict only"
-    if kappa is not None:
-        agreement = f"Cohen's kappa {kappa.value:.2f}"
-        agreement += f" ({interval.lower:.2f} to {interval.upper:.2f})" if interval else ""
     rows = [("", *(f"judge: {label}" for label in table.labels))]
     for label, counts in zip(table.labels, table.counts, strict=True):
         rows.append((f"people: {label}", *(f"{count:,}" for count in counts)))
-    ending = [
-        f"{number_of(judging.calls, 'call')} of the judge, {usd(judging.cost_usd, 'cost unknown')}"
-    ]
+    ending = []
     if check.unanswered:
-        ending.insert(
-            0, f"{number_of(len(check.unanswered), 'answer')} got no verdict and count for nothing"
-        )
+        count = number_of(len(check.unanswered), "answer")
+        ending.append(f"{count} got no verdict and count for nothing")
+    cost = usd(judging.cost_usd, "cost unknown")
+    ending.append(f"{number_of(judging.calls, 'call')} of the judge, {cost}")
     ending.append(_fitness(check))
     labelled = number_of(table.size, "labelled answer")
     title = f"{labelled}, agreement {percent(accuracy(table))}, {agreement}"
@@ -282,5 +289,7 @@ def _markdown_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, flush_right: bool = False
 ) -> str:
     """Return a table of cells that are Markdown already."""
-    rule = "|---" + ("|---:" if flush_right else "|---") * (len(head) - 1) + "|"
-    return "\n".join([f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)])
+    column = "---:" if flush_right else "---"
+    rule = "|---" + f"|{column}" * (len(head) - 1) + "|"
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    return "\n".join([lines[0], rule, *lines[1:]])
