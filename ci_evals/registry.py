@@ -84,6 +84,22 @@ class Registry(Mapping[str, T], Generic[T]):
     def __contains__(self, name: object) -> bool:
         return name in self.own or name in self._plugins
 
+    def loadable(self) -> Iterator[tuple[str, T]]:
+        """Yield names with things, without those of other packages that cannot be loaded."""
+        for name in self:
+            try:
+                yield name, self[name]
+            except PluginError:
+                continue
+
+    def broken(self) -> Iterator[str]:
+        """Yield what is wrong with each thing of another package that cannot be loaded."""
+        for name in self:
+            try:
+                self[name]
+            except PluginError as error:
+                yield str(error)
+
     def help(self, name: str) -> str:
         """Return the line of help of a thing, without importing it."""
         if name in self.own:

@@ -84,11 +84,12 @@ def main() -> None:
     """Run the console script."""
     prepare_streams()
     environ = dict(os.environ)
-    host = find_host(environ)
-    if host:
-        host.remove_credentials(os.environ)
+    host = None
     folder = Path.cwd()  # code under test may change it
     try:
+        host = find_host(environ)
+        if host:
+            host.remove_credentials(os.environ)
         code = int(group.main(standalone_mode=False, prog_name="ci-evals", obj=environ) or 0)
     except BaseException as raised:  # noqa: BLE001  the last border: no error may look like a verdict
         failure = _describe(raised, environ)

@@ -129,7 +129,7 @@ baseline = options.setting(
     multiple=True,
     callback=to_baseline,
     type=click.Path(),
-    metavar="auto|none|options.PATH",
+    metavar="auto|none|PATH",
     help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: what the base branch"
     " has left on GitHub, else `evals.baseline.json` beside the suite. Default: auto in GitHub Actions, else none.",
 )
@@ -305,7 +305,7 @@ class RunRequest:
             UsageError: they do not.
         """
         if self.replay_only and self.replay is None:
-            raise click.UsageError("--replay-only needs --replay options.PATH")
+            raise click.UsageError("--replay-only needs --replay PATH")
 
     def check_for_several(self, number: int) -> None:
         """Check that the options can be used with several suites.
@@ -340,7 +340,7 @@ request = options.collect(
             "--resume-from",
             multiple=True,
             type=options.PATH,
-            metavar="options.PATH",
+            metavar="PATH",
             help="Take over the results of another journal, of the one in a folder, or of all in"
             " its folders; may be repeated.",
         ),
@@ -354,14 +354,14 @@ request = options.collect(
         "balance_by": options.setting(
             "--balance-by",
             type=options.PATH,
-            metavar="options.PATH",
+            metavar="PATH",
             help="Balance shards by the durations in this journal or report.json; every shard must"
             " be given the same.",
         ),
         "replay": options.setting(
             "--replay",
             type=options.PATH,
-            metavar="options.PATH",
+            metavar="PATH",
             help="Answer from this journal what was asked before, and call providers for the rest.",
         ),
         "replay_only": options.setting(
@@ -373,7 +373,7 @@ request = options.collect(
         "record": options.setting(
             "--record",
             type=options.PATH,
-            metavar="options.PATH",
+            metavar="PATH",
             help="A journal to answer from where a pull request of a fork gets no secrets; default:"
             " the base branch's.",
         ),

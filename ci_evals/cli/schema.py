@@ -6,13 +6,26 @@ import click
 
 from ci_evals.cli import options
 from ci_evals.cli.console import Console
-from ci_evals.registry import FORMATS, GRADERS, PROVIDERS, Registry
+from ci_evals.registry import (
+    COMMANDS,
+    EXECUTORS,
+    FORMATS,
+    GRADERS,
+    HOSTS,
+    IMPORTERS,
+    PROVIDERS,
+    Registry,
+)
 from ci_evals.suite.schema import suite_schema_text
 
 _KINDS: dict[str, Registry[Any]] = {
     "Graders": GRADERS,
     "Providers": PROVIDERS,
     "Report formats": FORMATS,
+    "Executors": EXECUTORS,
+    "Importers": IMPORTERS,
+    "CI systems": HOSTS,
+    "Commands": COMMANDS,
 }
 
 
@@ -20,7 +33,7 @@ _KINDS: dict[str, Registry[Any]] = {
 @options.option(
     "--names",
     is_flag=True,
-    help="List graders, providers and report formats instead, installed plug-ins included.",
+    help="List everything that has a name instead, installed plug-ins included.",
 )
 def schema(*, names: bool) -> None:
     """Print the JSON Schema of evals.yaml.
@@ -36,7 +49,11 @@ def schema(*, names: bool) -> None:
     if names:
         Console.of_process().print(_list_names())
     else:
-        Console.of_process("json").print(suite_schema_text())
+        console = Console.of_process("json")
+        console.print(suite_schema_text())
+        for registry in (GRADERS, PROVIDERS, EXECUTORS):
+            for problem in registry.broken():
+                console.warn(f"left out: {problem}")
 
 
 def _list_names() -> str:

@@ -40,8 +40,8 @@ def remove_reports(folder: Path, formats: Iterable[str] = ()) -> None:
     Raises:
         StorageError: a report cannot be removed.
     """
-    for name in dict.fromkeys((*FORMATS.own, *formats)):
-        format_ = FORMATS[name]
+    names = dict.fromkeys((*FORMATS.own, *formats))
+    for format_ in [FORMATS[name] for name in names]:  # all are loaded before a file is removed
         path = folder / format_.file
         try:
             if path.is_file():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 from pydantic import GetPydanticSchema, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
-from ci_evals.errors import Place
+from ci_evals.errors import Place, PluginError
 from ci_evals.format import closest
 from ci_evals.model.case import Case
 from ci_evals.model.fields import Options
@@ -123,11 +123,10 @@ def parse_executor(text: str) -> ExecutorOptions:
 
     Raises:
         ValueError: it is none.
-        PluginError: another package's executor cannot be loaded.
     """
     name = text.partition(":")[0]
     if name in EXECUTORS:
-        options = EXECUTORS[name].parse(name, text)
+        options = _load(name).parse(name, text)
         if options is not None:
             return options
     close = closest(text, EXECUTORS)
@@ -136,10 +135,22 @@ def parse_executor(text: str) -> ExecutorOptions:
     raise ValueError(f"expected {', '.join(forms)} or {last}, got {text!r:.100}{hint}")
 
 
+def _load(name: str) -> type[ExecutorOptions]:
+    """Return the options of an executor.
+
+    Raises:
+        ValueError: the package that provides it cannot be loaded.
+    """
+    try:
+        return EXECUTORS[name]
+    except PluginError as error:
+        raise ValueError(str(error)) from None
+
+
 def short_forms() -> list[str]:
     """Return every text that stands for an executor, as messages show it."""
     forms = [*EXECUTORS]
-    forms += [cls.short_form for cls in EXECUTORS.values() if cls.short_form]
+    forms += [cls.short_form for _, cls in EXECUTORS.loadable() if cls.short_form]
     return forms
 
 
@@ -157,18 +168,18 @@ def read_executor(value: Any) -> Any:
     name = settings.pop("type", "local")
     if not isinstance(name, str) or name not in EXECUTORS:
         raise _problem("type", f"expected {' or '.join(EXECUTORS)}, got {name!r:.100}")
-    known = _keys(EXECUTORS[name])
+    known = _keys(_load(name))
     for key in settings:
         if key in known:
             continue
-        for other in EXECUTORS:
-            if key in _keys(EXECUTORS[other]):
+        for other, options in EXECUTORS.loadable():
+            if key in _keys(options):
                 text = f"this is for `type: {other}`, and the executor is {name}"
                 raise _problem(key, text)
         close = closest(key, known)
         hint = f", did you mean {close!r}?" if close else ""
         raise ValueError(f"unknown key {key!r}{hint}")
-    return TypeAdapter(EXECUTORS[name]).validate_python(settings)
+    return TypeAdapter(_load(name)).validate_python(settings)
 
 
 def _problem(key: str, text: str) -> ValidationError:

@@ -72,20 +72,20 @@ def suite_schema() -> dict[str, Any]:
         shared["Task"],
         shared["Part"]["properties"]["sha256"],
     )  # which the loader finds
-    for kind, cls in PROVIDERS.items():
+    for kind, cls in PROVIDERS.loadable():
         provider = definitions[f"provider.{cls.__name__}"] = _define(
             cls, cls.__name__, shared, "provider."
         )
         provider["properties"] = {"type": {"enum": [kind]}, **provider["properties"]}
         provider["required"] = ["type", *provider.get("required", ())]
-    for kind, executor in EXECUTORS.items():
+    for kind, executor in EXECUTORS.loadable():
         name = f"executor.{executor.__name__}"
         definitions[name] = _define(executor, executor.__name__, shared, "executor.")
         definitions[name]["properties"] = {
             "type": {"enum": [kind]},
             **definitions[name]["properties"],
         }
-    for grader in GRADERS.values():
+    for _, grader in GRADERS.loadable():
         definitions[f"grader.{grader.__name__}"] = _define(
             grader, grader.__name__, shared, "grader."
         )
@@ -96,8 +96,8 @@ def suite_schema() -> dict[str, Any]:
         ):
             _accept_references(definition)
     definitions |= shared
-    definitions["Provider"] = _any_of(f"provider.{cls.__name__}" for cls in PROVIDERS.values())
-    definitions["Executor"] = _any_of(f"executor.{cls.__name__}" for cls in EXECUTORS.values())
+    definitions["Provider"] = _any_of(f"provider.{cls.__name__}" for _, cls in PROVIDERS.loadable())
+    definitions["Executor"] = _any_of(f"executor.{cls.__name__}" for _, cls in EXECUTORS.loadable())
     definitions["Prompt"] = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/PromptTemplate"}]}
     definitions["Expectation"] = _expectation(definitions)
     return {
@@ -181,7 +181,7 @@ def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
 def _expectation(definitions: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of one grader by name, or its negation, with a value or with options."""
     properties = {}
-    for name, cls in GRADERS.items():
+    for name, cls in GRADERS.loadable():
         reference = f"grader.{cls.__name__}"
         short = definitions[reference]["properties"][cls.short]
         value = {key: item for key, item in short.items() if key != "default"}

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final
 from annotated_types import MinLen
 from pydantic import AfterValidator, Field
 
-from ci_evals.errors import Place
+from ci_evals.errors import Place, PluginError
 from ci_evals.format import closest, number_of
 from ci_evals.graders.scoring import model_graders
 from ci_evals.model.case import Case, Prompt, Variant, written_at
@@ -59,9 +59,15 @@ def _check_format(name: str) -> str:
     """Return the name of a report format.
 
     Raises:
-        ValueError: there is no such format.
+        ValueError: there is no such format, or its package cannot be loaded.
     """
+    if name in FORMATS.own:
+        return name
     if name in FORMATS:
+        try:
+            FORMATS[name]
+        except PluginError as error:
+            raise ValueError(str(error)) from None
         return name
     close = closest(name, FORMATS)
     hint = f"did you mean {close!r}?" if close else f"known: {', '.join(FORMATS)}"
@@ -73,7 +79,12 @@ class ReportOptions(Options):
     """The files that are written, and their folder."""
 
     out: Annotated[str, Field(description="Folder for the results; --out wins.")] = RESULTS
-    formats: OneOrMore[Annotated[str, AfterValidator(_check_format)]] = tuple(FORMATS.own)
+    formats: OneOrMore[Annotated[str, AfterValidator(_check_format)]] = (
+        "json",
+        "junit",
+        "markdown",
+        "html",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

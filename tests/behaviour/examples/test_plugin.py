@@ -153,3 +153,45 @@ def test_a_broken_command_is_named(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert "error: command 'loud' of loud-package 2.1 cannot be loaded" in ended.stderr
     assert ci_evals(tmp_path, tmp_path / "packages", "--help").returncode == 0
+
+
+def test_a_broken_format_is_found_before_anything_is_touched(tmp_path: Path) -> None:
+    broken(tmp_path / "packages", "formats", "loud", "nowhere:LOUD")
+    suite = tmp_path / "evals.yaml"
+    suite.write_text(MOCK % "not_empty: true")
+    assert ci_evals(tmp_path, tmp_path / "packages", "run").returncode == 0
+    before = (tmp_path / "ci-evals-results" / "report.json").read_bytes()
+    suite.write_text(MOCK % "not_empty: true" + "report: {formats: [json, loud]}\n")
+    for command in ("validate", "run"):
+        ended = ci_evals(tmp_path, tmp_path / "packages", command)
+        assert ended.returncode == 2
+        assert "evals.yaml:3: report.formats[1]: " in ended.stderr
+        assert "loud-package 2.1" in ended.stderr
+    assert (tmp_path / "ci-evals-results" / "report.json").read_bytes() == before
+
+
+def test_a_broken_executor_is_a_problem_among_others(tmp_path: Path) -> None:
+    broken(tmp_path / "packages", "executors", "loud", "nowhere:Loud")
+    (tmp_path / "evals.yaml").write_text(MOCK % "contians: a" + "executor: loud\n")
+    ended = ci_evals(tmp_path, tmp_path / "packages", "validate")
+    assert ended.returncode == 2
+    assert "evals.yaml:3: executor: " in ended.stderr
+    assert "loud-package 2.1" in ended.stderr
+    assert "unknown grader 'contians'" in ended.stderr
+
+
+def test_the_schema_leaves_out_what_is_broken_with_a_warning(tmp_path: Path) -> None:
+    broken(tmp_path / "packages", "graders", "loud", "nowhere:Loud")
+    ended = ci_evals(tmp_path, tmp_path / "packages", "schema")
+    assert ended.returncode == 0
+    assert "loud" not in json.loads(ended.stdout)["$defs"]["Expectation"]["properties"]
+    assert "warning: left out: grader 'loud' of loud-package 2.1" in ended.stderr
+
+
+def test_a_broken_host_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setenv("LOUD", "true")
+    broken(tmp_path / "packages", "hosts", "LOUD", "nowhere:Loud")
+    ended = ci_evals(tmp_path, tmp_path / "packages", "schema", "--names")
+    assert ended.returncode == 2
+    assert "error: host 'LOUD' of LOUD-package 2.1 cannot be loaded" in ended.stderr
