@@ -1,6 +1,4 @@
-"""Measures ci-evals beside the bare loops, on the same server and in turns, and prints the table of
-ratios.
-"""
+"""Measures ci-evals beside the bare loops, in turns on one server, and prints a table of ratios."""
 
 import argparse
 import os

@@ -1,6 +1,4 @@
-"""The least that must be done to call a Python function: a bare loop. Its function is also what
-ci-evals calls.
-"""
+"""A bare loop around the function that ci-evals calls, too: the least work possible."""
 
 import argparse
 import asyncio

@@ -1,6 +1,4 @@
-"""A measured figure with its bounds, and how two things are compared on a machine whose speed
-drifts.
-"""
+"""A measured figure with its bounds, and how to compare two things on a machine of uneven speed."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -10,9 +8,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 class Figure(NamedTuple):
-    """One row of the table. Less is better; `reach` and `aim` are upper bounds in the unit of
-    `measured`.
-    """
+    """One row of the table. Less is better; `reach` and `aim` are upper bounds on `measured`."""
 
     what: str
     reach: float
@@ -48,9 +44,7 @@ class Pair(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The median of the rounds' ratios: the two sides of a round were measured at the same
-        machine speed.
-        """
+        """The median ratio of the rounds: both sides of a round ran at the same machine speed."""
         return median(ours / limit for ours, limit in zip(self.ours, self.limit, strict=True))
 
     @property
@@ -59,9 +53,7 @@ class Pair(NamedTuple):
         return median(ours - limit for ours, limit in zip(self.ours, self.limit, strict=True))
 
     def told(self, name: str, per_second: float, unit: str) -> str:
-        """Both medians in words; `name` is what ci-evals is held against, `per_second` how many
-        units make a second.
-        """
+        """Both medians in words; `name` is the other side, a second has `per_second` units."""
         ours, limit = (f"{median(side) * per_second:,.0f} {unit}" for side in self)
         return f"{ours}; {name} {limit}"
 

@@ -1,6 +1,4 @@
-"""Shows where ci-evals spends its time on the `openai` workload: the 30 functions with the most
-time of their own.
-"""
+"""Shows the 30 functions with the most time of their own on the `openai` workload."""
 
 import argparse
 import pstats

@@ -1,6 +1,4 @@
-"""Draws the pictures of docs/statistics.md, from the functions that decide and that `ci-evals
-power` uses.
-"""
+"""Draws the pictures of docs/statistics.md with the functions behind `ci-evals power`."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,9 +72,7 @@ SITUATIONS = (
 
 
 def read_rules(page: str) -> dict[str, list[float]]:
-    """Return what the table that `make simulate` printed says of each rule: the share that is
-    wrong, in per cent.
-    """
+    """Return the wrong verdicts of each rule in per cent, as printed by `make simulate`."""
     table = re.search(r"^\| rule \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
     assert table, "docs/statistics.md has no table of rules"
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
@@ -117,9 +113,7 @@ def draw_rules(path: Path, rules: Mapping[str, Sequence[float]]) -> None:
 
 
 class Strip(NamedTuple):
-    """A row of runs: `+` passed, `-` failed, `?` errored; in brackets if they are kept from
-    before.
-    """
+    """A row of runs: `+` passed, `-` failed, `?` errored; in brackets if kept from before."""
 
     label: str
     marks: str
@@ -225,9 +219,7 @@ def draw(
     lines: Mapping[str, Line],
     ends: tuple[float, float],
 ) -> None:
-    """Write a chart whose axes start at 0 and reach to `ends`; each line has its name at its
-    end.
-    """
+    """Write a chart whose axes run from 0 to `ends`, with each line's name at its end."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">',
         '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',

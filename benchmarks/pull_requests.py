@@ -48,9 +48,7 @@ SPLIT = Beta(0.9, 0.1)
 
 
 class Suite(NamedTuple):
-    """A suite, the distribution of its cases' rates, and how many reports of it the base branch
-    has.
-    """
+    """A suite, the distribution of its cases' pass rates, and its number of baseline reports."""
 
     rates: Beta | Alike = USUAL
     cases: int = 40
@@ -65,9 +63,7 @@ Past = Callable[[Rates, int], Rates]
 of age 0, too.
 """
 Change = Callable[[Rates, random.Random], tuple[Rates, frozenset[int]]]
-"""From the rates on the base branch, what a pull request makes of them, and the numbers of the
-cells that it breaks.
-"""
+"""Maps the base branch's rates to a pull request's, and to the numbers of the cells it breaks."""
 
 
 class Story(NamedTuple):
@@ -198,14 +194,13 @@ def outcome(
     rounds: Sequence[Mapping[int, bool]],
     repeats: Sequence[Sequence[bool]],
 ) -> Outcome:
-    """Judge a head as a session does: lost rounds, suspects, their repeats, outages, the
-    comparison.
+    """Judge a head as a session does: lost rounds, suspects, repeats, outages, the comparison.
 
     Args:
         suite: what is run.
         base: the baseline.
-        rounds: of each cell, whether each planned run passed, by its number.
-        repeats: the same of its confirm runs, as many as there may be.
+        rounds: for each cell, whether each planned run passed, by run number.
+        repeats: for each cell, whether its confirm runs passed, as many as there may be.
     """
     names = list(keys(suite))
     variants = [Variant(*key[1:]) for key in names]
@@ -249,11 +244,9 @@ def outcome(
 def run_again(
     suite: Suite, change: Change, lost: float, *, number: int
 ) -> Iterator[tuple[Outcome, Outcome]]:
-    """Yield pull requests that lost a share of their planned runs to errors, and then their second
-    attempts.
+    """Yield pull requests whose planned runs errored in part, and their second attempts.
 
-    A second attempt goes on with the first one's journal: what was graded stays, what errored is
-    run again.
+    A second attempt continues the first one's journal: graded runs stay, errored ones are repeated.
     """
     for seed in range(number):
         rng = random.Random(f"{suite} {lost} {seed}")
@@ -294,11 +287,10 @@ def keys(suite: Suite) -> Iterator[CellKey]:
 
 
 class Frequencies(NamedTuple):
-    """In per cent of the pull requests: red, with a name that is false, with runs that were
-    withdrawn as an outage.
+    """Per cent of pull requests: red, with a false name, with runs withdrawn as an outage.
 
-    `named` is the share of broken cells that were named, None if none was broken; `calls` their
-    mean number.
+    `named` is the share of broken cells that were named, None if none was broken; `calls` is the
+    mean number of calls.
     """
 
     red: float

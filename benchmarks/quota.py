@@ -1,6 +1,4 @@
-"""Measures how near ci-evals comes to a quota: the wall time over the least that it allows, and the
-refusals.
-"""
+"""Measures how close ci-evals comes to a quota: wall time over the minimum, and refusals."""
 
 import argparse
 import json

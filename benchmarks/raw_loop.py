@@ -1,6 +1,4 @@
-"""The least that must be done for the same work: a bare aiohttp client loop. Prints what it cost,
-as JSON.
-"""
+"""The same work in a bare aiohttp loop: the least that it can cost. Prints the cost as JSON."""
 
 import argparse
 import asyncio
@@ -50,9 +48,7 @@ class Line(msgspec.Struct):
 async def worker(
     session: aiohttp.ClientSession, url: str, plan: Iterator[tuple[int, Case]], journal: int
 ) -> int:
-    """Run what is left of the plan, which all workers share, and return how many answers were
-    wrong.
-    """
+    """Run what is left of the plan that all workers share; return the number of wrong answers."""
     wrong = 0
     decoder = msgspec.json.Decoder(Completion)
     encode = msgspec.json.Encoder().encode
@@ -73,10 +69,9 @@ async def worker(
 
 
 async def retry_each(url: str, cases: Sequence[Case], concurrency: int, retries: int) -> int:
-    """Ask each case once, as a plain retry loop: a refused call waits for its own Retry-After, its
-    slot given back.
+    """Ask each case once; a refused call gives its slot back and waits for its own Retry-After.
 
-    Returns how many cases got no answer.
+    Returns the number of cases without an answer.
     """
     slots, encode = asyncio.Semaphore(concurrency), msgspec.json.Encoder().encode
 
@@ -105,9 +100,7 @@ async def retry_each(url: str, cases: Sequence[Case], concurrency: int, retries:
 async def run_all(
     url: str, cases: Sequence[Case], runs: int, concurrency: int, journal: int
 ) -> int:
-    """Run every case `runs` times, `concurrency` at a time, without time-outs; return how many
-    answers were wrong.
-    """
+    """Run every case `runs` times, `concurrency` at a time; return the number of wrong answers."""
     plan = ((run, case) for run in range(1, runs + 1) for case in cases)
     connector, timeout = aiohttp.TCPConnector(limit=concurrency), aiohttp.ClientTimeout(total=None)
     async with (

@@ -35,9 +35,7 @@ STORE_BYTES = 80 * 1024**2
 
 
 class Sizes(NamedTuple):
-    """How much is measured. Each run of the agents that wait or compute takes `run_s` seconds,
-    about.
-    """
+    """How much to measure. A run that waits or computes takes about `run_s` seconds."""
 
     rounds: int
     few: int
@@ -77,9 +75,7 @@ class _Bench:
         (folder / "agent.py").write_text(AGENT.format(wait_s=sizes.run_s, hashes=hashes))
 
     def print_overhead(self) -> None:
-        """Print what a run costs that does nothing, and what it takes until the first one
-        begins.
-        """
+        """Print the cost of a run that does nothing, and the time until the first one starts."""
         few, many = self._sizes.few, self._sizes.many
         print(
             "| `python` provider that does nothing | ms per run | s until the first run |\n|---|--:|--:|"
@@ -96,9 +92,7 @@ class _Bench:
                 print(f"| {where} | {median(costs):.2f} | {median(starts):.1f} |", flush=True)
 
     def print_speed(self) -> None:
-        """Print how long runs take that wait, and runs that compute, each node having room for
-        one.
-        """
+        """Print the time of runs that wait and of runs that compute, one run per node."""
         runs, sizes = self._sizes.runs, self._sizes
         print(
             f"\n| {runs} runs | waiting, s | speed-up | computing, s | speed-up |\n|---|--:|--:|--:|--:|"
@@ -180,9 +174,7 @@ def _row(what: str, found_s: Sequence[float], alone_s: Sequence[float]) -> str:
 
 @contextmanager
 def cluster(nodes: int) -> Iterator[None]:
-    """Run a cluster on this machine, each node with room for one run, and let it be the one that
-    `ray` means.
-    """
+    """Run a cluster on this machine, one run per node, as the one that `ray` connects to."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster  # noqa: PLC0415  Ray is optional
 

@@ -17,9 +17,7 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds: closing sends RST
 
 
 class Options(NamedTuple):
-    """How to answer. `answer_bytes` of None echoes the last message; the shares are fractions of
-    all requests.
-    """
+    """How to answer: None for `answer_bytes` echoes; the shares are fractions of all requests."""
 
     latency_s: float = 0.0
     answer_bytes: int | None = None

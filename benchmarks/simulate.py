@@ -1,5 +1,4 @@
-"""Simulates pull requests whose truth is known, and prints how often their verdict is right: the
-tables of the docs.
+"""Simulates pull requests of known truth and prints how often verdicts are right, as in the docs.
 
 Every figure follows from a seed: the same code prints the same tables.
 """

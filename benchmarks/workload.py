@@ -24,9 +24,7 @@ class Load(NamedTuple):
 
 
 def write_suite(folder: Path, load: Load, provider: Mapping[str, Any]) -> Path:
-    """Write `cases.jsonl` and an `evals.yaml` (JSON is YAML) into a new folder; return the latter's
-    path.
-    """
+    """Write `cases.jsonl` and `evals.yaml` (as JSON) to a new folder; return the suite's path."""
     folder = Path(tempfile.mkdtemp(dir=folder))
     answer = "x" * load.answer_bytes
     with (folder / "cases.jsonl").open("w") as file:

@@ -1,6 +1,4 @@
-"""What all tests share: golden files, which are reviewed as prose, and generated examples that are
-not timed.
-"""
+"""Shared by all tests: golden files, reviewed as prose, and generated examples without deadline."""
 
 import os
 import signal
@@ -39,9 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> CompareGolden:
-    """`golden(name, text)` fails if tests/golden/NAME says otherwise, and leaves the text beside it
-    as NAME.actual.
-    """
+    """`golden(name, text)` fails if tests/golden/NAME differs; NAME.actual then holds the text."""
 
     def compare(name: str, text: str) -> None:
         expected = GOLDEN / name

@@ -42,9 +42,7 @@ def cases_of(path: Path) -> Iterator[Case]:
 
 
 def make_agent(style: str) -> Callable[[], Callable[[str, Request], dict[str, Any]]]:
-    """A factory: each run gets an agent of its own. With ag2 it would return one that asks an
-    `ag2.Agent`.
-    """
+    """Make a fresh agent for each run. With ag2, it would return one that asks an `ag2.Agent`."""
 
     def factory() -> Callable[[str, Request], dict[str, Any]]:
         def agent(question: str, request: Request) -> dict[str, Any]:

@@ -1,6 +1,4 @@
-"""Two command line agents without a model: `agent.py careful` and `agent.py quick`; the quick one
-stops too early.
-"""
+"""Two command line agents without a model: `agent.py careful`, and `agent.py quick`, which slips."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Marker, fixture and counts: pytest examples/coming_from_russo --evals-runs 5 --evals-report
-report
-"""
+"""Run with: pytest examples/coming_from_russo --evals-runs 5 --evals-report report"""
 
 import re
 

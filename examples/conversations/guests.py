@@ -1,6 +1,4 @@
-"""Two guests. Each is asked for its next line with what it was last told, and says when it has what
-it wanted.
-"""
+"""Two guests. Given the waiter's last words, each says its next line, or that it is satisfied."""
 
 DONE = "<goal-reached>"
 

@@ -1,6 +1,4 @@
-"""A waiter who needs to know for how many, and when. What was said before comes with the
-request.
-"""
+"""A waiter who asks for how many, and when. The request brings what was said before."""
 
 import re
 

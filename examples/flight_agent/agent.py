@@ -43,9 +43,7 @@ Arguments = Mapping[str, Any]
 
 
 def answer(sentence: str, request: "Request") -> dict[str, Any]:
-    """What ci-evals calls for each run: takes the case's input, returns what the agent said and
-    which tools it used.
-    """
+    """Answer a case's input, and tell which tools were used. ci-evals calls this for each run."""
     agent = FlightAgent(random.Random(f"{sentence}#{request.run}"))
     said = agent.reply(sentence)
     return {
@@ -56,9 +54,7 @@ def answer(sentence: str, request: "Request") -> dict[str, Any]:
 
 
 class FlightAgent:
-    """Serves one sentence. `luck` decides whether it reads a vague one well; `calls` are the tools
-    it used.
-    """
+    """Serves one sentence. `luck` decides how well it reads a vague one; `calls` are its tools."""
 
     def __init__(self, luck: random.Random) -> None:
         self.luck = luck
@@ -128,9 +124,7 @@ def flight_in(text: str) -> str | None:
 
 
 def dates_in(text: str) -> list[str]:
-    """Every date that is written out, in ISO form. Days such as `this Friday` are not
-    understood.
-    """
+    """Every written-out date, in ISO form. Days such as `this Friday` are not understood."""
     return [
         date(
             int(year or long_year),

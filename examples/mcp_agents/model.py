@@ -1,6 +1,4 @@
-"""What stands for a model here: it decides what to do next by what was said so far, as a model
-would.
-"""
+"""Stands in for a model: like one, it decides the next step from the conversation so far."""
 
 import json
 import re

@@ -1,8 +1,6 @@
-"""A service that answers questions about a handbook: FastAPI, with retrieval, as JSON and as
-server-sent events.
+"""A FastAPI service with retrieval that answers from a handbook, as JSON or server-sent events.
 
-What a model would write is put together from the best sentences, so that it needs no key and no
-network.
+It joins the best sentences where a model would write, so that it needs no key and no network.
 
     uvicorn app:app --port 8642
 """

@@ -1,6 +1,4 @@
-"""Stands in for the model that judges: it takes texts apart at full stops, and looks their words up
-in the context.
-"""
+"""Stands in for a judge model: splits a text into sentences and looks up their words in context."""
 
 import json
 import re

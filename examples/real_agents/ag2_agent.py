@@ -1,6 +1,4 @@
-"""An agent of AG2 with a tool. Its TestConfig plays back a model; another config is one argument
-away.
-"""
+"""An AG2 agent with a tool. Its TestConfig replays a model; pass another config for a real one."""
 
 import json
 import re
@@ -28,8 +26,6 @@ def script(wish: str) -> TestConfig:
 
 
 async def answer(wish: str) -> AgentReply[Any, Any]:
-    """What ci-evals calls: a fresh agent for each run. It reads the answer and the steps off the
-    reply.
-    """
+    """Make a fresh agent for each run; ci-evals reads the answer and the steps off its reply."""
     agent = Agent("seller", "You sell flights.", config=script(wish), tools=[get_price])
     return await agent.ask(wish)

@@ -1,6 +1,4 @@
-"""An agent that is a program: one JSON object on stdin, its answer on stdout. It could be of any
-language.
-"""
+"""An agent as a program in any language: one JSON object on stdin, the answer on stdout."""
 
 import json
 import sys

@@ -1,6 +1,4 @@
-"""An agent of LangGraph with a tool. `decide` stands where a model would be asked; any chat model
-may.
-"""
+"""A LangGraph agent with a tool. `decide` stands where a chat model would be asked."""
 
 import re
 from typing import Any
@@ -43,8 +41,6 @@ graph = (
 
 
 async def answer(wish: str) -> dict[str, Any]:
-    """What ci-evals calls. It reads the answer, the steps and the tokens off the messages of the
-    state.
-    """
+    """Return the state; ci-evals reads the answer, the steps and the tokens off its messages."""
     state: dict[str, Any] = await graph.ainvoke({"messages": [("user", wish)]})
     return state

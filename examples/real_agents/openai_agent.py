@@ -1,6 +1,4 @@
-"""An agent of the OpenAI Agents SDK with a tool. `Seller` decides as a model would; another is one
-argument away.
-"""
+"""An OpenAI Agents SDK agent with a tool. `Seller` plays the model; pass a real one instead."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""An agent of Pydantic AI with a tool. Its FunctionModel decides as a model would; another is one
-argument away.
-"""
+"""A Pydantic AI agent with a tool. Its FunctionModel plays the model; pass a real one instead."""
 
 import re
 

@@ -1,6 +1,4 @@
-"""A voice agent, and speech in both directions without a model: each letter is a tone of its
-own.
-"""
+"""A voice agent with speech in both directions and no model: each letter has its own tone."""
 
 import io
 import wave

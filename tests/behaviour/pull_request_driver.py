@@ -1,6 +1,4 @@
-"""Carries out command lines one after another in one process, as given on stdin; prints their exit
-codes as JSON.
-"""
+"""Runs the command lines from stdin one by one in this process; prints their exit codes as JSON."""
 
 import json
 import sys

@@ -1,6 +1,4 @@
-"""The team's own code that crashes or is down: where it broke is said, and one cause is told
-once.
-"""
+"""User code that crashes or is down: the place is named, and one cause is reported once."""
 
 import json
 from html import unescape

@@ -1,6 +1,4 @@
-"""`ci-evals comment` against a GitHub on loopback: jobs of pull requests, and what `workflow_run`
-does for forks.
-"""
+"""`ci-evals comment` against a GitHub on loopback, in jobs of pull requests and `workflow_run`."""
 
 import asyncio
 import json

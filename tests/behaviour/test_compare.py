@@ -1,6 +1,4 @@
-"""`ci-evals compare`: two saved reports, the comparison that a run between them would have made,
-and its exit code.
-"""
+"""`ci-evals compare` on two saved reports: same comparison as a run's, and its exit code."""
 
 import json
 from collections.abc import Mapping

@@ -1,6 +1,4 @@
-"""`any_of` and `all_of`: what they decide, what of them is shown, and that whatever works for a
-grader works inside.
-"""
+"""`any_of` and `all_of`: what they decide and show, and that every grader works inside them."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Task folders in containers of the engines that are here. Where ENGINES names one, as in CI, it
-must be.
-"""
+"""Task folders in the container engines of this machine; those named in ENGINES are required."""
 
 import io
 import json
@@ -61,9 +59,7 @@ def missing(program: str) -> str:
 
 
 def why_no_container_runs(engine: Engine) -> str:
-    """Return why an engine that answers starts no container, such as a network that isn't set up;
-    empty if it does.
-    """
+    """Return why a running engine can't start containers, such as a missing network, if so."""
     ended = subprocess.run(
         [engine.program, "run", "--rm", engine.image, "sh", "-c", ":"],
         capture_output=True,
@@ -77,9 +73,7 @@ def why_no_container_runs(engine: Engine) -> str:
 
 
 def skip_without(program: str, reason: str) -> None:
-    """Skip the test for a reason that an engine can't be used; fail it where the engine must be
-    there.
-    """
+    """Skip the test because an engine is unusable; fail instead where the engine is required."""
     if reason and program in os.environ.get("ENGINES", "").split():
         pytest.fail(reason)
     if reason:
@@ -87,9 +81,7 @@ def skip_without(program: str, reason: str) -> None:
 
 
 def files_of_the_image() -> bytes:
-    """Return a few programs of this machine with their libraries, as an archive: no registry is
-    needed.
-    """
+    """Return some of this machine's programs and libraries as an archive: no registry needed."""
     places = {f"bin/{name}": Path(str(shutil.which(name))) for name in PROGRAMS}
     for program in {*places.values()}:
         words = subprocess.run(

@@ -1,6 +1,4 @@
-"""Cases from elsewhere: functions of the team's own, and the recipes of docs/data.md with stand-ins
-for the sources.
-"""
+"""Cases from elsewhere: the team's functions, and the recipes of docs/data.md on fake sources."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""The docs are in step with the code: every key, option and name is there, nothing else is, and the
-examples load.
-"""
+"""The docs match the code: all keys, options and names are there, no others, and examples load."""
 
 import dataclasses
 import itertools
@@ -310,24 +308,18 @@ def test_every_kind_of_error_is_documented_and_no_other() -> None:
 INVOCATION = re.compile(
     r"(?:^[\s#$-]*(?:run: )?|[`;&|(\[] *|exec )(?:[\w./]+/)?ci-evals +([a-z][^`\n]*)", re.MULTILINE
 )
-"""A command line, wherever a command may stand: at the start of a line, in a step, after `exec`, in
-backticks.
-"""
+"""A command line where one may stand: at a line's start, in a step, after `exec`, in backticks."""
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a command as a shell reads them, up to what is not the command's own: a pipe, a
-    redirection.
-    """
+    """The words of a command as a shell reads them, up to a pipe or a redirection."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     return list(itertools.takewhile(lambda word: not set(word) & set("|&;<>"), lexer))
 
 
 def command_lines() -> Iterator[tuple[str, list[str], bool]]:
-    """Every command line that a reader may copy: where it stands, its words, and whether it is more
-    than a mention.
-    """
+    """Every command line to copy: its place, its words, and whether it is more than a mention."""
     for path, text in shown():
         spans = CODE.findall(without_blocks(text)) if path.endswith(".md") else []
         code = "\n".join(each for _, each in FENCE.findall(text)) if path.endswith(".md") else text
@@ -368,9 +360,7 @@ def test_a_mistyped_command_line_would_be_found(line: str, expected: str) -> Non
 
 
 def mistake(words: Sequence[str], *, whole: bool) -> str:
-    """What the command line would say to these words; files need not exist, and a mention may leave
-    arguments out.
-    """
+    """Why the command line refuses these words; files may be missing, and a mention's arguments."""
     command: click.Command = group
     while isinstance(command, click.Group) and words:
         inner = command.get_command(click.Context(command), words[0])
@@ -430,9 +420,7 @@ def test_every_suite_in_the_docs_loads(block: Block, project: Path) -> None:
 
 
 def parts(*, of_a_suite: bool) -> list[Block]:
-    """Blocks of YAML without `providers`: parts of a suite, or of something else, such as a
-    workflow.
-    """
+    """Blocks of YAML without `providers`: parts of a suite, or others, such as a workflow."""
     known = suite_schema()["properties"]
     return [
         block
@@ -444,9 +432,7 @@ def parts(*, of_a_suite: bool) -> list[Block]:
 
 
 def calls_a_function(block: Block) -> bool:
-    """Whether its cases are returned by a function, such as those of docs/data.md, which
-    test_data.py runs.
-    """
+    """Whether a function returns its cases, as in docs/data.md, which test_data.py runs."""
     cases = yaml.safe_load(block.text).get("cases")
     return isinstance(cases, dict) and "python" in cases
 
@@ -524,9 +510,7 @@ def test_the_explanation_in_the_docs_is_one_that_was_printed() -> None:
 
 
 def without_times(text: str) -> str:
-    """The text with a word for each time, and single blanks: times make columns as wide as they
-    are.
-    """
+    """Replace times by a word and runs of blanks by one: times change the width of columns."""
     return re.sub(" +", " ", re.sub(r" +[\d.]+ m?s\b", " TIME", text))
 
 

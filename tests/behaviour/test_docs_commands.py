@@ -1,6 +1,4 @@
-"""The blocks of commands in the docs are run, one after the other, in a project that has what the
-docs talk of.
-"""
+"""The docs' blocks of commands run one after the other, in a project like the one they describe."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""Endpoints of teams: bearer tokens that commands print, and the recipes of the docs against
-documented shapes.
-"""
+"""Endpoints of teams: bearer tokens from commands, and the docs' recipes on documented shapes."""
 
 import json
 import re

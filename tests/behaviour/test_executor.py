@@ -1,6 +1,4 @@
-"""Where the team's own code runs, as a suite and the command line say it; test_ray.py has the
-clusters.
-"""
+"""Where user code runs, by suite and command line; test_ray.py has the clusters."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""`ci-evals explain`: every run of a cell, here and on the base, and why the comparison says what
-it says.
-"""
+"""`ci-evals explain`: a cell's runs, here and on the base, and why the comparison decides so."""
 
 import json
 import re
@@ -36,9 +34,7 @@ def saved(path: Path, report: SuiteReport, *bases: SuiteReport) -> Path:
 
 @pytest.fixture
 def history() -> list[SuiteReport]:
-    """Two reports that agree, newest first, one of another behaviour before them, and one before
-    that.
-    """
+    """Two reports that agree, newest first, one that differs before them, and one before that."""
     outcomes = ("PPP", "PPP", "FFF", "PPP")
     return [
         report_of({"refund": each}, started_at=STARTED_AT - days * DAY_S)

@@ -1,6 +1,4 @@
-"""A grader that never ends costs its run the verdict, and neither the others nor the end of the
-program.
-"""
+"""A grader that hangs costs its run the verdict, but neither other runs nor the program's end."""
 
 import signal
 import sys

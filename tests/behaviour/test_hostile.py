@@ -1,6 +1,4 @@
-"""Whatever an answer holds, every file that is written stays readable and the terminal stays
-itself.
-"""
+"""Whatever an answer holds, every file stays readable and the terminal intact."""
 
 import json
 import re

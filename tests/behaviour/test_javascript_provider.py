@@ -1,6 +1,4 @@
-"""Providers in JavaScript: functions and classes of files, what they get, what they may return, and
-how they fail.
-"""
+"""JavaScript providers: functions and classes, what they get and return, and how they fail."""
 
 import shutil
 from pathlib import Path

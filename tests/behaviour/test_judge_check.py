@@ -13,9 +13,7 @@ PASSES, FAILS = (json.dumps({"reason": "r", "verdict": word}) for word in ("pass
 
 
 def check(tmp_path: Path, wrong: int, count: int = 60, *words: str) -> tuple[int, str]:
-    """Have a judge check `count` answers, half of them good; it takes the first `wrong` bad ones
-    for good.
-    """
+    """Have a judge check `count` answers, half of them good; it lets `wrong` bad ones pass."""
     rows, answers = [], {}
     for number in range(count):
         good = number % 2 == 0

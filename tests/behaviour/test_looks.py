@@ -1,6 +1,4 @@
-"""`max_runs` and `stop_early`: what is not run because the verdict cannot change, and what is said
-of that.
-"""
+"""`max_runs` and `stop_early`: which runs are saved once the verdict is settled, and the notice."""
 
 import json
 import signal

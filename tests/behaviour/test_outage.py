@@ -1,6 +1,4 @@
-"""A provider that is down, hangs or talks nonsense costs its own runs, little time, and nobody
-else's.
-"""
+"""A provider that is down, hangs or talks nonsense costs only its own runs, and little time."""
 
 import asyncio
 import json

@@ -1,6 +1,4 @@
-"""report.html in a real browser: search, filters, order, addresses, keys, without scripts, and at
-its largest.
-"""
+"""report.html in a real browser: search, filters, order, links, keys, no scripts, largest size."""
 
 import json
 import shutil

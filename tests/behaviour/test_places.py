@@ -1,6 +1,4 @@
-"""What cannot be opened is told with the place in the suite that asks for it, all at once, before
-any call.
-"""
+"""What cannot be opened is reported with its place in the suite, all at once, before any call."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""A service that is down while planned runs are made, and up again for the others, gives no
-verdict.
-"""
+"""A service that is down for the planned runs and up for the repeats gives no verdict."""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,4 @@
-"""Code of the team's own on a Ray cluster: a real one of several nodes. Ray comes with `make
-test-ray`.
-"""
+"""User code on a real Ray cluster of several nodes. Ray comes with `make test-ray`."""
 
 import asyncio
 import json
@@ -38,9 +36,7 @@ QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A cluster on this machine: a head without room for runs, and two nodes with room for two
-    each.
-    """
+    """A cluster on this machine: a head without room for runs, two nodes with room for two each."""
     from ray.cluster_utils import Cluster
 
     os.environ.update(QUIET)
@@ -56,9 +52,7 @@ def cluster() -> Iterator[Any]:
 
 
 def add_node(cluster: Any, name: str) -> Any:
-    """Add a node with room for two runs; it unpacks suites in a folder of its own, as on a machine
-    of its own.
-    """
+    """Add a node with room for two runs; it unpacks suites to a folder of its own."""
     return cluster.add_node(
         num_cpus=2, object_store_memory=80 * MB, runtime_env_dir_name=f"runtime_resources_{name}"
     )
@@ -121,9 +115,7 @@ def write_project(
 
 
 def without_times(folder: Path) -> list[dict[str, Any]]:
-    """The results of a journal in the order of their runs, without when they were made and how long
-    that took.
-    """
+    """The results of a journal in the order of their runs, without times and durations."""
     results = [{**each, "started_at": None, "latency_s": None} for each in journaled(folder)]
     return sorted(results, key=lambda each: (each["provider"], each["case"], each["run"]))
 
@@ -444,9 +436,7 @@ def write_wheel(folder: Path, module: str, source: str) -> str:
 
 @pytest.fixture
 def one_node() -> Iterator[Any]:
-    """A cluster of one node: several on one machine would install requirements into the same folder
-    at once.
-    """
+    """A one-node cluster: several nodes would install into the same folder at once."""
     from ray.cluster_utils import Cluster
 
     os.environ.update(QUIET)

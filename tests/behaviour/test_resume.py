@@ -1,6 +1,4 @@
-"""`run --resume` as users and CI start it: what is kept, what is done again, and what is said of
-it.
-"""
+"""`run --resume` as users and CI start it: what is kept, what is repeated, and the notice."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""`--reuse`: answers of earlier runs where nothing that they depend on has changed, marked and no
-fresh evidence.
-"""
+"""`--reuse`: earlier answers where nothing relevant changed, marked and not counted as fresh."""
 
 import json
 import re

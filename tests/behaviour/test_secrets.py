@@ -70,9 +70,7 @@ async def run(folder: Path, *, format: str = "table", in_actions: bool = False) 
 
 
 def failing_suite(folder: Path, provider: dict[str, Any]) -> None:
-    """Cases that fail, because what fails is shown everywhere; one of them with an expectation of
-    its own.
-    """
+    """Cases that fail, since failures are shown everywhere; one has an expectation of its own."""
     expect = [{"equals": "something else"}, {"tool_call": {"tool": "other"}}, {"is_json": True}]
     cases = [{"id": f"case-{n}", "input": "hi", "expect": expect} for n in range(2)]
     provider = {"retries": 0, **provider}

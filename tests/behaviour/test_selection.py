@@ -1,6 +1,4 @@
-"""A part of a suite: by the ids of cases, by number, by what did not pass the last time; and what
-is said of it.
-"""
+"""Running part of a suite: by case ids, by number, by last failures; and how it is reported."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""`serve`: the service under test is started before the run, and nothing of it is left
-afterwards.
-"""
+"""`serve`: the service under test starts before the run and leaves nothing behind."""
 
 import signal
 import socket

@@ -30,9 +30,7 @@ main()
 
 
 async def peak_bytes(folder: Path, runs: int) -> int:
-    """The peak memory of a process that makes so many runs of the same cells, and writes every
-    report of them.
-    """
+    """The peak memory of a process that makes so many runs of the same cells and all reports."""
     out = f"out-{runs}"
     arguments = ("run", "--quiet", "--runs", str(runs // CASES), "--out", out)
     ended = await ci_evals(folder, *arguments, command=(sys.executable, "-c", MEASURED))

@@ -39,9 +39,7 @@ async def echo(request: web.Request) -> web.StreamResponse:
 
 
 class Holding:
-    """Answers the first so many questions with themselves and holds the others; `stuck` is set when
-    it holds four.
-    """
+    """Echoes the first few questions and holds the others; `stuck` is set when it holds four."""
 
     def __init__(self) -> None:
         self.stuck = asyncio.Event()

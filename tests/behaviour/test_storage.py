@@ -1,6 +1,4 @@
-"""A folder that cannot be written and a disk that is full: said in one line, and nothing is
-lost.
-"""
+"""A folder without write permission and a full disk: one line says so, and nothing is lost."""
 
 import ctypes
 import json
@@ -204,9 +202,7 @@ mounting = pytest.mark.skipif(not may_mount(), reason="nothing may be mounted he
 
 
 async def on_a_small_disk(folder: Path, before: str) -> Finished:
-    """Run with a disk of 128 KB as the results folder; what is on it in the end is copied to
-    `kept`.
-    """
+    """Run with a disk of 128 KB as the results folder; copy its final contents to `kept`."""
     for name in ("results", "kept"):
         (folder / name).mkdir()
     script = TMPFS.format(before=before, python=sys.executable)

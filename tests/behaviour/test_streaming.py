@@ -1,6 +1,4 @@
-"""Streamed answers from the command line: the time to the first token is measured, shown and
-held.
-"""
+"""Streamed answers from the command line: time to first token is measured, shown and checked."""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,4 @@
-"""`transform`: what a grader sees of an answer, and what becomes of a run where there is nothing to
-see.
-"""
+"""`transform`: what a grader sees of an answer, and what happens when nothing is left to see."""
 
 from pathlib import Path
 from typing import Any

@@ -22,9 +22,7 @@ SERVICE = {"name": "service", "type": "http", "url": "http://127.0.0.1:9/ask"}
 
 
 async def problems(folder: Path, *cases: dict[str, Any], **settings: Any) -> list[str]:
-    """What `validate` finds, without the place of the file; none if it says that the suite is
-    valid.
-    """
+    """What `validate` finds, without the file's place; nothing if it calls the suite valid."""
     write_suite(folder, cases or (ONE_CASE,), **settings)
     ended = await ci_evals(folder, "validate")
     assert ended.code == (2 if ended.err else 0)

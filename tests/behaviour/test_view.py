@@ -1,6 +1,4 @@
-"""`ci-evals view`: report.html from a saved report, opened in the browser that there is, or served
-during a run.
-"""
+"""`ci-evals view`: report.html of a saved report in the browser, or served during a run."""
 
 import asyncio
 import signal

@@ -1,8 +1,7 @@
-"""How often the verdict on a whole pull request is wrong, by simulation of everything after the
-runs themselves.
+"""How often a pull request's verdict is wrong, by simulation of all that follows the runs.
 
-The rows are those of `make simulate`, at a size that takes less than a minute; bounds leave room
-for sampling errors.
+The rows are those of `make simulate` at a size that takes less than a minute; the bounds leave
+room for sampling errors.
 """
 
 from itertools import chain

@@ -1,6 +1,4 @@
-"""Chromium, as far as tests and pictures need it: pages are opened, used by keyboard, and asked
-what they show.
-"""
+"""Chromium for tests and pictures: opens pages, sends keys, and reads what is shown."""
 
 import asyncio
 import base64
@@ -45,11 +43,10 @@ def open_page(html: str, arguments: Iterable[str]) -> str:
 
 
 def excess_px(html: str, widths_px: Sequence[int]) -> list[int]:
-    """How much wider than a window of each width a page is, and so would have to be scrolled
-    sideways.
+    """By how many pixels a page is wider than each window, and so scrolls sideways.
 
-    Parts of it that scroll by themselves count as the page does: what is out of sight in them is
-    out of sight. But a `region` may scroll: it has a name, and the keyboard leads there.
+    Parts that scroll by themselves count, too: they hide content. But a `region` may scroll: it
+    has a name, and the keyboard leads there.
     """
     frames = "".join(
         f'<iframe style="width:{width}px;height:600px" srcdoc="{escape(html)}"></iframe>'
@@ -76,9 +73,7 @@ def excess_px(html: str, widths_px: Sequence[int]) -> list[int]:
 
 
 class Tab:
-    """One tab, driven through the DevTools protocol. Messages that the page logs, and dialogs, are
-    kept.
-    """
+    """One tab, driven through the DevTools protocol; collects console messages and dialogs."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.logged: list[str] = []

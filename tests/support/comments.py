@@ -1,6 +1,4 @@
-"""Summaries with everything that a comment on a pull request may have to show, one for each
-situation.
-"""
+"""Summaries that cover all a comment on a pull request may show, one for each situation."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -33,9 +31,7 @@ def passing() -> Summary:
 
 
 def regression() -> Summary:
-    """One case surely worse, one possibly; one fixed, one as bad as before; new, edited, removed
-    and flaky ones.
-    """
+    """Cases that surely or possibly got worse, are fixed, still fail, are new, edited, flaky."""
     base = {
         **STEADY,
         "refund": "PPP",

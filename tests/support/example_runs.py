@@ -25,9 +25,7 @@ class Ran(NamedTuple):
 
 
 def run_command(folder: Path, *words: str, environ: Mapping[str, str] = {}) -> Ran:
-    """`ci-evals` with these words, started in a folder that has nothing to do with the example;
-    results go there.
-    """
+    """Run `ci-evals` with these words in an unrelated folder, to which the results go."""
     done = python(
         folder,
         "-m",
@@ -54,9 +52,7 @@ def run_example(
 
 
 def run_script(name: str, folder: Path, *arguments: str) -> tuple[str, str]:
-    """What a script of the examples says on stdout and stderr, started in a folder that has nothing
-    to do with it.
-    """
+    """Run a script of the examples in an unrelated folder; return its stdout and stderr."""
     done = python(
         folder, "-W", "error", str(EXAMPLES / name), *arguments, environ={"PYTHONUTF8": "1"}
     )

@@ -26,9 +26,7 @@ from ci_evals.model.rules import Gate
 T = TypeVar("T")
 
 Outcome = str | tuple[int, int]
-"""How the runs of a cell ended: "PPFE." (passed, failed, errored, never run), or (passed,
-graded).
-"""
+"""How a cell's runs ended: "PPFE." (passed, failed, errored, never run), or (passed, graded)."""
 
 STARTED_AT = 1_750_000_000.0
 AGENT = Variant("agent")
@@ -46,9 +44,7 @@ def case_of(id: str = "capital", **changes: Any) -> Case:  # noqa: A002  the fie
 
 
 def result_of(case: str = "capital", status: Status = "passed", **changes: Any) -> Result:
-    """The first run of a case on the provider `agent`: graded by `contains`, or refused with a 429
-    if `errored`.
-    """
+    """A case's first run on the provider `agent`: graded by `contains`, or a 429 if `errored`."""
     defaults: dict[str, Any] = {
         "provider": AGENT.provider,
         "run": 1,
@@ -93,9 +89,7 @@ def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
 
 
 def with_own_reason(result: Result) -> Result:
-    """The result with a reason that no other case has, if it failed: cases that fail alike are told
-    in one entry.
-    """
+    """The result, if failed with a unique reason: cases that fail alike are shown as one entry."""
     if result.status != "failed":
         return result
     return replace(

@@ -1,6 +1,4 @@
-"""How GitHub shows a comment: its Markdown parser, its rules for what HTML may stay, and for what
-becomes a link.
-"""
+"""GitHub's view of a comment: its Markdown parser, the HTML it allows, and what becomes a link."""
 
 import re
 from html.parser import HTMLParser

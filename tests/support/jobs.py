@@ -22,9 +22,7 @@ SETTLED = {
 """The waits of a job that writes its comment alone."""
 CASES = ("capital", "river", "mountain", "poem")
 MERGE_COMMIT = "c0" * 20
-"""What is checked out for a pull request: its head merged into its base, which no branch ever
-has.
-"""
+"""What a pull request's job checks out: its head merged into its base, on no branch."""
 _OUTPUT = re.compile(r"^(.+?)<<(ci_evals_\w+)\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
 
 
@@ -46,9 +44,7 @@ class Job(NamedTuple):
 
 
 class Repository:
-    """The checkout that jobs run in, one after the other, and the fake GitHub that knows of
-    them.
-    """
+    """The checkout that jobs use one after the other, and the fake GitHub that knows them."""
 
     def __init__(self, folder: Path, fake: FakeGitHub) -> None:
         self.folder = folder

@@ -23,9 +23,7 @@ def report_in(folder: Path) -> dict[str, Any]:
 
 
 def comparable(folder: Path) -> dict[str, Any]:
-    """A report without what differs between two runs that saw the same: times, revision, run id,
-    what was resumed.
-    """
+    """A report without what differs between equal runs: times, revision, run id, resumed counts."""
     report = report_in(folder)
     for name in ("id", "started_at", "duration_s", "resumption"):
         del report[name]

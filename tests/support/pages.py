@@ -1,6 +1,4 @@
-"""Summaries that report.html shows well: one like a team's own, for pictures, and one of each kind
-of answer.
-"""
+"""Summaries for report.html: one like a team's own, for pictures, and one per kind of answer."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -153,9 +151,7 @@ def _answered(result: Result) -> Result:
 
 
 def agent() -> Summary:
-    """An agent whose tool failed, a conversation, an answer from retrieved texts, one in JSON and
-    one in Markdown.
-    """
+    """An agent with a failed tool, a conversation, and answers from texts, in JSON, in Markdown."""
     steps = (
         Step(
             "model_request",

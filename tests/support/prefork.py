@@ -1,6 +1,4 @@
-"""Processes of Python that fork from one that has imported ci-evals: the import alone takes most of
-a second.
-"""
+"""Pythons that fork from one with ci-evals imported: the import takes most of a second."""
 
 import atexit
 import json
@@ -66,9 +64,7 @@ def fork(
 def run(
     folder: Path, arguments: Sequence[str], environ: Mapping[str, str], constants: Constants
 ) -> tuple[int, bytes, bytes]:
-    """Run `python ARGUMENTS` to its end; returns its exit code (negative: the signal), stdout and
-    stderr.
-    """
+    """Run `python ARGUMENTS`; return its exit code (negative: the signal), stdout and stderr."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = fork(folder, arguments, environ, constants, out.fileno(), err.fileno())
         with child.socket:
@@ -106,9 +102,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _serve(path: str) -> list[str]:
-    """Answer requests until stdin is closed; in each child, return the arguments of the Python that
-    it is to be.
-    """
+    """Answer requests until stdin closes; in each child, return the arguments of its Python."""
     import select
 
     listener = socket.socket(socket.AF_UNIX)
@@ -167,9 +161,7 @@ def _become(folder: str, environ: dict[str, str], constants: Constants, fds: lis
 
 
 def _warm_up() -> None:
-    """Run a suite, so that what is built on first use (validators, templates) need not be built in
-    each child.
-    """
+    """Run a suite, so that children need not build what is made on first use, such as templates."""
     import gc
     import threading
     from contextlib import redirect_stderr, redirect_stdout
@@ -220,9 +212,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def _exit(code: int) -> NoReturn:
-    """End as Python does, but for the tenth of a second in which it takes apart what it has
-    imported.
-    """
+    """End as Python does, but skip the tenth of a second that it takes to unload modules."""
     import gc
     import threading
 

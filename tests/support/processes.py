@@ -57,9 +57,7 @@ def environment(changes: Mapping[str, str]) -> Mapping[str, str]:
 
 
 class Forked:
-    """A process that `prefork` has made, with the face of asyncio's; it does not outlive the event
-    loop.
-    """
+    """A process made by `prefork` that looks like asyncio's and does not outlive the event loop."""
 
     def __init__(
         self,
@@ -112,9 +110,7 @@ async def start(
     environ: Mapping[str, str] = {},
     stderr: TextIO | None = None,
 ) -> Process:
-    """Start a command in a folder; its stdin is empty, and its stderr goes to a file if one is
-    given.
-    """
+    """Start a command in a folder with an empty stdin; stderr goes to a file if one is given."""
     if command is COMMAND and preexec is None and _may_fork(environ):
         out, out_to = await _pipe()
         err, err_to = (None, os.dup(stderr.fileno())) if stderr else await _pipe()
@@ -195,9 +191,7 @@ def python(
 
 
 def _may_fork(environ: Mapping[str, str]) -> bool:
-    """Return False for variables that Python reads when it starts; UTF-8 is what a fork speaks in
-    any case.
-    """
+    """Return False for variables that Python reads on startup; a fork speaks UTF-8 in any case."""
     read = {
         name
         for name, value in environ.items()

@@ -45,9 +45,7 @@ class Project:
         return load_suite(self.config, environ or {}, Overrides(**overrides))
 
     def problems(self, environ: Mapping[str, str] | None = None, **overrides: Any) -> list[str]:
-        """What is wrong, each as `file:line: path: message` with the file relative to the
-        folder.
-        """
+        """The problems as `file:line: path: message`, with files relative to the folder."""
         with pytest.raises(ConfigError) as caught:
             self.load(environ, **overrides)
         return [

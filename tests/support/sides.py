@@ -18,8 +18,7 @@ def key_of(case: str, provider: str = "agent") -> CellKey:
 def head_of(
     cells: Mapping[str, Counts], more: Mapping[str, Counts] = {}, **changes: Any
 ) -> list[HeadCell]:
-    """Cells of a report by case: passed and graded runs. `more` are confirm runs, which are all
-    there.
+    """Cells of a report by case: passed and graded runs; `more` has the complete confirm runs.
 
     A case's fingerprint is its name, up to a `/` if it has one.
     """
@@ -40,9 +39,7 @@ def head_of(
 def base_of(
     cells: Mapping[str, Counts | list[Counts]], provider: str = "agent", **changes: Any
 ) -> Baseline:
-    """A baseline by case: passed and graded runs of the newest report, or of several, newest
-    first.
-    """
+    """A baseline by case: passed and graded runs of one report, or of several, newest first."""
     evidence = {
         case: counts if isinstance(counts, list) else [counts] for case, counts in cells.items()
     }

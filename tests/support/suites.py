@@ -14,9 +14,7 @@ def write_suite(
     cases: Iterable[Mapping[str, Any]] | Mapping[str, Any] = (ONE_CASE,),
     **settings: Any,
 ) -> Path:
-    """Write `evals.yaml` (as JSON, which is YAML) with a mock provider that echoes unless told
-    otherwise.
-    """
+    """Write `evals.yaml` (as JSON, which is YAML); the default provider is a mock that echoes."""
     path = folder / "evals.yaml"
     entries = cases if isinstance(cases, Mapping) else list(cases)
     path.write_text(

@@ -13,9 +13,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="a POSIX terminal")
 
 @contextmanager
 def pseudo_terminal(columns: int = 0, encoding: str = "utf-8") -> Iterator[tuple[BinaryIO, TextIO]]:
-    """A terminal that says it has so many columns: what is seen on it, and what programs write
-    to.
-    """
+    """A terminal of so many columns: what is seen on it, and the file that programs write to."""
     import fcntl
     import pty
     import struct

@@ -1,6 +1,4 @@
-"""The action as the runner has it: what is declared is used, and its shell steps do what they
-should.
-"""
+"""The action as the runner sees it: every input is used, and the shell steps do their work."""
 
 import asyncio
 import json
@@ -289,9 +287,7 @@ async def test_an_interrupt_of_the_steps_process_leaves_a_report(
 @posix
 @pytest.mark.parametrize("python", ["relative", "active"])
 def test_the_install_step_finds_the_environment_that_is_meant(python: str, tmp_path: Path) -> None:
-    """A stub stands in for the environment's pip: what is installed, and with what, is all that is
-    looked at.
-    """
+    """A stub replaces the environment's pip: only what is installed, and how, matters here."""
     stub = tmp_path / "venv" / "bin" / "python"
     stub.parent.mkdir(parents=True)
     stub.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\n')

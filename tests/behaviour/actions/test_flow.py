@@ -1,6 +1,4 @@
-"""A repository's life with the gate, through the real command line: main, pull requests, forks,
-queues, attempts.
-"""
+"""A repository's life with the gate: main, pull requests, forks, merge queues, later attempts."""
 
 import asyncio
 import html
@@ -429,9 +427,7 @@ async def test_a_fork_is_answered_from_the_base_branch_and_commented_on_from_its
 async def test_a_run_by_slash_command_is_neither_baseline_nor_recording(
     repository: Repository, fake: FakeGitHub, event: str, code: int
 ) -> None:
-    """It has the name and commit of main while it evaluates somebody's pull request; a run of main
-    itself counts.
-    """
+    """It runs under main's name and commit but evaluates a pull request; main's own runs count."""
     fake.state.add_history(BASE, RED)
     async with serving() as server:
         server.answers(answer)

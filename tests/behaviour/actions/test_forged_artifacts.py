@@ -23,9 +23,7 @@ Forgery = Callable[[Document], None]
 
 
 class Fork:
-    """A pull request of a fork whose job has uploaded its results, and the `workflow_run` job that
-    comments on them.
-    """
+    """A fork's pull request with uploaded results, and the `workflow_run` job that comments."""
 
     def __init__(self, repository: Repository, run: StoredRun, report: Document) -> None:
         self.report = report

@@ -1,6 +1,4 @@
-"""A new user does what docs/start.md says, from `init` to a comment on a pull request, and sees
-what it shows.
-"""
+"""A new user follows docs/start.md from `init` to a comment and sees what the page shows."""
 
 import re
 from pathlib import Path
@@ -20,9 +18,7 @@ def blocks(language: str) -> list[str]:
 
 
 def without_times(text: str) -> str:
-    """The text with a word for each time, and single blanks: times make columns as wide as they
-    are.
-    """
+    """Replace times by a word and runs of blanks by one: times change the width of columns."""
     return re.sub(" +", " ", re.sub(r" +[\d.]+ m?s( to [\d.]+ m?s)?\b", " TIME", text))
 
 

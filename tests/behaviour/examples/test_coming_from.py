@@ -1,6 +1,4 @@
-"""What users of other systems bring along: the pages show the files of the examples, and these do
-what they say.
-"""
+"""The pages for users of other systems show the files of the examples, and these work."""
 
 import os
 import re

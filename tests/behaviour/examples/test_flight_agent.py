@@ -1,6 +1,4 @@
-"""The example shows what its README says: one bug, two flaky cases, and a gate that passes all the
-same.
-"""
+"""The example shows what its README says: one bug, two flaky cases, and a gate that passes."""
 
 import json
 from collections import Counter
@@ -21,9 +19,7 @@ PASSED_RUNS_OF_WEAK_CASES = {
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of one run of the example, started from a folder that has nothing to do with
-    it.
-    """
+    """The results of one run of the example, started from an unrelated folder."""
     folder = tmp_path_factory.mktemp("demo")
     run_example("flight_agent", folder)
     return folder / "results"

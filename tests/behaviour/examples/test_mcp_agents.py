@@ -1,6 +1,4 @@
-"""One agent with the tools of an MCP server, written four times, goes the same way. It comes with
-`make test-slow`.
-"""
+"""One agent with an MCP server's tools, written in four ways, acts the same (`make test-slow`)."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""The service with retrieval: it is started, asked for JSON and for a stream, and graded by what it
-retrieved.
-"""
+"""The retrieval service is started, asked for JSON and a stream, and graded by its retrieval."""
 
 import shutil
 import socket

@@ -1,6 +1,4 @@
-"""The wheel works where nothing but its dependencies is installed. Needs a package index, as any
-install does.
-"""
+"""The wheel works with nothing but its dependencies installed. Needs a package index."""
 
 import os
 import subprocess

@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
-"""A `docker` that keeps containers as folders below $FAKE_DOCKER and runs what it is told on this
-machine.
-"""
+"""A fake `docker`: containers are folders below $FAKE_DOCKER, commands run on this machine."""
 
 import json
 import os

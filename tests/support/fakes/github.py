@@ -31,8 +31,7 @@ class Call(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """An answer in place of the real one. With `after`, what was asked for has happened all the
-    same.
+    """An answer in place of the real one; with `after`, the request takes effect all the same.
 
     A `status` of None breaks the connection.
     """
@@ -45,15 +44,14 @@ class Fault(NamedTuple):
 
 
 class FakeGitHub:
-    """GitHub with one repository, `acme/app`. `api_url` is where, `state` what it knows, `calls`
-    what it was asked.
+    """GitHub at `api_url` with one repository, `acme/app`; `state` is its data.
 
-    The next `lagging_lists` lists of comments are of a minute ago.
+    `calls` has the requests. The next `lagging_lists` lists of comments are a minute old.
 
     Args:
         time: passes only as the fake's users wait.
         base_path: `/api/v3` as on an Enterprise Server.
-        latency_s: from "request" or "answer" to how long that takes on its way.
+        latency_s: seconds that a "request" or "answer" takes on its way.
     """
 
     def __init__(
@@ -214,9 +212,7 @@ async def github(
     base_path: str = "",
     latency_s: Callable[[str], float] = lambda _leg: 0.0,
 ) -> AsyncIterator[FakeGitHub]:
-    """A fake GitHub on loopback. Leaving fails if anything was sent or answered that GitHub does
-    not know.
-    """
+    """A fake GitHub on loopback. Leaving fails if a request or answer breaks GitHub's contract."""
     fake = FakeGitHub(time or VirtualTime(), base_path, latency_s)
     async with AsyncExitStack() as stack:
         api = await _served(stack, "/{path:.*}", fake.respond)

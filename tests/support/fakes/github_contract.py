@@ -36,9 +36,7 @@ _looked_at: dict[Exchange, list[str]] = {}
 
 
 def violations(exchange: Exchange) -> list[str]:
-    """What GitHub would not send, or would not take. What was looked at once is not looked at
-    again.
-    """
+    """What GitHub would neither send nor take. Nothing is checked twice."""
     shown = ("Link", "Location", "Content-Type")
     headers = {name: exchange.headers[name] for name in shown if name in exchange.headers}
     key = exchange._replace(query=tuple(exchange.query.items()), headers=tuple(headers.items()))  # type: ignore[arg-type]

@@ -1,6 +1,4 @@
-"""What the fake GitHub knows: a repository with its pull requests, comments, commits, runs and
-artifacts.
-"""
+"""The fake GitHub's data: a repository, its pull requests, comments, commits, runs, artifacts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,9 +16,7 @@ FORK_ID = 2_000
 
 @dataclass
 class Token:
-    """Who a token is and what it may do. `login` is None for an installation, whose comments are
-    made by `bot`.
-    """
+    """A token's owner and rights. `login` is None for an installation, which comments as `bot`."""
 
     login: str | None = None
     bot: str = "github-actions[bot]"

@@ -42,9 +42,7 @@ class Scripted(NamedTuple):
 
 
 class FakeServer:
-    """Gives the scripted answers in turn, the last one again and again; `seen` has every request in
-    order.
-    """
+    """Gives the scripted answers in turn and repeats the last; `seen` has all requests in order."""
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
@@ -52,9 +50,7 @@ class FakeServer:
         self._script: deque[Scripted | Respond] = deque()
 
     def answers(self, *script: Scripted | Respond) -> None:
-        """Answer with these from now on; a function is called with the request to answer it
-        itself.
-        """
+        """Answer with these from now on; a function is called with the request and answers it."""
         self._script = deque(script)
 
     async def respond(self, request: web.Request) -> web.StreamResponse:

@@ -157,9 +157,7 @@ class Down(Free):
 
 
 class Simulated:
-    """The provider, as far away as its latency: failures are back after `failure_s`, answers after
-    `latency_s`.
-    """
+    """The provider at a distance: failures return after `failure_s`, answers after `latency_s`."""
 
     def __init__(
         self,
@@ -243,9 +241,7 @@ def run_job(
 def run_plain_loop(
     provider: Simulated, *, runs: int = RUNS, workers: int = WORKERS, retries: int = RETRIES
 ) -> Job:
-    """Do the same with a plain retry loop: each call waits its own `Retry-After` or backoff,
-    without its slot.
-    """
+    """Do the same in a plain loop: a call waits its `Retry-After` or backoff without its slot."""
 
     async def main() -> Job:
         loop, draw = asyncio.get_running_loop(), random.Random(2).random

@@ -14,10 +14,9 @@ P = ParamSpec("P")
 
 
 class VirtualTime:
-    """A clock and a sleep for `participants` tasks: time jumps to the next waking when all of them
-    sleep.
+    """A clock and a sleep for `participants` tasks: time jumps ahead when all of them sleep.
 
-    Who waits for an answer of a fake server is asleep when the server sleeps in its stead.
+    A task that awaits a fake server's answer counts as asleep while the server sleeps for it.
     """
 
     def __init__(self, participants: int = 1) -> None:
@@ -49,9 +48,7 @@ class VirtualTime:
 
 
 class _Impatient(selectors.DefaultSelector):
-    """Tells how long it was to wait instead of waiting, unless there is nothing else to wait
-    for.
-    """
+    """Records how long to wait instead of waiting, unless there is nothing else to wait for."""
 
     skipped_s = 0.0
 
@@ -74,9 +71,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run a test that waits for nothing but sleeps: its waits can be long, and what it measures is
-    exact.
-    """
+    """Run a test that only sleeps: waits can be long, and measured times are exact."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,6 +1,4 @@
-"""Calls: attempts and waits, what counts as an attempt, when a provider is given up, and what a
-stop ends.
-"""
+"""Calls: attempts and waits, what counts as an attempt, giving up a provider, stopping."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -41,9 +39,7 @@ def first(count: int, error: Exception) -> Callable[[int], Exception | None]:
 
 
 class Scripted:
-    """Answers after a second, or fails at once with what `fault` gives for the number of the call,
-    from 0.
-    """
+    """Answers after a second, or fails at once with `fault(number)`, where calls count from 0."""
 
     def __init__(self, fault: Callable[[int], Exception | None]) -> None:
         self.called_at: list[float] = []

@@ -168,9 +168,7 @@ def test_an_earlier_journal_is_kept_beside_a_new_one(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX resource limits")
 def test_a_full_disk_is_an_error_and_the_journal_before_it_is_whole(tmp_path: Path) -> None:
-    """A limit on the file's size stands for the disk: the write that passes it is cut short, then
-    refused.
-    """
+    """A limit on file size stands in for a full disk: one write is cut short, the next refused."""
     path = tmp_path / "results.jsonl"
     script = f"""
 import resource, signal

@@ -1,6 +1,4 @@
-"""The rate limiter against simulated providers, in virtual time, and headers as providers send
-them.
-"""
+"""The rate limiter in virtual time on simulated providers, and rate limit headers as sent."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

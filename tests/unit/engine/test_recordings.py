@@ -214,9 +214,7 @@ async def test_a_source_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 @given(st.data())
 async def test_whatever_was_lost_every_run_is_graded_once_in_the_end(data: st.DataObject) -> None:
-    """Runs are taken out, refused or written twice in any way; resuming asks for exactly what is
-    missing.
-    """
+    """Runs are removed, refused or written twice; resuming asks for exactly what is missing."""
     names = [f"c{n}" for n in range(6)]
     fates = data.draw(
         st.lists(st.sampled_from(["kept", "lost", "errored", "twice"]), min_size=12, max_size=12)

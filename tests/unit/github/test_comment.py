@@ -310,9 +310,7 @@ async def test_a_section_that_is_longer_than_it_was_asked_to_be_is_replaced_by_i
 
 
 async def test_writers_at_once_end_with_one_comment_and_every_section() -> None:
-    """Two jobs and then three, 20 times, with answers and requests that take up to a second on
-    their way.
-    """
+    """Two jobs, then three, 20 times, with requests and answers up to a second on their way."""
     lost = doubled = 0
     for seed in range(ROUNDS):
         writers = 2 if seed % 2 else 3

@@ -92,9 +92,7 @@ def test_no_comment_is_over_the_limit(lengths: list[tuple[int, int]]) -> None:
 
 @given(st.integers(1, 12), st.integers(0, 12))
 def test_sections_within_their_fair_share_keep_their_text(number: int, long: int) -> None:
-    """Each job asks for room when its turn comes, and takes all it gets; those that take little are
-    left alone.
-    """
+    """Each job asks for room in turn and takes all it gets; those that take little stay whole."""
     sections: tuple[Section, ...] = ()
     for index in range(number):
         own = SectionId(f"suite {index:02}")

@@ -14,9 +14,7 @@ AnswerOf = Callable[..., Answer]
 
 @pytest.fixture(scope="session")
 def answer_of() -> AnswerOf:
-    """Makes an answer: `answer_of("Paris", latency_s=2.0)`; what is not a field of `Answer` goes to
-    the response.
-    """
+    """`answer_of("Paris", latency_s=2.0)`; what is no field of `Answer` goes to the response."""
 
     def make(
         output: str = "", *, latency_s: float = 0.5, cost_usd: float | None = 0.001, **response: Any

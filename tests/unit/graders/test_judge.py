@@ -1,6 +1,4 @@
-"""`judge` and `embedding_similar`: how a model is asked, how its reply is read, and what no answer
-can change.
-"""
+"""`judge` and `embedding_similar`: the request, the reply, and what no answer can change."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -54,9 +52,7 @@ HONEST = [
 
 
 class Scripted:
-    """A model that gives one reply after the other, the last one for ever, and remembers what it
-    was asked.
-    """
+    """A model that replies in turn, the last reply for ever, and remembers the requests."""
 
     def __init__(self, *replies: str) -> None:
         self.asked: list[Request] = []

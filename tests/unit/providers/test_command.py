@@ -229,9 +229,7 @@ def test_it_is_the_teams_own_code() -> None:
 
 
 class Family:
-    """A shell and a grandchild; both hold a named pipe open for writing, so its end of file is
-    their end.
-    """
+    """A shell and a grandchild, both with a named pipe open: its end of file is their end."""
 
     def __init__(self, folder: Path, script: str) -> None:
         self._pipe = folder / "alive"

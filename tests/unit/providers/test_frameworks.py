@@ -1,6 +1,4 @@
-"""Results of agent frameworks, in the shapes that they have; examples/real_agents has the real
-ones.
-"""
+"""Results in the shapes of agent frameworks; examples/real_agents has the real ones."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace as Shape

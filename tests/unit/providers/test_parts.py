@@ -1,6 +1,4 @@
-"""Images and files in messages: the documented request shape of each API, and the parts as other
-providers get them.
-"""
+"""Images and files in messages: each API's documented request, and parts for other providers."""
 
 import json
 import sys

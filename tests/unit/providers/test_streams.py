@@ -1,6 +1,4 @@
-"""Streamed answers: server-sent events in the documented shapes of each API, and streams that
-break.
-"""
+"""Streamed answers: server-sent events in each API's documented shapes, and broken streams."""
 
 import json
 from collections.abc import Iterable

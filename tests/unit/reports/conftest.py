@@ -34,9 +34,7 @@ def summary_of(report: SuiteReport, gate: Gate | None = None) -> Summary:
 
 @pytest.fixture
 def flights() -> Summary:
-    """Two variants and six cases: passing, failing, flaky, errored, and one run that never took
-    place.
-    """
+    """Two variants and six cases: passing, failing, flaky, errored, and one run that never ran."""
     report = report_of(
         {
             "book a flight": ["PPPPP", "PPPPF"],
@@ -158,9 +156,7 @@ def changed() -> Summary:
 
 @pytest.fixture
 def several() -> Summary:
-    """Three variants of which one is new, one much worse as a whole, dearer and slower, and one
-    better.
-    """
+    """Three variants: one new, one much worse as a whole, dearer and slower, and one better."""
     names = [f"case {number}" for number in range(5)]
     old, new = Variant("gpt", "polite"), Variant("haiku", "polite")
     base = report_of(

@@ -1,6 +1,4 @@
-"""The comment on a pull request: what it says, how GitHub shows it, and what is left of it in
-little room.
-"""
+"""The comment on a pull request: its text, how GitHub shows it, and what is left in little room."""
 
 import re
 from collections.abc import Callable
@@ -231,9 +229,7 @@ def _least_room(made: Document, part: str) -> int:
 
 
 def _written_by(text: str) -> Summary:
-    """A report in which `text` is everywhere: names, answers, reasons, the baseline's name, and why
-    runs errored.
-    """
+    """A report with `text` everywhere: names, answers, reasons, the baseline's name, errors."""
 
     def spoken(result: Result) -> Result:
         if result.error is not None:
@@ -312,9 +308,7 @@ def test_above_several_suites_stands_a_line_for_each_with_what_it_says() -> None
 
 
 def test_an_entry_says_no_more_than_its_line_and_the_answer_need() -> None:
-    """What was asked on one line has no block of its own, and a reason that its line tells whole is
-    not repeated.
-    """
+    """A one-line question gets no block, and a reason already in its line is not repeated."""
     text, _, _ = text_of(comments.first_run()).partition("<summary>1 case with failed runs")
     assert (
         "<b><code>cancel</code></b>: contains: does not contain &#39;Paris&#39;</summary>" in text

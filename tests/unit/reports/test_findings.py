@@ -94,9 +94,7 @@ STEADY = {f"case {number}": "PPPPP" for number in range(39)}
 
 
 def assert_calm(summary: Summary, case: str) -> None:
-    """Assert that a passed suite shows its case with a failed run, and in no format as a failed
-    one.
-    """
+    """Assert that a passed suite shows its case with a failed run, but nowhere as a failed case."""
     assert summary.verdict.status == "pass"
     group = findings(summary).group("failed some")
     assert group is not None

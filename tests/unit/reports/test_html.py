@@ -145,9 +145,7 @@ WITHOUT_END = {"meta", "input", "br", "hr"}
 
 
 class Page(HTMLParser):
-    """What a browser makes of a page: elements, attributes, and whether everything that opens is
-    closed.
-    """
+    """A page as a browser parses it: elements, attributes, and whether every tag is closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

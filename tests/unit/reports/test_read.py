@@ -561,9 +561,7 @@ def test_what_is_no_report_is_refused(content: bytes) -> None:
 
 
 def test_any_change_is_refused_or_rendered() -> None:
-    """Whatever stands in a report, reading it raises nothing but `ValueError`, and what was read
-    can be shown.
-    """
+    """Whatever a report holds, reading raises only `ValueError`, and what was read can be shown."""
     original = written(comments.regression())
     seeded, refused, shown = random.Random(7), 0, 0
     for _ in range(150):

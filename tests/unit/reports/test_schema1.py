@@ -19,9 +19,7 @@ WRITTEN = Path(__file__).parent / "schema-1.json"
 
 
 def measured() -> Summary:
-    """A regression, a suspect, and cells that are fixed, edited, renamed, new, removed, errored or
-    in quarantine, on a renamed variant, whose baseline has an outage in its history.
-    """
+    """A report with every kind of change, on a renamed variant, with an outage in its history."""
     steady = many((6, "PPP"))
     here = {
         **steady,

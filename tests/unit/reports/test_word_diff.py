@@ -1,6 +1,4 @@
-"""The difference of two answers: its pieces are the two answers again, and it is a bounded piece of
-work.
-"""
+"""The difference of two answers: its pieces make up both answers, and the work is bounded."""
 
 import pytest
 from hypothesis import given

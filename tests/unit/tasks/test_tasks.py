@@ -1,6 +1,4 @@
-"""An agent's command on task folders: in a temporary folder, in a container, in a sandbox of the
-user's own.
-"""
+"""An agent's command on task folders: in a temporary folder, a container, a user's sandbox."""
 
 import json
 import os
@@ -115,9 +113,7 @@ async def test_the_agent_works_in_a_fresh_copy_without_the_tests(tmp_path: Path)
 async def test_a_server_that_the_setup_starts_is_there_for_the_agent_and_gone_afterwards(
     tmp_path: Path,
 ) -> None:
-    """The server holds a pipe open for writing as long as it lives, and answers through a second
-    one.
-    """
+    """The server holds one pipe open for writing while it lives, and answers through another."""
     os.mkfifo(tmp_path / "alive")
     reading = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
     serve = (
@@ -314,9 +310,7 @@ async def test_the_container_goes_when_the_agent_takes_too_long(
 async def test_containers_go_when_the_run_is_ended(
     busy: bool, tmp_path: Path, docker: Path
 ) -> None:
-    """While the engine is busy, the run cannot remove them in order, and the second signal
-    comes.
-    """
+    """The engine is too busy to remove them in order, and the second signal comes."""
     for name in ("a", "b"):
         write_task(tmp_path, name, toml='[environment]\ndocker_image = "x"\n')
     agent = ["sh", "-c", f"touch {tmp_path}/$$.started; sleep 60"]
