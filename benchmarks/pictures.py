@@ -84,7 +84,10 @@ def draw_rules(path: Path, rules: Mapping[str, Sequence[float]]) -> None:
     title = "How often a pull request gets the wrong colour"
     wide, high, group, left, foot = 860, 330, 210, 20, 262
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img" aria-label="{title}">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" '
+            f'role="img" aria-label="{title}">'
+        ),
         '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
         f'<rect width="{wide}" height="{high}" fill="#fff"/>',
         f'<text x="{left}" y="26" font-size="16" font-weight="600">{title}</text>',
@@ -99,7 +102,8 @@ def draw_rules(path: Path, rules: Mapping[str, Sequence[float]]) -> None:
         for number, (color, shares) in enumerate(zip(COLORS, rules.values(), strict=False)):
             tall, x = shares[place] * 1.6, start + 18 + number * 54
             parts.append(
-                f'<rect x="{x}" y="{foot - tall:.1f}" width="46" height="{tall:.1f}" fill="{color}"/>'
+                f'<rect x="{x}" y="{foot - tall:.1f}" width="46" height="{tall:.1f}" '
+                f'fill="{color}"/>'
             )
             y = foot - tall - 6
             parts.append(
@@ -107,7 +111,8 @@ def draw_rules(path: Path, rules: Mapping[str, Sequence[float]]) -> None:
             )
         for row, line in enumerate(lines):
             parts.append(
-                f'<text x="{start + 95}" y="{foot + 22 + 18 * row}" text-anchor="middle">{line}</text>'
+                f'<text x="{start + 95}" y="{foot + 22 + 18 * row}" '
+                f'text-anchor="middle">{line}</text>'
             )
     path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
 
@@ -175,14 +180,15 @@ def outages() -> Iterator[Strip]:
 
 
 def draw_strips(path: Path, title: str, strips: Iterator[Strip]) -> None:
-    """Write rows of runs: a dot for a pass, a cross for a failure, a ring for an error; what is
-    kept is paler.
-    """
+    """Write rows of runs: dots for passes, crosses for failures, rings for errors; kept: paler."""
     rows = list(strips)
     places = list(accumulate((16 if row == GAP else 30 for row in rows), initial=60))
     height, left, step = places[-1], 190, 13
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 920 {height}" role="img" aria-label="{title}">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 920 {height}" '
+            f'role="img" aria-label="{title}">'
+        ),
         '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
         f'<rect width="920" height="{height}" fill="#fff"/>',
         f'<text x="16" y="26" font-size="16" font-weight="600">{title}</text>',
@@ -221,7 +227,10 @@ def draw(
 ) -> None:
     """Write a chart whose axes run from 0 to `ends`, with each line's name at its end."""
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            f'role="img" aria-label="{title}">'
+        ),
         '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         f'<text x="{LEFT}" y="26" font-size="16" font-weight="600">{title}</text>',
@@ -239,9 +248,10 @@ def grid(scale: Scale, axes: tuple[str, str]) -> Iterator[str]:
         yield f'<text x="{left - 8}" y="{height + 4:.1f}" text-anchor="end">{y:g}</text>'
         place = scale.at(x, 0)[0]
         yield f'<text x="{place:.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{x:g}</text>'
-    yield f'<text x="{LEFT + scale.wide / 2}" y="{HEIGHT - 12}" text-anchor="middle">{axes[0]}</text>'
-    middle = TOP + scale.high / 2
-    yield f'<text transform="translate(18 {middle}) rotate(-90)" text-anchor="middle">{axes[1]}</text>'
+    center = LEFT + scale.wide / 2
+    yield f'<text x="{center}" y="{HEIGHT - 12}" text-anchor="middle">{axes[0]}</text>'
+    turn = f"translate(18 {TOP + scale.high / 2}) rotate(-90)"
+    yield f'<text transform="{turn}" text-anchor="middle">{axes[1]}</text>'
 
 
 def curves(scale: Scale, lines: Mapping[str, Line]) -> Iterator[str]:

@@ -18,8 +18,10 @@ HERE = Path(__file__).resolve().parent
 PYTHON = sys.executable
 
 DROPPED = {
-    "GITHUB_STEP_SUMMARY",  # a job's page is no place for the summaries of measured runs
-    "PYTHONDONTWRITEBYTECODE",  # would have ci-evals compiled at every start, as no installed package is
+    # A job's page is no place for the summaries of measured runs.
+    "GITHUB_STEP_SUMMARY",
+    # It would have ci-evals compiled at every start, as no installed package is.
+    "PYTHONDONTWRITEBYTECODE",
 }
 
 

@@ -59,9 +59,7 @@ class Suite(NamedTuple):
 
 
 Past = Callable[[Rates, int], Rates]
-"""From the rates that the base branch had first, and an age in reports, the rates then; the head is
-of age 0, too.
-"""
+"""Maps the base branch's first rates and an age in reports to the rates then; the head is 0 old."""
 Change = Callable[[Rates, random.Random], tuple[Rates, frozenset[int]]]
 """Maps the base branch's rates to a pull request's, and to the numbers of the cells it breaks."""
 

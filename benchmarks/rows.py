@@ -99,14 +99,20 @@ def chance(bench: Bench) -> Iterator[Figure]:
                 )
 
             pair = alternately(min(3, bench.sizes.rounds), run, retry)
-        what = f"{load.total:,} runs of 20 ms, {load.concurrency} at a time, {name}: wall over a plain retry loop"
+        what = (
+            f"{load.total:,} runs of 20 ms, {load.concurrency} at a time, {name}: "
+            "wall over a plain retry loop"
+        )
         yield Figure(what, bound, bound, pair.ratio, TIMES, pair.told("retry loop", 1e3, "ms"))
 
 
 def memory(bench: Bench) -> Iterator[Figure]:
     small, large = bench.sizes.same_cells
     answers = f"{small.answer_bytes:,} byte answers"
-    what = f"memory growth per run of the same cells, {answers}, from {small.total:,} to {large.total:,} runs"
+    what = (
+        f"memory growth per run of the same cells, {answers}, "
+        f"from {small.total:,} to {large.total:,} runs"
+    )
     yield _memory_figure(bench, what, (1000, 300), small, large)
     small, large = bench.sizes.further_cells
     what = f"memory per further cell, from {small.total:,} to {large.total:,} distinct cases"
@@ -141,7 +147,10 @@ def calls(bench: Bench) -> Iterator[Figure]:
         lambda: spend(run_command(suite, new_out(suite)), bench.plain).cpu_s / load.total,
         lambda: spend([PYTHON, str(HERE / "call_loop.py"), str(load.total)]).cpu_s / load.total,
     )
-    what = f"`python` provider, async function, {load.total:,} runs, whole process: CPU per run over the bare call loop"
+    what = (
+        f"`python` provider, async function, {load.total:,} runs, whole process: "
+        "CPU per run over the bare call loop"
+    )
     yield Figure(
         what,
         100,
@@ -186,7 +195,8 @@ def single(bench: Bench) -> Iterator[Figure]:
 def comparison(bench: Bench) -> Iterator[Figure]:
     command = [PYTHON, "-m", "benchmarks.comparison", str(bench.sizes.compared_cells)]
     measured = [float(spend(command, bench.plain).stdout) for _ in range(bench.sizes.rounds)]
-    what = f"comparison of {bench.sizes.compared_cells:,} cells with their pooled history, caches cold: CPU"
+    cells = f"{bench.sizes.compared_cells:,} cells"
+    what = f"comparison of {cells} with their pooled history, caches cold: CPU"
     spread = f"{min(measured) * 1e3:.0f} to {max(measured) * 1e3:.0f} ms"
     yield Figure(what, 1000, 500, median(measured) * 1e3, "ms", f"{spread}; {_raw_loop_now(bench)}")
 

@@ -78,7 +78,8 @@ class _Bench:
         """Print the cost of a run that does nothing, and the time until the first one starts."""
         few, many = self._sizes.few, self._sizes.many
         print(
-            "| `python` provider that does nothing | ms per run | s until the first run |\n|---|--:|--:|"
+            "| `python` provider that does nothing | ms per run | s until the first run |\n"
+            "|---|--:|--:|"
         )
         with cluster(1):
             for where, options in (("one machine", ()), ("Ray, one node", ON_RAY)):
@@ -95,7 +96,8 @@ class _Bench:
         """Print the time of runs that wait and of runs that compute, one run per node."""
         runs, sizes = self._sizes.runs, self._sizes
         print(
-            f"\n| {runs} runs | waiting, s | speed-up | computing, s | speed-up |\n|---|--:|--:|--:|--:|"
+            f"\n| {runs} runs | waiting, s | speed-up | computing, s | speed-up |\n"
+            "|---|--:|--:|--:|--:|"
         )
         agents = ("wait", "compute")
         alone = [self._median(agent, runs, "--max-concurrency", "1") for agent in agents]
@@ -110,7 +112,8 @@ class _Bench:
         runs = self._sizes.sharded_runs
         suite = self._write("wait", runs)
         print(
-            f"\n| {runs} runs that wait, two at once | slowest job and merge, s | all jobs, s |\n|---|--:|--:|"
+            f"\n| {runs} runs that wait, two at once | slowest job and merge, s | all jobs, s |\n"
+            "|---|--:|--:|"
         )
         for shards in self._sizes.shards:
             folders = [str(self._folder / f"shard-{number}") for number in range(1, shards + 1)]
@@ -182,7 +185,8 @@ def cluster(nodes: int) -> Iterator[None]:
     started = Cluster(initialize_head=True, head_node_args=head)
     try:
         for number in range(nodes):
-            own = f"runtime_resources_{number}"  # nodes of one machine would unpack the suite over one another
+            # Nodes of one machine would unpack the suite over one another.
+            own = f"runtime_resources_{number}"
             started.add_node(num_cpus=1, object_store_memory=STORE_BYTES, runtime_env_dir_name=own)
         os.environ["RAY_ADDRESS"] = started.address
         yield

@@ -147,7 +147,10 @@ def error(message: str) -> bytes:
 
 
 def response(status: str, body: bytes, headers: str = "") -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
+        f"{headers}Content-Length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 

@@ -119,9 +119,8 @@ def table(title: str, rows: Rows, number: int) -> Iterator[str]:
             )
         )
         named = "" if seen.named is None else f"{seen.named:.1f} %"
-        false_name = (
-            "" if story.change and seen.named is None else f"{seen.false_name:.1f} %"
-        )  # where all cases fell
+        # Where all cases fell, no name is false.
+        false_name = "" if story.change and seen.named is None else f"{seen.false_name:.1f} %"
         figures = (
             f"{seen.red:.1f} %",
             named,

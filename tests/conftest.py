@@ -8,24 +8,21 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile(
-    "quick", max_examples=40, deadline=None
-)  # on a busy machine any example may take its time
+# On a busy machine any example may take its time.
+settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=500, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-os.environ.pop(
-    "PYTHONDONTWRITEBYTECODE", None
-)  # or every process that tests start would compile the package anew
+# Or every process that tests start would compile the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 GOLDEN = Path(__file__).parent / "golden"
 
 CompareGolden = Callable[[str, str], None]
 
 
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # as in a shell's background: so would all that tests start
+# A job in a shell's background ignores it, and so would every process that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -48,7 +45,8 @@ def golden(request: pytest.FixtureRequest) -> CompareGolden:
         if not expected.exists() or text != expected.read_bytes().decode():
             actual.write_text(text, encoding="utf-8", newline="")
             pytest.fail(
-                f"{expected} is out of step, see {actual.name} beside it; `--renew-golden` takes it over"
+                f"{expected} is out of step, see {actual.name} beside it; "
+                "`--renew-golden` takes it over"
             )
         actual.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Two command line agents without a model: `agent.py careful`, and `agent.py quick`, which slips."""
+"""Two command line agents without a model: `agent.py careful`, and a hasty `agent.py quick`."""
 
 import sys
 from pathlib import Path

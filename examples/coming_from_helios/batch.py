@@ -38,18 +38,21 @@ async def run_batch(out: Path) -> Report:
 def main(out: Path) -> None:
     report = asyncio.run(run_batch(out))
     print(
-        f"total {report.total}, passed {report.passed}, failed {report.failed}, mean reward {report.match_rate:.2f}"
+        f"total {report.total}, passed {report.passed}, failed {report.failed}, "
+        f"mean reward {report.match_rate:.2f}"
     )
     print(f"duration {report.duration_s:.1f} s")
     for run in report.runs:
         error = run.error.message if run.error else None
         print(
-            f"  {run.case} by {run.provider}: {run.status}, {run.score}, {run.latency_s:.1f} s, error {error}"
+            f"  {run.case} by {run.provider}: {run.status}, {run.score}, "
+            f"{run.latency_s:.1f} s, error {error}"
         )
     for standing in report.leaderboard:
         variant = standing.variant
         print(
-            f"{variant.variant}: pass@{variant.k} {variant.pass_at_k:.0%}, mean reward {variant.match_rate:.2f}"
+            f"{variant.variant}: pass@{variant.k} {variant.pass_at_k:.0%}, "
+            f"mean reward {variant.match_rate:.2f}"
         )
     print("exported:", report.save(out / "batch.json").name)
 

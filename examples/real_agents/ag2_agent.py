@@ -26,6 +26,6 @@ def script(wish: str) -> TestConfig:
 
 
 async def answer(wish: str) -> AgentReply[Any, Any]:
-    """Make a fresh agent for each run; ci-evals reads the answer and the steps off its reply."""
+    """Ask a fresh agent, and return its reply: it holds the answer and the steps."""
     agent = Agent("seller", "You sell flights.", config=script(wish), tools=[get_price])
     return await agent.ask(wish)

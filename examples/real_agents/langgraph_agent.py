@@ -41,6 +41,6 @@ graph = (
 
 
 async def answer(wish: str) -> dict[str, Any]:
-    """Return the state; ci-evals reads the answer, the steps and the tokens off its messages."""
+    """Return the state: its messages hold the answer, the steps and the tokens."""
     state: dict[str, Any] = await graph.ainvoke({"messages": [("user", wish)]})
     return state

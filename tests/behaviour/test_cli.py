@@ -180,7 +180,8 @@ async def test_a_config_that_is_a_folder(tmp_path: Path) -> None:
 
 async def test_every_typo_is_listed_with_its_line_and_a_suggestion(tmp_path: Path) -> None:
     (tmp_path / "evals.yaml").write_text(
-        "providers: [{type: mock}]\nrunss: 3\ncases:\n  - id: a\n    input: hi\n    expect:\n      - contians: hi\n"
+        "providers: [{type: mock}]\nrunss: 3\n"
+        "cases:\n  - id: a\n    input: hi\n    expect:\n      - contians: hi\n"
     )
     for command in ("run", "validate"):
         ended = await ci_evals(tmp_path, command)
@@ -448,7 +449,8 @@ def test_a_crash_of_our_own_is_no_failed_gate(tmp_path: Path) -> None:
     """Exit 3, with the traceback and where to send it."""
     write_suite(tmp_path)
     broken = (
-        "import ci_evals.cli.run as it; it.summarize = lambda *_, **__: 1 / 0\nfrom ci_evals.cli.main import main\n"
+        "import ci_evals.cli.run as it; it.summarize = lambda *_, **__: 1 / 0\n"
+        "from ci_evals.cli.main import main\n"
         "import sys; sys.argv = ['ci-evals', 'run']\nmain()"
     )
     ended = python(tmp_path, "-c", broken)

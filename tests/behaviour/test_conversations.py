@@ -169,9 +169,8 @@ async def test_what_playing_costs_is_part_of_the_runs_cost(tmp_path: Path) -> No
         case = talk(player, max_turns=1, expect=[{"not_goal_reached": True}])
         result = await one(tmp_path, case, providers=[chat(server.url, price=PRICE)])
     assert result.status == "passed"
-    assert (
-        result.cost_usd == 7 + 14
-    )  # one answer, two lines: after the last turn the player says whether it is done
+    # One answer, two lines: after the last turn the player says whether it is done.
+    assert result.cost_usd == 7 + 14
     assert result.response is not None
     assert result.response.usage == Usage(7, 3)
 
@@ -275,9 +274,9 @@ async def test_the_steps_of_a_conversation_are_those_of_its_turns(tmp_path: Path
     }
     result = await one(tmp_path, case, providers=[agent(tmp_path, "stepping_agent")])
     assert [grade.passed for grade in result.grades] == [True] * 4, result.grades
-    assert (
-        await one(tmp_path, {**case, "expect": [{"max_steps": 2}]})
-    ).status == "errored"  # the mock tells no steps
+    # The mock reports no steps.
+    without_steps = await one(tmp_path, {**case, "expect": [{"max_steps": 2}]})
+    assert without_steps.status == "errored"
     last = await one(
         tmp_path,
         {**case, "expect": [{"max_steps": 2}]},

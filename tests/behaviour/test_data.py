@@ -137,7 +137,10 @@ class Client:
 class DataFrame:
     def to_dict(self, orient):
         assert orient == "records"
-        return [{"qid": 1, "question": "a", "answer": "a"}, {"qid": 2, "question": "b", "answer": "c"}]
+        return [
+            {"qid": 1, "question": "a", "answer": "a"},
+            {"qid": 2, "question": "b", "answer": "c"},
+        ]
 def read_parquet(path):
     assert path.name == "questions.parquet"
     return DataFrame()

@@ -31,9 +31,14 @@ from ci_evals.suite.schema import suite_schema
 from ci_evals.suite.yaml import parse
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([
-    *ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("benchmarks/*.md"),
-])  # fmt: skip
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/**/*.md"),
+        *ROOT.glob("benchmarks/*.md"),
+    ]
+)
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -290,15 +295,8 @@ def test_every_command_and_every_exit_code_is_documented_and_no_other() -> None:
         for row in rows(section("docs/running.md", "Exit codes"))
         for code in row[0].split(",")
     }
-    assert codes == {
-        0,
-        1,
-        2,
-        3,
-        129,
-        141,
-        *errors.EXIT_CODES.values(),
-    }  # Windows has no SIGHUP
+    # 129 by number: Windows has no SIGHUP.
+    assert codes == {0, 1, 2, 3, 129, 141, *errors.EXIT_CODES.values()}
 
 
 def test_every_kind_of_error_is_documented_and_no_other() -> None:
@@ -331,9 +329,9 @@ def command_lines() -> Iterator[tuple[str, list[str], bool]]:
 
 
 def test_every_command_line_that_is_shown_is_one_that_exists() -> None:
-    lines = [
-        line for line in command_lines() if line[:2] != ("docs/contributing.md", ["cases"])
-    ]  # added by its example
+    # `ci-evals cases` is added by the page's own example.
+    added = ("docs/contributing.md", ["cases"])
+    lines = [line for line in command_lines() if line[:2] != added]
     assert len(lines) > 150
     assert [
         f"{path}: ci-evals {shlex.join(words)}: {wrong}"
@@ -394,7 +392,8 @@ def project(tmp_path: Path) -> Path:
         "prompts/long.txt": "Think hard: {{ question }}",
         "contracts/acme.pdf": "%PDF-1.7",
         "questions.csv": "ID,Question,Answer,Topic\nfrance,Capital of France?,Paris,capitals\n",
-        "cases/more.jsonl": '{"id": "more", "vars": {"question": "And of Italy?"}, "expect": [{"contains": "Rome"}]}\n',
+        "cases/more.jsonl": '{"id": "more", "vars": {"question": "And of Italy?"}, '
+        '"expect": [{"contains": "Rome"}]}\n',
     }.items():
         path = tmp_path / "evals" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -517,7 +516,8 @@ def without_times(text: str) -> str:
 # Installs. Whoever registers a name that we show runs code with our users' secrets.
 
 INSTALL = re.compile(
-    r"\b(?:pip3? install|pipx (?:run|install)|uvx|uv (?:pip install|add|tool (?:run|install))) +([^\n`;&#]+)"
+    r"\b(?:pip3? install|pipx (?:run|install)|uvx|uv (?:pip install|add|tool (?:run|install)))"
+    r" +([^\n`;&#]+)"
 )
 PINNED = re.compile(
     rf"git\+https://github\.com/{re.escape(ACTION)}|-\S+|\.(?:/.*)?|requirements\.txt|agents|dev"

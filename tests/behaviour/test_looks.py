@@ -181,7 +181,8 @@ async def test_a_suite_that_is_sure_to_pass_stops_as_well(tmp_path: Path) -> Non
     assert (ended.code, found["settled"]) == (0, "pass")
     assert found["totals"]["passed"] == 80
     assert found["verdict"]["reason"] == (
-        "pass rate 100 % meets the bar of 50 %; stopped after 2 rounds: the rest could not change the verdict"
+        "pass rate 100 % meets the bar of 50 %; "
+        "stopped after 2 rounds: the rest could not change the verdict"
     )
 
 

@@ -154,7 +154,10 @@ async def test_repeats_that_are_out_name_nothing_and_are_made_again(tmp_path: Pa
     )
     (tmp_path / "down").write_text("123")
     found = await run(tmp_path, "--out", "out")
-    why = "0 of 21 repeats passed, and 6 of 9 planned runs of the same cases: likely an outage, so nothing is named"
+    why = (
+        "0 of 21 repeats passed, and 6 of 9 planned runs of the same cases: "
+        "likely an outage, so nothing is named"
+    )
     assert why in found.err
     assert why in (tmp_path / "out" / "summary.md").read_text()
     assert report_in(tmp_path / "out")["comparison"]["counts"] == {"suspect": 3, "unchanged": 7}
@@ -225,7 +228,10 @@ async def test_two_such_reports_with_passes_are_what_the_base_branch_is_like(
     tmp_path: Path,
 ) -> None:
     await made_a_baseline(tmp_path)
-    few = "def answer(question):\n    return question if question in ('q1', 'q2') else 'maintenance'\n"
+    few = (
+        "def answer(question):\n"
+        "    return question if question in ('q1', 'q2') else 'maintenance'\n"
+    )
     (tmp_path / "agent.py").write_text(few)
     for before, name in (("base/report.json", "first"), ("first", "second")):
         await main_ran(tmp_path, name, "--baseline", before)

@@ -121,7 +121,6 @@ def test_of_a_hundred_pull_requests_that_break_a_tenth_of_the_cases_most_are_red
     red = [each for each in seen if each.code == 1]
     assert len(red) >= 85
     named = sum(len(each.regressed & set(BROKEN)) for each in red)
-    assert named >= 0.8 * len(red) * len(
-        BROKEN
-    )  # all but those whose history has just begun to look different
+    # All but those whose history has just begun to look different.
+    assert named >= 0.8 * len(red) * len(BROKEN)
     assert sum(bool(each.regressed - set(BROKEN)) for each in red) <= 5

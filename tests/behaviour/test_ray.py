@@ -24,13 +24,15 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` i
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
+    # Ray's own.
     pytest.mark.filterwarnings(
         "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-    ),  # Ray's
+    ),
 ]
 
 MB = 1024**2
-START_S = 150  # in which a busy machine of two cores has started a command, its cluster's workers and their code
+# In which a busy machine of two cores starts a command, its cluster's workers and their code.
+START_S = 150
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
@@ -67,7 +69,8 @@ AGENT = """
             raise KeyError("seat")
         if question == "slow":
             time.sleep(30)
-        return {"output": f"{question} {Path('facts.txt').read_text()}", "metadata": {"run": request.run}}
+        facts = Path('facts.txt').read_text()
+        return {"output": f"{question} {facts}", "metadata": {"run": request.run}}
 
     async def answer_soon(question):
         return question.upper()
@@ -353,9 +356,8 @@ async def test_waiting_for_a_place_on_the_cluster_takes_none_of_the_time_of_a_ru
         timeout_s=6,
         executor={"num_cpus": 2},
     )
-    ended = await ci_evals(
-        tmp_path, "run", "--out", "out"
-    )  # three times two: the last would be past their limit
+    # Three times two: the last would be past their limit.
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
     assert ended.code == 0, ended.err
 
 
@@ -405,7 +407,8 @@ async def test_variables_reach_the_code_and_no_log_of_ray(cluster: Any, tmp_path
         import os
         from pathlib import Path
         def answer(question):
-            return f"{os.environ['MODEL_KEY'][:3]} {os.environ.get('OF_THE_DRIVER')} {Path('.env').exists()}"
+            key, of_the_driver = os.environ['MODEL_KEY'], os.environ.get('OF_THE_DRIVER')
+            return f"{key[:3]} {of_the_driver} {Path('.env').exists()}"
     """
     (tmp_path / ".env").write_text(f"MODEL_KEY={SECRET}\n")
     variables = {"runtime_env": {"env_vars": {"MODEL_KEY": "${MODEL_KEY}"}}}
@@ -424,7 +427,8 @@ def write_wheel(folder: Path, module: str, source: str) -> str:
     files = {
         f"{module}.py": source,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
     }
     name = f"{module}-1.0-py3-none-any.whl"
     record = "".join(f"{file},,\n" for file in (*files, f"{info}/RECORD"))
@@ -564,7 +568,8 @@ async def test_functions_and_objects_of_python_go_to_the_cluster(
         counting = Counting()
         counting.lock = threading.Lock()
         try:
-            evaluate_sync(Suite(providers=[counting], cases=["a"], expect=[make(0)]), executor="ray", environ={{}})
+            suite = Suite(providers=[counting], cases=["a"], expect=[make(0)])
+            evaluate_sync(suite, executor="ray", environ={{}})
         except Exception as error:
             print(type(error).__name__, error)
     """

@@ -53,7 +53,10 @@ async def test_graded_runs_are_kept_errored_tried_again_and_changed_and_new_ones
         again = await run(tmp_path, "--resume")
     found = report_in(tmp_path / "out")
     assert (found["totals"]["errored"], found["totals"]["planned"]) == (0, 12)
-    sentence = "Resumed: 3 of 12 runs kept, 4 errored ones tried again, 2 changed ones run again, 3 new ones"
+    sentence = (
+        "Resumed: 3 of 12 runs kept, 4 errored ones tried again, "
+        "2 changed ones run again, 3 new ones"
+    )
     assert sentence in resumed.out
     assert "Resumed: 11 of 12 runs kept, 1 errored one tried again" in again.out
     assert found["resumption"] == {"kept": 11, "retried": 1, "changed": 0, "torn": []}

@@ -112,10 +112,8 @@ async def test_missing_shards_are_named_and_run_when_asked_for(tmp_path: Path) -
         before = server.asked.total()
         told = await merge(tmp_path, "--out", "told")
         assert told.code == 3
-        assert (
-            "missing: shard 2/5, 5/5 is missing: name its folder too, or have it run with --run-missing"
-            in told.err
-        )
+        hint = "name its folder too, or have it run with --run-missing"
+        assert f"missing: shard 2/5, 5/5 is missing: {hint}" in told.err
         assert "Interrupted: shard 2/5, 5/5 is missing" in told.out
         assert "not run: shard 2/5, 5/5 is missing" in (tmp_path / "told" / "junit.xml").read_text()
         assert server.asked.total() == before

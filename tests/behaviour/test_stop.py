@@ -140,10 +140,12 @@ STUBBORN = """
 import os, pathlib, signal, subprocess, sys, time
 asked = pathlib.Path(f"{os.getpid()}.asked")
 signal.signal(signal.SIGTERM, lambda *_: asked.touch())
-lasting = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+lasting = f"{ignoring}; print(1, flush=True); time.sleep(600)"
 started = [os.getpid()]
 for apart in (False, True):
-    child = subprocess.Popen([sys.executable, "-c", lasting], stdout=subprocess.PIPE, start_new_session=apart)
+    command = [sys.executable, "-c", lasting]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=apart)
     child.stdout.readline()
     started.append(child.pid)
 path = pathlib.Path(f"{os.getpid()}.pids")
@@ -263,7 +265,8 @@ async def test_the_second_signal_ends_a_loop_that_the_function_blocks(
     waits: str, tmp_path: Path
 ) -> None:
     (tmp_path / "agent.py").write_text(
-        f"import pathlib, time\n\nasync def answer(number):\n    pathlib.Path('started').touch()\n    {waits}\n"
+        "import pathlib, time\n\n"
+        f"async def answer(number):\n    pathlib.Path('started').touch()\n    {waits}\n"
     )
     provider = {"name": "agent", "type": "python", "target": "agent:answer"}
     write_suite(

@@ -76,7 +76,8 @@ async def test_reports_stay_while_the_suite_is_wrong_and_files_of_others_always(
     results = tmp_path / "ci-evals-results"
     results.mkdir()
     others = {
-        "junit.xml": '<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"></testsuites>',
+        "junit.xml": '<?xml version="1.0" encoding="utf-8"?>'
+        '<testsuites name="pytest tests"></testsuites>',
         "summary.md": "## Our notes\n",
         "report.html": "<!doctype html><title>coverage</title>",
         "notes.txt": "ours",

@@ -125,7 +125,10 @@ SAY_WHERE = "say with `cost_usd` or `usage` where they are"
         (
             {"cost": 1},
             OPENAI,
-            "the cost of an answer, and the price of model is not known: give the provider a `price`",
+            (
+                "the cost of an answer, and the price of model is not known: "
+                "give the provider a `price`"
+            ),
         ),
         (
             {"not_cost": 1},
@@ -170,7 +173,10 @@ async def test_a_recorded_answer_may_tell_what_its_provider_does_not(tmp_path: P
         (
             SERVICE,
             {},
-            "service does not tell: say with `context` where its answers have it, or give the grader a `context`",
+            (
+                "service does not tell: say with `context` where its answers have it, "
+                "or give the grader a `context`"
+            ),
         ),
         (OPENAI, {}, "model does not tell: give the grader a `context`"),
         (OPENAI, {"context": "Paris is in France."}, None),
@@ -211,8 +217,14 @@ async def test_a_mistake_that_many_cases_share_is_one_problem(tmp_path: Path) ->
     assert await problems(
         tmp_path, *cases, prompts=["{{ qestion }}"], expect=[{"contains": "{{ anwser }}"}]
     ) == [
-        "cases[0]: the suite's expect[0] does not fit this case and 2 more: 'anwser' is undefined; known: question",
-        f"case 'a' and 2 more: the prompt 'prompt 1' does not fit this case: 'qestion' is undefined, {hint}",
+        (
+            "cases[0]: the suite's expect[0] does not fit this case and 2 more: "
+            "'anwser' is undefined; known: question"
+        ),
+        (
+            "case 'a' and 2 more: the prompt 'prompt 1' does not fit this case: "
+            f"'qestion' is undefined, {hint}"
+        ),
         f"case 'a' and 2 more: overrides.params: {unset} (they are of type mock)",
     ]
 
@@ -254,7 +266,10 @@ async def test_code_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_path:
     agent = {"name": "agent", "type": "command", "command": ["true"]}
     write_suite(tmp_path, providers=[agent], skip_unchanged=True)
     found = await ci_evals(tmp_path, "validate")
-    said = "skip_unchanged: agent is your own code: name its files in `paths`, or changes to them are skipped"
+    said = (
+        "skip_unchanged: agent is your own code: "
+        "name its files in `paths`, or changes to them are skipped"
+    )
     assert (found.code, said in found.err) == (2, True)
     (tmp_path / "agent.py").touch()
     write_suite(tmp_path, providers=[agent], skip_unchanged=True, paths=["agent.py"])
@@ -275,7 +290,10 @@ async def test_a_service_that_skip_unchanged_knows_nothing_of_must_be_named(tmp_
         "serve": served,
     }
     assert await problems(tmp_path, providers=[model], skip_unchanged=True) == [
-        "skip_unchanged: the service of bot is your own code: name its files in `paths`, or changes to them are skipped"
+        (
+            "skip_unchanged: the service of bot is your own code: "
+            "name its files in `paths`, or changes to them are skipped"
+        )
     ]
     assert not await problems(tmp_path, providers=[model], skip_unchanged=True, paths=["app.py"])
 
@@ -333,8 +351,10 @@ async def test_a_selection_that_names_nothing_is_an_error(tmp_path: Path, names:
 
 async def test_an_unknown_key_of_a_tool_call_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "evals.yaml").write_text(
-        "providers: [{type: mock}]\ncases:\n  - id: a\n    expect: [not_empty: true]\n    messages:\n"
-        "      - role: assistant\n        tool_calls:\n          - name: book\n            argments: {to: Paris}\n"
+        "providers: [{type: mock}]\n"
+        "cases:\n  - id: a\n    expect: [not_empty: true]\n    messages:\n"
+        "      - role: assistant\n        tool_calls:\n"
+        "          - name: book\n            argments: {to: Paris}\n"
         "      - {role: user, content: thanks}\n"
     )
     ended = await ci_evals(tmp_path, "validate")
@@ -363,10 +383,16 @@ async def test_files_that_are_named_as_other_tools_do_are_told_with_our_spelling
     agent = {"type": "python", "target": "file://agent.py:answer"}
     prompts = ["file://prompts/p.txt", "prompts/p.txt", "prompts/p.text"]
     function = "to call a function of a file, write `module:function`"
-    named = "this is text: name the file in `vars`, as in `text: {file: right.txt}`, and write `{{ text }}` here"
+    named = (
+        "this is text: name the file in `vars`, as in `text: {file: right.txt}`, "
+        "and write `{{ text }}` here"
+    )
     meant = "this is text; for what the file holds, write"
     assert await problems(tmp_path, case, swept, providers=[agent], prompts=prompts) == [
-        "providers[0]: target 'file://agent.py:answer' is not of the form module:function, as in agent:answer",
+        (
+            "providers[0]: target 'file://agent.py:answer' is not of the form module:function, "
+            "as in agent:answer"
+        ),
         f"prompts[0]: {meant} `{{file: prompts/p.txt}}`",
         f"prompts[1]: {meant} `{{file: prompts/p.txt}}`",
         f"cases[0].vars.q: {meant} `{{file: x.txt}}`",
@@ -383,7 +409,10 @@ async def test_a_prompt_with_the_input_of_a_case_that_has_none_is_told(tmp_path:
     case = {"id": "a", "vars": {"question": "why?"}, "expect": [{"contains": "{{ input }}"}]}
     assert await problems(tmp_path, case, prompts=["{{ input }}"]) == [
         "cases[0].expect[0]: 'input' is undefined; known: question",
-        "case 'a': the prompt 'prompt 1' does not fit this case: 'input' is undefined; known: question",
+        (
+            "case 'a': the prompt 'prompt 1' does not fit this case: "
+            "'input' is undefined; known: question"
+        ),
     ]
 
 
@@ -413,7 +442,10 @@ async def test_a_mistake_in_a_map_is_one_problem_however_many_rows_there_are(
     }
     write_suite(tmp_path, {"file": "data.csv", "map": columns})
     assert (await ci_evals(tmp_path, "validate")).err.splitlines() == [
-        "data.csv:2: expect[0].classify: unknown key 'lables', did you mean 'labels'? (and 199 more lines)",
+        (
+            "data.csv:2: expect[0].classify: unknown key 'lables', did you mean 'labels'? "
+            "(and 199 more lines)"
+        ),
         "",
         "1 problem, nothing was run.",
     ]
@@ -426,7 +458,10 @@ async def test_usual_slips_are_told_with_what_to_write(tmp_path: Path) -> None:
     assert (await ci_evals(tmp_path, "validate")).err.splitlines()[:-2] == [
         "evals.yaml:1: gate.min_pass_rate: expected a number, got '90%': 90% is written 0.9",
         "evals.yaml:1: providers[0]: expected a mapping: write `{type: openai, model: gpt-4o}`",
-        "evals.yaml:1: cases: expected a list of cases, or `file:` with a path or glob: write `{file: data.csv}`",
+        (
+            "evals.yaml:1: cases: expected a list of cases, or `file:` with a path or glob: "
+            "write `{file: data.csv}`"
+        ),
     ]
     case = {**ONE_CASE, "expect": [{"classify": {"label": "a"}}]}
     assert "'acuracy' is no `metric`, did you mean 'accuracy'?" in "".join(

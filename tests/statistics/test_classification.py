@@ -58,9 +58,8 @@ def test_few_labels_that_all_agree_prove_little() -> None:
     assert many is not None
     assert many.interval is not None
     assert few.value == many.value == few.interval.upper == 1
-    assert few.interval.lower == pytest.approx(
-        2 * 0.025 ** (1 / 6) - 1
-    )  # the exact bound on 6 of 6
+    # The exact bound on 6 of 6.
+    assert few.interval.lower == pytest.approx(2 * 0.025 ** (1 / 6) - 1)
     assert many.interval.lower > 0.97
     never = cohen_kappa(Confusion(("fail", "pass"), ((0, 3), (3, 0))))
     assert never is not None

@@ -11,9 +11,8 @@ shapes = st.floats(-2, 4).map(lambda exponent: 10.0**exponent)
 levels = st.sampled_from((0.01, 0.05, 0.95, 0.99)) | st.floats(0.001, 0.999)
 
 
-@given(
-    st.floats(0, 1, allow_subnormal=False), shapes, shapes
-)  # of subnormal ones scipy's has three digits
+# Of subnormal numbers, scipy's has three digits.
+@given(st.floats(0, 1, allow_subnormal=False), shapes, shapes)
 @example(0.5, 1.0, 1.0)
 def test_the_cdf_is_that_of_scipy(x: float, a: float, b: float) -> None:
     from scipy.special import betainc  # slow to import, and only an oracle
@@ -30,9 +29,8 @@ def test_the_quantile_is_that_of_scipy(q: float, a: float, b: float) -> None:
     from scipy.special import betainc, betaincinv  # slow to import, and only oracles
 
     x, oracle = beta_quantile(q, a, b), betaincinv(a, b, q)
-    misses_less = abs(betainc(a, b, x) - q) < abs(
-        betainc(a, b, oracle) - q
-    )  # its inverse of flat parts is rough
+    # scipy's inverse of flat parts is rough.
+    misses_less = abs(betainc(a, b, x) - q) < abs(betainc(a, b, oracle) - q)
     assert x == pytest.approx(oracle, abs=1e-10) or misses_less
 
 

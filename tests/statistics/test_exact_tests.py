@@ -149,10 +149,9 @@ def test_known_strata() -> None:
 
 @given(st.lists(stratum, min_size=1, max_size=30))
 def test_the_approximation_is_that_of_statsmodels(given_strata: list[Table]) -> None:
+    # Slow to import, and only an oracle.
     import numpy as np
-    from statsmodels.stats.contingency_tables import (
-        StratifiedTable,
-    )  # slow to import, and only an oracle
+    from statsmodels.stats.contingency_tables import StratifiedTable
 
     informative = [
         (kh, nh, kb, nb) for kh, nh, kb, nb in given_strata if nh and nb and 0 < kh + kb < nh + nb

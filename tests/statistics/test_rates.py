@@ -209,9 +209,8 @@ def test_a_known_interval() -> None:
     st.sampled_from((0.8, 0.95, 0.99)),
 )
 def test_the_interval_is_that_of_statsmodels(counts: tuple[int, int], confidence: float) -> None:
-    from statsmodels.stats.proportion import (
-        proportion_confint,
-    )  # slow to import, and only an oracle
+    # Slow to import, and only an oracle.
+    from statsmodels.stats.proportion import proportion_confint
 
     estimate = wilson(*counts, confidence)
     assert estimate is not None

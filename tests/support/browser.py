@@ -109,9 +109,8 @@ class Tab:
     async def open(self, url: str) -> None:
         """Go to a page and wait until it is loaded."""
         found = await self.call("Page.navigate", url=url)
-        while (
-            "loaderId" in found and found["loaderId"] not in self._loaded
-        ):  # else only the fragment is another one
+        # Without a loader, only the fragment is another one.
+        while "loaderId" in found and found["loaderId"] not in self._loaded:
             self._note(json.loads(await self._socket.receive_str()))
 
     @property

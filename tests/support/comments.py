@@ -22,7 +22,10 @@ LINKS = Links(
 )
 STEADY = many((34, "PPP"), prefix="faq")
 NO_BASELINE = NoComparison("no baseline: main has no report yet, the first push to it makes one")
-BEFORE = 'I have refunded 100 EUR to your card.\nAnything else?\n→ refund {"amount":100,"currency":"EUR"}'
+BEFORE = (
+    "I have refunded 100 EUR to your card.\nAnything else?\n"
+    '→ refund {"amount":100,"currency":"EUR"}'
+)
 
 
 def passing() -> Summary:

@@ -10,9 +10,9 @@ from cmarkgfm.cmark import Options
 
 _EXTENSIONS: Final = ("table", "strikethrough", "autolink", "tagfilter", "tasklist")
 _TAGS: Final = """
-h1 h2 h3 h4 h5 h6 br b i strong em a pre code img tt div ins del sup sub p picture ol ul table thead tbody tfoot
-blockquote dl dt dd kbd q samp var hr ruby rt rp li tr td th s strike summary details caption figure figcaption
-abbr bdo cite dfn mark small source span time wbr
+h1 h2 h3 h4 h5 h6 br b i strong em a pre code img tt div ins del sup sub p picture ol ul
+table thead tbody tfoot blockquote dl dt dd kbd q samp var hr ruby rt rp li tr td th
+s strike summary details caption figure figcaption abbr bdo cite dfn mark small source span time wbr
 """
 _ATTRIBUTES: Final = {
     "a": {"href"},
@@ -91,20 +91,27 @@ class _Reader(HTMLParser):
 
 
 STYLE: Final = """
-body { margin: 0; background: #fff; font: 14px/1.5 -apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif,
-  "Noto Color Emoji"; color: #1f2328; }
-.comment { width: 780px; margin: 12px; border: 1px solid #d1d9e0; border-radius: 6px; overflow-wrap: break-word; }
-.author { background: #f6f8fa; border-bottom: 1px solid #d1d9e0; padding: 8px 16px; border-radius: 6px 6px 0 0;
-  color: #59636e; }
+body { margin: 0; background: #fff; color: #1f2328;
+  font: 14px/1.5 -apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif,
+  "Noto Color Emoji"; }
+.comment { width: 780px; margin: 12px; border: 1px solid #d1d9e0; border-radius: 6px;
+  overflow-wrap: break-word; }
+.author { background: #f6f8fa; border-bottom: 1px solid #d1d9e0; padding: 8px 16px;
+  border-radius: 6px 6px 0 0; color: #59636e; }
 .author b { color: #1f2328; }
-.body { padding: 16px; } .body > :first-child { margin-top: 0; } .body > :last-child { margin-bottom: 0; }
-p, ul, table, pre, details { margin: 0 0 16px; } ul { padding-left: 2em; } li > p { margin: 16px 0; }
-h3, h4 { margin: 24px 0 16px; line-height: 1.25; font-weight: 600; } h3 { font-size: 1.25em; } h4 { font-size: 1em; }
-table { border-collapse: collapse; display: block; width: max-content; max-width: 100%; overflow: auto; }
+.body { padding: 16px; }
+.body > :first-child { margin-top: 0; } .body > :last-child { margin-bottom: 0; }
+p, ul, table, pre, details { margin: 0 0 16px; }
+ul { padding-left: 2em; } li > p { margin: 16px 0; }
+h3, h4 { margin: 24px 0 16px; line-height: 1.25; font-weight: 600; }
+h3 { font-size: 1.25em; } h4 { font-size: 1em; }
+table { border-collapse: collapse; display: block; width: max-content; max-width: 100%;
+  overflow: auto; }
 th, td { border: 1px solid #d1d9e0; padding: 6px 13px; } tr:nth-child(2n) { background: #f6f8fa; }
 code { background: #818b981f; border-radius: 6px; padding: .2em .4em; font: 85% monospace; }
 pre { background: #f6f8fa; border-radius: 6px; padding: 16px; overflow: auto; line-height: 1.45; }
-pre code { background: none; padding: 0; } summary { cursor: pointer; } a { color: #0969da; } sub { line-height: 1.6; }
+pre code { background: none; padding: 0; } summary { cursor: pointer; }
+a { color: #0969da; } sub { line-height: 1.6; }
 .added { background: #dafbe1; color: #116329; } .removed { background: #ffebe9; color: #82071e; }
 """
 

@@ -14,9 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple, NoReturn
 
-SUPPORTED = (
-    hasattr(os, "fork") and sys.platform != "darwin"
-)  # macOS forbids a fork after the frameworks are loaded
+# macOS forbids a fork after the frameworks are loaded.
+SUPPORTED = hasattr(os, "fork") and sys.platform != "darwin"
 
 Constants = Mapping[str, float]
 """Waiting times by their place, as in `{"ci_evals.github.comment.SETTLE_S": 0.1}`."""

@@ -49,9 +49,8 @@ def terminal_picture() -> str:
         Text.from_ansi(terminal.render(pages.support_bot(), width=width, color=True)), end=""
     )
     svg = console.export_svg(title="ci-evals run", unique_id="terminal")
-    svg = re.sub(
-        r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL
-    )  # which would be loaded from elsewhere
+    # Fonts would be loaded from elsewhere.
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     return re.sub(
         r"[ \t]+$",
         "",

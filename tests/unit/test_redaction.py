@@ -337,9 +337,28 @@ def test_values_that_are_no_valid_utf_8_are_found_as_the_journal_writes_them() -
 
 @pytest.mark.parametrize(
     "unit",
-    ["sk-", "sk-a", "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----A ", "://a:", "://a:b", ":b@", "a:@",
-     "Bearer ", "Bearer a.", "bearer  aaaaaaa.", "a", "-", "xoxb-a-", "github_pat_", "AKIA", "@://", "%2F", "\n"],
-)  # fmt: skip
+    [
+        "sk-",
+        "sk-a",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----A ",
+        "://a:",
+        "://a:b",
+        ":b@",
+        "a:@",
+        "Bearer ",
+        "Bearer a.",
+        "bearer  aaaaaaa.",
+        "a",
+        "-",
+        "xoxb-a-",
+        "github_pat_",
+        "AKIA",
+        "@://",
+        "%2F",
+        "\n",
+    ],
+)
 def test_a_megabyte_of_almost_secrets_is_worked_through(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
     redactor = Redactor([KEY, PASSWORD])

@@ -36,9 +36,13 @@ from ci_evals.reports import report_json
 
 ROOT = Path(__file__).parents[3]
 ACTION = ROOT / "action.yml"
-WORKFLOWS = sorted([
-    *ROOT.glob("examples/workflows/*.yml"), *ROOT.glob(".github/workflows/*.yml"), ROOT / "templates/init/workflow.yml",
-])  # fmt: skip
+WORKFLOWS = sorted(
+    [
+        *ROOT.glob("examples/workflows/*.yml"),
+        *ROOT.glob(".github/workflows/*.yml"),
+        ROOT / "templates/init/workflow.yml",
+    ]
+)
 INPUT = re.compile(r"\binputs\.([\w-]+)")
 PIN = re.compile(r"^([\w.-]+)==([^\s;]+)((?:.*\\\n)*.*\n)", re.MULTILINE)
 posix = pytest.mark.skipif(os.name == "nt", reason="the runner's bash")
@@ -168,9 +172,8 @@ async def test_the_run_step_does_what_its_inputs_say(
     assert ended.code == 0, ended.err
     handed_on = outputs_in(tmp_path / "output")
     assert handed_on["verdict"] == "pass"
-    assert handed_on["report-path"] == str(
-        tmp_path / "'x'*" / "report.json"
-    )  # split at blanks, and nothing else
+    # Extra arguments are split at blanks, and nothing else.
+    assert handed_on["report-path"] == str(tmp_path / "'x'*" / "report.json")
     assert json.loads((tmp_path / "'x'*" / "report.json").read_bytes())["totals"]["passed"] == 8
 
 
@@ -352,9 +355,8 @@ def test_what_is_there_stays_and_what_is_missing_comes_as_it_is_pinned(tmp_path:
 
 
 @posix
-@pytest.mark.parametrize(
-    "package", ["click", "cryptography"]
-)  # the latter is of an extra of a dependency
+# The latter belongs to an extra of a dependency.
+@pytest.mark.parametrize("package", ["click", "cryptography"])
 def test_what_is_too_old_is_replaced_by_what_is_pinned_with_its_hashes(
     package: str, tmp_path: Path
 ) -> None:

@@ -278,8 +278,8 @@ async def test_where_main_has_no_report_the_comment_says_whose_word_it_takes(
     text = await fork.text()
     assert text.startswith("### ❌ 1 case regressed")
     assert (
-        "**Not verified**: gate and baseline are what the pull request's own job reports (no baseline: every artifact"
-        " 'ci-evals-results' of main has expired)"
+        "**Not verified**: gate and baseline are what the pull request's own job reports "
+        "(no baseline: every artifact 'ci-evals-results' of main has expired)"
     ) in text.replace("&#39;", "'")
     unjudged = await fork.text(forge=leave_comparison_out)
     assert (
@@ -370,7 +370,10 @@ async def test_a_run_that_ran_no_suite_is_no_error_and_withdraws_what_the_commen
     )
 
 
-HOSTILE = "</details><script>x</script> @octocat #12 https://evil.example/ ```\n::error::owned\n##[error]owned | \x1b[31m"
+HOSTILE = (
+    "</details><script>x</script> @octocat #12 https://evil.example/ ```\n"
+    "::error::owned\n##[error]owned | \x1b[31m"
+)
 _WORDS = {
     "status",
     "kind",

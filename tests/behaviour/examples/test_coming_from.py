@@ -19,8 +19,16 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="the verifiers are sh
 
 def test_there_is_a_page_for_each_system() -> None:
     assert [page.stem for page in PAGES] == [
-        "ag2", "deepeval", "helios", "inspect", "langsmith", "promptfoo", "promptopus", "pydantic-evals", "russo",
-    ]  # fmt: skip
+        "ag2",
+        "deepeval",
+        "helios",
+        "inspect",
+        "langsmith",
+        "promptfoo",
+        "promptopus",
+        "pydantic-evals",
+        "russo",
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -114,11 +114,17 @@ def test_what_the_baseline_answered_is_kept_when_a_report_is_saved_and_loaded(
     [
         (
             b"",
-            r"report\.json: is not a complete report of ci-evals \(it is empty\): download it again",
+            (
+                r"report\.json: is not a complete report of ci-evals \(it is empty\): "
+                r"download it again"
+            ),
         ),
         (
             b"{}",
-            r"report\.json: is not a complete report of ci-evals \(.*schema_version.*\): download it again",
+            (
+                r"report\.json: is not a complete report of ci-evals \(.*schema_version.*\): "
+                r"download it again"
+            ),
         ),
         (b"\xff", r"report\.json: is not a complete report of ci-evals \(.*\): download it again"),
         (

@@ -529,7 +529,8 @@ def test_tasks_of_a_folder_that_is_not_there_are_a_problem(tmp_path: Path) -> No
 def test_what_is_wrong_in_a_task_file_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "task.toml").write_text(
         "version = '1.0'\n[agent]\ntimout_sec = 5\n[verifier]\ntimeout_sec = 'long'\n"
-        "[environment]\ngpus = 1\nstorage_mb = 5\nmemory = '2G'\ncpus = 0\nsetup_commands = 'make'\n",
+        "[environment]\ngpus = 1\nstorage_mb = 5\nmemory = '2G'\ncpus = 0\n"
+        "setup_commands = 'make'\n",
         "utf-8",
     )
     with pytest.raises(ConfigError) as caught:

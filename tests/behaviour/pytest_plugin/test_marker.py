@@ -72,7 +72,9 @@ def test_a_test_that_does_not_look_fails_by_the_gate_in_the_words_of_the_command
     def test_good():
         pass
 
-    @pytest.mark.evals(cases=[Case(id="c", input="hello", expect=[Contains("x")])], gate=Gate(min_pass_rate=0.0))
+    @pytest.mark.evals(
+        cases=[Case(id="c", input="hello", expect=[Contains("x")])], gate=Gate(min_pass_rate=0.0)
+    )
     def test_with_a_gate():
         pass
     """,
@@ -435,11 +437,15 @@ WORSE = """
     def test_by_the_gate():
         pass
 
-    @pytest.mark.evals(prompt="hello", expect=[Contains("e")], target=agent, runs=8, gate=Gate(min_pass_rate=0.0))
+    @pytest.mark.evals(
+        prompt="hello", expect=[Contains("e")], target=agent, runs=8, gate=Gate(min_pass_rate=0.0)
+    )
     def test_low_bar():
         pass
 
-    @pytest.mark.evals(prompt="hello", expect=[Contains("e")], target=agent, runs=8, gate=Gate(min_pass_rate=0.0))
+    @pytest.mark.evals(
+        prompt="hello", expect=[Contains("e")], target=agent, runs=8, gate=Gate(min_pass_rate=0.0)
+    )
     def test_decides(evals_result):
         worse = evals_result.comparison.select("regressed") if evals_result.comparison else ()
         assert [cell.case for cell in worse] == ["hello"] * (os.environ["SAYS"] != "hello")

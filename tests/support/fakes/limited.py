@@ -99,10 +99,11 @@ class Bucket(Free):
         if not self._telling:
             return {}
         kind = "tokens" if self.cost > 1 else "requests"
+        reset_ms = math.ceil((self.burst - self.level) / self.rate * 1000)
         return {
             f"x-ratelimit-limit-{kind}": str(int(self.burst)),
             f"x-ratelimit-remaining-{kind}": str(int(self.level)),
-            f"x-ratelimit-reset-{kind}": f"{math.ceil((self.burst - self.level) / self.rate * 1000)}ms",
+            f"x-ratelimit-reset-{kind}": f"{reset_ms}ms",
         }
 
 

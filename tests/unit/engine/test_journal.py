@@ -296,9 +296,8 @@ def test_the_middle_of_a_long_message_is_left_out_and_no_half_of_a_secret_stays(
     tmp_path: Path,
 ) -> None:
     secret = "hunter2-and-more"
-    at = (
-        MAX_ASKED_CHARACTERS - MAX_ASKED_CHARACTERS // 3 - len(secret) // 2
-    )  # where it would be cut in two
+    # Where it would be cut in two.
+    at = MAX_ASKED_CHARACTERS - MAX_ASKED_CHARACTERS // 3 - len(secret) // 2
     asked = f"{'x' * at}{secret}{'y' * MAX_ASKED_CHARACTERS} Until when?"
     path = tmp_path / "results.jsonl"
     journal_of(path, result_of(messages=(Message("user", asked),)), secrets=(secret,))

@@ -104,10 +104,8 @@ async def test_failures_of_reads_are_tried_again(
     open_pull(fake)
     fake.fails(fault, fault)
     assert (await pull(client)).number == NUMBER
-    assert fake.time.slept in (
-        [1, 2],
-        [1],
-    )  # aiohttp itself repeats a read on a connection that was cut
+    # aiohttp itself repeats a read on a connection that was cut.
+    assert fake.time.slept in ([1, 2], [1])
 
 
 async def test_failures_end_with_a_reason(fake: FakeGitHub, client: GitHub) -> None:
@@ -208,11 +206,20 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
         (Scripted(b"<html>", headers={"Content-Type": "text/html"}), "unexpected"),
         (Scripted(b"{"), "unexpected"),
         (Scripted(b"\xff\xfe"), "unexpected"),
-        (Scripted(b"{}", headers={"Content-Type": "application/json; charset=nonsense"}), "unexpected"),
+        (
+            Scripted(b"{}", headers={"Content-Type": "application/json; charset=nonsense"}),
+            "unexpected",
+        ),
         (Scripted([]), "unexpected"),
         (Scripted({"number": "seven"}), "unexpected"),
         (Scripted(b"", status=204), "unexpected"),
-        (Scripted({"number": 7}, headers={"x-ratelimit-limit": "many", "x-ratelimit-remaining": "1"}), "unexpected"),
+        (
+            Scripted(
+                {"number": 7},
+                headers={"x-ratelimit-limit": "many", "x-ratelimit-remaining": "1"},
+            ),
+            "unexpected",
+        ),
         (Scripted(b"null", status=422), "rejected"),
         (Scripted({"message": f"no {TOKEN}"}, status=418), "rejected"),
         (Scripted(b"x", status=301, headers={"Location": "/again"}), "unreachable"),

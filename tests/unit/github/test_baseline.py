@@ -49,9 +49,7 @@ def test_a_push_to_the_default_branch_is_compared_with_what_was_there_before() -
     assert searched(event="push", base_sha="a" * 40, **ON_MAIN) == Search("evals", "main", "a" * 40)
 
 
-def test_a_scheduled_run_is_compared_with_the_newest_whatever_its_event_says_of_the_repository() -> (
-    None
-):
+def test_a_scheduled_run_is_compared_with_the_newest_report_whatever_its_event_says() -> None:
     assert searched(event="schedule", branch="main") == Search("evals", "main", None)
     assert searched(event="workflow_dispatch", **ON_MAIN) == Search("evals", "main", None)
 

@@ -212,15 +212,37 @@ def test_an_empty_token_is_none() -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(
-            ("pull_request", "merge_group", "workflow_run", "before", "repository", "default_branch", "head", "base",
-             "number", "sha", "ref", "repo", "full_name", "head_sha", "base_sha", "base_ref", "id", "event")
-        ), inner, max_size=6,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                (
+                    "pull_request",
+                    "merge_group",
+                    "workflow_run",
+                    "before",
+                    "repository",
+                    "default_branch",
+                    "head",
+                    "base",
+                    "number",
+                    "sha",
+                    "ref",
+                    "repo",
+                    "full_name",
+                    "head_sha",
+                    "base_sha",
+                    "base_ref",
+                    "id",
+                    "event",
+                )
+            ),
+            inner,
+            max_size=6,
+        )
     ),
     max_leaves=20,
-)  # fmt: skip
+)
 
 
 @given(

@@ -118,9 +118,10 @@ async def test_openai_assembles_text_and_usage(
         chunk({"content": "Hällo"}),
         b": OPENROUTER PROCESSING\n\n",
         b"data:\n\n",
+        # Azure.
         event(
             {"choices": [{"index": 0, "content_filter_offsets": {}}, {"index": 0, "delta": None}]}
-        ),  # Azure
+        ),
         chunk({"content": " there"}),
         chunk({}, "stop"),
         USAGE,
@@ -146,9 +147,8 @@ async def test_openai_assembles_tool_calls(server: FakeServer, resources: FakeRe
         part(1, "call_2", "get_time", '{"zone"'),
         part(0, None, None, 'ris"}'),
         part(1, None, None, ': "CET"}'),
-        part(
-            0, "call_3", "whole", '{"index": "again"}'
-        ),  # as Gemini's compatible endpoint sends them
+        # As Gemini's compatible endpoint sends them.
+        part(0, "call_3", "whole", '{"index": "again"}'),
         part(None, "call_4", "without", ""),
         chunk({}, "tool_calls"),
         DONE,

@@ -21,9 +21,12 @@ GATE = Gate(min_pass_rate=0.7, tags={"critical": 1.0}, max_error_rate=0.5)
 
 CONTROLS = "".join(map(chr, range(32))) + "\x7f\x85\x9b31m"
 HOSTILE = (
-    f"{CONTROLS} \u202e\u2066 \u2028 \ufffe \U0001ffff ]]> </details> </summary><script>alert(1)</script> "
-    "``` ````` | [red]x[/red] \n::error::owned\n  ::set-env name=A::b\n##[error]owned\r::error::owned\n"
-    "@octocat #12 GH-12 https://evil.example www.evil.example [a](b) **b** $x$ 0123456789abcdef ~~~ --- "
+    f"{CONTROLS} \u202e\u2066 \u2028 \ufffe \U0001ffff ]]> "
+    "</details> </summary><script>alert(1)</script> "
+    "``` ````` | [red]x[/red] \n::error::owned\n  ::set-env name=A::b\n"
+    "##[error]owned\r::error::owned\n"
+    "@octocat #12 GH-12 https://evil.example www.evil.example [a](b) **b** $x$ "
+    "0123456789abcdef ~~~ --- "
     "{{ 7 * 7 }} {% raw %} <!-- &#7; &amp; \x1b]0;title\x07\x1b[2J"
 )
 
@@ -231,7 +234,10 @@ def _flight_result(result: Result) -> Result:
         }
     if result.case == "refund" and result.status == "failed":
         call = ToolCall("refund", {"amount": 100, "currency": "USD"})
-        reason = "expected refund(currency='EUR'), the closest was refund(currency='USD'): currency differs"
+        reason = (
+            "expected refund(currency='EUR'), the closest was refund(currency='USD'): "
+            "currency differs"
+        )
         changes["response"] = Response(output="Done.\nAnything else?", tool_calls=(call,))
         changes["score"] = 0.0 if result.run == 2 else 0.5
         changes["grades"] = (

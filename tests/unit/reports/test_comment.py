@@ -130,9 +130,8 @@ def test_hostile_text_is_only_text(attack: str) -> None:
     assert set(hostile.links) == URLS
     assert hostile.references == ()
     assert _structure(hostile) == _structure(harmless)
-    assert "$" not in FENCED.sub(
-        "", text_of(_written_by(attack))
-    )  # GitHub looks for formulas before it reads entities
+    # GitHub looks for formulas before it reads entities.
+    assert "$" not in FENCED.sub("", text_of(_written_by(attack)))
 
 
 def _structure(page: Shown) -> list[str]:

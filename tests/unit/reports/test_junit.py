@@ -122,8 +122,15 @@ def test_hostile_text_stays_text(hostile: Summary) -> None:
     root = ET.fromstring(text)
     assert len(list(root.iter("testcase"))) == len(hostile.report.plan)
     assert {element.tag for element in root.iter()} <= {
-        "testsuites", "testsuite", "properties", "property", "testcase", "failure", "error", "system-out",
-    }  # fmt: skip
+        "testsuites",
+        "testsuite",
+        "properties",
+        "property",
+        "testcase",
+        "failure",
+        "error",
+        "system-out",
+    }
     assert len(text) < 100_000
 
 

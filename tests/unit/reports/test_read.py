@@ -181,7 +181,8 @@ def test_a_newer_report_is_refused_with_what_to_upgrade(
     with pytest.raises(StorageError) as refused:
         read_baseline([path], "capitals")
     assert str(refused.value) == (
-        f"{path}: is of schema version 7, written by ci-evals 7.1.0; this one reads up to 2: upgrade ci-evals here"
+        f"{path}: is of schema version 7, written by ci-evals 7.1.0; this one reads up to 2: "
+        "upgrade ci-evals here"
     )
 
 
