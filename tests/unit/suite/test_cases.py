@@ -61,7 +61,10 @@ def test_a_taken_id_names_both_places(project: Project) -> None:
 def test_an_id_is_taken_even_on_the_same_line(project: Project) -> None:
     project.suite(cases=[{"id": "a", "input": "q", "expect": EXPECT}] * 2)
     assert project.problems() == [
-        f"evals.yaml:1: cases[1].id: the id 'a' is taken by the case at {project.folder}/evals.yaml:1"
+        (
+            "evals.yaml:1: cases[1].id: the id 'a' is taken by the case at "
+            f"{project.folder}/evals.yaml:1"
+        )
     ]
 
 
@@ -192,9 +195,9 @@ def test_a_template_that_does_not_fit_one_case_is_told_at_that_case(project: Pro
         cases={"file": "c.jsonl"}, expect=[{"not_empty": True}, {"regex": "{{ pattern }}"}]
     )
     second, third = project.problems()
-    assert (
-        second
-        == "c.jsonl:2: the suite's expect[1] does not fit this case: 'pattern' is undefined; known: input"
+    assert second == (
+        "c.jsonl:2: the suite's expect[1] does not fit this case: 'pattern' is undefined; "
+        "known: input"
     )
     assert third.startswith(
         "c.jsonl:3: the suite's expect[1].regex does not fit this case: bad regular expression '('"
@@ -380,7 +383,10 @@ def test_a_recording_that_is_not_there_is_a_problem_with_its_line(project: Proje
 
 def test_graders_that_decide_nothing_are_told_where_they_stand(project: Project) -> None:
     light = {"contains": {"value": "x", "weight": 0}}
-    text = "all graders have weight 0, so any answer would pass: give one a weight, or a `metric` to count for"
+    text = (
+        "all graders have weight 0, so any answer would pass: give one a weight, or a `metric` "
+        "to count for"
+    )
     cases = [{"id": name, "input": "q"} for name in "ab"]
     project.suite(cases=cases, expect=[light, {"any_of": {"of": [{"contains": "y"}], "weight": 0}}])
     assert project.problems() == [f"evals.yaml:1: expect: {text}"]

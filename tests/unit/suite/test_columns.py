@@ -92,11 +92,17 @@ def test_values_of_json_stay_what_they_are_and_ids_are_made_of_what_is_asked(
         ({"tgas": "Topic"}, "map: unknown key 'tgas', did you mean 'tags'?"),
         (
             {"expect": [{"equals": "{{ row.Answer }}"}]},
-            "map.expect: there is no 'Answer'; known: ID, Question, Right answer, Topic, n (x.csv:2 and",
+            (
+                "map.expect: there is no 'Answer'; known: ID, Question, Right answer, Topic, n "
+                "(x.csv:2 and"
+            ),
         ),
         (
             {"expect": [{"equals": "{{ Question }}"}]},
-            "map.expect: 'Question' is undefined, did you mean 'row.Question'? (x.csv:2 and 1 more)",
+            (
+                "map.expect: 'Question' is undefined, did you mean 'row.Question'? (x.csv:2 and "
+                "1 more)"
+            ),
         ),
         ({"input": "{{ row.ID }"}, "map.input: not a valid template: unexpected '}'"),
         (

@@ -26,11 +26,18 @@ def wrong(project: Project, files: str | list[str]) -> list[str]:
     return project.problems()
 
 
-YAML = "# comment\n- id: a\n  input: q\n  expect:\n    - contains: x\n- {id: b, input: q, expect: [contains: x]}\n"
+YAML = """# comment
+- id: a
+  input: q
+  expect:
+    - contains: x
+- {id: b, input: q, expect: [contains: x]}
+"""
 
 CSV = """id, question ,vars.topic,tags,runs,min_pass_rate,threshold,timeout_s,description,expect
 a,"two
-lines",geo,"x; y,z",3,0.5,0.8,1.5,about,"[{contains: x}, {not_contains: {value: y, ignore_case: true}}]"
+lines",geo,"x; y,z",3,0.5,0.8,1.5,about,"[{contains: x}, \
+{not_contains: {value: y, ignore_case: true}}]"
 
 b,short,,,,,,,,"[{""contains"": ""x""}]"
 """
@@ -259,9 +266,18 @@ def test_a_conversation_is_decoded_with_all_its_problems(project: Project) -> No
     ]
     project.suite(cases=[{"id": "a", "messages": messages, "expect": EXPECT}])
     assert project.problems() == [
-        "evals.yaml:1: cases[0].messages[1].role: expected system, user, assistant or tool, got 'usr'",
-        'evals.yaml:1: cases[0].messages[2].content: expected text or a list, got 5: put quotes round it, as in "5"',
-        "evals.yaml:1: cases[0].messages[2]: unknown key 'x', known: content, role, tool_call_id, tool_calls",
+        (
+            "evals.yaml:1: cases[0].messages[1].role: expected system, user, assistant or tool, "
+            "got 'usr'"
+        ),
+        (
+            "evals.yaml:1: cases[0].messages[2].content: expected text or a list, got 5: put "
+            'quotes round it, as in "5"'
+        ),
+        (
+            "evals.yaml:1: cases[0].messages[2]: unknown key 'x', known: content, role, "
+            "tool_call_id, tool_calls"
+        ),
     ]
 
 

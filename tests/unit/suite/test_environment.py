@@ -41,8 +41,14 @@ def test_every_missing_variable_is_told_with_its_place(project: Project) -> None
         "cases: [{id: a, input: x, expect: [contains: x]}]\n",
     )
     assert project.problems() == [
-        "evals.yaml:1: description: the variable A is not set: export it, or put it in .env beside the config",
-        "evals.yaml:4: providers[0].wrong: the variable B is not set: export it, or put it in .env beside the config",
+        (
+            "evals.yaml:1: description: the variable A is not set: export it, or put it in .env "
+            "beside the config"
+        ),
+        (
+            "evals.yaml:4: providers[0].wrong: the variable B is not set: export it, or put it "
+            "in .env beside the config"
+        ),
     ]
 
 

@@ -129,11 +129,17 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ),
         (
             "[{regex: a, equals: b, weight: 2}]",
-            "expect[0]: 2 graders in one entry: write `- ` before each of regex, equals; weight belongs inside",
+            (
+                "expect[0]: 2 graders in one entry: write `- ` before each of regex, equals; "
+                "weight belongs inside"
+            ),
         ),
         (
             "[{regex: a, equals: b, weight: 2, ignore_case: true}]",
-            "expect[0]: 2 graders in one entry: write `- ` before each of regex, equals; weight and ignore_case belong",
+            (
+                "expect[0]: 2 graders in one entry: write `- ` before each of regex, equals; "
+                "weight and ignore_case belong"
+            ),
         ),
         ("[contains]", "expect[0]: 'contains' needs a value, as in `contains: …`"),
         ("[not_empty]", "expect[0]: 'not_empty' needs a value, as in `not_empty: true`"),
@@ -149,7 +155,10 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ),
         (
             "[{not_contains: a b, ignore_case: true, weight: 2}]",
-            'expect[0]: ignore_case and weight stand inside: `not_contains: {value: "a b", ignore_case: true',
+            (
+                'expect[0]: ignore_case and weight stand inside: `not_contains: {value: "a b", '
+                "ignore_case: true"
+            ),
         ),
         (
             "[{contains: {value: P, ignore_case: true}, weight: 2}]",
@@ -165,7 +174,10 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ),
         (
             "[{is_json: true, zzz: 2}]",
-            "expect[0]: beside `is_json`: unknown key 'zzz', known: metric, name, schema, transform, value, weight",
+            (
+                "expect[0]: beside `is_json`: unknown key 'zzz', known: metric, name, schema, "
+                "transform, value, weight"
+            ),
         ),
         (
             "[{zzz: 1, yyy: 2}]",
@@ -196,7 +208,10 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ),
         (
             "[judge: pollite]",
-            "expect[0].judge: unknown rubric 'pollite', did you mean 'polite'? Else say it in a sentence",
+            (
+                "expect[0].judge: unknown rubric 'pollite', did you mean 'polite'? Else say it "
+                "in a sentence"
+            ),
         ),
         ("[contains: '']", "expect[0].contains: expected text of length >= 1, got ''"),
         ("[contains: {ignore_case: true}]", "expect[0].contains: the key 'value' is missing"),
@@ -206,7 +221,10 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ),
         (
             "[contains_any: x]",
-            "expect[0].contains_any: expected a list, got 'x': write `- ` before each item, or put [ ] round them",
+            (
+                "expect[0].contains_any: expected a list, got 'x': write `- ` before each item, "
+                "or put [ ] round them"
+            ),
         ),
         ("[latency: 0]", "expect[0].latency: expected a number > 0, got 0"),
         (
@@ -228,7 +246,10 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ),
         (
             "[python: x = 1]",
-            "expect[0].python: expected `module:function`, such as `graders:is_polite`, or Python code,",
+            (
+                "expect[0].python: expected `module:function`, such as `graders:is_polite`, or "
+                "Python code,"
+            ),
         ),
         (
             "[contains: {value: x, name: ''}]",

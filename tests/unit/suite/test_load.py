@@ -179,10 +179,19 @@ def test_no_problem_waits_for_another_to_be_mended(project: Project) -> None:
         "1: unknown key 'runz', did you mean 'runs'?",
         f"7: prompts[2].file: nope.txt: no such file (looked in {project.folder})",
         "9: cases[0].expect[0]: unknown grader 'contians', did you mean 'contains'?",
-        "9: cases[0]: the suite's expect[0] does not fit this case: 'answer' is undefined; known: question",
-        "9: case 'a': the prompt 'prompt 2' does not fit this case: 'topic' is undefined; known: question",
+        (
+            "9: cases[0]: the suite's expect[0] does not fit this case: 'answer' is undefined; "
+            "known: question"
+        ),
+        (
+            "9: case 'a': the prompt 'prompt 2' does not fit this case: 'topic' is undefined; "
+            "known: question"
+        ),
         "10: cases[1]: unknown key 'tagz', did you mean 'tags'?",
-        f"11: cases[2].expect[0].python: there is no module 'nomod' in {project.folder} or installed",
+        (
+            f"11: cases[2].expect[0].python: there is no module 'nomod' in {project.folder} or "
+            "installed"
+        ),
         "14: gate.min_pass_rate: expected a number <= 1, got 90: 90 % is written 0.9",
         "14: gate.providers: unknown provider 'b', known: a",
         "14: gate.tags: unknown tag 'fyne', did you mean 'fine'?",

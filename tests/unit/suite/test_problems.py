@@ -82,7 +82,10 @@ def decode(text: str, environ: Mapping[str, str] | None = None) -> tuple[Outer |
         ("inner: {X: 1}", "inner: unknown key 'X', did you mean 'x'?"),
         (
             "many: {x: 1}",
-            "many: expected a list, got a mapping: write `- ` before each item, or put [ ] round them",
+            (
+                "many: expected a list, got a mapping: write `- ` before each item, or put [ ] "
+                "round them"
+            ),
         ),
         ("many: [{x: 1}, {x: a}]", "many[1].x: expected a whole number, got 'a'"),
         (
@@ -96,7 +99,10 @@ def decode(text: str, environ: Mapping[str, str] | None = None) -> tuple[Outer |
         ("either: [a, 5]", 'either[1]: expected text, got 5: put quotes round it, as in "5"'),
         (
             "key: sk-123",
-            "key: a key does not belong in the file: name its environment variable, as in ${MY_API_KEY}",
+            (
+                "key: a key does not belong in the file: name its environment variable, as in "
+                "${MY_API_KEY}"
+            ),
         ),
     ],
 )
@@ -126,7 +132,8 @@ def test_the_key_is_not_repeated() -> None:
 
 def test_right_values_are_decoded_into_their_types() -> None:
     decoded, problems = decode(
-        "{whole: 2, real: 1, flag: true, word: b, inner: {x: 1}, many: [{x: 2, y: z}], table: {a: t, b: {x: 3}}, "
+        "{whole: 2, real: 1, flag: true, word: b, inner: {x: 1}, many: [{x: 2, y: z}], "
+        "table: {a: t, b: {x: 3}}, "
         "rates: {a: 1}, words: [a], either: [a, b], free: {a: [1, {b: null}]}}"
     )
     assert problems == []

@@ -98,7 +98,10 @@ def test_a_case_that_a_prompt_does_not_fit_is_told_where_the_case_is(project: Pr
     )
     project.suite(prompts=["{{ q }}", "constant"], cases={"file": "c.yaml"})
     assert project.problems() == [
-        "c.yaml:2: case 'bad': the prompt 'prompt 1' does not fit this case: 'q' is undefined; known: question"
+        (
+            "c.yaml:2: case 'bad': the prompt 'prompt 1' does not fit this case: 'q' is "
+            "undefined; known: question"
+        )
     ]
 
 

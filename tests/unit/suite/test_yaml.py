@@ -164,7 +164,10 @@ def test_depth_is_bounded_through_aliases() -> None:
     [
         (
             "a: [1, 2\nb: 3",
-            "evals.yaml:2: not valid YAML: while parsing a flow sequence, did not find expected ',' or ']'",
+            (
+                "evals.yaml:2: not valid YAML: while parsing a flow sequence, "
+                "did not find expected ',' or ']'"
+            ),
         ),
         ("a: 1\n  b: 2", "evals.yaml:2: .*check the indentation"),
         ("a:\n\t- b", "evals.yaml:2: .*indent with spaces"),
