@@ -11,7 +11,9 @@ its suite is loaded, so that all problems of a suite are told at once. A grader,
         value: Many[str]
         times: Positive = 1
         params: Mapping[str, Any] = field(default_factory=dict)
-        unit: Annotated[Literal["answer", "line"], Field(description="What to count in.")] = "answer"
+        unit: Annotated[
+            Literal["answer", "line"], Field(description="What to count in.")
+        ] = "answer"
 
 `Mentions(["Paris"])` in Python and `mentions: [Paris]` in YAML are the same object. Fields of the
 base class are keyword-only. Bounds stand beside the bare type (`Annotated[int, Strict(), Ge(2)]`),
@@ -56,18 +58,23 @@ _NOT_FINITE = r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 
 
 def resolve(text: str) -> Any:
-    """Return what a bare scalar is by the YAML 1.2 core schema: null, a boolean, a number, or the
-    text itself.
+    """Return the value of a bare scalar by the YAML 1.2 core schema.
+
+    Null, a boolean, a number, or the text itself; NaN for any number that is not finite.
     """
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789" or len(text) > 400:
         return text
     if re.fullmatch(_INT, text):
-        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+        if text.startswith(("0o", "0x")):
+            return int(text, 0)
+        return int(text)
     if re.fullmatch(_FLOAT, text):
         return float(text)
-    return math.nan if re.fullmatch(_NOT_FINITE, text) else text
+    if re.fullmatch(_NOT_FINITE, text):
+        return math.nan
+    return text
 
 
 def is_complete_url(text: str) -> bool:
@@ -91,12 +98,16 @@ class Interpolated(str):
         return self
 
 
-FROM_VARIABLE = BeforeValidator(
-    lambda value: resolve(str(value)) if isinstance(value, Interpolated) else value
-)
+def _resolve_variable(value: Any) -> Any:
+    if isinstance(value, Interpolated):
+        return resolve(str(value))
+    return value
+
+
+FROM_VARIABLE = BeforeValidator(_resolve_variable)
 """Lets text of the environment stand for a number or a boolean."""
 
-# Numbers and booleans are taken as they are written: "5" is no number and `yes` no boolean.
+# Numbers and booleans are taken as they are written: "5" is not a number, `yes` not a boolean.
 Int = Annotated[int, Strict(), FROM_VARIABLE]
 Float = Annotated[float, Strict(), FROM_VARIABLE]
 Bool = Annotated[bool, Strict(), FROM_VARIABLE]
@@ -108,18 +119,20 @@ NonNegative = Annotated[float, Strict(), Ge(0), FROM_VARIABLE]
 Above0 = Annotated[float, Strict(), Gt(0), FROM_VARIABLE]
 AtLeast1 = Annotated[float, Strict(), Ge(1), FROM_VARIABLE]
 Seconds = Above0
-Concurrency = Annotated[
-    float | Literal["unlimited"],  # `math.inf` in Python only
-    GetPydanticSchema(
-        lambda _, handler: handler(
-            Annotated[
-                Positive | Literal["unlimited"],
-                BeforeValidator(lambda value: "unlimited" if value == math.inf else value),
-            ]
-        )
-    ),
-]
-"""Calls at once."""
+
+
+def _name_infinity(value: Any) -> Any:
+    if value == math.inf:
+        return "unlimited"
+    return value
+
+
+def _concurrency_schema(_source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    return handler(Annotated[Positive | Literal["unlimited"], BeforeValidator(_name_infinity)])
+
+
+Concurrency = Annotated[float | Literal["unlimited"], GetPydanticSchema(_concurrency_schema)]
+"""Calls at once. In Python, `math.inf` is unlimited."""
 Share = Annotated[float, Strict(), Ge(0), Le(1), FROM_VARIABLE]
 """A fraction in [0, 1]."""
 

@@ -1,6 +1,4 @@
-"""The files that a suite depends on, as patterns: whoever changes none of them cannot change its
-answers.
-"""
+"""The files that a suite depends on, as patterns. A change to other files changes no answer."""
 
 import os
 import posixpath
@@ -16,14 +14,8 @@ from ci_evals.javascript import split_file
 from ci_evals.model.case import Case
 
 _LONGEST: Final = 300
-_EXTENSIONS: Final = (
-    ".yaml",
-    ".yml",
-    ".json",
-    ".jsonl",
-    ".csv",
-    ".toml",
-)  # of files that may be named by globs
+# A glob with one of these extensions names files; any other text with `*` is an expression.
+_EXTENSIONS: Final = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".toml")
 _TARGET = re.compile(r"([a-zA-Z_]\w*(?:\.\w+)*):\w[\w.]*")  # module:function
 _PYTHON_IMPORT = re.compile(r"^\s*(?:from|import)\s+([a-zA-Z_][\w.]*)", re.MULTILINE)
 _JAVASCRIPT_IMPORT = re.compile(r"(?:require|import)\(\s*[\"'`](\.[^\"'`]+)")
@@ -43,45 +35,53 @@ def dependencies(
         paths: what its author names besides; a leading slash starts at the root of the repository.
         folder: the suite's.
     """
+    patterns: list[str] = []
     texts = list(_texts(written))
-    named = [pattern for text in texts if _may_be_path(text) for pattern in _paths_in(text)]
-    named += (pattern for text in texts for pattern in _imported_by(text))
-    files = [case.task.folder for case in cases if case.task]
-    files += [case.recording.path for case in cases if case.recording]
-    parts = (
-        part for case in cases for message in case.messages for part in _parts(message.content)
-    )
-    return tuple(
-        dict.fromkeys((*named, *parts, *(relpath(each, folder) for each in files), *paths))
-    )
+    for text in texts:
+        if _may_be_path(text):
+            patterns += _paths_in(text)
+    for text in texts:
+        patterns += _imported_by(text)
+    for case in cases:
+        for message in case.messages:
+            patterns += _parts(message.content)
+        if case.task is not None:
+            patterns.append(relpath(case.task.folder, folder))
+        if case.recording is not None:
+            patterns.append(relpath(case.recording.path, folder))
+    patterns += paths
+    return tuple(dict.fromkeys(patterns))
 
 
 def _parts(content: Any) -> Iterator[str]:
     """Yield the images and files of a message that are paths."""
-    for part in () if isinstance(content, str) else content or ():
+    if content is None or isinstance(content, str):
+        return
+    for part in content:
         if isinstance(part.source, str) and "://" not in part.source:
             yield part.source
 
 
 def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        yield from (
-            text
-            for key, each in value.items()
-            for text in _texts(_words(each) if key == "command" else each)
-        )
-    elif isinstance(value, list | tuple):
-        yield from (text for each in value for text in _texts(each))
-    elif isinstance(value, str):
+    """Yield every text in a value; a command line as its words."""
+    if isinstance(value, str):
         yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if key == "command" and isinstance(item, str):
+                yield from _split_command(item)
+            else:
+                yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
 
 
-def _words(command: Any) -> Any:
-    """Split a command that is one line; one that cannot be split stays as it is."""
+def _split_command(command: str) -> list[str]:
     try:
-        return shlex.split(command) if isinstance(command, str) else command
+        return shlex.split(command)
     except ValueError:
-        return command
+        return [command]
 
 
 def _may_be_path(text: str) -> bool:
@@ -89,34 +89,40 @@ def _may_be_path(text: str) -> bool:
 
 
 def _paths_in(text: str) -> Iterator[str]:
-    if script := split_file(text):
+    script = split_file(text)
+    if script:
         text = script["file"]
-    if target := _TARGET.fullmatch(text):
-        module = target[1].replace(".", "/")
-        yield from (f"{module}.py", module)
-    elif "://" not in text and (
-        text.endswith(_EXTENSIONS) or not _WILDCARD.search(text)
-    ):  # or else an expression
-        yield text
-        if (folder := posixpath.dirname(_WILDCARD.split(posixpath.normpath(text))[0])).strip("./"):
-            yield folder  # what lies beside a file in a folder of its own
+    target = _TARGET.fullmatch(text)
+    if target:
+        yield from _module_files(target[1])
+        return
+    if "://" in text:
+        return
+    if _WILDCARD.search(text) and not text.endswith(_EXTENSIONS):
+        return
+    yield text
+    before_wildcard = _WILDCARD.split(posixpath.normpath(text))[0]
+    folder = posixpath.dirname(before_wildcard)
+    if folder.strip("./"):  # a file may read its neighbours in a folder of its own
+        yield folder
+
+
+def _module_files(module: str) -> tuple[str, str]:
+    path = module.replace(".", "/")
+    return f"{path}.py", path
 
 
 def _imported_by(code: str) -> Iterator[str]:
-    """Yield the modules beside the suite that code in it imports, if a text is code."""
-    for found in _PYTHON_IMPORT.finditer(code):
-        module = found[1].replace(".", "/")
-        yield from (f"{module}.py", module)
-    for found in _JAVASCRIPT_IMPORT.finditer(code):
-        yield from (
-            found[1],
-            *(f"{found[1]}{extension}" for extension in (".js", ".cjs", ".mjs", ".json")),
-        )
+    """Yield the modules in the suite's folder that a text imports if it is code."""
+    for match in _PYTHON_IMPORT.finditer(code):
+        yield from _module_files(match[1])
+    for match in _JAVASCRIPT_IMPORT.finditer(code):
+        for extension in ("", ".js", ".cjs", ".mjs", ".json"):
+            yield match[1] + extension
 
 
 def fits_any_file(pattern: str, folder: Path) -> bool:
-    """Return True if a pattern of `paths` fits a file, or if that cannot be known as there is no
-    repository.
+    """Return True if a pattern of `paths` fits a file, or if there is no repository to look in.
 
     Args:
         pattern: as its author wrote it.
@@ -124,19 +130,22 @@ def fits_any_file(pattern: str, folder: Path) -> bool:
     """
     start = folder.absolute()
     if pattern.startswith("/"):
-        root = next((each for each in (start, *start.parents) if (each / ".git").exists()), None)
-        if root is None:
-            return True
-        start = root
+        while not (start / ".git").exists():
+            if start == start.parent:
+                return True
+            start = start.parent
     relative = posixpath.normpath(pattern.lstrip("/"))
     if not _WILDCARD.search(relative):
         return (start / relative).exists()
     fixed = posixpath.dirname(_WILDCARD.split(relative)[0])
-    rest, top = relative.removeprefix(f"{fixed}/"), start / fixed
-    files = (
-        Path(parent, name).relative_to(top) for parent, _, names in os.walk(top) for name in names
-    )
-    return any(_matches(file.as_posix(), rest) for file in files)
+    rest = relative.removeprefix(f"{fixed}/")
+    top = start / fixed
+    for parent, _, names in os.walk(top):
+        for name in names:
+            file = Path(parent, name).relative_to(top)
+            if _matches(file.as_posix(), rest):
+                return True
+    return False
 
 
 def touched(changed: Iterable[str], file: str, patterns: Sequence[str]) -> list[str]:
@@ -144,24 +153,20 @@ def touched(changed: Iterable[str], file: str, patterns: Sequence[str]) -> list[
 
     Args:
         changed: paths from the root of the repository.
-        file: that of the suite.
+        file: the suite's.
         patterns: its dependencies. `*` and `**` match slashes, too, and a folder all that is in it.
     """
     folder = posixpath.dirname(file) or "."
-    wanted = [
-        posixpath.normpath(file),
-        *(posixpath.normpath(_from_root(each, folder)) for each in patterns),
-    ]
+    wanted = [posixpath.normpath(file)]
+    for pattern in patterns:
+        if pattern.startswith("/"):
+            wanted.append(posixpath.normpath(pattern.lstrip("/")))
+        else:
+            wanted.append(posixpath.normpath(posixpath.join(folder, pattern)))
     return [path for path in changed if any(_matches(path, pattern) for pattern in wanted)]
 
 
-def _from_root(pattern: str, folder: str) -> str:
-    return pattern.lstrip("/") if pattern.startswith("/") else posixpath.join(folder, pattern)
-
-
 def _matches(path: str, pattern: str) -> bool:
-    return (
-        path == pattern
-        or path.startswith(f"{pattern}/")
-        or fnmatchcase(path, pattern.replace("**/", "*"))
-    )
+    if path == pattern or path.startswith(f"{pattern}/"):
+        return True
+    return fnmatchcase(path, pattern.replace("**/", "*"))

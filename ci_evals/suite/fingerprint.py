@@ -12,12 +12,10 @@ from ci_evals.model.fingerprint import digest, encode
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.rendering import Rendered
 
-_UNSEEN = frozenset(
-    {"token", *(field.name for field in dataclasses.fields(ProviderOptions))}
-)  # change no answer
-_MAY_HOLD_SECRETS = frozenset(
-    {"headers", "env"}
-)  # of these only the names take part: values differ without meaning
+# Settings that change no answer.
+_UNSEEN = frozenset({"token", *(field.name for field in dataclasses.fields(ProviderOptions))})
+# Only the names of these take part: their values may be secrets, which differ without meaning.
+_MAY_HOLD_SECRETS = frozenset({"headers", "env"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Fingerprints:
     """The fingerprints of a suite and of its cases.
 
     Args:
-        suite: that of the suite.
+        suite: the suite's own.
         judgements: how the answers to each case are judged, by row.
         cases: `asked.judged` of each case, by row, whatever the case is called.
     """
@@ -51,49 +49,60 @@ def identify(
         grader_models: all models that graders ask, providers that they name included.
         cases: the cases.
     """
-    identities: dict[str | None, Any] = {None: [provider_identity(each) for each in judges]}
-    identities |= {str(each.name): provider_identity(each) for each in grader_models}
-    judgements, prints, whole = [], [], []
+    identities: dict[str | None, Any] = {None: [provider_identity(judge) for judge in judges]}
+    for model in grader_models:
+        identities[str(model.name)] = provider_identity(model)
+    judgements = []
+    prints = []
+    whole = []
     for case in cases:
-        question, judgement = _question(case), digest(_judgement(case, identities))
-        judgements.append(judgement[:16])
-        prints.append(f"{digest(question[1:])[:16]}.{judgement[:16]}")
+        question = _question(case)
+        judgement = digest(_judgement(case, identities))
+        short_judgement = judgement[:16]
+        short_question = digest(question[1:])[:16]  # without the id
+        judgements.append(short_judgement)
+        prints.append(f"{short_question}.{short_judgement}")
         whole.append(digest([question, judgement, case.runs]))
     suite = digest([settings, [provider_identity(each) for each in providers], whole])
     return Fingerprints(suite, judgements, prints)
 
 
 def provider_identity(options: ProviderOptions) -> str:
-    """Return what decides a provider's answers, as JSON: its settings but for keys, pace, price and
-    patience.
+    """Return what decides a provider's answers, as JSON.
+
+    Its keys, rate limits, prices and time-outs take no part.
     """
-    settings = {
-        field.name: sorted(value) if field.name in _MAY_HOLD_SECRETS else value
-        for field in dataclasses.fields(options)
-        if field.name not in _UNSEEN
-        and not isinstance(value := getattr(options, field.name), Secret)
-    }
-    stages = [[options.before, options.after]] if options.before or options.after else []
-    return encode([options.name, options.kind, settings, *stages])
+    settings: dict[str, Any] = {}
+    for field in dataclasses.fields(options):
+        if field.name in _UNSEEN:
+            continue
+        value = getattr(options, field.name)
+        if isinstance(value, Secret):
+            continue
+        if field.name in _MAY_HOLD_SECRETS:
+            value = sorted(value)
+        settings[field.name] = value
+    identity: list[Any] = [options.name, options.kind, settings]
+    if options.before or options.after:
+        identity.append([options.before, options.after])
+    return encode(identity)
 
 
 def apply_case_overrides(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:
-    """Return a provider's settings for a case: those that the case overrides and the provider has
-    are the case's.
-    """
+    """Return a provider's settings with those that a case overrides, if the provider has them."""
     names = {field.name for field in dataclasses.fields(options)}
     changes: dict[str, Any] = {}
     if overrides.model is not None and "model" in names:
         changes["model"] = overrides.model
     if overrides.params and "params" in names:
         changes["params"] = {**getattr(options, "params"), **overrides.params}  # noqa: B009  not every provider has them
-    return dataclasses.replace(options, **changes) if changes else options
+    if not changes:
+        return options
+    return dataclasses.replace(options, **changes)
 
 
 def question_fingerprint(case: Case, rendered: Rendered, identity: str) -> str:
-    """Return what identifies a question to a provider: the rendered input and the provider's
-    settings.
-    """
+    """Return what identifies a question to a provider with the given identity."""
     return digest([_question(case), rendered.input, rendered.messages, identity])
 
 
@@ -103,20 +112,22 @@ def _question(case: Case) -> list[Any]:
         asked.append(case.task.digest)
     if case.turns:
         asked.append([turn.user for turn in case.turns])
-    if user := case.user:
+    user = case.user
+    if user is not None:
         asked.append([provider_identity(user.provider), user.persona, user.goal, user.max_turns])
-    if case.overrides != NO_OVERRIDES:  # of which the time that a call may take changes no answer
-        recorded = case.recording.digest if case.recording else None
-        asked.append(
-            {"model": case.overrides.model, "params": case.overrides.params, "recorded": recorded}
-        )
+    overrides = case.overrides
+    if overrides != NO_OVERRIDES:
+        recorded = None
+        if case.recording is not None:
+            recorded = case.recording.digest
+        # The time-out takes no part: it changes no answer.
+        asked.append({"model": overrides.model, "params": overrides.params, "recorded": recorded})
     return asked
 
 
 def _judgement(case: Case, judges: Mapping[str | None, Any]) -> list[Any]:
-    by = [judges.get(grader.provider) for grader in model_graders(case.expect)]
-    return [
-        case.threshold,
-        [identity(each) for each in case.expect],
-        *([by] if by else []),
-    ]
+    judgement: list[Any] = [case.threshold, [identity(expectation) for expectation in case.expect]]
+    models = [judges.get(grader.provider) for grader in model_graders(case.expect)]
+    if models:
+        judgement.append(models)
+    return judgement

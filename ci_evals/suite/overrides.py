@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from ci_evals.errors import UsageError
 from ci_evals.format import number_of
@@ -57,18 +58,19 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
     Raises:
         UsageError: a provider, a tag or a case is named that the suite does not have.
     """
-    settings = {
-        each.name: getattr(overrides, each.name)
-        for each in fields(overrides)
-        if each.name not in _NO_SETTINGS
-    }
-    changes = {name: value for name, value in settings.items() if value is not None}
+    changes: dict[str, Any] = {}
+    for field in fields(overrides):
+        value = getattr(overrides, field.name)
+        if value is not None and field.name not in _NO_SETTINGS:
+            changes[field.name] = value
     if overrides.out is not None:
         changes["report"] = replace(suite.report, out=overrides.out.as_posix())
     if overrides.executor is not None:  # the file still says what a run takes
         changes["executor"] = overrides.executor.filled_from(suite.executor)
-    if overrides.reuse is not None:
-        changes["reuse"] = (suite.reuse or Reuse()) if overrides.reuse else None
+    if overrides.reuse is False:
+        changes["reuse"] = None
+    elif overrides.reuse and suite.reuse is None:
+        changes["reuse"] = Reuse()
     suite = replace(suite, **changes)
     check_selection((suite,), overrides)
     providers = suite.providers

@@ -48,17 +48,16 @@ class Templates:
         """
         if prompt is None:
             return _render_case(case)
-        files = case.input if isinstance(case.input, Message) else None
         values = variables(case)
-        turns = tuple(
-            replace(files, role=role)
-            if files and isinstance(content, str) and _ONLY_INPUT.fullmatch(content.strip())
-            else self._turn(role, content, values)
-            for role, content in prompt.turns
-        )
-        if len(turns) == 1 and turns[0].role == "user" and not case.messages:
-            return Rendered(content_fields(turns[0]), turns)
+        turns = []
+        for role, content in prompt.turns:
+            if isinstance(case.input, Message) and _is_only_input(content):
+                turns.append(replace(case.input, role=role))
+            else:
+                turns.append(self._turn(role, content, values))
         messages = (*turns, *case.messages)
+        if len(messages) == 1 and turns and turns[0].role == "user":
+            return Rendered(content_fields(turns[0]), messages)
         return Rendered(_as_data(messages), messages)
 
     def _turn(
@@ -66,11 +65,10 @@ class Templates:
     ) -> Message:
         if isinstance(content, str):
             return Message(role, self.text(content, values))
-        texts = [
-            {key: self.text(source, values) for key, source in template_texts(part)}
-            for part in content
-        ]
-        parts = [replace(part, **filled) for part, filled in zip(content, texts, strict=True)]
+        parts = []
+        for part in content:
+            texts = {key: self.text(source, values) for key, source in template_texts(part)}
+            parts.append(replace(part, **texts))
         return identify(Message(role, parts), self._folder)
 
     def text(self, source: str, values: Mapping[str, Any]) -> str:
@@ -78,14 +76,14 @@ class Templates:
         return self.compile(source).render(values)
 
     def value(self, source: str, values: Mapping[str, Any]) -> Any:
-        """Render a template text; one that is nothing but a list or mapping in braces becomes
-        that.
-        """
+        """Render a template text; an expression for a list or a mapping keeps its type."""
         text = self.text(source, values)
-        if (render := self._renderers.get(source)) is None:
-            render = self._renderers[source] = json_renderer(source)
-        made = render(values)
-        return made if isinstance(made, list | tuple | Mapping) else text
+        if source not in self._renderers:
+            self._renderers[source] = json_renderer(source)
+        value = self._renderers[source](values)
+        if isinstance(value, list | tuple | Mapping):
+            return value
+        return text
 
     def compile(self, source: str) -> Template:
         """Return the template of a source text.
@@ -93,21 +91,28 @@ class Templates:
         Raises:
             jinja2.TemplateSyntaxError: it is not valid.
         """
-        if (template := self._compiled.get(source)) is None:
-            template = self._compiled[source] = template_sandbox(lists_may_grow=True).from_string(
-                source
-            )
+        template = self._compiled.get(source)
+        if template is None:
+            template = template_sandbox(lists_may_grow=True).from_string(source)
+            self._compiled[source] = template
         return template
+
+
+def _is_only_input(content: str | Sequence[Part]) -> bool:
+    return isinstance(content, str) and _ONLY_INPUT.fullmatch(content.strip()) is not None
 
 
 def variables(case: Case) -> dict[str, Any]:
     """Return what the templates of a suite may use: a case's vars, and its input if it has one."""
     if case.input is None:
         return dict(case.vars)
-    return {"input": _Untold() if isinstance(case.input, Message) else case.input, **case.vars}
+    value = case.input
+    if isinstance(value, Message):
+        value = _NotText()
+    return {"input": value, **case.vars}
 
 
-class _Untold:
+class _NotText:
     """An input with an image or a file, in a template that makes text of it."""
 
     def __str__(self) -> str:
@@ -120,7 +125,8 @@ class _Untold:
 def template_texts(part: Part) -> Iterator[tuple[str, str]]:
     """Yield the texts of a part that are templates, with their keys."""
     for key in ("text", "image", "file"):
-        if isinstance(source := getattr(part, key), str):
+        source = getattr(part, key)
+        if isinstance(source, str):
             yield key, source
 
 
@@ -128,8 +134,10 @@ def template_sources(content: str | Sequence[Part]) -> Iterator[str]:
     """Yield every template in a turn of a prompt."""
     if isinstance(content, str):
         yield content
-    else:
-        yield from (source for part in content for _, source in template_texts(part))
+        return
+    for part in content:
+        for _, source in template_texts(part):
+            yield source
 
 
 def _render_case(case: Case) -> Rendered:
@@ -138,32 +146,30 @@ def _render_case(case: Case) -> Rendered:
     if isinstance(case.input, Message):
         return Rendered(content_fields(case.input), (*case.messages, case.input))
     if case.messages:
-        (first, *others), value = case.messages, case.input
-        if (
-            value is None
-            and not others
-            and first.role == "user"
-            and not isinstance(first.content, str)
-        ):
-            value = content_fields(first)
-        return Rendered(_as_data(case.messages) if value is None else value, case.messages)
-    value = dict(case.vars) if case.input is None else case.input
-    text = (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    )
+        value = case.input
+        if value is None and len(case.messages) == 1:
+            message = case.messages[0]
+            if message.role == "user" and not isinstance(message.content, str):
+                value = content_fields(message)
+        if value is None:
+            value = _as_data(case.messages)
+        return Rendered(value, case.messages)
+    value = case.input
+    if value is None:
+        value = dict(case.vars)
+    text = value
+    if not isinstance(text, str):
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     return Rendered(value, (Message("user", text),))
 
 
 def _as_data(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return messages as an API takes them, without what they leave out."""
-    return [
-        {"role": message.role, "content": content_fields(message)}
-        | {
-            key: value
-            for key, value in dataclasses.asdict(message).items()
-            if value and key not in ("role", "content")
-        }
-        for message in messages
-    ]
+    """Return messages as an API takes them, without empty fields."""
+    data = []
+    for message in messages:
+        fields = {"role": message.role, "content": content_fields(message)}
+        for key, value in dataclasses.asdict(message).items():
+            if value and key not in fields:
+                fields[key] = value
+        data.append(fields)
+    return data

@@ -22,6 +22,7 @@ _NAMED = [{"$ref": f"#/$defs/{cls.__name__}"} for cls in _SOURCES]
 _COLUMNS = {
     "anyOf": [{"type": "object", "propertyNames": {"enum": [*keys_of(Case)]}}, {"type": "null"}]
 }
+_ANNOTATIONS = ("description", "default")
 _SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
     "Suite.providers": {"type": "array", "items": {"$ref": "#/$defs/Provider"}},
     "Suite.judges": {
@@ -53,6 +54,9 @@ _SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
 }
 
 
+_IN_CASES = ("Case", "CaseOverrides", "Message", "Part", "ToolCall", "UserTurn", "SimulatedUser")
+
+
 def suite_schema_text() -> str:
     """Return the schema of a suite as indented JSON with a final newline."""
     return json.dumps(suite_schema(), indent=2, ensure_ascii=False) + "\n"
@@ -62,39 +66,31 @@ def suite_schema() -> dict[str, Any]:
     """Return the schema, draft 2020-12, with one definition for each provider and grader."""
     shared: dict[str, Any] = {}
     suite = _define(Suite, "Suite", shared)
-    definitions = {
-        cls.__name__: _define(cls, cls.__name__, shared) for cls in (*_SOURCES, PromptTemplate)
-    }
-    definitions["Case"] = _define(Case, "Case", shared)
+    definitions: dict[str, Any] = {}
+    for cls in (*_SOURCES, PromptTemplate, Case):
+        definitions[cls.__name__] = _define(cls, cls.__name__, shared)
     del definitions["Case"]["properties"]["id"]["default"]
-    del (
-        shared["RecordingFile"],
-        shared["Task"],
-        shared["Part"]["properties"]["sha256"],
-    )  # which the loader finds
-    for kind, cls in PROVIDERS.loadable():
-        provider = definitions[f"provider.{cls.__name__}"] = _define(
-            cls, cls.__name__, shared, "provider."
-        )
-        provider["properties"] = {"type": {"enum": [kind]}, **provider["properties"]}
-        provider["required"] = ["type", *provider.get("required", ())]
+    # The loader finds these.
+    del shared["RecordingFile"]
+    del shared["Task"]
+    del shared["Part"]["properties"]["sha256"]
+    for kind, provider in PROVIDERS.loadable():
+        definition = _define(provider, provider.__name__, shared, "provider.")
+        definition["properties"] = {"type": {"enum": [kind]}, **definition["properties"]}
+        definition["required"] = ["type", *definition.get("required", ())]
+        definitions[f"provider.{provider.__name__}"] = definition
     for kind, executor in EXECUTORS.loadable():
-        name = f"executor.{executor.__name__}"
-        definitions[name] = _define(executor, executor.__name__, shared, "executor.")
-        definitions[name]["properties"] = {
-            "type": {"enum": [kind]},
-            **definitions[name]["properties"],
-        }
+        definition = _define(executor, executor.__name__, shared, "executor.")
+        definition["properties"] = {"type": {"enum": [kind]}, **definition["properties"]}
+        definitions[f"executor.{executor.__name__}"] = definition
     for _, grader in GRADERS.loadable():
-        definitions[f"grader.{grader.__name__}"] = _define(
-            grader, grader.__name__, shared, "grader."
-        )
-    in_cases = {"CaseOverrides", "Message", "Part", "ToolCall", "UserTurn", "SimulatedUser"}
-    for name, definition in (*definitions.items(), *shared.items(), ("", suite)):
-        if name.startswith("provider.") or (
-            name not in in_cases | {"Case"} and not name.startswith("grader.")
-        ):
+        definition = _define(grader, grader.__name__, shared, "grader.")
+        definitions[f"grader.{grader.__name__}"] = definition
+    for name, definition in (*definitions.items(), *shared.items()):
+        # Cases and graders are data: `${NAME}` in them is text.
+        if name not in _IN_CASES and not name.startswith("grader."):
             _accept_references(definition)
+    _accept_references(suite)
     definitions |= shared
     definitions["Provider"] = _any_of(f"provider.{cls.__name__}" for _, cls in PROVIDERS.loadable())
     definitions["Executor"] = _any_of(f"executor.{cls.__name__}" for _, cls in EXECUTORS.loadable())
@@ -136,9 +132,7 @@ def _tidy(schema: dict[str, Any], name: str) -> dict[str, Any]:
         if (name, key) == ("ReportOptions", "formats"):
             spelling = {"type": "array", "minItems": 1, "items": {"enum": [*FORMATS]}}
         if spelling:
-            kept = spelling | {
-                part: kept[part] for part in ("description", "default") if part in kept
-            }
+            kept = spelling | _select(kept, _ANNOTATIONS)
         properties[key] = kept
     schema = {key: value for key, value in schema.items() if key != "title"}
     if "description" in schema:
@@ -160,22 +154,20 @@ def _accept_references(definition: dict[str, Any]) -> None:
 
 
 def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
-    inner = {
-        key: _or_reference(schema[key])
-        for key in ("items", "additionalProperties")
-        if isinstance(schema.get(key), dict)
-    }
-    described: dict[str, Any] = {
-        key: schema[key] for key in ("description", "default") if key in schema
-    }
-    bare = {key: value for key, value in (schema | inner).items() if key not in described}
+    described = _select(schema, _ANNOTATIONS)
+    bare = {key: value for key, value in schema.items() if key not in described}
+    for key in ("items", "additionalProperties"):
+        if isinstance(bare.get(key), dict):
+            bare[key] = _or_reference(bare[key])
     options = bare.get("anyOf", [bare])
-    if not any(
-        option.get("type") in ("integer", "number", "boolean") or "enum" in option
-        for option in options
-    ):
-        return bare | described
-    return {**described, "anyOf": [*options, _REFERENCE]}
+    for option in options:
+        if option.get("type") in ("integer", "number", "boolean") or "enum" in option:
+            return {**described, "anyOf": [*options, _REFERENCE]}
+    return bare | described
+
+
+def _select(schema: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: schema[key] for key in keys if key in schema}
 
 
 def _expectation(definitions: dict[str, Any]) -> dict[str, Any]:

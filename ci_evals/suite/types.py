@@ -277,8 +277,13 @@ class Suite(Options):
         object.__setattr__(self, "folder", Path(self.folder).resolve())
 
     def __repr__(self) -> str:
-        named = f" {self.name!r}" if self.name else ""
-        return f"<Suite{named} of {self.file}{f':{self.line}' if self.line else ''}>"
+        name = ""
+        if self.name:
+            name = f" {self.name!r}"
+        place = self.file
+        if self.line:
+            place += f":{self.line}"
+        return f"<Suite{name} of {place}>"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -329,49 +334,47 @@ class CheckedSuite(Suite):
     @cached_property
     def grader_models(self) -> tuple[ProviderOptions, ...]:
         """The models that graders ask: the judges, and the providers that graders name."""
-        named = {grader.provider for case in self.cases for grader in model_graders(case.expect)}
-        return (
-            (*self.judges, *(options for options in self.providers if options.name in named))
-            if named
-            else ()
-        )
+        names = {grader.provider for case in self.cases for grader in model_graders(case.expect)}
+        if not names:
+            return ()
+        named = [options for options in self.providers if options.name in names]
+        return (*self.judges, *named)
 
     @property
     def own_code(self) -> tuple[str, ...]:
-        """The providers that run code of the team's own, be it in a stage."""
-        return tuple(
-            str(each.name)
-            for each in self.providers
-            if each.own_code
-            or any(self.stages[name].own_code for name in (*each.before, *each.after))
-        )
+        """The providers that run the team's own code, themselves or in a stage."""
+        names = []
+        for provider in self.providers:
+            stages = [self.stages[name] for name in (*provider.before, *provider.after)]
+            if any(options.own_code for options in (provider, *stages)):
+                names.append(str(provider.name))
+        return tuple(names)
 
     @cached_property
     def columns(self) -> tuple[Variant, ...]:
         """The columns of the matrix: every provider with the first prompt, then with the second."""
-        prompts: tuple[str | None, ...] = tuple(prompt.name for prompt in self.prompts) or (None,)
-        return tuple(
-            Variant(str(provider.name), prompt) for prompt in prompts for provider in self.providers
-        )
+        prompts: list[str | None] = [prompt.name for prompt in self.prompts]
+        if not prompts:
+            prompts = [None]
+        columns = []
+        for prompt in prompts:
+            for provider in self.providers:
+                columns.append(Variant(str(provider.name), prompt))  # noqa: PERF401
+        return tuple(columns)
 
     @property
     def fingerprint(self) -> str:
-        """Identifies what is asked, of whom, how often and how it is judged; secrets take no part
-        in it.
-        """
+        """Identifies what is asked, of whom, how often and how it is judged, without secrets."""
         return self._fingerprints.suite
 
     def judgement_fingerprint(self, row: int) -> str:
-        """Return what identifies how answers to a case, by its number, are judged, and by which
-        models.
-        """
+        """Return what identifies how answers to the case in a row are judged, and by whom."""
         return self._fingerprints.judgements[row]
 
     def case_fingerprint(self, row: int) -> str:
-        """Return what identifies a case, by its number: what it asks, and how and by which models
-        it is judged.
+        """Return what identifies the case in a row: what it asks, and how it is judged.
 
-        Its name and who is asked take no part in it.
+        Its id and the provider take no part.
         """
         return self._fingerprints.cases[row]
 
