@@ -120,7 +120,7 @@ def _grader(kind: str, sample: Mapping[str, Any], arguments: Mapping[str, Any]) 
             try:
                 return one_of("equals", [json.loads(ideal) for ideal in ideals])
             except ValueError:
-                raise UntranslatableError("its `ideal` is no JSON") from None
+                raise UntranslatableError("its `ideal` is not JSON") from None
     return _judge(str(arguments.get("modelgraded_spec")), sample, ideals)
 
 

@@ -187,7 +187,7 @@ def _values(given: Any) -> list[Any]:
 def _contains(options: Mapping[str, Any]) -> dict[str, Any]:
     value = options.get("value")
     if not isinstance(value, str):
-        raise UntranslatableError("a value that is no text: `json_path` looks into JSON")
+        raise UntranslatableError("a value that is not a text: `json_path` looks into JSON")
     if options.get("case_sensitive", True):
         return {"contains": {"value": value}}
     return {"icontains": {"value": value}}

@@ -36,11 +36,10 @@ def is_ours(config: dict[str, Any]) -> bool:
 
 
 def translate(path: Path, config: Node) -> tuple[Node, str, list[Problem]]:
-    """Return a config as a suite of ours, and the name of the tool that it is of.
+    """Return a config as a suite of ours, the name of its tool, and the problems.
 
-    A config that no importer recognizes is returned as it is, with an empty name.
-
-    It is a problem if something is left out without which an answer could pass.
+    A config that no importer recognizes is returned as it is, with an empty name. A lost part is
+    a problem if an answer could pass for want of it.
 
     Raises:
         ConfigError: a file that the config names cannot be read.
@@ -49,12 +48,10 @@ def translate(path: Path, config: Node) -> tuple[Node, str, list[Problem]]:
     if draft is None:
         return config, "", []
     file = config.file
-    problems = [
-        Problem(part.file, part.line, part.what, part.reason) for part in draft.lost if part.weakens
-    ]
-    problems += [
-        Problem(file, None, "", f"needs {name}, which an import writes") for name in draft.files
-    ]
+    weakening = [part for part in draft.lost if part.weakens]
+    problems = [Problem(part.file, part.line, part.what, part.reason) for part in weakening]
+    for name in draft.files:
+        problems += [Problem(file, None, "", f"needs {name}, which an import writes")]
     if problems:
         remedy = (
             f"`ci-evals import {file} --to evals.yaml` makes a suite of the rest,"

@@ -138,7 +138,10 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(
     assert "../prompts/ask.txt" in (tmp_path / "out" / "evals.yaml").read_text()
     todo = written.err.partition("still to do before it runs:\n")[2].splitlines()
     assert [line.partition(": ")[2] for line in todo] == [  # all that it expected is lost
-        "cases[3]: nothing is expected of the answer, so any would pass: add `expect`, such as `- not_empty: true`"
+        (
+            "cases[3]: nothing is expected of the answer, so any would pass:"
+            " add `expect`, such as `- not_empty: true`"
+        )
     ]
 
 
@@ -162,16 +165,21 @@ async def test_agents_and_programs_are_called_as_promptfoo_calls_them(tmp_path: 
         "def call_api(prompt, options, context):\n"
         "    assert context['vars'] == {'word': 'hi'}\n"
         "    usage = {'total': 3, 'prompt': 2, 'completion': 1}\n"
-        "    return {'output': prompt + options['config']['suffix'], 'tokenUsage': usage, 'cost': 0.5}\n"
+        "    answer = prompt + options['config']['suffix']\n"
+        "    return {'output': answer, 'tokenUsage': usage, 'cost': 0.5}\n"
         "def broken(prompt, options, context):\n"
         "    return {'error': 'out of order'}\n"
     )
     (tmp_path / "program.py").write_text(
-        "import json, sys\nloud, prompt, options, context = sys.argv[1:]\nassert json.loads(context)['vars']\n"
+        "import json, sys\n"
+        "loud, prompt, options, context = sys.argv[1:]\n"
+        "assert json.loads(context)['vars']\n"
         "print(prompt.upper() if loud == '--loud' else '')\n"
     )
     (tmp_path / "bots/bot.mjs").write_text(
-        "export default class {\n  constructor({ config }) { this.config = config; }\n  id() { return 'bot'; }\n"
+        "export default class {\n"
+        "  constructor({ config }) { this.config = config; }\n"
+        "  id() { return 'bot'; }\n"
         "  async callApi(prompt) { return { output: prompt + this.config.suffix }; }\n}\n"
     )
     direct = await ci_evals(tmp_path, "run", "p.yaml")
@@ -225,7 +233,10 @@ env: {OPENAI_API_KEY: not-to-be-copied-1, REGION: north}
 prompts: ['{{q}}']
 providers:
   - {id: 'openai:gpt-4o', config: {headers: {Authorization: Bearer sk-not-to-be-copied-2}}}
-  - {id: https, config: {url: 'http://shop.example/', headers: {X-Api-Key: not-to-be-copied-3, X-Id: '{{env.ID}}'}}}
+  - id: https
+    config:
+      url: 'http://shop.example/'
+      headers: {X-Api-Key: not-to-be-copied-3, X-Id: '{{env.ID}}'}
   - {id: 'tool:of-nobody', config: {token: not-to-be-copied-4, max_tokens: 9}}
 tests:
   - {vars: {q: hi}, assert: [{type: contains, value: hi}]}
@@ -266,7 +277,8 @@ async def test_a_line_of_jsonl_may_have_separators_of_unicode(tmp_path: Path) ->
 
 async def test_a_suite_that_would_lose_checks_is_not_run_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "promptfooconfig.yaml").write_text(
-        "prompts: ['{{ q }}']\nproviders: [echo]\noutputPath: x.json\ntests:\n  - vars: {q: hi}\n    assert:\n"
+        "prompts: ['{{ q }}']\nproviders: [echo]\noutputPath: x.json\n"
+        "tests:\n  - vars: {q: hi}\n    assert:\n"
         "      - {type: contains, value: hi}\n      - {type: bleu, value: hi}\n"
     )
     ended = await ci_evals(tmp_path, "run", "promptfooconfig.yaml")
@@ -362,7 +374,8 @@ async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> Non
         {"icontains": {"value": "b", "name": "and a b"}},
         {
             "python": "from importlib import import_module\n"
-            "return import_module('assert').get_assert(output, {**context, \"config\": {'most': 3}})\n"
+            "return import_module('assert')"
+            ".get_assert(output, {**context, \"config\": {'most': 3}})\n"
         },
     ]
     assert second["expect"] == []
@@ -453,7 +466,10 @@ LOOKED_UP = [{"kind": "model_request", "name": "m"}, {"kind": "tool_call", "name
             },
             1,
             {
-                "input=How long can I return it? expected=30 days exact=We take it back within 30 days.": "passed",
+                (
+                    "input=How long can I return it? expected=30 days"
+                    " exact=We take it back within 30 days."
+                ): "passed",
                 "input=Where are you? expected=Oslo exact=we are in oslo.": "failed",
             },
         ),
@@ -533,7 +549,10 @@ async def test_what_other_formats_become_gives_the_verdict_that_it_should(
     ]
     if expected is None:  # records of no scorer of their own
         suite["expect"] = [{"not_empty": True}]
-    default = "{% if 'red?' in input or 'barks?' in input %}So, ANSWER: B{% else %}as you like it{% endif %}"
+    default = (
+        "{% if 'red?' in input or 'barks?' in input %}So, ANSWER: B"
+        "{% else %}as you like it{% endif %}"
+    )
     async with run_server(Mock(answers=answers, default=default)) as url:
         suite["providers"] = [{**suite_provider(url)}]
         (tmp_path / "evals.yaml").write_text(json.dumps(suite))
@@ -588,10 +607,19 @@ async def test_a_dataset_of_pydantic_evals_gives_the_verdict_that_it_should(
     "content",
     [
         "messages: 5\nmodel: x\n",
-        "messages: [{role: user, content: x}]\nmodel: x\nevaluators: [5, {string: 1}, {llm: {choices: 3}}]\n",
+        (
+            "messages: [{role: user, content: x}]\nmodel: x\n"
+            "evaluators: [5, {string: 1}, {llm: {choices: 3}}]\n"
+        ),
         "messages: [{role: user, content: x}]\nmodel: x\ntestData: 7\n",
-        "messages: [{role: user, content: x}]\nmodel: x\nresponseFormat: json_schema\njsonSchema: '{'\n",
-        "cases: [{inputs: 1, evaluators: [5, {Contains: {}}, {LLMJudge: 3}]}]\nevaluators: {a: 1}\n",
+        (
+            "messages: [{role: user, content: x}]\nmodel: x\n"
+            "responseFormat: json_schema\njsonSchema: '{'\n"
+        ),
+        (
+            "cases: [{inputs: 1, evaluators: [5, {Contains: {}}, {LLMJudge: 3}]}]\n"
+            "evaluators: {a: 1}\n"
+        ),
         "providers: [{kind: mock}]\ncases: [5, {graders: [1, {a: 1, b: 2}]}]\njudge: x\n",
         "providers: [{kind: mock}]\ncases: 7\ndefaults: [1]\n",
         "a: {class: evals.x, args: {samples_jsonl: nope.jsonl}}\n",

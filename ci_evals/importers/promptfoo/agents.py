@@ -1,6 +1,4 @@
-"""Agents in Python and programs that promptfoo calls in its own way: a module that calls them so,
-beside the suite.
-"""
+"""Writes a module beside the suite that calls Python agents and programs as promptfoo does."""
 
 import keyword
 import re
@@ -12,7 +10,8 @@ from ci_evals.importers.draft import UntranslatableError
 
 MODULE = "promptfoo_agents"
 
-_START = '''"""Calls agents and programs as promptfoo does. Written by `ci-evals import`; yours to edit."""
+_START = '''\
+"""Calls agents and programs as promptfoo does. Written by `ci-evals import`; yours to edit."""
 
 import json
 import subprocess
@@ -50,24 +49,34 @@ def {name}(prompt: str, request: Request) -> Any:
 _PROGRAM = """
 
 def {name}(prompt: str, request: Request) -> str:
-    command = [*{words}, prompt, json.dumps({{"config": {config}}}), json.dumps(_context(prompt, request))]
-    return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, check=True, text=True).stdout.strip()
+    options = json.dumps({{"config": {config}}})
+    context = json.dumps(_context(prompt, request))
+    done = subprocess.run(
+        [*{words}, prompt, options, context],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return done.stdout.strip()
 """
 
 
 def import_of(path: str, function: str) -> tuple[str, str]:
-    """Return the statement that imports a Python file beside the suite, or below it, and the
-    expression of a function.
+    """Return the statement that imports a Python file, and the expression of a function in it.
+
+    Args:
+        path: the file, from the suite's folder.
+        function: its name; that of a method has a dot.
 
     Raises:
         UntranslatableError: the file can't be imported from there.
     """
     parts = path.removesuffix(".py").split("/")
     module = ".".join(parts)
-    if any(not part or "." in part for part in parts) or not all(
-        map(str.isidentifier, function.split("."))
-    ):
-        raise UntranslatableError("its file is none that can be imported beside the suite")
+    is_below = all(part and "." not in part for part in parts)
+    if not is_below or not all(name.isidentifier() for name in function.split(".")):
+        raise UntranslatableError("its file cannot be imported from the suite's folder")
     if all(part.isidentifier() and not keyword.iskeyword(part) for part in parts):
         return f"import {module}", f"{module}.{function}"
     return "from importlib import import_module", f"import_module({module!r}).{function}"
@@ -77,25 +86,30 @@ class Agents:
     """Writes the module. Afterwards `text` is what it holds; empty if nothing needs it."""
 
     def __init__(self) -> None:
-        self._imports: list[str] = []
+        self._imports: set[str] = set()
         self._parts: dict[str, str] = {}
 
     @property
     def text(self) -> str:
-        imports = "".join(f"{statement}\n" for statement in sorted(set(self._imports)))
-        start = _START.format(imports=f"\n{imports}" if imports else "")
-        return start + "".join(self._parts.values()) if self._parts else ""
+        if not self._parts:
+            return ""
+        imports = ""
+        if self._imports:
+            imports = "\n".join(["", *sorted(self._imports), ""])
+        return "".join([_START.format(imports=imports), *self._parts.values()])
 
     def call_function(self, path: str, function: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a provider that calls a function of a Python file beside the suite, or below it.
+        """Return a provider that calls a function of a Python file in the suite's folder.
 
         Raises:
             UntranslatableError: the file can't be imported from there.
         """
-        statement, called = import_of(path, function)
-        self._imports.append(statement)
+        statement, expression = import_of(path, function)
+        self._imports.add(statement)
         name = self._name(f"{path.removesuffix('.py')} {function}")
-        self._parts[name] = _FUNCTION.format(name=name, function=called, config=repr(dict(config)))
+        self._parts[name] = _FUNCTION.format(
+            name=name, function=expression, config=repr(dict(config))
+        )
         return {"type": "python", "target": f"{MODULE}:{name}"}
 
     def run_program(self, command: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,9 +121,12 @@ class Agents:
         return {"type": "python", "target": f"{MODULE}:{name}"}
 
     def _name(self, wanted: str) -> str:
-        base = name = re.sub(r"\W+", "_", wanted).strip("_").lower() or "agent"
+        base = re.sub(r"\W+", "_", wanted).strip("_").lower() or "agent"
+        if base[0].isdigit():
+            base = f"run_{base}"
+        name = base
         number = 1
         while name in self._parts:
             number += 1
             name = f"{base}_{number}"
-        return f"run_{name}" if name[0].isdigit() else name
+        return name

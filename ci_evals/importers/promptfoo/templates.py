@@ -1,4 +1,4 @@
-"""TemplateTranslator of Nunjucks as those of Jinja2, and the names in them."""
+"""Translates templates of Nunjucks into those of Jinja2."""
 
 import re
 from typing import Any
@@ -22,8 +22,9 @@ _CHANGES = (
 
 
 class TemplateTranslator:
-    """Translates templates. Afterwards `used` has the names in them, and `environment` the
-    variables of `env`.
+    """Translates templates, and gathers the names in them.
+
+    Afterwards `used` has the names, and `environment` the variables of `env`.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,9 @@ class TemplateTranslator:
             return self.text(value)
         if isinstance(value, dict):
             return {key: self.inside(item) for key, item in value.items()}
-        return [self.inside(item) for item in value] if isinstance(value, list) else value
+        if isinstance(value, list):
+            return [self.inside(item) for item in value]
+        return value
 
 
 def _as_jinja(match: re.Match[str]) -> str:
