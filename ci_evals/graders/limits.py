@@ -39,6 +39,7 @@ class Latency(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         kept: list[str] = []
         missed: list[str] = []
+        got: list[str] = []
         if self.first_token is not None:
             first_token_s = answer.response.slowest_first_token_s
             if first_token_s is None:
@@ -46,19 +47,23 @@ class Latency(GraderOptions):
                     "the time to the first token is not known:"
                     " the provider did not stream its answer"
                 )
-            took = f"took {round(first_token_s, 3):g} s to the first token"
+            took = f"{round(first_token_s, 3):g} s"
             if first_token_s <= self.first_token:
-                kept.append(f"{took}, within the {self.first_token:g} s allowed")
+                kept.append(
+                    f"took {took} to the first token, within the {self.first_token:g} s allowed"
+                )
             else:
-                missed.append(f"{took}, more than the {self.first_token:g} s allowed")
+                missed.append(f"more than the {self.first_token:g} s allowed to the first token")
+                got.append(took)
         if self.value is not None:
-            took = f"took {round(answer.latency_s, 3):g} s"
+            took = f"{round(answer.latency_s, 3):g} s"
             if answer.latency_s <= self.value:
-                kept.append(f"{took}, within the {self.value:g} s allowed")
+                kept.append(f"took {took}, within the {self.value:g} s allowed")
             else:
-                missed.append(f"{took}, more than the {self.value:g} s allowed")
+                missed.append(f"more than the {self.value:g} s allowed")
+                got.append(took)
         if missed:
-            return failed("; ".join(missed))
+            return failed("took " + " and ".join(missed), got=" and ".join(got))
         return passed("; ".join(kept))
 
 
@@ -88,7 +93,8 @@ class Cost(GraderOptions):
             )
         if cost_usd <= self.value:
             return passed(f"cost {_dollars(cost_usd)}, within the {_dollars(self.value)} allowed")
-        return failed(f"cost {_dollars(cost_usd)}, more than the {_dollars(self.value)} allowed")
+        reason = f"cost more than the {_dollars(self.value)} allowed"
+        return failed(reason, got=_dollars(cost_usd))
 
 
 def _dollars(amount: float) -> str:
@@ -127,11 +133,10 @@ class FinishReason(GraderOptions):
         reason = answer.response.finish_reason
         if reason is None:
             return failed("the provider did not tell why the answer ended")
-        ended = f"ended with {quote(reason, 80)}"
         if _usual(reason) in map(_usual, wanted):
-            return passed(ended)
+            return passed(f"ended with {quote(reason, 80)}")
         among = " or ".join(quote(each, 80) for each in wanted)
-        return failed(f"{ended}, expected {among}")
+        return failed(f"expected to end with {among}", got=quote(reason, 80))
 
 
 def _usual(reason: str) -> str:
@@ -152,7 +157,8 @@ class Reward(GraderOptions):
             return failed("there is no reward: the answer is not that of a task")
         if reward >= self.value:
             return passed(f"reward {reward:g}, at least the {self.value:g} wanted", reward)
-        return failed(f"reward {reward:g}, less than the {self.value:g} wanted", reward)
+        reason = f"reward less than the {self.value:g} wanted"
+        return failed(reason, reward, got=f"{reward:g}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,23 +16,27 @@ AnswerOf = Callable[..., Answer]
     ("latency_s", "passed", "reason"),
     [
         (5.0, True, "took 5 s, within the 5 s allowed"),
-        (7.25, False, "took 7.25 s, more than the 5 s allowed"),
+        (7.25, False, "took more than the 5 s allowed, got 7.25 s"),
         (0.00123456, True, "took 0.001 s, within the 5 s allowed"),
-        (1234.5, False, "took 1234.5 s, more than the 5 s allowed"),
+        (1234.5, False, "took more than the 5 s allowed, got 1234.5 s"),
     ],
 )
 def test_latency_is_held_to_seconds(
     latency_s: float, passed: bool, reason: str, answer_of: AnswerOf
 ) -> None:
     finding = Latency(value=5).grade(answer_of(latency_s=latency_s))
-    assert (finding.passed, finding.reason) == (passed, reason)
+    assert (finding.passed, finding.sentence) == (passed, reason)
 
 
 @pytest.mark.parametrize(
     ("options", "passed", "reason"),
     [
         ({"first_token": 1.5}, True, "took 0.4 s to the first token, within the 1.5 s allowed"),
-        ({"first_token": 0.3}, False, "took 0.4 s to the first token, more than the 0.3 s allowed"),
+        (
+            {"first_token": 0.3},
+            False,
+            "took more than the 0.3 s allowed to the first token, got 0.4 s",
+        ),
         (
             {"value": 5, "first_token": 1.5},
             True,
@@ -41,14 +45,14 @@ def test_latency_is_held_to_seconds(
                 " took 3 s, within the 5 s allowed"
             ),
         ),
-        ({"value": 2, "first_token": 1.5}, False, "took 3 s, more than the 2 s allowed"),
+        ({"value": 2, "first_token": 1.5}, False, "took more than the 2 s allowed, got 3 s"),
     ],
 )
 def test_the_first_token_is_held_to_seconds(
     options: dict[str, Any], passed: bool, reason: str, answer_of: AnswerOf
 ) -> None:
     finding = Latency(**options).grade(answer_of(latency_s=3.0, first_token_s=0.4))
-    assert (finding.passed, finding.reason) == (passed, reason)
+    assert (finding.passed, finding.sentence) == (passed, reason)
 
 
 def test_in_a_conversation_the_longest_wait_counts_and_one_that_is_not_known_does_not_pass(
@@ -78,15 +82,15 @@ def test_a_latency_without_a_limit_is_a_problem() -> None:
     [
         (0.0, True, "cost $0, within the $0.01 allowed"),
         (0.000002, True, "cost $0.000002, within the $0.01 allowed"),
-        (0.01001, False, "cost $0.01001, more than the $0.01 allowed"),
-        (0.0125, False, "cost $0.0125, more than the $0.01 allowed"),
+        (0.01001, False, "cost more than the $0.01 allowed, got $0.01001"),
+        (0.0125, False, "cost more than the $0.01 allowed, got $0.0125"),
     ],
 )
 def test_cost_is_held_to_dollars(
     cost_usd: float, passed: bool, reason: str, answer_of: AnswerOf
 ) -> None:
     finding = Cost(value=0.01).grade(answer_of(cost_usd=cost_usd))
-    assert (finding.passed, finding.reason) == (passed, reason)
+    assert (finding.passed, finding.sentence) == (passed, reason)
 
 
 def test_a_model_without_a_listed_price_does_not_pass_and_says_how_to_set_one(
