@@ -59,7 +59,7 @@ def missing(program: str) -> str:
 
 
 def why_no_container_runs(engine: Engine) -> str:
-    """Return why a running engine can't start containers, such as a missing network, if so."""
+    """Return why a running engine can't start containers; empty if it can."""
     ended = subprocess.run(
         [engine.program, "run", "--rm", engine.image, "sh", "-c", ":"],
         capture_output=True,
