@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from statistics import fmean
 from typing import Final
 
@@ -37,9 +38,7 @@ class LabelReport:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """The figures of `classify` for one task. `confusion` has true labels as rows, predicted ones
-    as columns.
-    """
+    """The figures of a task; `confusion` has true labels as rows, predicted ones as columns."""
 
     task: str
     accuracy: float | None
@@ -52,16 +51,12 @@ class TaskReport:
         return "labels" if self.task == USUAL_TASK else self.task
 
     def taken_for(self, row: int, show: Callable[[str], str]) -> str:
-        """`15 × spam, 5 × ham`: what was given where the label of a row is true, the most frequent
-        first.
-        """
-        columns = [column for column, count in enumerate(self.confusion[row]) if count]
-        columns.sort(key=lambda column: -self.confusion[row][column])
-        texts = [
-            f"{self.confusion[row][column]:,} × {show(self.labels[column].label)}"
-            for column in columns[:_MOST_GIVEN]
-        ]
-        if len(columns) > _MOST_GIVEN:
+        """`15 × spam, 5 × ham`: the labels given for the true label of a row, by frequency."""
+        pairs = zip(self.confusion[row], self.labels, strict=True)
+        given = [(count, label.label) for count, label in pairs if count]
+        given.sort(key=itemgetter(0), reverse=True)
+        texts = [f"{count:,} × {show(label)}" for count, label in given[:_MOST_GIVEN]]
+        if len(given) > _MOST_GIVEN:
             texts.append("…")
         return ", ".join(texts)
 
@@ -119,13 +114,13 @@ class VariantReport:
     @property
     def unknown_cost(self) -> str:
         """The word for a cost that is not known."""
-        return "recorded" if 0 < self.counts.graded <= self.recorded_runs else "unknown"
+        if 0 < self.counts.graded <= self.recorded_runs:
+            return "recorded"
+        return "unknown"
 
     @property
     def cost_text(self) -> str:
-        """`$0.012`, `$0.012 for 30 of 40 runs`, `unknown`, or `recorded` when nothing was
-        called.
-        """
+        """`$0.012`, `$0.012 for 30 of 40 runs`, `unknown`, or `recorded` if nothing was called."""
         cost = usd(self.figures.cost_usd, self.unknown_cost)
         priced, unpriced = self.figures.priced_runs, self.unpriced_runs
         if priced and unpriced:
@@ -137,8 +132,9 @@ class VariantReport:
 def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     """Report on every variant, in the suite's order."""
     graded = [counts.graded for counts in summary.report.by_cell if counts.graded]
-    fewest = min(graded, default=0)
-    k = fewest if fewest > 1 else None
+    k = min(graded, default=None)
+    if k == 1:
+        k = None
     return tuple(_variant_report(summary, variant, k) for variant in summary.report.plan.variants)
 
 
@@ -183,9 +179,15 @@ def _mean_chance(
     """Return the mean over graded cells of a chance that follows from `k` runs of each."""
     if k is None:
         return None
-    chances = [chance(*counts.tally, k) for counts in by_cell if counts.graded]
-    known = [each for each in chances if each is not None]
-    return fmean(known) if known else None
+    chances = []
+    for counts in by_cell:
+        if counts.graded:
+            value = chance(*counts.tally, k)
+            if value is not None:
+                chances.append(value)
+    if not chances:
+        return None
+    return fmean(chances)
 
 
 def _task_reports(report: SuiteReport, variant: Variant) -> Iterator[TaskReport]:
@@ -229,11 +231,14 @@ def variant_changes(summary: Summary) -> Mapping[Variant, VariantChange]:
         if not coverage_clause(comparison, found):
             cost = ratio_change(found.differences.cost)
             latency = ratio_change(found.differences.latency)
+        compared_with = None
+        if found.renamed:
+            compared_with = found.base_variant
         changes[found.variant] = VariantChange(
             pass_rate=rate_change(comparison, found),
             cost=cost,
             latency=latency,
-            compared_with=found.base_variant if found.renamed else None,
+            compared_with=compared_with,
         )
     return changes
 
@@ -291,7 +296,9 @@ class Standing:
         """`1`, `2=` or a dash."""
         if self.rank is None:
             return UNKNOWN
-        return f"{self.rank}=" if self.tied else f"{self.rank}"
+        if self.tied:
+            return f"{self.rank}="
+        return f"{self.rank}"
 
 
 def leaderboard(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
@@ -307,10 +314,12 @@ def rank(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
     A variant's rank is one more than the number of variants whose interval is wholly above its own.
     """
     lowers = [variant.lower for variant in variants if variant.lower is not None]
-    ranks = [
-        None if variant.upper is None else 1 + sum(lower > variant.upper for lower in lowers)
-        for variant in variants
-    ]
+    ranks: list[int | None] = []
+    for variant in variants:
+        place = None
+        if variant.upper is not None:
+            place = 1 + sum(lower > variant.upper for lower in lowers)
+        ranks.append(place)
     standings = [
         Standing(place, place is not None and ranks.count(place) > 1, variant)
         for place, variant in zip(ranks, variants, strict=True)
@@ -321,5 +330,5 @@ def rank(variants: Sequence[VariantReport]) -> tuple[Standing, ...]:
 
 def _order(standing: Standing) -> tuple[float, float, float]:
     variant = standing.variant
-    place = float("inf") if standing.rank is None else standing.rank
+    place = standing.rank or float("inf")
     return place, -(variant.pass_rate or 0.0), -(variant.match_rate or 0.0)
