@@ -1,6 +1,4 @@
-"""GitHub's API as a job uses it: limits and failures are waited for, and the token goes to the
-API's own host only.
-"""
+"""GitHub's API for a job: waits out limits and failures, and sends the token to its host only."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
@@ -38,7 +36,7 @@ _API_VERSION = "2022-11-28"
 _TIMEOUT = aiohttp.ClientTimeout(total=30, connect=10)
 _DOWNLOAD_TIMEOUT = aiohttp.ClientTimeout(total=600, sock_connect=10, sock_read=60)
 _FIRST_RETRY_S = 1.0
-_SECONDARY_LIMIT_S = 60.0  # GitHub's advice for a limit that names no time
+_SECONDARY_LIMIT_S = 60.0  # GitHub's advice for a limit without a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +61,11 @@ class WorkflowRun:
 
 
 class Patience:
-    """Repeats requests that a rate limit or a failure has stopped, and waits a bounded time for all
-    of them together.
+    """Repeats requests after rate limits and failures, within a total time.
 
     Args:
         sleep: how to wait.
-        total_s: how many seconds may be waited.
+        total_s: how long to wait for all requests together, in seconds.
     """
 
     def __init__(self, sleep: Sleep, total_s: float) -> None:
@@ -83,21 +80,23 @@ class Patience:
         """Return what `call` returns, repeating it after a `GitHubError` of these kinds.
 
         Raises:
-            GitHubError: it failed for good, too often, or waiting would take longer than is left.
+            GitHubError: it failed for good or too often, or the wait is longer than the time left.
         """
+
+        def can_succeed(error: BaseException) -> bool:
+            return isinstance(error, GitHubError) and error.kind in kinds
+
+        def must_stop(state: RetryCallState) -> bool:
+            return state.attempt_number >= MAX_ATTEMPTS or state.upcoming_sleep > self._left_s
 
         def spend(state: RetryCallState) -> None:
             self._left_s -= state.upcoming_sleep
 
         retrying = AsyncRetrying(
             sleep=self.sleep,
-            retry=retry_if_exception(
-                lambda error: isinstance(error, GitHubError) and error.kind in kinds
-            ),
+            retry=retry_if_exception(can_succeed),
             wait=_wait_s,
-            stop=lambda state: (
-                state.attempt_number >= MAX_ATTEMPTS or state.upcoming_sleep > self._left_s
-            ),
+            stop=must_stop,
             before_sleep=spend,
             reraise=True,
         )
@@ -105,50 +104,49 @@ class Patience:
 
 
 def _wait_s(state: RetryCallState) -> float:
-    """Return how long GitHub asks to be left alone, else twice as long as the last time, in
-    seconds.
-    """
-    error = state.outcome.exception() if state.outcome else None
+    """Return how long GitHub asks to wait, else twice as long as the last time, in seconds."""
+    assert state.outcome is not None
+    error = state.outcome.exception()
     assert isinstance(error, GitHubError)
     if error.wait_s is not None:
         return error.wait_s
-    first_s = _SECONDARY_LIMIT_S if error.kind == "rate_limited" else _FIRST_RETRY_S
+    first_s = _FIRST_RETRY_S
+    if error.kind == "rate_limited":
+        first_s = _SECONDARY_LIMIT_S
     return first_s * 2.0 ** (state.attempt_number - 1)
 
 
 def _raise_retryable(
     host: str | None, status: int, headers: Mapping[str, str], body: bytes
 ) -> None:
-    """Raise `GitHubError` of the kinds `rate_limited` and `unreachable`, after which the same
-    request may succeed.
-    """
+    """Raise GitHubError `rate_limited` or `unreachable` for answers worth repeating the request."""
     text = body[:4000].decode("utf-8", "replace")
     if status in (403, 429) and "resource not accessible" not in text.lower():
-        wait_s = _asked_s(headers)
+        wait_s = _requested_wait_s(headers)
         if wait_s is not None or status == 429 or "rate limit" in text.lower():
-            until = f"; the next is allowed in {wait_s:,.0f} s" if wait_s else ""
-            message = f"{host} limits the rate of requests ({status}){until}"
+            message = f"{host} limits the rate of requests ({status})"
+            if wait_s:
+                message += f"; the next is allowed in {wait_s:,.0f} s"
             raise GitHubError("rate_limited", message, wait_s=wait_s)
     if status >= 500 or status == 408:
-        raise GitHubError(
-            "unreachable", f"{host} answered {status}: {readable(text, 100) or 'no message'}"
-        )
+        message = readable(text, 100) or "no message"
+        raise GitHubError("unreachable", f"{host} answered {status}: {message}")
 
 
-def _asked_s(headers: Mapping[str, str]) -> float | None:
+def _requested_wait_s(headers: Mapping[str, str]) -> float | None:
+    """Return how long the headers ask to wait, in seconds; None if they don't."""
     date = date_in(headers.get("Date")) or datetime.now(UTC)
-    if (asked_s := retry_after_s(headers, date)) is not None:
-        return asked_s
+    wait_s = retry_after_s(headers, date)
+    if wait_s is not None:
+        return wait_s
     reset = number_in(headers.get("x-ratelimit-reset"))
     if number_in(headers.get("x-ratelimit-remaining")) != 0 or reset is None:
         return None
-    return max(0.0, reset - date.timestamp()) + 1  # the second itself still counts
+    return max(0.0, reset - date.timestamp()) + 1  # the limit still holds in that very second
 
 
 class _Requests(gidgethub.aiohttp.GitHubAPI):
-    """gidgethub's requests. Reads and deletions are repeated here; of other writes, the caller
-    decides.
-    """
+    """gidgethub's requests. Repeats reads and deletions; the caller decides about other writes."""
 
     def __init__(
         self, session: aiohttp.ClientSession, api_url: str, token: Secret, patience: Patience
@@ -162,36 +160,37 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[int, Mapping[str, str], bytes]:
         send = partial(self._send, method, url, headers, body)
-        return await (self._patience.retry(send) if method in ("GET", "DELETE") else send())
+        if method in ("GET", "DELETE"):
+            return await self._patience.retry(send)
+        return await send()
 
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
         target = URL(url, encoded=True)
-        if (
-            target.origin() != self._origin
-        ):  # as a `Link` header may have it; aiohttp minds redirects
+        # A `Link` header may lead elsewhere; for redirects, aiohttp drops the token itself.
+        if target.origin() != self._origin:
             raise GitHubError(
                 "unexpected",
                 f"{self._origin.host} points to {target.host}: the token is not sent there",
             )
-        sent = {
+        all_headers = {
             **headers,
             "authorization": f"Bearer {self._token.reveal()}",
             "x-github-api-version": _API_VERSION,
         }
-        with _lost(target):
+        with _network_errors(target):
             async with self._session.request(
-                method, target, headers=sent, data=body or None
+                method, target, headers=all_headers, data=body or None
             ) as response:
                 content = await response.read()
         _raise_retryable(target.host, response.status, response.headers, content)
         return response.status, response.headers, content
 
     async def location(self, url: str) -> URL:
-        """Return where `url` redirects to: an address that is valid for a minute only."""
+        """Return where `url` redirects to. The address is valid for a minute only."""
         headers = create_headers(self.requester, oauth_token=self._token.reveal())
-        with _lost(URL(url)):
+        with _network_errors(URL(url)):
             async with self._session.get(url, headers=headers, allow_redirects=False) as response:
                 content = await response.read()
         _raise_retryable(response.url.host, response.status, response.headers, content)
@@ -204,8 +203,8 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
 
 
 @contextmanager
-def _lost(url: URL) -> Iterator[None]:
-    """Turn aiohttp's errors into ours, without addresses: a signed one is a secret."""
+def _network_errors(url: URL) -> Iterator[None]:
+    """Turn aiohttp's errors into ours, without addresses: signed ones are secrets."""
     try:
         yield
     except TimeoutError as error:
@@ -215,12 +214,13 @@ def _lost(url: URL) -> Iterator[None]:
 
 
 class GitHub:
-    """Calls GitHub about one repository. Paths start behind `/repos/OWNER/NAME/`, or at the root
-    with a slash.
+    """Calls GitHub about one repository.
+
+    Paths are relative to `/repos/OWNER/NAME/`, or to the root if they start with a slash.
 
     Every method raises `GitHubError`. Reads and deletions are repeated after rate limits and
-    failures, `create` after rate limits only, and `edit` never: what it writes may have become
-    stale.
+    failures, `create` after rate limits only, and `edit` never, since its text may be stale by
+    then.
     """
 
     def __init__(
@@ -260,20 +260,20 @@ class GitHub:
             path, kind: as for `get`.
             key: the field that holds the list, if it is not the answer itself.
             limit: no more items than this.
-            query: parameters beside `per_page`.
+            query: parameters besides `per_page`.
         """
         parameters: dict[str, Any] = {"query": {"per_page": min(limit, _PER_PAGE), **query}}
         adapter = TypeAdapter(kind)
-        found: list[T] = []
+        items: list[T] = []
         with self._errors():
             async for item in self._requests.getiter(self._url(path), parameters, iterable_key=key):
-                found.append(decode(item, adapter))
-                if len(found) == limit:
+                items.append(decode(item, adapter))
+                if len(items) == limit:
                     break
-        return tuple(found)
+        return tuple(items)
 
     async def create(self, path: str, data: Mapping[str, Any], kind: type[T]) -> T:
-        """Post `data`. After an `unreachable` it is not known whether it was created."""
+        """Post `data`. After the error `unreachable`, it may have been created or not."""
 
         async def post() -> T:
             with self._errors():
@@ -288,7 +288,7 @@ class GitHub:
             await self._requests.patch(self._url(path), data=data)
 
     async def delete(self, path: str) -> None:
-        """Delete; what is gone already is no error."""
+        """Delete. It is not an error if it is gone already."""
         try:
             with self._errors():
                 await self._requests.delete(self._url(path))
@@ -297,19 +297,22 @@ class GitHub:
                 raise
 
     async def login(self) -> str | None:
-        """Return whose token this is; None for an installation's (`GITHUB_TOKEN`), which GitHub
-        does not tell.
+        """Return the account of the token.
+
+        None for the token of an installation, such as `GITHUB_TOKEN`: GitHub does not say.
         """
         try:
-            return (await self.get("/user", User)).login
+            user = await self.get("/user", User)
         except GitHubError as error:
             if error.kind == "forbidden":
                 return None
             raise GitHubError(error.kind, f"it is not known whose the token is: {error}") from error
+        return user.login
 
     async def download(self, path: str, file: BinaryIO, max_bytes: int) -> None:
-        """Save what `path` redirects to, at most `max_bytes`, into an empty `file`. The token stays
-        with the API.
+        """Save what `path` redirects to, at most `max_bytes`, into an empty `file`.
+
+        The token is not sent to the other address.
         """
 
         async def save() -> None:
@@ -317,20 +320,9 @@ class GitHub:
                 url = await self._requests.location(self._url(path).partition("{")[0])
             file.seek(0)
             file.truncate()
-            with _lost(url):
+            with _network_errors(url):
                 async with self._session.get(url, timeout=_DOWNLOAD_TIMEOUT) as response:
-                    _raise_retryable(url.host, response.status, response.headers, b"")
-                    if response.status in (
-                        401,
-                        403,
-                    ):  # the address is valid for a minute: another one may be
-                        raise GitHubError(
-                            "unreachable", f"{url.host} refused a download ({response.status})"
-                        )
-                    if response.status != 200:
-                        raise GitHubError(
-                            "missing", f"{url.host} answered {response.status} to a download"
-                        )
+                    _check_download(url.host, response)
                     async for chunk in response.content.iter_any():
                         if file.tell() + len(chunk) > max_bytes:
                             raise GitHubError(
@@ -341,8 +333,9 @@ class GitHub:
         await self.retry(save)
 
     def _url(self, path: str) -> str:
-        start = path if path.startswith("/") else f"/repos/{self.repository}/{path}"
-        return f"{self._api_url}{start}{{?query*}}"
+        if not path.startswith("/"):
+            path = f"/repos/{self.repository}/{path}"
+        return f"{self._api_url}{path}{{?query*}}"
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -351,18 +344,26 @@ class GitHub:
             yield
         except HTTPException as error:
             status = int(error.status_code)
-            message = readable(str(error).replace(self._token.reveal(), "***"))
-            hint = (
-                " (the token may not do this; see the job's `permissions`)" if status == 403 else ""
-            )
-            raise GitHubError(
-                _kind(status, message), f"GitHub answered {status}: {message}{hint}"
-            ) from None
+            reason = readable(str(error).replace(self._token.reveal(), "***"))
+            message = f"GitHub answered {status}: {reason}"
+            if status == 403:
+                message += " (the token may not do this; see the job's `permissions`)"
+            raise GitHubError(_kind(status, reason), message) from None
         except (GitHubException, ValueError, LookupError, TypeError, AttributeError) as error:
-            # gidgethub reads an answer that is not what GitHub documents
+            # gidgethub stumbles over an answer that GitHub does not document.
             raise GitHubError(
                 "unexpected", f"GitHub's answer cannot be read: {type(error).__name__}"
             ) from None
+
+
+def _check_download(host: str | None, response: aiohttp.ClientResponse) -> None:
+    """Raise GitHubError unless the response has the content."""
+    status = response.status
+    _raise_retryable(host, status, response.headers, b"")
+    if status in (401, 403):  # the address has become invalid: worth another one
+        raise GitHubError("unreachable", f"{host} refused a download ({status})")
+    if status != 200:
+        raise GitHubError("missing", f"{host} answered {status} to a download")
 
 
 def _kind(status: int, message: str) -> GitHubErrorKind:
@@ -372,7 +373,9 @@ def _kind(status: int, message: str) -> GitHubErrorKind:
         return "missing"
     if status == 413 or (status == 422 and "too long" in message):
         return "too_large"
-    return "rejected" if 400 <= status < 500 else "unexpected"
+    if 400 <= status < 500:
+        return "rejected"
+    return "unexpected"
 
 
 def decode(answer: Any, kind: TypeAdapter[T]) -> T:
@@ -389,12 +392,12 @@ def decode(answer: Any, kind: TypeAdapter[T]) -> T:
 async def connect(
     context: Context, *, sleep: Sleep = asyncio.sleep, patience_s: float = 300.0
 ) -> AsyncIterator[GitHub]:
-    """Yield GitHub as the context's job sees it, with a session of its own.
+    """Connect to GitHub for the job of a context, in an HTTP session of its own.
 
     Args:
-        context: says where the API is and has the token.
+        context: the job, with the address of the API and the token.
         sleep: how to wait.
-        patience_s: how many seconds may be spent on waiting for limits and outages, all in all.
+        patience_s: how long to wait for limits and outages altogether, in seconds.
 
     Raises:
         GitHubError: the context has no token or no repository.
@@ -407,6 +410,5 @@ async def connect(
         timeout=_TIMEOUT,
         requote_redirect_url=False,
     ) as session:
-        yield GitHub(
-            session, context.api_url, context.repository, context.token, Patience(sleep, patience_s)
-        )
+        patience = Patience(sleep, patience_s)
+        yield GitHub(session, context.api_url, context.repository, context.token, patience)
