@@ -1,6 +1,7 @@
 """`ci-evals grade`: judge answers that traces have recorded."""
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
@@ -46,26 +47,29 @@ def grade(
     The verdict is the exit code. TRACES are files, or folders of files: OTLP JSON of OpenTelemetry
     (one document, or one per line), or a run JSON of ag2. A trace belongs to the case whose id it
     has as `ci_evals.case.id`, `case_id`, `case.id` or `task_id`, or whose input it was asked.
-    Judges are asked; cases without a trace are errored.
+    Judges are called; cases without a trace are errored.
 
     \b
     Example:
       ci-evals grade traces.jsonl --suite evals.yaml
     """
     suite = options.load_named_suite(config, Overrides(out=out), offline=True, judging=True)
-    found = match_traces(
-        (trace for path in traces for trace in read_traces(path, match)), suite.cases
-    )
-    if not (found.by_case or found.unmatched):
-        raise UsageError(f"there is no trace in {', '.join(path.as_posix() for path in traces)}")
+    recorded = chain.from_iterable(read_traces(path, match) for path in traces)
+    found = match_traces(recorded, suite.cases)
+    if not found.by_case and not found.unmatched:
+        places = ", ".join(path.as_posix() for path in traces)
+        raise UsageError(f"there is no trace in {places}")
     if found.unmatched:
         ids = ", ".join(dict.fromkeys(repr(trace.title)[:80] for trace in found.unmatched[:5]))
-        number = len(found.unmatched)
-        text = f"{number_of(number, 'trace')} {'matches' if number == 1 else 'match'} no case of {suite.file}: {ids}"
-        console.warn(text)
-    cases = [
-        replace(case, runs=max(1, len(found.by_case.get(case.id, ())))) for case in suite.cases
-    ]
+        verb = "match"
+        if len(found.unmatched) == 1:
+            verb = "matches"
+        number = number_of(len(found.unmatched), "trace")
+        console.warn(f"{number} {verb} no case of {suite.file}: {ids}")
+    cases = []
+    for case in suite.cases:
+        runs = len(found.by_case.get(case.id, ()))
+        cases.append(replace(case, runs=max(1, runs)))
     suite = replace(suite, providers=(Mock(name="traces"),), prompts=(), cases=cases)
     invocation = Invocation(
         suite=suite,
@@ -75,6 +79,5 @@ def grade(
         run_id=uuid4().hex,
         files=suite.out,
     )
-    return run_and_report(
-        invocation, console, Posting(comment="off"), ArtifactNames(RESULTS)
-    ).exit_code
+    posting = Posting(comment="off")
+    return run_and_report(invocation, console, posting, ArtifactNames(RESULTS)).exit_code

@@ -1,6 +1,7 @@
-"""`ci-evals judge` and `ci-evals pairwise`: how well a model judges, and which answers it prefers."""
+"""`ci-evals judge` and `ci-evals pairwise`: judge a judge, and compare answers by preference."""
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -41,13 +42,15 @@ def judge() -> None:
 @options.suite
 @options.option("--rubric", help="Which judge, by its rubric, if the suite has several.")
 @options.output
-def judge_check(labels: Path, config: Path | None, rubric: str | None, output: str) -> int:
+def judge_check(
+    labels: Path, config: Path | None, rubric: str | None, output: Literal["table", "json"]
+) -> int:
     """Say whether a judge is fit to gate.
 
     Compares its verdicts with people's labels. LABELS.jsonl has one answer per line: `output`,
     `label` (pass or fail), and perhaps `input`, `reference`, `context` and `case`. The judge is the
-    suite's. It is fit with at least 30 labels and a Cohen's kappa whose 95 % interval lies from 0.6
-    on.
+    suite's. It is fit with at least 30 labels and a Cohen's kappa whose 95 % interval is at 0.6 or
+    above.
 
     \b
     Exit codes: 0 fit to gate · 1 not fit · 3 too little to tell
@@ -63,8 +66,12 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
     )
     for reason in dict.fromkeys(found.unanswered[:3]):
         console.remark(f"no verdict: {reason}")
-    console.print(render_judge_check(found, "json" if output == "json" else "table"))
-    return {True: 0, False: 1, None: 3}[found.fit]
+    console.print(render_judge_check(found, output))
+    if found.fit is None:
+        return 3
+    if not found.fit:
+        return 1
+    return 0
 
 
 @options.command("pairwise")
@@ -76,24 +83,28 @@ def judge_check(labels: Path, config: Path | None, rubric: str | None, output: s
     type=options.PATH,
     default=RESULTS,
     show_default=True,
-    help="Where A and B are looked up when they are variants: a report, a journal, or the folder of either.",
+    help="Where A and B are looked up if they are variants: a report, a journal, or the folder of"
+    " either.",
 )
 @options.option(
-    "--judge", metavar="PROVIDER", help="The judge or provider of the suite that prefers."
+    "--judge", metavar="PROVIDER", help="The judge or provider of the suite that compares them."
 )
 @options.option(
     "--rubric",
     metavar="TEXT",
-    help="What the judge goes by; default: correct, helpful, to the point.",
+    help="What the judge looks for; default: correct, helpful, to the point.",
 )
 @options.option(
-    "--function", metavar="MODULE:FUNCTION", help="A function that prefers, instead of a judge."
+    "--function",
+    metavar="MODULE:FUNCTION",
+    help="A function that compares them, instead of a judge.",
 )
 @options.table_format
 @options.option(
     "--fail-if-worse",
     is_flag=True,
-    help="Exit 1 if A is preferred beyond what luck explains, 3 if over 5 % of the pairs got no judgement.",
+    help="Exit 1 if A is preferred beyond what luck explains, 3 if over 5 % of the pairs got no"
+    " judgement.",
 )
 def pairwise_command(
     *,
@@ -127,21 +138,25 @@ def pairwise_command(
         options.learn_secrets(suite)
         prefers = PreferenceJudge(provider=model, rubric=rubric or DEFAULT_RUBRIC)
     else:
-        suite, prefers = options.load_named_suite(config, offline=True), PreferenceJudge(function)
-    (name_a, answers_a), (name_b, answers_b) = _side(a, report), _side(b, report)
+        suite = options.load_named_suite(config, offline=True)
+        prefers = PreferenceJudge(function)
+    name_a, answers_a = _side(a, report)
+    name_b, answers_b = _side(b, report)
+    if name_a == name_b:
+        name_a, name_b = a, b
     pairs = run_until_signal(ask_preferences(suite, answers_a, answers_b, prefers))
     found = preference(pairs, (suite.gate or Gate()).confidence)
-    labels = (name_a, name_b) if name_a != name_b else (a, b)
-    Console.of_process(output).print(render_pairwise(PairwiseReport(*labels, found), output))
+    text = render_pairwise(PairwiseReport(name_a, name_b, found), output)
+    Console.of_process(output).print(text)
     if not fail_if_worse:
         return 0
-    return int(found.side == "a") if found.has_verdict else 3
+    if not found.has_verdict:
+        return 3
+    return int(found.side == "a")
 
 
 def _side(side: str, report: Path) -> tuple[str, Answers]:
-    """Return the name and the answers of a side: the path of a report (`PATH`, `PATH::VARIANT`), or
-    a variant.
-    """
+    """Return the name and the answers of a side: a variant, or a path (`PATH`, `PATH::VARIANT`)."""
     path, _, name = side.partition("::")
     if Path(path).exists():
         return choose_variant(read_answers(Path(path)), name or None, path)

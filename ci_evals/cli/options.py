@@ -24,18 +24,20 @@ SETTINGS = {"auto_envvar_prefix": "CI_EVALS"}
 command = partial(click.command, context_settings=SETTINGS)
 
 option = partial(click.option, allow_from_autoenv=False)
-"""An option of the command line only."""
+"""An option for the command line only."""
 
 setting = partial(click.option, show_envvar=True)
-"""An option that an environment variable may give, too: `--max-runs` is CI_EVALS_MAX_RUNS."""
+"""An option that can also be set by a variable: `--max-runs` by CI_EVALS_MAX_RUNS."""
 
 
 def to_names(
     _context: click.Context, _option: click.Parameter, value: str | None
 ) -> tuple[str, ...] | None:
-    return (
-        None if value is None else tuple(name.strip() for name in value.split(",") if name.strip())
-    )
+    """Split a list such as `A,B`."""
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",")]
+    return tuple(name for name in names if name)
 
 
 PATH = click.Path(path_type=Path)
@@ -46,16 +48,14 @@ def _config(*names: str) -> Decorator:
 
 
 class _PathPerLine(click.Path):
-    """Paths; in a variable, one to the line."""
+    """A path; a variable has one on each line."""
 
     def split_envvar_value(self, rv: str) -> list[str]:
         return [line.strip() for line in rv.splitlines() if line.strip()]
 
 
 def suites(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument SUITE..., and --config as another name for it; the command gets what is
-    named as `named`.
-    """
+    """Add the argument SUITE... and its other name --config; the command gets them as `named`."""
 
     @click.argument("suites", nargs=-1, type=PATH, metavar="[SUITE]...")
     @setting(
@@ -131,19 +131,20 @@ quiet = setting("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 
 
 def collect(kind: Callable[..., Any], name: str, options: dict[str, Decorator]) -> Decorator:
-    """Return a decorator that adds options to a command, which is given their values as one
-    argument.
+    """Return a decorator that adds options to a command and passes their values as one argument.
 
     Args:
-        kind: makes that argument of the values.
-        name: its name.
+        kind: makes the argument; called with the values by name.
+        name: the name of the argument.
         options: by the name of their value.
     """
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def call(**values: Any) -> Any:
-            return command(**{name: kind(**{each: values.pop(each) for each in options})}, **values)
+            collected = {option: values.pop(option) for option in options}
+            values[name] = kind(**collected)
+            return command(**values)
 
         decorated: Callable[..., Any] = call
         for add_option in reversed(options.values()):
@@ -154,13 +155,13 @@ def collect(kind: Callable[..., Any], name: str, options: dict[str, Decorator]) 
 
 
 console = collect(Console.of_process, "console", {"output": output, "quiet": quiet})
-"""Adds the options about what is printed; the command gets its `console`."""
+"""Adds the options about printing; the command gets them as `console`."""
 
 _NOTHING = Overrides()
 
 
 def learn_secrets(suite: CheckedSuite) -> None:
-    """Take the secrets of a suite out of all that this process prints, errors included."""
+    """Redact the secrets of a suite in everything that this process prints, including errors."""
     for secret in suite.secrets:
         learn(secret)
 
@@ -176,9 +177,9 @@ def load_named_suite(
 
     Args:
         config: its file; None for the one in this folder.
-        overrides: what the command line sets.
-        offline: True if providers are not called, so that their keys may be missing.
-        judging: True if judges are called even so.
+        overrides: the values set on the command line.
+        offline: True if no provider is called; then their keys may be missing.
+        judging: True if judges are called even when offline.
 
     Raises:
         ConfigError: it cannot be used.
@@ -187,7 +188,7 @@ def load_named_suite(
     try:
         suite = load_suite(path, environment(), overrides, offline=offline, judging=judging)
     except ConfigError as error:
-        dotenv = read_dotenv(path.parent)  # code that fails to import may quote any of it
+        dotenv = read_dotenv(path.parent)  # errors of imported code may quote any value
         redactor = Redactor(secret_values({}, dotenv, ()))
         raise ConfigError(redactor.clean(error.problems)) from None
     learn_secrets(suite)

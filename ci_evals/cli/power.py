@@ -23,7 +23,8 @@ from ci_evals.suite.overrides import Overrides
     multiple=True,
     type=options.PATH,
     metavar="PATH",
-    help="A report.json of this suite, or a folder of them, that shows how its answers vary; may be repeated.",
+    help="A report.json of this suite, or a folder of them, that shows how its answers vary; may be"
+    " repeated.",
 )
 @options.providers
 @options.runs
@@ -49,12 +50,19 @@ def power(
     suite = options.load_named_suite(
         file or config, Overrides(runs=runs, providers=providers), offline=True
     )
-    known = read_baseline(history, suite.name) if history else None
+    known = None
+    if history:
+        known = read_baseline(history, suite.name)
     if isinstance(known, NoComparison):
         raise StorageError(known.reason)
-    each = Counter(suite.runs if case.runs is None else case.runs for case in suite.cases)
-    size = Size(len(suite.cases), each.most_common(1)[0][0])
-    found = power_of(
-        suite.name, size, len(suite.columns), known, ", ".join(path.as_posix() for path in history)
-    )
+    runs_of_cases: Counter[int] = Counter()
+    for case in suite.cases:
+        if case.runs is None:
+            runs_of_cases[suite.runs] += 1
+        else:
+            runs_of_cases[case.runs] += 1
+    [(most_common_runs, _)] = runs_of_cases.most_common(1)
+    size = Size(len(suite.cases), most_common_runs)
+    source = ", ".join(path.as_posix() for path in history)
+    found = power_of(suite.name, size, len(suite.columns), known, source)
     Console.of_process(output).print(render_power(found, output))

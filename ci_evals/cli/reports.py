@@ -1,4 +1,4 @@
-"""The commands that read saved reports, and run nothing: `compare`, `explain` and `view`."""
+"""The commands that read saved reports: `compare`, `explain` and `view`."""
 
 import asyncio
 import webbrowser
@@ -44,29 +44,29 @@ ReportFormat = Literal["text", "markdown", "json"]
 def compare_reports(base: Sequence[Path], head: Path) -> Summary:
     """Compare a saved report with others.
 
-    The verdict is that of the head's own gate on the comparison alone: its bars were judged when it
-    was run. A suspect counts as regressed only with the confirm runs that it got then.
+    The verdict is that of the head's own gate on the comparison alone, without its bars. A suspect
+    counts as regressed only with the confirm runs that it got in its run.
 
     Args:
         base: reports, folders of them, or folders of such folders: the newest and its history.
-        head: the report that is compared, or its folder.
+        head: the report to compare, or its folder.
 
     Raises:
         StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
     """
     saved = read_report(head)
-    report, gate = saved.report, saved.gate
-    found = _compare(saved, base)
-    return Summary(report, comparison_verdict(report, gate, found), gate, found)
+    comparison = _compare(saved, base)
+    verdict = comparison_verdict(saved.report, saved.gate, comparison)
+    return Summary(saved.report, verdict, saved.gate, comparison)
 
 
 def _compare(head: SavedReport, base: Sequence[Path]) -> Comparison | NoComparison:
-    found = read_baseline(base, head.suite.name, but=head)
-    if isinstance(found, NoComparison):
-        return found
+    baseline = read_baseline(base, head.suite.name, but=head)
+    if isinstance(baseline, NoComparison):
+        return baseline
     return compare(
         head.head,
-        found,
+        baseline,
         confirm_runs=head.confirm_runs,
         alpha=(head.gate or Gate()).alpha,
         is_selection=head.suite.selection is not None,
@@ -78,7 +78,7 @@ def summary_to_view(path: Path, base: Sequence[Path] = ()) -> Summary:
 
     Args:
         path: the report, or its folder.
-        base: what to compare it with; without it, what the report itself has of its comparison.
+        base: what to compare it with; default: the baseline of the run itself.
 
     Raises:
         StorageError: see `read_report`.
@@ -86,9 +86,9 @@ def summary_to_view(path: Path, base: Sequence[Path] = ()) -> Summary:
     saved = read_report(path)
     if not base:
         return saved.summary
-    report, gate = saved.report, saved.gate
-    found = _compare(saved, base)
-    return with_answers(Summary(report, decide(report, gate, found), gate, found))
+    comparison = _compare(saved, base)
+    verdict = decide(saved.report, saved.gate, comparison)
+    return with_answers(Summary(saved.report, verdict, saved.gate, comparison))
 
 
 def explain_cells(
@@ -105,21 +105,23 @@ def explain_cells(
     Args:
         head: the report, its folder, or a folder with those of several suites.
         case, provider, prompt: the cells.
-        suite: the name of the one whose report is looked at, where there are several; None for all.
-        base: what to compare it with; without it, what the report itself has of its comparison.
+        suite: the name of the suite to look at if there are several; None for all.
+        base: what to compare it with; default: the baseline of the run itself.
 
     Raises:
         StorageError: a file cannot be read, is damaged, or a newer ci-evals wrote it.
         UsageError: the report has no such case, or not on such a provider or prompt.
     """
     folders = report_folders(head) or [head]
-    summaries = [compare_reports(base, each) if base else read_summary(each) for each in folders]
+    if base:
+        summaries = [compare_reports(base, folder) for folder in folders]
+    else:
+        summaries = [read_summary(folder) for folder in folders]
     if suite is not None:
         names = [summary.report.suite.name for summary in summaries]
         if suite not in names:
-            raise UsageError(
-                f"{head.as_posix()} has no report of {suite!r}, only of {', '.join(map(name_of, names))}"
-            )
+            others = ", ".join(map(name_of, names))
+            raise UsageError(f"{head.as_posix()} has no report of {suite!r}, only of {others}")
         summaries = [summary for summary in summaries if summary.report.suite.name == suite]
     chosen = {
         (number, cell.cell): summary.report.plan.key(cell.cell)
@@ -130,16 +132,19 @@ def explain_cells(
         known = dict.fromkeys(
             name_of(key[part]) for key in chosen.values() if key[part] is not None
         )
-        chosen = {place: key for place, key in chosen.items() if name in (None, key[part])}
+        if name is not None:
+            chosen = {place: key for place, key in chosen.items() if key[part] == name}
         if not chosen:
             raise UsageError(unknown(noun, str(name), known))
     found: list[Explanation] = []
     for number, summary in enumerate(summaries):
-        if cells := [cell for of, cell in chosen if of == number]:
-            source = summary.compared.baseline.source if summary.compared else None
-            found += explanations(
-                summary, cells, read_summary(Path(source)).report if source else None
-            )
+        cells = [cell for report, cell in chosen if report == number]
+        if not cells:
+            continue
+        base_report = None
+        if summary.compared and summary.compared.baseline.source:
+            base_report = read_summary(Path(summary.compared.baseline.source)).report
+        found += explanations(summary, cells, base_report)
     return found
 
 
@@ -183,7 +188,8 @@ def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
     "--report",
     type=options.PATH,
     metavar="PATH",
-    help="A report.json or a results folder; default: the suite's folder for results, else ci-evals-results.",
+    help="A report.json or a results folder; default: the suite's folder for results, else"
+    " ci-evals-results.",
 )
 @options.config
 @options.baseline_reports
@@ -202,25 +208,31 @@ def explain(
     """Show everything about one CASE.
 
     Prints every run here and on the base, its grades, and the statistical test in words. Without
-    --baseline, the comparison is the one that the report has; with it, the comparison is made anew,
-    and the runs of the newest base report are shown, too. Where several suites were run, each that
-    has such a case is looked at; --config names one.
+    --baseline, the comparison is the one that the report has; with it, the report is compared
+    again, and the runs of the newest base report are shown, too. If several suites were run, each
+    that has such a case is shown; --config names one.
 
     \b
     Examples:
       ci-evals explain refund
       ci-evals explain refund --provider gpt-4o-mini --baseline main/report.json
     """
-    usual = Path(RESULTS)
-    suite = None
-    if config is not None or (report is None and not usual.is_dir()):
-        suite = options.load_named_suite(config, offline=True)
-    report = report or (suite.out if suite else usual)
+    suite: str | None = None
+    if config is not None or (report is None and not Path(RESULTS).is_dir()):
+        loaded = options.load_named_suite(config, offline=True)
+        suite = loaded.name
+        report = report or loaded.out
     found = explain_cells(
-        report, case, provider, prompt, suite=suite.name if suite else None, base=baseline
+        report or Path(RESULTS), case, provider, prompt, suite=suite, base=baseline
     )
-    render = {"text": render_text, "markdown": render_markdown, "json": render_json}[output]
-    Console.of_process(output).print(render(found))
+    console = Console.of_process(output)
+    match output:
+        case "markdown":
+            console.print(render_markdown(found))
+        case "json":
+            console.print(render_json(found))
+        case "text":
+            console.print(render_text(found))
     return 0
 
 
@@ -234,13 +246,13 @@ def explain(
     "--serve",
     "live",
     is_flag=True,
-    help="Follow a run that is going on, at an address of this machine.",
+    help="Follow a run while it goes on, at an address of this machine.",
 )
 @options.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Of --serve; default: any that is free.",
+    help="The port of --serve; default: any that is free.",
 )
 def view(
     report: Path | None, baseline: tuple[Path, ...], port: int, *, no_browser: bool, live: bool
@@ -248,12 +260,11 @@ def view(
     """Make report.html from a saved report, and open it.
 
     REPORT is a report.json or a results folder (default: ci-evals-results), of one suite or of
-    several; the page goes beside the report. Several have one page with a section each, which leads
-    to theirs. It says what the report says; with --baseline, the comparison is made anew. Nothing
-    is run.
+    several. The page is written next to the report; for several suites, another page leads to those
+    of each. With --baseline, the report is compared again. Nothing is run.
 
-    With --serve, the page shows the results of a run as they come, and its report in the end; no
-    file is written. It stays, and follows the next run into the same folder, until Ctrl-C.
+    With --serve, the page shows the results of a run as they come, and its report at the end; no
+    file is written. It also follows the next run into the same folder, until Ctrl-C.
 
     \b
     Examples:
@@ -269,7 +280,9 @@ def view(
             console.remark("no browser could be started: open the page yourself")
 
     if live:
-        folder = path.parent if path.suffix == ".json" else path
+        folder = path
+        if path.suffix == ".json":
+            folder = path.parent
         live_page = LivePage(folder, lambda each: summary_to_view(each, baseline))
 
         async def follow() -> None:
@@ -281,14 +294,17 @@ def view(
         with suppress(KeyboardInterrupt):
             asyncio.run(follow())
         return
-    folders = report_folders(path) or [path]
-    pages = [
-        each / "report.html" if each.is_dir() else each.with_suffix(".html") for each in folders
-    ]
-    summaries = [summary_to_view(each, baseline) for each in folders]
+    pages: list[Path] = []
+    summaries: list[Summary] = []
+    for folder in report_folders(path) or [path]:
+        page = folder.with_suffix(".html")
+        if folder.is_dir():
+            page = folder / "report.html"
+        pages.append(page)
+        summaries.append(summary_to_view(folder, baseline))
     for summary, page in zip(summaries, pages, strict=True):
         write_atomically(page, html.render(summary))
-    if len(folders) > 1:  # the page of all leads to theirs
+    if len(pages) > 1:  # another page leads to all of them
         sections = [
             (summary, page.relative_to(path).as_posix())
             for summary, page in zip(summaries, pages, strict=True)

@@ -66,9 +66,10 @@ class SectionedCommand(click.Command):
         """Write the sections."""
         rows = {}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record and isinstance(parameter, click.Option):
-                rows[parameter.name or ""] = record
+            if isinstance(parameter, click.Option):
+                record = parameter.get_help_record(ctx)
+                if record:
+                    rows[parameter.name or ""] = record
         write_sections(formatter, _SECTIONS, rows)
 
 
@@ -91,34 +92,36 @@ class _IntegerOr(click.IntRange):
 def to_baseline(
     _context: click.Context, _option: click.Parameter, value: tuple[str, ...]
 ) -> BaselineChoice:
-    """`auto`, `none`, or paths; where none is given, what is usual here."""
-    value = tuple(filter(None, value))
-    if not value:
-        return "auto" if find_host(environment()) else "none"
+    """Return `auto`, `none`, or paths. Default: `auto` in a CI system with reports, else `none`."""
+    values = [each for each in value if each]
+    if not values:
+        if find_host(environment()):
+            return "auto"
+        return "none"
     for word in ("auto", "none"):
-        if word in value:
-            if len(value) > 1:
+        if word in values:
+            if len(values) > 1:
                 raise click.BadParameter(f"{word!r} does not go with others")
             return word
-    return tuple(Path(each) for each in value)
+    return tuple(Path(each) for each in values)
 
 
 def failed(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --failed, whose value may be left out: a suite that stands in its place is one of
-    SUITE...
-    """
+    """Add --failed, whose value may be left out: a suite after it is one of SUITE..."""
 
     @options.option(
         "--failed",
         is_flag=False,
         flag_value="",
         metavar="[REPORT]",
-        help="Run only the cases that did not pass in a report, or its folder; default: the results folder.",
+        help="Run only the cases that did not pass in a report, or its folder; default: the results"
+        " folder.",
     )
     @wraps(command)
     def call(*, failed: str | None, suites: tuple[Path, ...], **values: Any) -> Any:
         if failed and is_suite_path(Path(failed)) and not Path(failed, REPORT).is_file():
-            suites, failed = (Path(failed), *suites), ""
+            suites = (Path(failed), *suites)
+            failed = ""
         return command(failed=failed, suites=suites, **values)
 
     return call
@@ -130,27 +133,34 @@ baseline = options.setting(
     callback=to_baseline,
     type=click.Path(),
     metavar="auto|none|PATH",
-    help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: what the base branch"
-    " has left on GitHub, else `evals.baseline.json` beside the suite. Default: auto in GitHub Actions, else none.",
+    help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: the"
+    " base branch's report on GitHub, else `evals.baseline.json` beside the suite. Default: auto in"
+    " GitHub Actions, else none.",
 )
 
 
 def to_run_id(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """An id of one line, as a CI system makes it."""
-    if value is not None and not (
-        0 < len(value) <= 200 and value.isprintable() and value.strip() == value
-    ):
-        raise click.BadParameter(
-            "expected up to 200 printable characters, without blanks around them"
-        )
-    return value
+    """Check that an id is one short line."""
+    if value is None:
+        return None
+    if 0 < len(value) <= 200 and value.isprintable() and value.strip() == value:
+        return value
+    raise click.BadParameter("expected up to 200 printable characters, without blanks around them")
+
+
+def to_cases(
+    _context: click.Context, _option: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    return value or None
 
 
 def to_executor(
     _context: click.Context, _option: click.Parameter, value: str | None
 ) -> ExecutorOptions | None:
+    if value is None:
+        return None
     try:
-        return None if value is None else parse_executor(value)
+        return parse_executor(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -159,7 +169,8 @@ run_id = options.setting(
     "--run-id",
     callback=to_run_id,
     metavar="TEXT",
-    help="Identifies the run in journal and reports, such as a CI system's id of it; default: a random one.",
+    help="Identifies the run in journal and reports, such as a CI system's id of it; default: a"
+    " random one.",
 )
 overriding = options.collect(
     Overrides,
@@ -172,9 +183,10 @@ overriding = options.collect(
             "--case",
             "cases",
             multiple=True,
-            callback=lambda _context, _option, value: value or None,
+            callback=to_cases,
             metavar="ID|GLOB",
-            help="Run only this case, or those that a pattern such as 'refund*' fits; may be repeated.",
+            help="Run only this case, or those that match a pattern such as 'refund*'; may be"
+            " repeated.",
         ),
         "first": options.option(
             "--first", type=click.IntRange(min=1), metavar="N", help="Run only the first N cases."
@@ -190,13 +202,14 @@ overriding = options.collect(
             "--max-runs",
             type=click.IntRange(min=1),
             metavar="N",
-            help="Go on up to this many runs of a cell while the verdict is open.",
+            help="Add runs up to this many of a cell while the verdict is open.",
         ),
         "confirm_runs": options.setting(
             "--confirm-runs",
             type=_IntegerOr("auto", "auto", 0, 1000),
             metavar="N|auto",
-            help="Further runs of a case that looks worse than the baseline; auto: what naming it takes; 0: none.",
+            help="Further runs of a case that looks worse than the baseline; auto: as many as it"
+            " takes to be sure; 0: none.",
         ),
         "max_concurrency": options.setting(
             "--max-concurrency",
@@ -220,13 +233,14 @@ overriding = options.collect(
             "--executor",
             callback=to_executor,
             metavar="local|ray[://HOST:PORT]",
-            help="Where your own code runs: on this machine, or on a Ray cluster. Default: the suite's, else local.",
+            help="Where your own code runs: on this machine, or on a Ray cluster. Default: the"
+            " suite's, else local.",
         ),
         "reuse": options.setting(
             "--reuse/--no-reuse",
             default=None,
-            help="Take answers from the last run here, or on the base branch, where nothing that they depend on has"
-            " changed. Default: the suite's.",
+            help="Take answers from the last run here, or on the base branch, unless something that"
+            " they depend on has changed. Default: the suite's.",
         ),
         "label": options.setting(
             "--label",
@@ -235,7 +249,7 @@ overriding = options.collect(
         ),
     },
 )
-"""Adds the options whose values replace the suite's; the command gets them as `overrides`."""
+"""Adds the options that override the suite; the command gets them as `overrides`."""
 
 posting = options.collect(
     Posting,
@@ -246,20 +260,22 @@ posting = options.collect(
             metavar="NAME",
             default=RESULTS,
             show_default=True,
-            help="What the results are uploaded as in GitHub Actions: where `--baseline auto` and later attempts look.",
+            help="The name under which the results are uploaded in GitHub Actions, and under which"
+            " `--baseline auto` and later attempts look for them.",
         ),
         "fail_on": options.setting(
             "--fail-on",
             type=click.Choice(["fail", "borderline", "never"]),
-            help="Exit with an error on this verdict or a worse one; `never`: exit 0 even without a verdict."
-            " Default: what the suite's `gate.on_borderline` says.",
+            help="Exit with an error on this verdict or a worse one; `never`: exit 0 even without a"
+            " verdict. Default: what the suite's `gate.on_borderline` says.",
         ),
         "comment": options.setting(
             "--comment",
             type=click.Choice(["auto", "off", "new"]),
             default="auto",
             show_default=True,
-            help="In GitHub Actions, edit the pull request's one comment, leave it alone, or post a new one.",
+            help="In GitHub Actions, edit the pull request's one comment, leave it alone, or post a"
+            " new one.",
         ),
         "comment_progress": options.setting(
             "--comment-progress",
@@ -268,25 +284,21 @@ posting = options.collect(
         ),
     },
 )
-"""Adds the options about what becomes of a verdict; the command gets them as `posting`."""
+"""Adds the options about publishing a verdict; the command gets them as `posting`."""
 
 
 def to_shard(_context: click.Context, _option: click.Parameter, value: str | None) -> Shard | None:
     if value is None:
         return None
     number, slash, count = value.partition("/")
-    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise click.BadParameter(f"{value!r} is not a share such as 2/5")
-
-    return Shard(int(number), int(count))
+    if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
+        return Shard(int(number), int(count))
+    raise click.BadParameter(f"{value!r} is not a share such as 2/5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """The options of `run` about where answers come from, and what is compared and kept.
-
-    Their meaning is in the help of each.
-    """
+    """The options of `run` about the sources of answers, the comparison, and the recording."""
 
     resume: bool
     resume_from: tuple[Path, ...]

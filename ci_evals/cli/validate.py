@@ -31,19 +31,18 @@ def validate(
     ids, missing files, variables that are not set, templates that do not fit their cases, functions
     that their modules do not define.
     """
+    overrides = Overrides(providers=providers, tags=tags, runs=runs)
+    console = Console.of_process()
     problems: list[Problem] = []
     for path in find_configs(named):
         try:
-            suite = options.load_named_suite(
-                path, Overrides(providers=providers, tags=tags, runs=runs)
-            )
+            suite = options.load_named_suite(path, overrides)
         except ConfigError as error:
             problems += error.problems
             continue
+        cases = number_of(len(suite.cases), "case")
+        variants = number_of(len(suite.columns), "variant")
         total = plan_runs(suite.cases, suite.columns, suite.runs).total
-        shape = (
-            f"{number_of(len(suite.cases), 'case')} × {number_of(len(suite.columns), 'variant')}"
-        )
-        Console.of_process().print(f"{suite.file} is valid: {shape}, {number_of(total, 'run')}")
+        console.print(f"{suite.file} is valid: {cases} × {variants}, {number_of(total, 'run')}")
     if problems:
         raise ConfigError(problems)
