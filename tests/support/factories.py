@@ -89,7 +89,7 @@ def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
 
 
 def with_own_reason(result: Result) -> Result:
-    """The result, with a unique reason if it failed: cases that fail alike are shown as one entry."""
+    """The result, with a unique reason if it failed: equal failures share one entry."""
     if result.status != "failed":
         return result
     return replace(
