@@ -54,9 +54,7 @@ NO_OVERRIDES = CaseOverrides()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task folder: what is to be done there is the case's input; `digest` identifies all files in
-    it.
-    """
+    """A task folder, whose instruction is the case's input. `digest` identifies all its files."""
 
     folder: Path
     digest: str
@@ -215,9 +213,7 @@ def written_at(depth: int) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A template by name: a list of (role, Jinja2 source) turns; the texts of parts are sources,
-    too.
-    """
+    """A named template: turns of a role and a Jinja2 source, or parts whose texts are sources."""
 
     name: str
     turns: tuple[tuple[Role, str | Sequence[Part]], ...]
@@ -225,12 +221,15 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One provider with one prompt: a column of the matrix. `prompt` is None when the suite has no
-    prompts.
+    """One provider with one prompt: a column of the matrix.
+
+    `prompt` is None when the suite has no prompts.
     """
 
     provider: str
     prompt: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.provider} · {self.prompt}" if self.prompt else self.provider
+        if not self.prompt:
+            return self.provider
+        return f"{self.provider} · {self.prompt}"

@@ -184,9 +184,7 @@ UNSET: Final = Unset.UNSET
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The base of all checked types: unknown keys are refused, and objects made in Python are
-    checked, too.
-    """
+    """The base of all checked types. Refuses unknown keys; checks objects made in Python, too."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", revalidate_instances="always", allow_inf_nan=False
@@ -194,8 +192,9 @@ class Options:
 
 
 class Secret:
-    """A value that must not be shown: its text is reached only through `reveal`. A file names it as
-    `${VARIABLE}`.
+    """A value that must not be shown; only `reveal` returns its text.
+
+    A file names it as `${VARIABLE}`.
     """
 
     __slots__ = ("_value", "name")

@@ -20,8 +20,9 @@ def join_got(reason: str, got: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """The label of an answer beside the true one; `scores` are those that the answer itself gives
-    to labels.
+    """The predicted and the true label of an answer.
+
+    `scores` are the scores by label that the answer itself gives.
     """
 
     task: str
@@ -32,10 +33,10 @@ class Classified:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that a judge looked for in the context: whether it holds, and by which texts,
-    numbered from 1.
+    """A statement that a judge checked against the context.
 
-    Where the texts themselves are judged, it says of one what it is good for.
+    `holds` is the judge's answer, and `texts` are the numbers, from 1, of the texts that support
+    it. For a rubric that judges the texts themselves, a statement is about one text.
     """
 
     text: str
@@ -65,7 +66,7 @@ class Finding:
 
 
 class Grader(Protocol):
-    """Judges an answer. May be async; whatever it raises makes the run `errored`."""
+    """Judges an answer. May be async; an exception makes the run `errored`."""
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]: ...
 
@@ -85,7 +86,7 @@ class Models(Protocol):
 
 
 class Asking(Protocol):
-    """A grader that asks a model, as far as it says which one."""
+    """A grader that asks a model, and names it."""
 
     @property
     def provider(self) -> str | None: ...
@@ -96,13 +97,18 @@ class Asking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One entry of `expect`: a grader by its YAML name (`contains`, `not_contains`), and what it
-    counts for.
+    """One entry of `expect`: a grader with its YAML name, its weight and what it applies to.
 
-    `place` is where it is written, kept of those graders that need more than an answer. `title` is
-    what reports call it, if it has a name of its own; `metric` the metric that its score is part
-    of; `turn` the one whose answer it judges, from 1, instead of the whole conversation;
-    `transform` what makes of an answer what the grader sees.
+    Args:
+        name: the YAML name, such as `contains` or `not_contains`.
+        grader: what judges the answer.
+        negated: whether the grader must not pass.
+        weight: its share of the case's score.
+        place: where it is written; kept only for graders that need more than an answer.
+        title: its name in reports, if it has one of its own.
+        metric: the metric that its score is part of.
+        turn: the turn that it judges, from 1; None judges the whole conversation.
+        transform: what turns an answer into the value that the grader sees.
     """
 
     name: str

@@ -34,9 +34,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response together with what graders may ask about it.
+    """A response with what graders may ask about it.
 
-    `value` is what a `transform` made of its text, which is the response's `output` by then.
+    `value` is the result of a `transform`, if there is one.
     """
 
     request: Request
@@ -47,5 +47,7 @@ class Answer:
 
     @property
     def output(self) -> Any:
-        """The answer: its text, or whatever a `transform` made of it."""
-        return self.response.output if self.value is UNSET else self.value
+        """The answer: its text, or the result of a `transform`."""
+        if self.value is UNSET:
+            return self.response.output
+        return self.value

@@ -1,4 +1,4 @@
-"""Values that stand in files of their own: `{file: policy.md}`."""
+"""Values kept in files of their own: `{file: policy.md}`."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ci_evals.suite.yaml import parse, read_text
 
 def file_named(value: Any) -> str | None:
     """Return the path that a value names with `{file: path}`; None for any other value."""
-    if isinstance(value, dict | Mapping) and len(value) == 1:
+    if isinstance(value, Mapping) and len(value) == 1:
         path = value.get("file")
         if isinstance(path, str):
             return path
@@ -20,7 +20,7 @@ def file_named(value: Any) -> str | None:
 
 
 def file_url(value: Any) -> str | None:
-    """Return the path of a text that names a file as other tools do, `file://policy.md`."""
+    """Return the path in a `file://policy.md`, as other tools write it; None for other values."""
     if not isinstance(value, str) or not value.startswith("file://"):
         return None
     url = re.fullmatch(r"file://([^/\s]\S*)", value)
@@ -30,7 +30,7 @@ def file_url(value: Any) -> str | None:
 
 
 def name_file(path: str) -> str:
-    """Say how to name a file whose path stands as text where its content is meant."""
+    """Return the hint for a path written as text where the file's content is meant."""
     return f"this is text; for what the file holds, write `{{file: {path}}}`"
 
 
