@@ -53,10 +53,10 @@ class SuiteInfo:
 
     @property
     def given_run_id(self) -> str | None:
-        """The `run_id` that was given from outside; None for a random one, or one that is made of
-        those of shards.
-        """
-        return None if self.run_id is None or _OWN_RUN_ID.fullmatch(self.run_id) else self.run_id
+        """The `run_id` given from outside; None for a random one or one made of the shards'."""
+        if self.run_id is None or _OWN_RUN_ID.fullmatch(self.run_id):
+            return None
+        return self.run_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,18 +129,27 @@ class RunRecord:
     @classmethod
     def of(cls, result: Result, offset: int) -> "RunRecord":
         """Return the record of a result whose line starts at `offset` in the journal."""
-        usage = result.response.usage if result.response is not None else None
+        first_token_s = None
+        input_tokens = 0
+        output_tokens = 0
+        if result.response is not None:
+            first_token_s = result.response.slowest_first_token_s
+            usage = result.response.usage
+            if usage:
+                input_tokens = min(max(usage.input_tokens, 0), MAX_TOKENS)
+                output_tokens = min(max(usage.output_tokens, 0), MAX_TOKENS)
+        cost_usd = result.cost_usd
+        if result.recorded:
+            cost_usd = None
         grades = list(every_grade(result.grades))
         return cls(
             status=result.status,
             score=result.score,
             latency_s=result.latency_s,
-            first_token_s=result.response.slowest_first_token_s
-            if result.response is not None
-            else None,
-            cost_usd=None if result.recorded else result.cost_usd,
-            input_tokens=min(max(usage.input_tokens, 0), MAX_TOKENS) if usage else 0,
-            output_tokens=min(max(usage.output_tokens, 0), MAX_TOKENS) if usage else 0,
+            first_token_s=first_token_s,
+            cost_usd=cost_usd,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
             offset=offset,
             unanswered=result.status == "failed" and result.error is not None,
             recorded=result.recorded,
@@ -219,7 +228,9 @@ class Counts:
     @property
     def pass_rate(self) -> float | None:
         """The share of graded runs that passed; None when none was graded."""
-        return self.passed / self.graded if self.graded else None
+        if not self.graded:
+            return None
+        return self.passed / self.graded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +253,9 @@ class Figures:
 
     @property
     def cost_per_run_usd(self) -> float | None:
-        return None if self.cost_usd is None else self.cost_usd / self.priced_runs
+        if self.cost_usd is None:
+            return None
+        return self.cost_usd / self.priced_runs
 
 
 class Spent(NamedTuple):
@@ -255,7 +268,9 @@ class Spent(NamedTuple):
     @property
     def total_usd(self) -> float | None:
         known = [cost for cost in self if cost is not None]
-        return fsum(known) if known else None
+        if not known:
+            return None
+        return fsum(known)
 
 
 class Unpriced(NamedTuple):
@@ -381,8 +396,9 @@ class SuiteReport:
 
         Runs without a record are left out.
         """
-        chosen = range(self.plan.total) if indices is None else indices
-        return map(decode_result, self.lines(index for index in chosen if index in self.records))
+        if indices is None:
+            indices = range(self.plan.total)
+        return map(decode_result, self.lines(index for index in indices if index in self.records))
 
     @property
     def runs(self) -> list[Result]:
@@ -525,7 +541,9 @@ class SuiteReport:
     def mean_score(self, cells: Iterable[int] | None = None) -> float | None:
         """The mean score of the graded runs of some cells, or of all. None without any."""
         scores = [record.score for record in self.records_of(cells) if record.score is not None]
-        return exact_mean(scores) if scores else None
+        if not scores:
+            return None
+        return exact_mean(scores)
 
     def grader_means(self, variant: Variant) -> Mapping[str, float]:
         """The mean score of each grader on one variant, by the name that reports give the
@@ -626,7 +644,9 @@ class SuiteReport:
     @cached_property
     def spent(self) -> Spent:
         """The cost of all runs, confirm runs and judges included."""
-        further = self.confirmation.figures().cost_usd if self.confirmation else None
+        further = None
+        if self.confirmation:
+            further = self.confirmation.figures().cost_usd
         return Spent(self.figures().cost_usd, further, self.judging.cost_usd)
 
     @cached_property

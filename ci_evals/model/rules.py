@@ -137,7 +137,9 @@ class Gate(Options):
     def tag_bar(self, tag: str) -> float | None:
         """Return the bar of the cases with a tag, if it has one."""
         rule = self.tags.get(tag)
-        return rule.min_pass_rate if isinstance(rule, TagRule) else rule
+        if isinstance(rule, TagRule):
+            return rule.min_pass_rate
+        return rule
 
     @property
     def tag_bars(self) -> Mapping[str, float]:
