@@ -38,7 +38,7 @@ class Posting:
         comment: edit the one comment of the pull request (`auto`), leave it alone (`off`), or post
             a new one (`new`).
         comment_progress: True to comment while the run is under way, too.
-        fail_on: the mildest verdict that fails the command; None leaves that to the suite.
+        fail_on: exit 1 on this verdict or worse; None leaves that to the suite.
         results: the folder that is uploaded; None for the suite's own.
     """
 
@@ -184,7 +184,7 @@ class Host:
         return Previous(NoComparison(reason), notes=(reason,))
 
     def find_unchanged(self, suite: CheckedSuite, stream: TextIO) -> str | None:
-        """Return why a suite with `skip_unchanged` need not run; None if it must, or may have to."""
+        """Return why a suite with `skip_unchanged` need not run; None if it may have to."""
         del suite, stream
         return None
 

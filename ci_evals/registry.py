@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """Where a thing is defined, as `module:attribute`, one line of help, and where that is listed."""
+    """Where a thing is defined (`module:attribute`), its line of help, and its section there."""
 
     target: str
     help: str = ""

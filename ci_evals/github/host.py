@@ -1,4 +1,4 @@
-"""GitHub Actions as a host: the change under test, earlier results, and where a verdict is shown."""
+"""GitHub Actions as a host: the change under test, earlier results, and where verdicts show."""
 
 import asyncio
 import sys
