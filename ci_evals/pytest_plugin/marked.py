@@ -1,4 +1,4 @@
-"""Tests with the `evals` marker: what it says becomes a suite, the suite a report."""
+"""Tests with the `evals` marker, whose arguments become a suite."""
 
 import asyncio
 import contextvars
@@ -33,13 +33,13 @@ T = TypeVar("T")
 
 _WIDTH = 100
 _LINE_CHARACTERS = 1000
-_SETTINGS = ("expect", "judges", "gate", "threshold", "timeout_s", "retries", "budget")
-_ASKED = ("prompt", "prompts", "cases", "config")
-_KNOWN = (*_ASKED, "target", "runs", "max_concurrency", *_SETTINGS)
+_SUITE_SETTINGS = ("expect", "judges", "gate", "threshold", "timeout_s", "retries", "budget")
+_INPUTS = ("prompt", "prompts", "cases", "config")
+_ARGUMENTS = (*_INPUTS, "target", "runs", "max_concurrency", *_SUITE_SETTINGS)
 
 
 def run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine in another thread and return or raise what it does; Ctrl-C ends it."""
+    """Run a coroutine in another thread and return its value. Ctrl-C cancels it."""
     started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = []
 
     async def main() -> T:
@@ -63,9 +63,14 @@ def run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
 class Evaluation:
     """The outcome of a test's evaluation.
 
-    `line` is the verdict for the summary, `figures` the same without a verdict, `changes` what
-    differs from the baseline, `text` the verdict and what the command line prints: pytest's short
-    summary shows its first line.
+    Attributes:
+        report: the report.
+        line: the verdict and its reason, for the summary.
+        figures: the numbers of runs, without a verdict.
+        changes: the differences from the baseline.
+        text: the verdict and what the command line prints; pytest's short summary shows its first
+            line.
+        is_good: True if the gate lets it pass.
     """
 
     report: Report
@@ -77,12 +82,12 @@ class Evaluation:
 
 
 def evaluate_test(item: pytest.Item, target: Any, fixture: Callable[[str], Any]) -> Evaluation:
-    """Evaluate what a test's markers ask for; a mistake in them fails the test.
+    """Evaluate the suite that a test's markers describe; a mistake in them fails the test.
 
     Args:
         item: the test.
-        target: what answers unless a marker says so.
-        fixture: returns a fixture, or a parameter of the test, by its name.
+        target: what answers, unless a marker names its own.
+        fixture: returns a fixture or a parameter of the test by its name.
     """
     markers = list(item.iter_markers("evals"))
     if not markers:
@@ -92,28 +97,37 @@ def evaluate_test(item: pytest.Item, target: Any, fixture: Callable[[str], Any])
         )
     try:
         settings = _merge(markers)
-        for name in {"prompt", "prompts", "cases"} & settings.keys():
-            if inspect.isfunction(make := settings[name]):
-                settings[name] = make(
-                    *(fixture(parameter) for parameter in inspect.signature(make).parameters)
-                )
-        runs, max_concurrency = settings.pop("runs", None), settings.pop("max_concurrency", None)
+        for name in ("prompt", "prompts", "cases"):
+            make = settings.get(name)
+            if inspect.isfunction(make):
+                parameters = inspect.signature(make).parameters
+                settings[name] = make(*(fixture(parameter) for parameter in parameters))
+        runs = settings.pop("runs", None)
+        max_concurrency = settings.pop("max_concurrency", None)
         suite = _suite(item, settings, target)
         report = evaluate_in_thread(item, suite, runs=runs, max_concurrency=max_concurrency)
     except CiEvalsError as error:
         problem = str(error)
     else:
-        verdict = report.verdict
-        figures, _, _ = report.summary().partition("\n")
-        line = f"{VERDICTS[verdict.status].upper()}  {verdict.reason}"
-        shown = terminal.render(report.judged, width=_WIDTH, color=False)
-        text = f"{without_commands(one_line(line, _LINE_CHARACTERS))}\n\n{shown}"
-        return Evaluation(
-            report, line, figures, changes_of(report), text, exit_code(verdict, report.gate) == 0
-        )
-    pytest.fail(
-        problem, pytrace=False
-    )  # outside of the handler, so that no traceback comes with it
+        return _describe(report)
+    # Outside of the handler, so that pytest shows no traceback with it.
+    pytest.fail(problem, pytrace=False)
+
+
+def _describe(report: Report) -> Evaluation:
+    verdict = report.verdict
+    line = f"{VERDICTS[verdict.status].upper()}  {verdict.reason}"
+    figures, _, _ = report.summary().partition("\n")
+    first_line = without_commands(one_line(line, _LINE_CHARACTERS))
+    details = terminal.render(report.judged, width=_WIDTH, color=False)
+    return Evaluation(
+        report=report,
+        line=line,
+        figures=figures,
+        changes=changes_of(report),
+        text=f"{first_line}\n\n{details}",
+        is_good=exit_code(verdict, report.gate) == 0,
+    )
 
 
 def evaluate_in_thread(
@@ -124,26 +138,27 @@ def evaluate_in_thread(
     max_concurrency: int | None = None,
     cases: Sequence[str] | None = None,
 ) -> Report:
-    """Evaluate a suite, with the options of pytest's command line for what is None, and leave its
-    reports in a folder.
+    """Evaluate a suite, and write its reports if pytest's --evals-report says where.
 
     Args:
-        item: whose reports these are.
-        suite: what to run.
-        runs: the runs of every case.
-        max_concurrency: the calls under way at once.
+        item: the test or file that the reports belong to.
+        suite: the suite.
+        runs: executions of every cell; default: --evals-runs.
+        max_concurrency: calls under way at once; default: --evals-max-concurrency.
         cases: the ids of the cases to run; None runs all.
     """
-    option, out = item.config.getoption, _folder_of(item)
+    if runs is None:
+        runs = item.config.getoption("--evals-runs")
+    if max_concurrency is None:
+        max_concurrency = item.config.getoption("--evals-max-concurrency")
+    out = _folder_of(item)
     report = run_in_thread(
         partial(
             evaluate,
             suite,
             cases=cases,
-            runs=option("--evals-runs") if runs is None else runs,
-            max_concurrency=option("--evals-max-concurrency")
-            if max_concurrency is None
-            else max_concurrency,
+            runs=runs,
+            max_concurrency=max_concurrency,
             out=out,
             baseline=baseline_path(item.config),
         )
@@ -154,7 +169,7 @@ def evaluate_in_thread(
 
 
 def _folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
-    """Return the folder for the reports of a test, which has the same name in every session."""
+    """Return the folder for the reports of a test. Its name is the same in every session."""
     folder: Path | None = item.config.getoption("--evals-report")
     if folder is None:
         return None
@@ -164,62 +179,57 @@ def _folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
 
 
 def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:
-    """Return the changes against the baseline, of all cases or of one; else why nothing was
-    compared.
+    """Return the changes against the baseline, of all cases or of one.
+
+    If a comparison was not possible, return the reason.
     """
     comparison = report.comparison
     if isinstance(comparison, NoComparison):
         return (comparison.reason,)
     if not isinstance(comparison, Comparison):
         return ()
-    whole = (
-        []
-        if case
-        else [
-            f"regressed: {variant_sentence(comparison, each)}"
-            for each in comparison.worse_variants()
-        ]
-    )
+    changes: list[str] = []
+    if case is None:
+        variants = comparison.worse_variants()
+        changes += [f"regressed: {variant_sentence(comparison, each)}" for each in variants]
     kinds: tuple[CellKind, ...] = ("regressed", "suspect", "fixed")
-    cells = (
-        (kind, cell)
-        for kind in kinds
-        for cell in comparison.select(kind)
-        if case in (None, cell.case)
-    )
-    return (*whole, *(f"{kind}: {cell_sentence(comparison, cell)}" for kind, cell in cells))
+    for kind in kinds:
+        cells = [cell for cell in comparison.select(kind) if case in (None, cell.case)]
+        changes += [f"{kind}: {cell_sentence(comparison, cell)}" for cell in cells]
+    return tuple(changes)
 
 
 def _merge(markers: Iterable[pytest.Mark]) -> dict[str, Any]:
-    """Return the arguments of markers, the closest of which comes first and wins.
+    """Merge the arguments of markers, of which the closest to the test comes first and wins.
 
     Raises:
-        UsageError: one does not exist, they ask for nothing, or for two things.
+        UsageError: an argument does not exist, or there is not exactly one kind of input.
     """
     settings: dict[str, Any] = {}
     for marker in markers:
         if marker.args:
             raise UsageError("@pytest.mark.evals: name its arguments, as in evals(prompt=…)")
-        asks = not settings.keys().isdisjoint(
-            _ASKED
-        )  # then what a marker further out asks is replaced
-        beyond = {
-            name: value for name, value in marker.kwargs.items() if not (asks and name in _ASKED)
-        }
-        settings = beyond | settings
+        # An input of a closer marker replaces every kind of input, not just its own.
+        has_input = not settings.keys().isdisjoint(_INPUTS)
+        for name, value in marker.kwargs.items():
+            if name in settings or (has_input and name in _INPUTS):
+                continue
+            settings[name] = value
     for name in settings:
-        if name not in _KNOWN:
-            raise UsageError(f"@pytest.mark.evals: {unknown('argument', name, _KNOWN)}")
-    asked = [name for name in _ASKED if name in settings]
-    if len(asked) != 1:
-        what = " and ".join(asked) if asked else "nothing"
+        if name not in _ARGUMENTS:
+            raise UsageError(f"@pytest.mark.evals: {unknown('argument', name, _ARGUMENTS)}")
+    inputs = [name for name in _INPUTS if name in settings]
+    if len(inputs) != 1:
+        what = " and ".join(inputs) or "nothing"
         raise UsageError(
             f"@pytest.mark.evals: give one of prompt, prompts, cases and config; there is {what}"
         )
-    if "config" in settings and (beside := settings.keys() - {"config", "runs", "max_concurrency"}):
-        raise UsageError(
-            f"@pytest.mark.evals: {', '.join(sorted(beside))}: belongs into the suite that config names"
-        )
+    if "config" in settings:
+        others = sorted(settings.keys() - {"config", "runs", "max_concurrency"})
+        if others:
+            raise UsageError(
+                f"@pytest.mark.evals: {', '.join(others)}: belongs into the suite that config names"
+            )
     return settings
 
 
@@ -228,15 +238,19 @@ def _suite(item: pytest.Item, settings: Mapping[str, Any], target: Any) -> Suite
         return load_suite(item.path.parent / settings["config"])
     target = settings.get("target", target)
     if target is None:
-        text = "say what answers: evals(target=…), or a fixture `evals_target` that returns it"
-        raise UsageError(f"@pytest.mark.evals: {text}")
+        raise UsageError(
+            "@pytest.mark.evals: say what answers: evals(target=…),"
+            " or a fixture `evals_target` that returns it"
+        )
     file, line, _ = item.location
     place: dict[str, Any] = {"file": Path(file).as_posix(), "line": (line or 0) + 1}
-    cases = settings.get("cases") or [
-        Case(input=text, **place)
-        for text in ([settings["prompt"]] if "prompt" in settings else settings.get("prompts", ()))
-    ]
-    given = {name: settings[name] for name in _SETTINGS if name in settings}
+    cases = settings.get("cases")
+    if not cases:
+        prompts = settings.get("prompts", ())
+        if "prompt" in settings:
+            prompts = [settings["prompt"]]
+        cases = [Case(input=prompt, **place) for prompt in prompts]
+    values = {name: settings[name] for name in _SUITE_SETTINGS if name in settings}
     return Suite(
-        name=item.nodeid, cases=cases, providers=target, folder=item.path.parent, **place, **given
+        name=item.nodeid, cases=cases, providers=target, folder=item.path.parent, **place, **values
     )

@@ -1,6 +1,6 @@
-"""Suite files as tests: one for each case."""
+"""Suite files as tests, one for each case."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ _ANSWER_CHARACTERS = 500
 
 
 class SuiteFile(pytest.File):
-    """A suite. Its cases are run together when the first of them is due, unless tests are shared
-    among processes.
+    """A suite file. Its cases are run together when the first of them is due.
+
+    With pytest-xdist or --maxfail, each case is run on its own.
     """
 
     suite: CheckedSuite | None = None
@@ -40,17 +41,19 @@ class SuiteFile(pytest.File):
             yield CaseTest.from_parent(self, name=case.id, line=case.line)
 
     def result_for(self, item: "CaseTest") -> Report:
-        """Return the report that has the case of a test, running what is due."""
-        together = not hasattr(self.config, "workerinput") and not self.config.getoption("maxfail")
-        if together and self.report is not None:
-            return self.report
-        chosen = (
-            [each for each in self.session.items if each.parent is self] if together else [item]
-        )
-        self.suite = self.suite or load_suite(self.path)
-        owner = self if together else item
-        self.report = evaluate_in_thread(owner, self.suite, cases=[each.name for each in chosen])
+        """Return a report that has the case of a test, running the suite if necessary."""
+        is_worker = hasattr(self.config, "workerinput")
+        if is_worker or self.config.getoption("maxfail"):
+            return self._run(item, [item.name])
+        if self.report is None:
+            names = [each.name for each in self.session.items if each.parent is self]
+            self.report = self._run(self, names)
         return self.report
+
+    def _run(self, owner: pytest.Item | pytest.Collector, cases: Sequence[str]) -> Report:
+        if self.suite is None:
+            self.suite = load_suite(self.path)
+        return evaluate_in_thread(owner, self.suite, cases=cases)
 
 
 class CaseTest(pytest.Item):
@@ -61,56 +64,68 @@ class CaseTest(pytest.Item):
         self.line = line
 
     def runtest(self) -> None:
-        """Fail where a cell is below its bar, or has no verdict."""
+        """Fail if a cell is below its bar, was not graded, or regressed."""
         suite = self.parent
         assert isinstance(suite, SuiteFile)
         report = suite.result_for(self)
-        summary = report.judged
-        cells = [cell for cell in cell_views(summary) if cell.case.id == self.name]
-        tallies = ", ".join(_variant_prefix(cell, report) + cell.tally for cell in cells)
-        self.user_properties.append((OUTCOME, tallies))
-        changes = changes_of(report, self.name)
-        self.user_properties += [(OUTCOME, f"  {change}") for change in changes]
-        bad = [_account(cell, report) for cell in cells if cell.below_bar or not cell.counts.graded]
-        bad += _regressions(report, self.name)
-        quarantine = next((cell.case.quarantine for cell in cells), None)
-        if bad and quarantine:
+        cells = [cell for cell in cell_views(report.judged) if cell.case.id == self.name]
+        if not cells:
+            pytest.fail("was not run", pytrace=False)
+        tallies = [_variant_prefix(cell, report) + cell.tally for cell in cells]
+        self.user_properties.append((OUTCOME, ", ".join(tallies)))
+        for change in changes_of(report, self.name):
+            self.user_properties.append((OUTCOME, f"  {change}"))
+        bad = [cell for cell in cells if cell.below_bar or not cell.counts.graded]
+        problems = [_describe(cell, report) for cell in bad]
+        problems += _regressions(report, self.name)
+        if not problems:
+            return
+        quarantine = cells[0].case.quarantine
+        if quarantine:
             pytest.xfail(f"in quarantine until {quarantine.until}: {one_line(quarantine.reason)}")
-        if bad or not cells:
-            pytest.fail("\n".join(bad) or "was not run", pytrace=False)
+        pytest.fail("\n".join(problems), pytrace=False)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show an error that the user can act on without its traceback."""
+        """Show an error that the user can act on without a traceback."""
         if isinstance(excinfo.value, CiEvalsError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, self.line and self.line - 1, self.name
+        line = None
+        if self.line is not None:
+            line = self.line - 1
+        return self.path, line, self.name
 
 
 def _variant_prefix(cell: CellView, report: Report) -> str:
-    return f"{cell.variant}: " if len(report.plan.variants) > 1 else ""
+    if len(report.plan.variants) == 1:
+        return ""
+    return f"{cell.variant}: "
 
 
 def _regressions(report: Report, case: str) -> list[str]:
-    """Return the regressions of a case that the gate does not let pass."""
+    """Return the regressions of a case that make the gate fail."""
     comparison = report.comparison
     if not isinstance(comparison, Comparison):
         return []
-    red = (report.gate or Gate()).on_regression == "fail"
-    found = (
-        cell
-        for cell in comparison.select("regressed")
-        if cell.case == case and (red or cell.critical)
-    )
-    return [cell_sentence(comparison, cell) for cell in found]
+    gate = report.gate or Gate()
+    regressions = []
+    for cell in comparison.select("regressed"):
+        if cell.case != case:
+            continue
+        if cell.critical or gate.on_regression == "fail":
+            regressions.append(cell_sentence(comparison, cell))
+    return regressions
 
 
-def _account(cell: CellView, report: Report) -> str:
+def _describe(cell: CellView, report: Report) -> str:
     """Describe a cell as the command line does."""
-    status: Status = "errored" if cell.outcome == "errored" else "failed"
-    lines = [f"{cell.case.id}: {_variant_prefix(cell, report)}{cell.tally}  {place_of(cell.case)}"]
+    status: Status = "failed"
+    if cell.outcome == "errored":
+        status = "errored"
+    prefix = _variant_prefix(cell, report)
+    lines = [f"{cell.case.id}: {prefix}{cell.tally}  {place_of(cell.case)}"]
     lines += [f"    {reason}" for reason in Failures.of(cell.results(status)).lines()]
     run = cell.run(status)
     if run and run.answer is not None:
