@@ -125,6 +125,14 @@ class Registry(Mapping[str, T], Generic[T]):
                 return name
         return None
 
+    def own_modules(self) -> dict[str, str]:
+        """Return the module that defines each of our own things, by the name it has in Python."""
+        modules = {}
+        for entry in self.own.values():
+            module, _, attribute = entry.target.partition(":")
+            modules[attribute] = module
+        return modules
+
     @cached_property
     def _plugins(self) -> Mapping[str, tuple[EntryPoint, ...]]:
         """The entry points of other packages by name; several of one name are an error on use."""

@@ -257,7 +257,7 @@ def _list_files(suite: CheckedSuite, journal: Path, console: Console) -> None:
         console.remark(f"open: {page.as_posix()}")
 
 
-def _is_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
+def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
     """Return why a suite with `skip_unchanged` need not run, and show that; None if it must run."""
     unchanged = _host(console).find_unchanged(suite, console.log)
     if unchanged:
@@ -434,7 +434,7 @@ def _run_suite(
         lacks_secrets: True if its keys are missing, so that answers must come from a recording.
         is_one_of_several: True if `--resume-from` names journals of other suites, too.
     """
-    unchanged = _is_unchanged(suite, console, posting_of(posting, request.shard))
+    unchanged = _skip_unchanged(suite, console, posting_of(posting, request.shard))
     if unchanged:
         return Ended(0, not_run=unchanged)
     sources = [journal for path in request.resume_from for journal in journals_at(path)]
@@ -505,7 +505,7 @@ def merge_command(
         suite, without_secrets = load_suite_of_job(
             config, overrides, _host(console), offline=not run_missing
         )
-        if _is_unchanged(suite, console, posting):
+        if _skip_unchanged(suite, console, posting):
             return 0
         if not folders:
             raise UsageError(

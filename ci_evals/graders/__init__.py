@@ -48,10 +48,8 @@ _MODULES = {
     "GraderOptions": "ci_evals.graders.base",
     "Not": "ci_evals.graders.functions",
     "grader": "ci_evals.graders.functions",
+    **GRADERS.own_modules(),
 }
-for _entry in GRADERS.own.values():
-    _module, _, _name = _entry.target.partition(":")
-    _MODULES[_name] = _module
 
 __all__ = ["GRADERS", *_MODULES]  # noqa: PLE0604  they are names
 __getattr__ = lazy_attributes(__name__, _MODULES)

@@ -27,10 +27,8 @@ _MODULES = {
     "Stream": "ci_evals.providers.http",
     "TokenCommand": "ci_evals.providers.base",
     "provider": "ci_evals.providers.python",
+    **PROVIDERS.own_modules(),
 }
-for _entry in PROVIDERS.own.values():
-    _module, _, _name = _entry.target.partition(":")
-    _MODULES[_name] = _module
 
 __all__ = ["PROVIDERS", *_MODULES]  # noqa: PLE0604  they are names
 __getattr__ = lazy_attributes(__name__, _MODULES)
