@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import sqrt
+from operator import itemgetter, mul
 from statistics import NormalDist
 
 from ci_evals.stats.distributions import beta_quantile, t_quantile
@@ -25,27 +26,29 @@ class Confusion:
     @property
     def size(self) -> int:
         """The number of labelled things."""
-        return sum(map(sum, self.counts))
+        return sum(self.true_counts)
 
     @property
     def agreed(self) -> int:
-        """The number of things that both sides labelled alike."""
+        """The number of things that both sides labelled alike: the sum of the diagonal."""
         return sum(row[i] for i, row in enumerate(self.counts))
 
     @property
     def true_counts(self) -> tuple[int, ...]:
-        """The number of things of each true label."""
-        return tuple(map(sum, self.counts))
+        """The number of things of each true label: the sums of the rows."""
+        return tuple(sum(row) for row in self.counts)
 
     @property
     def predicted_counts(self) -> tuple[int, ...]:
-        """The number of things that were given each label."""
-        return tuple(map(sum, zip(*self.counts, strict=True)))
+        """The number of things that were given each label: the sums of the columns."""
+        columns = zip(*self.counts, strict=True)
+        return tuple(sum(column) for column in columns)
 
     @property
     def is_one_sided(self) -> bool:
         """Return True if one label was predicted for everything although several were true."""
-        return self.size in self.predicted_counts and self.size not in self.true_counts
+        size = self.size
+        return size in self.predicted_counts and size not in self.true_counts
 
 
 def confusion(pairs: Iterable[tuple[str, str]], labels: Iterable[str] = ()) -> Confusion:
@@ -54,10 +57,15 @@ def confusion(pairs: Iterable[tuple[str, str]], labels: Iterable[str] = ()) -> C
     `labels` come first, in their order; others that occur follow sorted.
     """
     cells = Counter(pairs)
+    seen: set[str] = set()
+    for pair in cells:
+        seen.update(pair)
     names = list(dict.fromkeys(labels))
-    others = {label for pair in cells for label in pair}.difference(names)
-    names += sorted(others)
-    rows = [tuple(cells[truth, predicted] for predicted in names) for truth in names]
+    names += sorted(seen.difference(names))
+    rows = []
+    for truth in names:
+        row = tuple(cells[truth, predicted] for predicted in names)
+        rows.append(row)
     return Confusion(tuple(names), tuple(rows))
 
 
@@ -76,24 +84,32 @@ def cohen_kappa(table: Confusion, confidence: float = 0.95) -> Estimate | None:
     equation 13.
     """
     size = table.size
-    if not size:
+    if size == 0:
         return None
-    rows, columns = table.true_counts, table.predicted_counts
-    chance = sum(row * column for row, column in zip(rows, columns, strict=True)) / size**2
+    rows = table.true_counts
+    columns = table.predicted_counts
+    alike_by_chance = sum(map(mul, rows, columns))
+    chance = alike_by_chance / size**2
     if chance == 1:
         return None
     kappa = (table.agreed / size - chance) / (1 - chance)
-    tail = (1 - confidence) / 2
     if size in rows or size in columns:
         return Estimate(kappa, None)
+
+    tail = (1 - confidence) / 2
     if table.agreed == size:
         least_share = beta_quantile(tail, size, 1)
-        return Estimate(kappa, Interval((least_share - chance) / (1 - chance), 1.0))
+        lower = (least_share - chance) / (1 - chance)
+        return Estimate(kappa, Interval(lower, 1.0))
     if table.agreed == 0:
         most_share = beta_quantile(1 - tail, 1, size)
-        return Estimate(kappa, Interval(kappa, (most_share - chance) / (1 - chance)))
-    half = -NormalDist().inv_cdf(tail) * _kappa_error(table, kappa, chance)
-    return Estimate(kappa, Interval(max(-1.0, kappa - half), min(1.0, kappa + half)))
+        upper = (most_share - chance) / (1 - chance)
+        return Estimate(kappa, Interval(kappa, upper))
+    z = NormalDist().inv_cdf(1 - tail)
+    half = z * _kappa_error(table, kappa, chance)
+    lower = max(-1.0, kappa - half)
+    upper = min(1.0, kappa + half)
+    return Estimate(kappa, Interval(lower, upper))
 
 
 def _kappa_error(table: Confusion, kappa: float, chance: float) -> float:
@@ -101,33 +117,47 @@ def _kappa_error(table: Confusion, kappa: float, chance: float) -> float:
     size = table.size
     rows = [count / size for count in table.true_counts]
     columns = [count / size for count in table.predicted_counts]
-    alike = unlike = 0.0
+    disagreement = 1 - kappa
+    alike = 0.0
+    unlike = 0.0
     for i, row in enumerate(table.counts):
         for j, count in enumerate(row):
             share = count / size
             if i == j:
-                alike += share * (1 - (rows[i] + columns[i]) * (1 - kappa)) ** 2
+                weight = 1 - (rows[i] + columns[i]) * disagreement
+                alike += share * weight**2
             else:
-                unlike += share * (columns[i] + rows[j]) ** 2
-    spread = alike + (1 - kappa) ** 2 * unlike - (kappa - chance * (1 - kappa)) ** 2
-    return sqrt(max(0.0, spread) / size) / (1 - chance)
+                weight = columns[i] + rows[j]
+                unlike += share * weight**2
+    expected = kappa - chance * disagreement
+    spread = alike + disagreement**2 * unlike - expected**2
+    variance = max(0.0, spread) / size
+    return sqrt(variance) / (1 - chance)
 
 
 def accuracy(table: Confusion) -> float | None:
     """The share that is right. None of nothing."""
-    return _share(table.agreed, table.size)
+    if table.size == 0:
+        return None
+    return table.agreed / table.size
 
 
 def precision(table: Confusion, label: str) -> float | None:
     """Of those predicted to be `label`, the share that is. None where it was never predicted."""
     i = table.labels.index(label)
-    return _share(table.counts[i][i], table.predicted_counts[i])
+    predicted = table.predicted_counts[i]
+    if predicted == 0:
+        return None
+    return table.counts[i][i] / predicted
 
 
 def recall(table: Confusion, label: str) -> float | None:
     """Of those that are `label`, the share predicted so. None where it was never true."""
     i = table.labels.index(label)
-    return _share(table.counts[i][i], table.true_counts[i])
+    true = table.true_counts[i]
+    if true == 0:
+        return None
+    return table.counts[i][i] / true
 
 
 def f1(table: Confusion, label: str) -> float | None:
@@ -137,18 +167,21 @@ def f1(table: Confusion, label: str) -> float | None:
     """
     i = table.labels.index(label)
     mentions = table.true_counts[i] + table.predicted_counts[i]
-    return _share(2 * table.counts[i][i], mentions)
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+    if mentions == 0:
+        return None
+    return 2 * table.counts[i][i] / mentions
 
 
 def macro_f1(table: Confusion) -> float | None:
     """The mean of F1 over the labels that occur. None of nothing."""
-    scores = [f1(table, label) for label in table.labels]
-    known = [score for score in scores if score is not None]
-    return sum(known) / len(known) if known else None
+    scores = []
+    for label in table.labels:
+        score = f1(table, label)
+        if score is not None:
+            scores.append(score)
+    if not scores:
+        return None
+    return sum(scores) / len(scores)
 
 
 def roc_auc(scored: Iterable[tuple[float, bool]]) -> float | None:
@@ -158,12 +191,14 @@ def roc_auc(scored: Iterable[tuple[float, bool]]) -> float | None:
     are no positives, or no negatives.
     Source: the Mann-Whitney statistic; J. A. Hanley and B. J. McNeil, Radiology 143 (1982).
     """
+    by_score = sorted(scored, key=itemgetter(0))
     wins = 0.0
-    positives = negatives = 0
-    for _, tied in groupby(sorted(scored), key=lambda pair: pair[0]):
-        group = [is_positive for _, is_positive in tied]
-        tied_positives = sum(group)
-        tied_negatives = len(group) - tied_positives
+    positives = 0
+    negatives = 0
+    for _, tied in groupby(by_score, key=itemgetter(0)):
+        labels = [is_positive for _, is_positive in tied]
+        tied_positives = labels.count(True)
+        tied_negatives = labels.count(False)
         wins += tied_positives * (negatives + tied_negatives / 2)
         positives += tied_positives
         negatives += tied_negatives
@@ -190,7 +225,9 @@ def jackknife_bounds(value: float, without: Sequence[float], confidence: float) 
     if parts < FEWEST_PARTS:
         return None
     mean = sum(without) / parts
-    squares = sum((each - mean) ** 2 for each in without)
-    error = sqrt((parts - 1) / parts * squares)
-    half = t_quantile(confidence, parts - 1) * error
-    return Interval(max(0.0, value - half), min(1.0, value + half))
+    squares = sum((replicate - mean) ** 2 for replicate in without)
+    variance = (parts - 1) / parts * squares
+    half = t_quantile(confidence, parts - 1) * sqrt(variance)
+    lower = max(0.0, value - half)
+    upper = min(1.0, value + half)
+    return Interval(lower, upper)

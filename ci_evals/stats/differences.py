@@ -50,17 +50,21 @@ def ratio_of_totals(
         base: the same of the base, in the same order.
         confidence: of each bound, in (0.5, 1).
     """
-    size, base_total = len(base), fsum(base)
+    size = len(base)
+    base_total = fsum(base)
     if base_total <= 0:
         return None
     ratio = fsum(head) / base_total
     if size < 2:
         return Estimate(ratio, None)
-    residuals = [mine - ratio * theirs for mine, theirs in zip(head, base, strict=True)]
-    squares = sum([residual * residual for residual in residuals])
+    squares = 0.0
+    for of_head, of_base in zip(head, base, strict=True):
+        residual = of_head - ratio * of_base
+        squares += residual * residual
     error = sqrt(squares * size / (size - 1)) / base_total
     half = t_quantile(confidence, size - 1) * error
-    return Estimate(ratio, Interval(max(0.0, ratio - half), ratio + half))
+    lower = max(0.0, ratio - half)
+    return Estimate(ratio, Interval(lower, ratio + half))
 
 
 def rate_difference(cells: Iterable[Table], confidence: float = 0.95) -> Estimate | None:
@@ -71,18 +75,26 @@ def rate_difference(cells: Iterable[Table], confidence: float = 0.95) -> Estimat
     Source: G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures",
     Stat. Med. 27 (2008), equation 2.
     """
-    matched = [table for table in cells if table[1] and table[3]]
-    head = pass_rate([(passed, runs) for passed, runs, _, _ in matched])
-    base = pass_rate([(passed, runs) for _, _, passed, runs in matched])
+    of_head = []
+    of_base = []
+    for k_head, n_head, k_base, n_base in cells:
+        if n_head and n_base:
+            of_head.append((k_head, n_head))
+            of_base.append((k_base, n_base))
+    head = pass_rate(of_head)
+    base = pass_rate(of_base)
     if head is None or base is None:
         return None
-    head_rate, base_rate = float(head.rate), float(base.rate)
-    head_bounds, base_bounds = head.bounds(confidence), base.bounds(confidence)
+    head_rate = float(head.rate)
+    base_rate = float(base.rate)
+    head_bounds = head.bounds(confidence)
+    base_bounds = base.bounds(confidence)
     difference = float(head.rate - base.rate)
     below = hypot(head_rate - head_bounds.lower, base_bounds.upper - base_rate)
     above = hypot(head_bounds.upper - head_rate, base_rate - base_bounds.lower)
-    interval = Interval(max(-1.0, difference - below), min(1.0, difference + above))
-    return Estimate(difference, interval)
+    lower = max(-1.0, difference - below)
+    upper = min(1.0, difference + above)
+    return Estimate(difference, Interval(lower, upper))
 
 
 def score_difference(
@@ -99,26 +111,40 @@ def score_difference(
     Source: the standard error of a difference of stratified means, Cochran, Sampling Techniques
     (1977), section 5.4, with variances pooled over the two sides of a cell.
     """
-    matched = [(head, base) for head, base in cells if head.runs and base.runs]
-    if not matched:
+    differences = []
+    variances = []
+    head_runs = []
+    base_runs = []
+    for head, base in cells:
+        if head.runs and base.runs:
+            differences.append(head.total / head.runs - base.total / base.runs)
+            variances.append(_variance(head, base))
+            head_runs.append(head.runs)
+            base_runs.append(base.runs)
+    size = len(differences)
+    if size == 0:
         return None
-    size = len(matched)
-    differences = [head.total / head.runs - base.total / base.runs for head, base in matched]
+
     difference = fmean(differences)
-    degrees = [head.runs + base.runs - 2 for head, base in matched]
-    if all(degrees):
-        within = fsum([_variance(head, base) for head, base in matched])
-        for runs in ([head.runs for head, _ in matched], [base.runs for _, base in matched]):
-            within += 1 / mean_runs(runs) ** 2
-        half = t_quantile(confidence, sum(degrees)) * sqrt(within) / size
+    known_variances = [variance for variance in variances if variance is not None]
+    if len(known_variances) == size:
+        added = 1 / mean_runs(head_runs) ** 2 + 1 / mean_runs(base_runs) ** 2
+        within = fsum(known_variances) + added
+        degrees = sum(head_runs) + sum(base_runs) - 2 * size
+        half = t_quantile(confidence, degrees) * sqrt(within) / size
     elif size > 1:
         half = t_quantile(confidence, size - 1) * stdev(differences) / sqrt(size)
     else:
         return Estimate(difference, None)
-    return Estimate(difference, Interval(max(-1.0, difference - half), min(1.0, difference + half)))
+    lower = max(-1.0, difference - half)
+    upper = min(1.0, difference + half)
+    return Estimate(difference, Interval(lower, upper))
 
 
-def _variance(head: ScoreSums, base: ScoreSums) -> float:
-    """The variance of the difference of a cell's two means."""
-    between_runs = (head.deviations + base.deviations) / (head.runs + base.runs - 2)
+def _variance(head: ScoreSums, base: ScoreSums) -> float | None:
+    """The variance of the difference of a cell's two means. None with one run on each side."""
+    degrees = head.runs + base.runs - 2
+    if degrees == 0:
+        return None
+    between_runs = (head.deviations + base.deviations) / degrees
     return between_runs * (1 / head.runs + 1 / base.runs)

@@ -21,7 +21,8 @@ def beta_cdf(x: float, a: float, b: float) -> float:
     if x >= 1:
         return 1.0
     # The factor in front of the fraction, by logarithms so that nothing underflows.
-    front = exp(a * log(x) + b * log1p(-x) - _log_beta(a, b))
+    log_front = a * log(x) + b * log1p(-x) - _log_beta(a, b)
+    front = exp(log_front)
     near_zero = (a + 1) / (a + b + 2)
     if x <= near_zero:
         return front / _continued_fraction(x, a, b)
@@ -34,7 +35,8 @@ def beta_quantile(q: float, a: float, b: float) -> float:
 
     Halley's method, kept inside a bracket: a step that would leave it is replaced by bisection.
     """
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     log_beta = _log_beta(a, b)
     x = _first_guess(q, a, b)
     while True:
@@ -43,7 +45,8 @@ def beta_quantile(q: float, a: float, b: float) -> float:
             high = x
         else:
             low = x
-        density = exp((a - 1) * log(x) + (b - 1) * log1p(-x) - log_beta)
+        log_density = (a - 1) * log(x) + (b - 1) * log1p(-x) - log_beta
+        density = exp(log_density)
         log_slope = (a - 1) / x - (b - 1) / (1 - x)
         following = x - _halley_step(excess, density, log_slope)
         if following != x and not low < following < high:
@@ -72,7 +75,8 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
         odd = a + 2 * m - 1
         shared = m * (b - m) * x / odd
         numerator = (a + m - 1) * (a + b + m - 1) * x * shared / odd
-        denominator = m + shared + (a + m) * (lead + m * (2 - x)) / (odd + 2)
+        rest = (a + m) * (lead + m * (2 - x)) / (odd + 2)
+        denominator = m + shared + rest
         d = 1 / (denominator + numerator * d)
         c = denominator + numerator / c
         change = c * d
@@ -88,14 +92,15 @@ def _first_guess(q: float, a: float, b: float) -> float:
     if a < 1 or b < 1:
         return a / (a + b)
     z = -_STANDARD_NORMAL.inv_cdf(q)
-    inverse_a, inverse_b = 1 / (2 * a - 1), 1 / (2 * b - 1)
+    inverse_a = 1 / (2 * a - 1)
+    inverse_b = 1 / (2 * b - 1)
     k = (z * z - 3) / 6
     h = 2 / (inverse_a + inverse_b)
-    w = 0.0
-    if h + k > 0:
-        spread = z * sqrt(h + k) / h
-        skewness = (inverse_b - inverse_a) * (k + 5 / 6 - 2 / (3 * h))
-        w = spread - skewness
+    if h + k <= 0:
+        return a / (a + b)
+    spread = z * sqrt(h + k) / h
+    skewness = (inverse_b - inverse_a) * (k + 5 / 6 - 2 / (3 * h))
+    w = spread - skewness
     return a / (a + b * exp(2 * w))
 
 
@@ -104,7 +109,8 @@ def _halley_step(excess: float, density: float, log_slope: float) -> float:
     if density == 0:
         return inf
     newton = excess / density
-    return newton / (1 - 0.5 * min(1.0, newton * log_slope))
+    curvature = min(1.0, newton * log_slope)
+    return newton / (1 - 0.5 * curvature)
 
 
 def t_quantile(q: float, degrees: float) -> float:
@@ -165,7 +171,8 @@ def hypergeometric(n_head: int, n_base: int, passed: int) -> Hypergeometric:
         n_base: the runs of the base.
         passed: how many of these `n_head + n_base` runs passed.
     """
-    least, most = max(0, passed - n_base), min(n_head, passed)
+    least = max(0, passed - n_base)
+    most = min(n_head, passed)
     mode = (n_head + 1) * (passed + 1) // (n_head + n_base + 2)
     mode = min(most, max(least, mode))
 
@@ -189,4 +196,5 @@ def hypergeometric(n_head: int, n_base: int, passed: int) -> Hypergeometric:
 
     weights = [*reversed(below), 1.0, *above]
     total = fsum(weights)
-    return Hypergeometric(mode - len(below), tuple(weight / total for weight in weights))
+    probabilities = tuple(weight / total for weight in weights)
+    return Hypergeometric(mode - len(below), probabilities)

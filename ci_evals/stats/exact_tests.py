@@ -47,12 +47,14 @@ def fisher_two_sided(k_head: int, n_head: int, k_base: int, n_base: int) -> floa
     """
     distribution = _head_passes(k_head, n_head, k_base, n_base)
     observed = distribution.exactly(k_head) * _SAME
-    return min(1.0, fsum(p for p in distribution.probabilities if p <= observed))
+    as_unlikely = [p for p in distribution.probabilities if p <= observed]
+    return min(1.0, fsum(as_unlikely))
 
 
 def _head_passes(k_head: int, n_head: int, k_base: int, n_base: int) -> Hypergeometric:
     """Return the distribution of the head's passes, given all margins."""
-    if not (0 <= k_head <= n_head and 0 <= k_base <= n_base):
+    is_table = 0 <= k_head <= n_head and 0 <= k_base <= n_base
+    if not is_table:
         raise ValueError(f"no such table: {k_head} of {n_head} against {k_base} of {n_base}")
     return hypergeometric(n_head, n_base, k_head + k_base)
 
@@ -80,7 +82,8 @@ class _Stratum(NamedTuple):
         """The variance of the passes of the head."""
         runs = self.n_head + self.n_base
         failed = runs - self.passed
-        return self.n_head * self.n_base * self.passed * failed / (runs * runs * (runs - 1))
+        numerator = self.n_head * self.n_base * self.passed * failed
+        return numerator / (runs * runs * (runs - 1))
 
 
 def stratified_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT) -> float:
@@ -98,7 +101,9 @@ def stratified_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_
             normal, with continuity correction.
     """
     strata: list[_Stratum] = []
-    observed = least = most = 0
+    observed = 0
+    least = 0
+    most = 0
     for k_head, n_head, k_base, n_base in tables:
         passed = k_head + k_base
         if n_head and n_base and 0 < passed < n_head + n_base:
@@ -111,7 +116,8 @@ def stratified_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_
     if most - least >= largest_support:
         mean = fsum(stratum.mean for stratum in strata)
         variance = fsum(stratum.variance for stratum in strata)
-        return NormalDist().cdf((observed + 0.5 - mean) / sqrt(variance))
+        z = (observed + 0.5 - mean) / sqrt(variance)
+        return NormalDist().cdf(z)
     total = Hypergeometric(0, (1.0,))
     for stratum in strata:
         total = _convolve(total, hypergeometric(*stratum))
@@ -136,11 +142,13 @@ def stratified_two_sided(
 
 def _convolve(one: Hypergeometric, other: Hypergeometric) -> Hypergeometric:
     """Return the distribution of the sum of two independent numbers of passes."""
-    chances = [0.0] * (len(one.probabilities) + len(other.probabilities) - 1)
+    size = len(one.probabilities) + len(other.probabilities) - 1
+    chances = [0.0] * size
     for j, q in enumerate(other.probabilities):
         for i, p in enumerate(one.probabilities):
             chances[i + j] += p * q
-    return Hypergeometric(one.least + other.least, tuple(chances))
+    least = one.least + other.least
+    return Hypergeometric(least, tuple(chances))
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
@@ -156,7 +164,8 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     adjusted = [0.0] * size
     highest = 0.0
     for rank, i in enumerate(smallest_first):
-        highest = max(highest, min(1.0, (size - rank) * p_values[i]))
+        p = (size - rank) * p_values[i]
+        highest = min(1.0, max(highest, p))
         adjusted[i] = highest
     return tuple(adjusted)
 
@@ -174,6 +183,7 @@ def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
     adjusted = [1.0] * size
     lowest = 1.0
     for larger, i in enumerate(largest_first):
-        lowest = min(lowest, p_values[i] * size / (size - larger))
+        p = p_values[i] * size / (size - larger)
+        lowest = min(lowest, p)
         adjusted[i] = lowest
     return tuple(adjusted)

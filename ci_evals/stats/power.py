@@ -54,7 +54,7 @@ class Plan(NamedTuple):
         left = max(0.0, 1 - drop / self.rate)
         fallen = self.rate * left
         between = self.rate * (1 - self.rate) * self.correlation
-        return fallen * (1 - fallen) - between * left * left
+        return fallen * (1 - fallen) - between * left**2
 
     @property
     def total(self) -> int:
@@ -67,9 +67,10 @@ class Plan(NamedTuple):
 
         Single runs count as independent.
         """
+        total = self.total
         if self.runs == 1:
-            return self.rate * (1 - self.rate) / self.total + 1 / self.total**2
-        return self.noise / self.total + ADDED_NOISE / self.total**2
+            return self.rate * (1 - self.rate) / total + 1 / total**2
+        return self.noise / total + ADDED_NOISE / total**2
 
 
 def detectable_drop(
@@ -81,24 +82,27 @@ def detectable_drop(
     to nothing would not be seen. What the base shows is taken to be true, and all cases to get
     worse in proportion: `comparison_power`.
     """
-    matched = [table for table in cells if table[1] and table[3]]
-    if not matched:
+    head_runs = []
+    base_runs = []
+    rates = []
+    noise = []
+    for _, n_head, passed, n_base in cells:
+        if n_head and n_base:
+            head_runs.append(n_head)
+            base_runs.append(n_base)
+            rates.append(passed / n_base)
+            if n_base > 1:
+                noise.append(passed * (n_base - passed) / (n_base * (n_base - 1)))
+    if not rates:
         return None
-    head_runs = round(mean_runs([runs for _, runs, _, _ in matched]))
-    base_runs = round(mean_runs([runs for _, _, _, runs in matched]))
-    rate = fmean([passed / runs for _, _, passed, runs in matched])
-    uniform = rate * (1 - rate)
+    rate = fmean(rates)
     correlation = 0.0
-    if uniform:
-        noise = [
-            passed * (runs - passed) / (runs * (runs - 1))
-            for _, _, passed, runs in matched
-            if runs > 1
-        ]
-        within = fmean(noise) if noise else uniform
-        correlation = min(1.0, max(0.0, 1 - within / uniform))
-    plan = Plan(len(matched), head_runs, rate, correlation)
-    return planned_drop(plan, base_runs, confidence, power)
+    uniform = rate * (1 - rate)
+    if uniform and noise:
+        correlation = 1 - fmean(noise) / uniform
+        correlation = min(1.0, max(0.0, correlation))
+    plan = Plan(len(rates), round(mean_runs(head_runs)), rate, correlation)
+    return planned_drop(plan, round(mean_runs(base_runs)), confidence, power)
 
 
 def planned_gate_drop(plan: Plan, confidence: float = 0.95, power: float = 0.8) -> float:
@@ -119,12 +123,14 @@ def planned_drop(
 
     None where even a fall to nothing is not seen.
     """
-    seen, unseen = plan.rate, 0.0
+    seen = plan.rate
+    unseen = 0.0
     if comparison_power(plan, seen, base_runs, confidence) < power:
         return None
     while seen - unseen > 1e-6:
         middle = (seen + unseen) / 2
-        if comparison_power(plan, middle, base_runs, confidence) >= power:
+        power_there = comparison_power(plan, middle, base_runs, confidence)
+        if power_there >= power:
             seen = middle
         else:
             unseen = middle
@@ -157,7 +163,8 @@ def comparison_power(plan: Plan, drop: float, base_runs: int, confidence: float 
 def _significance_probability(drop: float, variance: float, confidence: float) -> float:
     """Return the probability that a difference with this mean and variance is significant."""
     standard_errors = drop / (_DISCRETENESS * sqrt(variance))
-    return _NORMAL.cdf(standard_errors - _NORMAL.inv_cdf(confidence))
+    z = standard_errors - _NORMAL.inv_cdf(confidence)
+    return _NORMAL.cdf(z)
 
 
 def comparison_runs_needed(
@@ -169,6 +176,7 @@ def comparison_runs_needed(
     """
     # One by one: as passes are whole numbers, power falls back a little now and then.
     for runs in range(1, MOST_RUNS + 1):
-        if comparison_power(plan._replace(runs=runs), drop, base_runs) >= power:
+        longer = plan._replace(runs=runs)
+        if comparison_power(longer, drop, base_runs) >= power:
             return runs
     return None

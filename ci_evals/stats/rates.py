@@ -43,7 +43,8 @@ def wilson(passed: int, runs: int, confidence: float = 0.95) -> Estimate | None:
     middle = (share + z * z / (2 * runs)) / shrinkage
     variance = share * (1 - share) / runs + z * z / (4 * runs * runs)
     half = z * sqrt(variance) / shrinkage
-    lower, upper = max(0.0, middle - half), min(1.0, middle + half)
+    lower = max(0.0, middle - half)
+    upper = min(1.0, middle + half)
     if passed == 0:
         lower = 0.0
     if passed == runs:
@@ -124,7 +125,10 @@ def pass_rate(cells: Cells) -> PassRate | None:
 def mean_runs(runs: Iterable[int]) -> Fraction:
     """The harmonic mean of the numbers of runs of some cells, all above 0."""
     alike = Counter(runs)
-    return alike.total() / sum((Fraction(count, n) for n, count in alike.items()), Fraction())
+    reciprocals = Fraction()
+    for n, count in alike.items():
+        reciprocals += Fraction(count, n)
+    return alike.total() / reciprocals
 
 
 def population_rate(cases: Iterable[Cells]) -> PassRate | None:
@@ -138,14 +142,17 @@ def population_rate(cases: Iterable[Cells]) -> PassRate | None:
     runs = 0
     for case in cases:
         graded = tuple([(k, n) for k, n in case if n])
+        runs += sum([n for _, n in graded])
         if graded:
             alike[graded] += 1
-            runs += sum([n for _, n in graded])
     if alike.total() < FEWEST_CASES:
         return None
     means: Counter[Fraction] = Counter()
     for cells, count in alike.items():
-        mean = sum([Fraction(k, n) for k, n in cells], Fraction()) / len(cells)
+        total = Fraction()
+        for k, n in cells:
+            total += Fraction(k, n)
+        mean = total / len(cells)
         means[mean] += count
     return sample_mean(means, most=runs)
 
@@ -158,13 +165,18 @@ def sample_mean(sample: Counter[Fraction], most: int | None = None) -> PassRate:
     is what it would be if only one of the sample varied that much.
     """
     size = sample.total()
-    rate = sum([value * count for value, count in sample.items()], Fraction()) / size
+    total = Fraction()
+    for value, count in sample.items():
+        total += value * count
+    rate = total / size
     if rate in (0, 1) or size == 1:
         return PassRate(rate, size)
     if most is None:
         most = size * size
-    squares = [count * (value - rate) ** 2 for value, count in sample.items()]
-    between = sum(squares, Fraction()) / (size - 1)
+    squares = Fraction()
+    for value, count in sample.items():
+        squares += count * (value - rate) ** 2
+    between = squares / (size - 1)
     if between == 0:
         return PassRate(rate, most)
     n_eff = float(rate * (1 - rate) * size / between)
@@ -178,8 +190,10 @@ def exact_bounds(rate: float, runs: float, confidence: float) -> Bounds:
     Source: E. L. Korn and B. I. Graubard, "Confidence intervals for proportions with small expected
     number of positive counts estimated from survey data", Surv. Methodol. 24 (1998).
     """
-    passed, failed = rate * runs, (1 - rate) * runs
-    lower, upper = 0.0, 1.0
+    passed = rate * runs
+    failed = (1 - rate) * runs
+    lower = 0.0
+    upper = 1.0
     if passed:
         lower = beta_quantile(1 - confidence, passed, failed + 1)
     if failed:
@@ -223,7 +237,9 @@ def suite_flip_rate(cells: Cells) -> float | None:
     """The mean flip rate, from (passed, runs) of each cell. None where no cell has two runs."""
     rates = [flip_rate(passed, runs) for passed, runs in cells]
     known = [rate for rate in rates if rate is not None]
-    return fmean(known) if known else None
+    if not known:
+        return None
+    return fmean(known)
 
 
 def look_confidence(confidence: float, looks: int) -> float:
