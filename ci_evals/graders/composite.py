@@ -87,12 +87,13 @@ def _against_threshold(
     noun: str, score: float, threshold: float, wrong: Sequence[Grade]
 ) -> Finding:
     """Judge a score; `wrong` are the grades that explain a low one."""
+    got = f"{score:.2f}"
     if reaches(score, threshold):
-        return passed(f"{noun} {score:.2f}, at least the threshold of {threshold:g}", score)
-    reason = f"{noun} {score:.2f}, below the threshold of {threshold:g}"
+        return passed(f"{noun} at least the threshold of {threshold:g}", score, got=got)
+    reason = f"{noun} below the threshold of {threshold:g}"
     if wrong:
         reason = f"{reason}: {_reasons(wrong)}"
-    return failed(reason, score)
+    return failed(reason, score, got=got)
 
 
 def _reasons(grades: Sequence[Grade]) -> str:

@@ -39,11 +39,12 @@ class EmbeddingSimilar(ModelGrader):
         )
         similarity = _cosine((await models.ask(self, request)).output)
         score = min(1.0, max(0.0, similarity))
-        subject = f"cosine similarity {similarity:.3f}"
+        subject = f"cosine similarity to {quote(self.value)}"
+        got = f"{similarity:.3f}"
         if reaches(similarity, self.threshold):
-            return passed(f"{subject}, at least {self.threshold:g}, to {quote(self.value)}", score)
-        reason = f"{subject}, less than {self.threshold:g}, to {quote(self.value)}"
-        return failed(reason, score, got=quote(output))
+            return passed(f"{subject} is at least {self.threshold:g}", score, got=got)
+        reason = f"{subject} is less than {self.threshold:g}"
+        return failed(reason, score, got=f"{got}: {quote(output)}")
 
 
 @cache

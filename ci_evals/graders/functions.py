@@ -135,14 +135,15 @@ class FunctionGrader:
         if not 0 <= score <= 1:
             raise ValueError(f"{self.name} must return a score from 0 to 1; it returned {score}")
         lowest = 1.0
-        hint = "; set `threshold` to let lower scores pass"
+        hint = " (set `threshold` to let lower scores pass)"
         if self.threshold is not None:
             lowest = self.threshold
             hint = ""
-        reason = f"{self.name} gave a score of {score:.3g}"
+        got = f"{score:.3g}"
         if reaches(score, lowest):
-            return passed(f"{reason}, at least {lowest:g}", float(score))
-        return failed(f"{reason}, less than {lowest:g}{hint}", float(score))
+            return passed(f"{self.name} gave a score of at least {lowest:g}", float(score), got=got)
+        reason = f"{self.name} gave a score below {lowest:g}{hint}"
+        return failed(reason, float(score), got=got)
 
     def _read_mapping(self, returned: Mapping[Any, Any]) -> Finding:
         """Read `passed`, `score` and `reason`; a misspelt key must not pass unnoticed."""
@@ -171,7 +172,9 @@ class FunctionGrader:
             )
         if verdict is None:
             verdict = finding.passed
-        return Finding(verdict, finding.score, reason or finding.reason)
+        if reason:
+            return Finding(verdict, finding.score, reason)
+        return Finding(verdict, finding.score, finding.reason, got=finding.got)
 
     def _check_type(self, key: str, value: Any, kind: Any) -> None:
         if value is not None and not isinstance(value, kind):

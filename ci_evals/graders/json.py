@@ -97,7 +97,10 @@ class ContainsJson(WithSchema):
         first, *others = findings
         if not others:
             return first
-        return failed(f"{first.reason} (and {len(others)} more do not fit, either)", got=first.got)
+        got = f"{len(findings)} values that do not fit"
+        if first.got is not None:
+            got = f"{first.got}, the first of {got}"
+        return failed(first.reason, got=got)
 
     def _judge(self, value: Any) -> Finding:
         if mistake := self._schema_mistake(value):
@@ -145,8 +148,7 @@ class JsonPath(GraderOptions):
                 return passed(f"{where} is {quote(self.value)}")
             if len(found) == 1:
                 return failed(difference.reason, got=difference.got)
-        reason = f"none of {len(found)} values at {where} is {quote(self.value)}"
-        return failed(reason, got=quote(found))
+        return failed(f"no value at {where} is {quote(self.value)}", got=quote(found))
 
 
 def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:

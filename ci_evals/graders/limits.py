@@ -37,9 +37,8 @@ class Latency(GraderOptions):
         return []
 
     def grade(self, answer: Answer) -> Finding:
-        kept: list[str] = []
-        missed: list[str] = []
-        got: list[str] = []
+        kept: list[tuple[str, str]] = []
+        missed: list[tuple[str, str]] = []
         if self.first_token is not None:
             first_token_s = answer.response.slowest_first_token_s
             if first_token_s is None:
@@ -47,24 +46,26 @@ class Latency(GraderOptions):
                     "the time to the first token is not known:"
                     " the provider did not stream its answer"
                 )
-            took = f"{round(first_token_s, 3):g} s"
+            limit = f"{self.first_token:g} s allowed to the first token"
             if first_token_s <= self.first_token:
-                kept.append(
-                    f"took {took} to the first token, within the {self.first_token:g} s allowed"
-                )
+                kept.append((limit, _seconds(first_token_s)))
             else:
-                missed.append(f"more than the {self.first_token:g} s allowed to the first token")
-                got.append(took)
+                missed.append((limit, _seconds(first_token_s)))
         if self.value is not None:
-            took = f"{round(answer.latency_s, 3):g} s"
+            limit = f"{self.value:g} s allowed"
             if answer.latency_s <= self.value:
-                kept.append(f"took {took}, within the {self.value:g} s allowed")
+                kept.append((limit, _seconds(answer.latency_s)))
             else:
-                missed.append(f"more than the {self.value:g} s allowed")
-                got.append(took)
+                missed.append((limit, _seconds(answer.latency_s)))
+        limits = " and ".join(f"the {limit}" for limit, _ in missed or kept)
+        got = " and ".join(took for _, took in missed or kept)
         if missed:
-            return failed("took " + " and ".join(missed), got=" and ".join(got))
-        return passed("; ".join(kept))
+            return failed(f"took more than {limits}", got=got)
+        return passed(f"took no more than {limits}", got=got)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{round(seconds, 3):g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ class Cost(GraderOptions):
                 " `price: {input_per_mtok: …, output_per_mtok: …}`, in USD per million tokens"
             )
         if cost_usd <= self.value:
-            return passed(f"cost {_dollars(cost_usd)}, within the {_dollars(self.value)} allowed")
+            reason = f"cost no more than the {_dollars(self.value)} allowed"
+            return passed(reason, got=_dollars(cost_usd))
         reason = f"cost more than the {_dollars(self.value)} allowed"
         return failed(reason, got=_dollars(cost_usd))
 
@@ -156,7 +158,8 @@ class Reward(GraderOptions):
         if reward is None:
             return failed("there is no reward: the answer is not that of a task")
         if reward >= self.value:
-            return passed(f"reward {reward:g}, at least the {self.value:g} wanted", reward)
+            reason = f"reward at least the {self.value:g} wanted"
+            return passed(reason, reward, got=f"{reward:g}")
         reason = f"reward less than the {self.value:g} wanted"
         return failed(reason, reward, got=f"{reward:g}")
 
@@ -169,7 +172,7 @@ class GoalReached(AlwaysTrue):
     instead = "write `not_goal_reached: true`, or leave it out"
 
     def grade(self, answer: Answer) -> Finding:
-        within = f"within {number_of(len(answer.response.turns), 'turn')}"
+        turns = number_of(len(answer.response.turns), "turn")
         if answer.response.finish_reason == GOAL_REACHED:
-            return passed(f"the user reached its goal {within}")
-        return failed(f"the user did not reach its goal {within}")
+            return passed("the user reached its goal", got=turns)
+        return failed("the user did not reach its goal", got=turns)

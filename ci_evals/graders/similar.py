@@ -34,8 +34,9 @@ class Similar(GraderOptions):
         if self.ignore_case:
             output, value = output.casefold(), value.casefold()
         score = Indel.normalized_similarity(value, output)
-        reason = f"similarity {score:.3f} to {quote(self.value)}"
+        similarity = f"similarity to {quote(self.value)}"
+        got = f"{score:.3f}"
         if reaches(score, self.threshold):
-            return passed(f"{reason}, at least {self.threshold:g}", score)
-        got = quote(answer.response.output)
-        return failed(f"{reason}, less than {self.threshold:g}", score, got=got)
+            return passed(f"{similarity} is at least {self.threshold:g}", score, got=got)
+        reason = f"{similarity} is less than {self.threshold:g}"
+        return failed(reason, score, got=f"{got}: {quote(answer.response.output)}")

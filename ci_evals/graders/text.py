@@ -227,10 +227,11 @@ class MaxLength(GraderOptions):
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
+        got = f"{len(output):,}"
+        limit = number_of(self.value, "character")
         if len(output) <= self.value:
-            return passed(f"has {len(output):,} characters, at most {self.value:,} allowed")
-        got = f"{len(output):,}: {quote(output)}"
-        return failed(f"is longer than {self.value:,} characters", got=got)
+            return passed(f"has at most {limit}", got=got)
+        return failed(f"is longer than {limit}", got=f"{got}: {quote(output)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,17 +253,19 @@ class WordCount(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
         words = len(output.split())
-        has = f"has {number_of(words, 'word')}"
-        if self.max is not None and words > self.max:
-            return failed(f"{has}, more than the {self.max:,} allowed", got=quote(output))
-        if self.min is not None and words < self.min:
-            return failed(f"{has}, fewer than the {self.min:,} wanted", got=quote(output))
+        wrong = f"{words:,}: {quote(output)}"
         bounds = []
         if self.max is not None:
-            bounds.append(f"at most {self.max:,}")
+            most = number_of(self.max, "word")
+            if words > self.max:
+                return failed(f"has more than {most}", got=wrong)
+            bounds.append(f"at most {most}")
         if self.min is not None:
-            bounds.append(f"at least {self.min:,}")
-        return passed(f"{has}, {' and '.join(bounds)}")
+            least = number_of(self.min, "word")
+            if words < self.min:
+                return failed(f"has fewer than {least}", got=wrong)
+            bounds.append(f"at least {least}")
+        return passed(f"has {' and '.join(bounds)}", got=f"{words:,}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,18 +142,21 @@ class ToolArguments(GraderOptions):
         wrong: list[Finding] = []
         for index in indices:
             for reason, got in self._mistakes(made[index]):
-                wrong.append(failed(f"call {index + 1}, {name}: {reason}", got=got))
+                place = f"call {index + 1}"
+                if got is not None:
+                    place = f"{got} in {place}"
+                wrong.append(failed(f"{name}: {reason}", got=place))
                 break
         is_right = not wrong
         if self.calls == "any":
             is_right = len(wrong) < len(indices)
         if is_right:
             return passed(f"{name} was called with the right arguments")
-        reason = wrong[0].reason
+        got = wrong[0].got
         if len(wrong) > 1:
-            reason = f"{reason} (and {len(wrong) - 1} more of {len(indices)} calls)"
+            got = f"{got}, the first of {len(wrong)} such calls of {len(indices)}"
         score = 1 - len(wrong) / len(indices)
-        return failed(reason, score, got=wrong[0].got)
+        return failed(wrong[0].reason, score, got=got)
 
     def _mistakes(self, call: ToolCall) -> Iterator[tuple[str, str | None]]:
         """Find what is wrong with a call: what was expected, and what there is instead."""

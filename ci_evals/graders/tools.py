@@ -14,9 +14,7 @@ from ci_evals.graders.calls import (
     pair_in_any_order,
     pair_in_order,
 )
-from ci_evals.graders.json import (
-    Mismatch,
-)
+from ci_evals.graders.json import Mismatch
 from ci_evals.model.fields import Bool, Many
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
@@ -98,9 +96,8 @@ class ToolCallMatch(GraderOptions):
         if extra and not self.ignore_extra_calls:
             if not expected:
                 return failed("expected no tool call", got=describe_call(extra[0]))
-            hint = "`ignore_extra_calls: true` would accept it"
-            reason = f"also called {describe_call(extra[0])}, which was not expected; {hint}"
-            return failed(reason, score)
+            reason = "expected no other call, which `ignore_extra_calls: true` accepts"
+            return failed(reason, score, got=describe_call(extra[0]))
         if not expected:
             return passed("called no tool")
         return passed(f"called {names_of(expected)}")
@@ -127,10 +124,11 @@ class ToolCallMatch(GraderOptions):
             found = list(expected.differences(call, ignore_extra_args=self.ignore_extra_args))
             if not differences or len(found) < len(differences):
                 closest, differences = call, found
-        reason = f"called {one_line(expected.name)} with other arguments"
-        if len(namesakes) > 1:
-            reason += f" (the closest of {len(namesakes)} such calls)"
-        reason += ": " + "; ".join(each.reason for each in differences[:_MAX_SHOWN])
+        shown = "; ".join(each.reason for each in differences[:_MAX_SHOWN])
+        reason = f"called {one_line(expected.name)} with other arguments: {shown}"
+        got: str | None = quote(closest.arguments)
         if len(differences) == 1:
-            return reason, differences[0].got
-        return reason, quote(closest.arguments)
+            got = differences[0].got
+        if got is not None and len(namesakes) > 1:
+            got = f"{got} in the closest of {len(namesakes)} such calls"
+        return reason, got

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ci_evals.errors import GradingError
-from ci_evals.format import one_line, quote
+from ci_evals.format import number_of, one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.graders.calls import (
     ExpectedCall,
@@ -106,8 +106,8 @@ class _Alignment:
             if at not in self.pairs:
                 if want.name == call.name:
                     return self._difference(at, want)
-                called = f"call {at + 1} is {describe_call(call)} instead of {describe_call(want)}"
-                return self._in_full(called)
+                missed = f"call {at + 1} is not {describe_call(want)}"
+                return self._in_full(missed, describe_call(call))
         if len(actual) == len(expected):
             return None
         last = "no call"
@@ -117,7 +117,7 @@ class _Alignment:
             absent = describe_call(expected[len(actual)])
             return self._in_full(f"stops after {last}, before {absent}")
         further = describe_call(actual[len(expected)])
-        return self._in_full(f"goes on after {last} with {further}")
+        return self._in_full(f"goes on after {last}", further)
 
     def missing(self, *, in_order: bool = False) -> _Difference | None:
         """Describe the first expected call that was not made."""
@@ -141,7 +141,7 @@ class _Alignment:
         """Describe the first call that was not expected."""
         for at in self._extra:
             call = describe_call(self.actual[at])
-            return self._in_full(f"call {at + 1}, {call}, was not expected")
+            return self._in_full("made another call", f"{call} as call {at + 1}")
         return None
 
     @property
@@ -158,8 +158,12 @@ class _Alignment:
             return reason, difference.got
         return None
 
-    def _in_full(self, reason: str) -> _Difference:
-        return f"{reason}; expected {_path(self.expected)}", _path(self.actual)
+    def _in_full(self, reason: str, instead: str | None = None) -> _Difference:
+        """Complete a difference by both trajectories."""
+        got = _path(self.actual)
+        if instead is not None:
+            got = f"{instead} in {got}"
+        return f"{reason}; expected {_path(self.expected)}", got
 
 
 def _path(calls: Sequence[ToolCall | ExpectedCall]) -> str:
@@ -176,19 +180,20 @@ class NoToolErrors(AlwaysTrue):
 
     def grade(self, answer: Answer) -> Finding:
         calls = 0
-        errors: list[str] = []
+        errors: list[tuple[str, str]] = []
         for at, step in enumerate(_steps(answer), 1):
             if step.kind != "tool_call":
                 continue
             calls += 1
             if step.error is not None:
-                errors.append(f"{one_line(step.name, 80)} failed at step {at}: {quote(step.error)}")
+                name = one_line(step.name, 80)
+                errors.append((f"{name} failed", f"{quote(step.error)} at step {at}"))
         if not errors:
-            return passed(f"none of {calls} tool calls failed")
-        reason = errors[0]
+            return passed("no tool call failed", got=number_of(calls, "call"))
+        reason, got = errors[0]
         if len(errors) > 1:
-            reason = f"{reason}, and {len(errors) - 1} more"
-        return failed(reason, 1 - len(errors) / calls)
+            got = f"{got}, and {number_of(len(errors) - 1, 'more error')}"
+        return failed(reason, 1 - len(errors) / calls, got=got)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +210,11 @@ class MaxToolCalls(GraderOptions):
     tool: str | None = None
 
     def grade(self, answer: Answer) -> Finding:
-        made = [call.name for call in answer.response.calls_made]
+        made = answer.response.calls_made
         if self.tool is None:
-            return _at_most(self.value, made, "tool calls")
-        of_tool = [name for name in made if name == self.tool]
-        return _at_most(self.value, of_tool, f"calls of {one_line(self.tool, 80)}")
+            return _at_most(self.value, made, "tool call")
+        of_tool = [call for call in made if call.name == self.tool]
+        return _at_most(self.value, of_tool, f"{one_line(self.tool, 80)} call")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +229,8 @@ class MaxSteps(GraderOptions):
     value: Count
 
     def grade(self, answer: Answer) -> Finding:
-        steps = [step.name for step in _steps(answer) if step.kind != "message"]
-        return _at_most(self.value, steps, "steps")
+        steps = [step for step in _steps(answer) if step.kind != "message"]
+        return _at_most(self.value, steps, "step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,18 +248,17 @@ class MaxModelRequests(GraderOptions):
             raise GradingError(
                 "the steps tell of no request to a model: add steps of kind `model_request`"
             )
-        if len(requests) <= self.value:
-            return passed(f"{len(requests)} model requests, within the {self.value} allowed")
-        return failed(f"{len(requests)} model requests, more than the {self.value} allowed")
+        return _at_most(self.value, requests, "model request")
 
 
-def _at_most(limit: int, names: Sequence[str], what: str) -> Finding:
-    if len(names) <= limit:
-        return passed(f"{len(names)} {what}, within the {limit} allowed")
-    reason = f"{len(names)} {what}, more than the {limit} allowed"
-    if names[limit]:
-        reason = f"{reason}; beyond them from {one_line(names[limit], 80)} on"
-    return failed(reason)
+def _at_most(limit: int, made: Sequence[ToolCall | Step], noun: str) -> Finding:
+    got = f"{len(made):,}"
+    if len(made) <= limit:
+        return passed(f"at most {number_of(limit, noun)}", got=got)
+    first = made[limit].name
+    if first:
+        got = f"{got}; number {limit + 1} is {one_line(first, 80)}"
+    return failed(f"more than {number_of(limit, noun)}", got=got)
 
 
 def _steps(answer: Answer) -> tuple[Step, ...]:

@@ -53,6 +53,80 @@ async def test_cases_that_fail_alike_are_one_entry(
     )
 
 
+@pytest.mark.parametrize(
+    ("expect", "missed"),
+    [
+        ({"word_count": 1}, "word_count: has more than 1 word"),
+        ({"word_count": {"min": 9}}, "word_count: has fewer than 9 words"),
+        ({"not_word_count": 9}, "not_word_count: has at most 9 words"),
+        ({"max_length": 5}, "max_length: is longer than 5 characters"),
+        ({"similar": "0 1"}, "similar: similarity to '0 1' is less than 0.8"),
+        (
+            {"all_of": {"of": [{"similar": "0 1"}], "threshold": 0.9}},
+            (
+                "all_of: score below the threshold of 0.9:"
+                " similar: similarity to '0 1' is less than 0.8"
+            ),
+        ),
+        (
+            {"python": {"target": "1 / len(output)", "threshold": 0.9}},
+            "python: 1 / len(output) gave a score below 0.9",
+        ),
+    ],
+)
+async def test_measured_figures_do_not_keep_failures_apart(
+    tmp_path: Path, expect: dict[str, Any], missed: str
+) -> None:
+    answers = {"a": "Lyon it is", "b": "it must be Rome", "c": "Oslo, as all of us know"}
+    write_suite(tmp_path, answering(answers, expect))
+    ran = await ci_evals(tmp_path, "run", "--out", "out")
+    assert f"3 cases: {missed}, in a (evals.yaml:1)" in " ".join(ran.stdout.decode().split())
+
+
+@pytest.mark.parametrize(
+    ("expect", "missed"),
+    [
+        ({"max_tool_calls": 1}, "max_tool_calls: more than 1 tool call"),
+        ({"max_tool_calls": {"value": 0, "tool": "pay"}}, "max_tool_calls: more than 0 pay calls"),
+        ({"max_steps": 1}, "max_steps: more than 1 step"),
+        ({"max_model_requests": 0}, "max_model_requests: more than 0 model requests"),
+        (
+            {"tool_call": "search"},
+            ("tool_call: expected no other call, which `ignore_extra_calls: true` accepts"),
+        ),
+        (
+            {"trajectory": {"calls": ["search"], "match": "subset"}},
+            "trajectory: made another call; expected search",
+        ),
+        (
+            {"tool_arguments": {"tool": "pay", "arguments": {"eur": 1}}},
+            "tool_arguments: pay: argument eur: expected 1",
+        ),
+        ({"no_tool_errors": True}, "no_tool_errors: pay failed"),
+    ],
+)
+async def test_calls_made_do_not_keep_failures_apart(
+    tmp_path: Path, expect: dict[str, Any], missed: str
+) -> None:
+    write_suite(
+        tmp_path,
+        answering({"a": "2", "b": "3", "c": "4"}, expect),
+        providers=[{"type": "python", "target": "agent:answer"}],
+    )
+    (tmp_path / "agent.py").write_text(
+        "def answer(text):\n"
+        "    steps = [{'kind': 'model_request', 'name': 'm'}] * int(text)\n"
+        "    steps += [{'kind': 'tool_call', 'name': 'search', 'arguments': {}}]\n"
+        "    for number in range(2, int(text) + 1):\n"
+        "        steps += [{'kind': 'tool_call', 'name': 'pay', 'arguments': {'eur': number},\n"
+        "                   'error': f'refused after {text}'}]\n"
+        "    return {'output': 'done', 'steps': steps}\n",
+        "utf-8",
+    )
+    ran = await ci_evals(tmp_path, "run", "--out", "out")
+    assert f"3 cases: {missed}, in a (evals.yaml:1)" in " ".join(ran.stdout.decode().split())
+
+
 async def test_runs_that_fail_alike_have_one_reason(tmp_path: Path) -> None:
     write_suite(
         tmp_path,

@@ -131,7 +131,7 @@ async def test_a_negated_expectation_turns_verdict_and_score_around_and_keeps_th
         0.25,
         2,
     )
-    assert "similarity 0.750" in found.reason
+    assert found.sentence == "similarity to 'abcd' is at least 0.7, got 0.750"
 
 
 async def test_a_crash_of_a_grader_comes_through(answer_of: AnswerOf) -> None:

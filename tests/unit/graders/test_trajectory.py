@@ -73,8 +73,8 @@ def test_what_matches_and_what_does_not(
             ["search", "pay"],
             [SEARCH, PARIS],
             (
-                'call 2 is book({"to": "Paris"}) instead of pay;'
-                " expected search → pay, got search → book"
+                "call 2 is not pay; expected search → pay,"
+                ' got book({"to": "Paris"}) in search → book'
             ),
         ),
         (
@@ -93,9 +93,9 @@ def test_what_matches_and_what_does_not(
             "exact",
             ["search"],
             [SEARCH, PAY],
-            "goes on after call 1 with pay({}); expected search, got search → pay",
+            "goes on after call 1; expected search, got pay({}) in search → pay",
         ),
-        ("exact", [], [PAY], "goes on after no call with pay({}); expected no tool, got pay"),
+        ("exact", [], [PAY], "goes on after no call; expected no tool, got pay({}) in pay"),
         (
             "in_order",
             ["search", "pay", "book"],
@@ -121,13 +121,13 @@ def test_what_matches_and_what_does_not(
             "subset",
             ["search"],
             [SEARCH, PAY],
-            "call 2, pay({}), was not expected; expected search, got search → pay",
+            "made another call; expected search, got pay({}) as call 2 in search → pay",
         ),
         (
             "any_order",
             ["pay"],
             [PAY, SEARCH],
-            "call 2, search({}), was not expected; expected pay, got pay → search",
+            "made another call; expected pay, got search({}) as call 2 in pay → search",
         ),
     ],
 )
@@ -195,41 +195,46 @@ def test_a_failed_tool_call_is_named_with_its_step(answer_of: AnswerOf) -> None:
     )
     finding = found("no_tool_errors", {}, answer_of(steps=steps))
     assert (finding.passed, finding.score) == (False, 0.5)
-    assert finding.sentence == "book failed at step 3: 'no seats', and 1 more"
+    assert finding.sentence == "book failed, got 'no seats' at step 3, and 1 more error"
     assert found("no_tool_errors", {}, answer_of(steps=(SEARCH, PAY))).passed
 
 
 @pytest.mark.parametrize(
     ("name", "options", "passed", "reason"),
     [
-        ("max_tool_calls", {"value": 3}, True, "3 tool calls, within the 3 allowed"),
+        ("max_tool_calls", {"value": 3}, True, "at most 3 tool calls, got 3"),
         (
             "max_tool_calls",
             {"value": 2},
             False,
-            "3 tool calls, more than the 2 allowed; beyond them from pay on",
+            "more than 2 tool calls, got 3; number 3 is pay",
         ),
         (
             "max_tool_calls",
             {"value": 0, "tool": "cancel"},
             True,
-            "0 calls of cancel, within the 0 allowed",
+            "at most 0 cancel calls, got 0",
         ),
         (
             "max_tool_calls",
             {"value": 0, "tool": "pay"},
             False,
-            "1 calls of pay, more than the 0 allowed; beyond",
+            "more than 0 pay calls, got 1; number 1 is pay",
         ),
-        ("max_steps", {"value": 5}, True, "5 steps, within the 5 allowed"),
+        ("max_steps", {"value": 5}, True, "at most 5 steps, got 5"),
         (
             "max_steps",
             {"value": 4},
             False,
-            "5 steps, more than the 4 allowed; beyond them from pay on",
+            "more than 4 steps, got 5; number 5 is pay",
         ),
-        ("max_model_requests", {"value": 2}, True, "2 model requests, within the 2 allowed"),
-        ("max_model_requests", {"value": 1}, False, "2 model requests, more than the 1 allowed"),
+        ("max_model_requests", {"value": 2}, True, "at most 2 model requests, got 2"),
+        (
+            "max_model_requests",
+            {"value": 1},
+            False,
+            "more than 1 model request, got 2; number 2 is m",
+        ),
     ],
 )
 def test_steps_are_counted(
