@@ -71,7 +71,7 @@
     element("b", {}, element("bdi", {}, each.name)), " ", element("bdi", {}, each.options), each.parts && expectations(each.parts))));
   const statements = (list) => element("ul", { class: "grades statements" }, list.map(([holds, text]) =>
     element("li", { class: holds ? "good" : "bad" }, finding(holds, "holds", "does not hold"), " ", span("said", text))));
-  const grades = (list) => element("ul", { class: "grades" }, list.map(({ grader, passed = true, score = "1.00", reason, statements: found, parts }) =>
+  const grades = (list) => element("ul", { class: "grades" }, list.map(({ grader, passed, score, reason, statements: found, parts }) =>
     element("li", { class: passed ? "good" : "bad" }, finding(passed, "passed", "failed"), " ", element("b", { dir: "auto" }, grader), " ",
       span("score", score), " ", span("said", reason), found && statements(found), parts && grades(parts))));
   const steps = (list) => element("ol", { class: "steps" }, list.map((step) =>
@@ -118,7 +118,7 @@
     const base = element("bdi", {}, shared.base);
     const tags = { old: "del", new: "ins" };
     if (diff) return [element("h5", {}, `Run ${run} against `, base), pre(diff.map(([kind, text]) => tags[kind] ? element(tags[kind], {}, text) : text), "diff")];
-    if (before !== undefined) return [element("h5", {}, "Answer on ", base), pre(before || "(empty)", "before")];
+    if (before) return [element("h5", {}, "Answer on ", base), pre(before, "before")];
     return undefined;
   };
   const cell = ({ column, outcome, variant, address, details }, ofCase) => element("section", { "class": "cell", "id": address, "data-v": column },
@@ -131,7 +131,7 @@
     details.more_runs && facts(details.more_runs),
     variant ? fold("commands", "Look closer", commands(details.commands)) : element("div", { class: "commands" }, commands(details.commands)));
   const inside = (data) => {
-    const worstFirst = [...data.cells].sort((a, b) => (b.column === data.worst) - (a.column === data.worst));
+    const worstFirst = [...data.cells].sort((a, b) => Boolean(b.is_worst) - Boolean(a.is_worst));
     const known = worstFirst.filter((each) => each.details);
     return element("div", { class: "inside" },
       facts(data.description && `${data.description} · `, data.place && element("bdi", {}, data.place)),

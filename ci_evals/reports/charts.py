@@ -91,19 +91,12 @@ def rate_chart(
 # The history of a cell.
 
 
-@dataclass(frozen=True, slots=True)
-class Spark:
-    """Columns of one cell's pass rate, the oldest report first: path data of the earlier reports
-    and of this one.
+def spark(comparison: Comparison | None, key: CellKey, here: Tally) -> dict[str, str] | None:
+    """Draw one cell's pass rate as columns, the oldest report first; None without earlier runs.
+
+    Returns path data of the earlier reports (`before`) and of this one (`here`), and both as
+    `text`.
     """
-
-    before: str
-    here: str
-    text: str
-
-
-def spark(comparison: Comparison | None, key: CellKey, here: Tally) -> Spark | None:
-    """Draw the history of a cell; None without earlier runs."""
     base = comparison.base_of(key) if comparison else None
     if base is None:
         return None
@@ -116,11 +109,11 @@ def spark(comparison: Comparison | None, key: CellKey, here: Tally) -> Spark | N
     for number, tally in enumerate(tallies):
         top = min(_SPARK_HEIGHT - 2, round((1 - tally.rate) * _SPARK_HEIGHT))
         columns.append(f"M{2 + number * _SPARK_STEP} {_SPARK_HEIGHT}V{top}")
-    return Spark(
-        before="".join(columns[: len(earlier)]),
-        here="".join(columns[len(earlier) :]),
-        text=", ".join(f"{tally.passed}/{tally.graded}" for tally in tallies),
-    )
+    return {
+        "before": "".join(columns[: len(earlier)]),
+        "here": "".join(columns[len(earlier) :]),
+        "text": ", ".join(f"{tally.passed}/{tally.graded}" for tally in tallies),
+    }
 
 
 # The trend of the last reports.

@@ -169,7 +169,7 @@ class Group:
 
     @property
     def tone(self) -> Tone:
-        if self.kind == "fixed":
+        if self.kind in ("fixed", "others"):
             return "good"
         if self.kind in _DECIDING or self.kind == "still failing":
             return "bad"

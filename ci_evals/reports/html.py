@@ -39,8 +39,8 @@ from ci_evals.reports.page import choices, page_of, slices
 from ci_evals.reports.page_cases import (
     NAME_CHARACTERS,
     REASON_CHARACTERS,
-    PageCase,
     PageRow,
+    Shown,
     page_case,
     to_json,
 )
@@ -145,9 +145,7 @@ class _Cases:
         yield to_json(self._shared)
         yield from self._write(rows, to_json)
 
-    def _write(
-        self, rows: Sequence[PageRow], write: Callable[[PageCase], Markup]
-    ) -> Iterator[Markup]:
+    def _write(self, rows: Sequence[PageRow], write: Callable[[Shown], Markup]) -> Iterator[Markup]:
         for row in rows:
             if self._room:
                 text = write(page_case(row))

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ci_evals.format import number_of
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.reports.findings import Findings
-from ci_evals.reports.groups import Entry, Group, Tone, cells_by_group
+from ci_evals.reports.groups import Entry, Group, cells_by_group
 from ci_evals.reports.page_cases import CHANGES, PageRow, outcome_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.view import CellOutcome, CellView, case_views, cell_views
@@ -61,15 +60,11 @@ class PagePart:
 
 @dataclass(frozen=True, slots=True)
 class PageGroup:
-    """A group of the findings with the rows of its cases."""
+    """A group of the findings with the rows of its cases, or with `entries` that have no rows."""
 
-    title: str
-    count: int
-    tone: Tone
-    remark: str
+    group: Group
     unfolded: bool
     entries: tuple[Entry, ...]
-    more_entries: str
     parts: tuple[PagePart, ...]
 
 
@@ -97,11 +92,9 @@ def page_of(found: Findings) -> Page:
     for group in found.groups:
         cells = by_group.get(group.kind, ())
         parts = rows.parts_of(group, cells)
-        entries, more_entries = group.entries[:_MAX_ENTRIES], ""
+        entries = group.entries[:_MAX_ENTRIES]
         if cells and group.kind != "errored":
             entries = ()  # the rows say it
-        elif group.total > len(entries):
-            more_entries = number_of(group.total - len(entries), f"more {group.noun}")
         if not entries and not parts:
             continue
         of_their_own = sum(part.count for part in parts if part.heading is None)
@@ -113,18 +106,7 @@ def page_of(found: Findings) -> Page:
         )
         if unfolded and parts:
             is_any_unfolded = True
-        groups.append(
-            PageGroup(
-                title=group.title,
-                count=group.count,
-                tone=group.tone,
-                remark=group.remark,
-                unfolded=unfolded,
-                entries=entries,
-                more_entries=more_entries,
-                parts=parts,
-            )
-        )
+        groups.append(PageGroup(group, unfolded, entries, parts))
     if passed := rows.passed(by_group["others"]):
         groups.append(passed)
     return Page(tuple(groups), tuple(rows.drawn), rows.left_out)
@@ -161,7 +143,8 @@ class _Rows:
         part = self._part(None, cells, write=unfolded)
         if not part.count:
             return None
-        return PageGroup("Passed", number, "good", "", unfolded, (), "", (part,))
+        group = Group("others", "Passed", "passed case", number, total=0, entries=())
+        return PageGroup(group, unfolded, (), (part,))
 
     def _part(
         self,
