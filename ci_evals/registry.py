@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from ci_evals.errors import PluginError, describe_exception
 
 if TYPE_CHECKING:  # they are imported by name, when they are used
-    from pathlib import Path
-
     import click
 
     from ci_evals.graders.base import GraderOptions
     from ci_evals.hosts import Host
-    from ci_evals.model.case import Case
     from ci_evals.providers.base import ProviderOptions
     from ci_evals.reports.files import Format
     from ci_evals.suite.executor import ExecutorOptions
@@ -84,21 +81,19 @@ class Registry(Mapping[str, T], Generic[T]):
     def __contains__(self, name: object) -> bool:
         return name in self.own or name in self._plugins
 
+    def problem(self, name: str) -> str | None:
+        """Return why a thing of another package cannot be loaded; None if it can."""
+        try:
+            self[name]
+        except PluginError as error:
+            return str(error)
+        return None
+
     def loadable(self) -> Iterator[tuple[str, T]]:
         """Yield names with things, without those of other packages that cannot be loaded."""
         for name in self:
-            try:
+            if self.problem(name) is None:
                 yield name, self[name]
-            except PluginError:
-                continue
-
-    def broken(self) -> Iterator[str]:
-        """Yield what is wrong with each thing of another package that cannot be loaded."""
-        for name in self:
-            try:
-                self[name]
-            except PluginError as error:
-                yield str(error)
 
     def help(self, name: str) -> str:
         """Return the line of help of a thing, without importing it."""
@@ -397,12 +392,8 @@ PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
     "ci_evals.providers.base:ProviderOptions",
 )
 
-CASE_READERS: "Registry[Callable[[Path, str, str, Path], Case]]" = Registry(
-    "ci_evals.case_readers",
-    "reader of cases",
-    {"tasks": Entry("ci_evals.tasks.folders:read_task", "Task folders.")},
-)
-"""What reads files that are not lists of cases, by the key of `cases` that names them."""
+CASE_READERS = {"tasks": "ci_evals.tasks.folders:read_task"}
+"""What reads files that are not lists of cases, by the key of `cases`; for `resolve_name`."""
 
 EXECUTORS: "Registry[type[ExecutorOptions]]" = Registry(
     "ci_evals.executors",
@@ -448,16 +439,12 @@ IMPORTERS: "Registry[Importer]" = Registry(
     },
 )
 
-IMPORTING: "Registry[Any]" = Registry(
-    "ci_evals.importing",
-    "step of importing",
-    {
-        "translate": Entry("ci_evals.importers:translate_config"),
-        "import": Entry("ci_evals.importers:import_suite"),
-        "write": Entry("ci_evals.importers:suite_text"),
-    },
-)
-"""What the core asks of the importers' folder, which it does not know."""
+IMPORTING = {
+    "translate": "ci_evals.importers:translate_config",
+    "import": "ci_evals.importers:import_suite",
+    "write": "ci_evals.importers:suite_text",
+}
+"""What the core asks of the importers' folder, which it does not know; for `resolve_name`."""
 
 HOSTS: "Registry[type[Host]]" = Registry(
     "ci_evals.hosts",

@@ -11,6 +11,7 @@ from importlib.metadata import distribution
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path, PurePosixPath
+from pkgutil import resolve_name
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -276,8 +277,10 @@ def _installed_action() -> str | None:
 
 def _write_suite(path: Path, project: _Project) -> None:
     if project.foreign:
-        draft = IMPORTING["import"]([project.foreign], project.folder)
-        text = IMPORTING["write"](draft, [project.foreign])
+        import_suite = resolve_name(IMPORTING["import"])
+        suite_text = resolve_name(IMPORTING["write"])
+        draft = import_suite([project.foreign], project.folder)
+        text = suite_text(draft, [project.foreign])
         _write(path, text, f"from {project.foreign.name}")
         for name, text in draft.files.items():
             if not (path.parent / name).exists():

@@ -52,8 +52,10 @@ def schema(*, names: bool) -> None:
         console = Console.of_process("json")
         console.print(suite_schema_text())
         for registry in (GRADERS, PROVIDERS, EXECUTORS):
-            for problem in registry.broken():
-                console.warn(f"left out: {problem}")
+            for name in registry:
+                problem = registry.problem(name)
+                if problem is not None:
+                    console.warn(f"left out: {problem}")
 
 
 def _list_names() -> str:

@@ -28,7 +28,7 @@ from ci_evals.model.fingerprint import digest
 from ci_evals.model.grading import Expectation
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response
-from ci_evals.providers.base import PARTS, Provider, ProviderOptions, Service
+from ci_evals.providers.base import Provider, ProviderOptions, Service, load_part
 from ci_evals.providers.pricing import pricer
 from ci_evals.providers.python import Python
 from ci_evals.suite.executor import Executor
@@ -156,10 +156,10 @@ async def prepare(
     for options in providers:
         command = getattr(options, "token", None)
         if command is not None:
-            token = PARTS["token"](command, resources)
+            token = load_part("token")(command, resources)
             tokens.setdefault(token, str(options.name))
         if options.serve is not None:
-            service = PARTS["service"](options.serve, resources)
+            service = load_part("service")(options.serve, resources)
             services.setdefault(service, str(options.name))
     for token, name in tokens.items():
         try:
@@ -244,7 +244,9 @@ def open_provider(
 
 def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
     if options.serve is not None:  # its service runs on this machine
-        return _ServedProvider(options.open(resources), PARTS["service"](options.serve, resources))
+        return _ServedProvider(
+            options.open(resources), load_part("service")(options.serve, resources)
+        )
     return resources.executor.open(options, resources)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from ci_evals.model.fields import (
@@ -21,23 +22,25 @@ from ci_evals.model.fields import (
 from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Response
 from ci_evals.providers.command_line import command_problems, program_problems
-from ci_evals.registry import Entry, Registry
 
 T = TypeVar("T")
 
-PARTS: Registry[Any] = Registry(
-    "ci_evals.provider_parts",
-    "part of a provider",
-    {
-        "http_client": Entry("ci_evals.providers.http_client:HttpClient"),
-        "service": Entry("ci_evals.providers.serve:shared_service"),
-        "token": Entry("ci_evals.providers.tokens:shared_token"),
-        "list_price": Entry("ci_evals.providers.price_list:list_price_usd"),
-        "listed_models": Entry("ci_evals.providers.price_list:listed_models"),
-        "telemetry": Entry("ci_evals.providers.telemetry:attach_recorder"),
-    },
-)
-"""What providers do with a library of its own, which a suite that is only checked does without."""
+_PARTS = {
+    "http_client": "ci_evals.providers.http_client:HttpClient",
+    "service": "ci_evals.providers.serve:shared_service",
+    "token": "ci_evals.providers.tokens:shared_token",
+    "list_price": "ci_evals.providers.price_list:list_price_usd",
+    "listed_models": "ci_evals.providers.price_list:listed_models",
+    "telemetry": "ci_evals.providers.telemetry:attach_recorder",
+}
+
+
+def load_part(name: str) -> Any:
+    """Return a part of providers that has a library of its own.
+
+    A suite that is only checked does without these libraries.
+    """
+    return resolve_name(_PARTS[name])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.format import one_line
 from ci_evals.model.fields import first_problem, is_complete_url
 from ci_evals.providers.answer import plain_json
-from ci_evals.providers.base import PARTS, Resources, TokenCommand
+from ci_evals.providers.base import Resources, TokenCommand, load_part
 from ci_evals.providers.http_headers import number_in
 
 END_OF_STREAM = "[DONE]"
@@ -85,7 +85,7 @@ class HttpClient(Protocol):
 
 def open_http_client(resources: Resources, token: TokenCommand | None = None) -> HttpClient:
     """Return a client for one provider; `token` is the command of the bearer token to send."""
-    client: HttpClient = PARTS["http_client"](resources, token)
+    client: HttpClient = load_part("http_client")(resources, token)
     return client
 
 

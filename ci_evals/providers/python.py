@@ -17,7 +17,7 @@ from ci_evals.model.fields import Bool
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, clean_text, unfit_type
-from ci_evals.providers.base import PARTS, Provider, ProviderOptions, Resources
+from ci_evals.providers.base import Provider, ProviderOptions, Resources, load_part
 from ci_evals.providers.frameworks import unpack_result
 from ci_evals.user_code import (
     PACKAGE,
@@ -235,7 +235,7 @@ class _FunctionCaller:
         self._target = target
         self._recorder: Any = None
         with suppress(ImportError):  # the extra `otel` is not installed
-            self._recorder = PARTS["telemetry"]()
+            self._recorder = load_part("telemetry")()
 
     async def answer(self, request: Request) -> Response:
         if self._recorder is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from jinja2 import TemplateError
@@ -216,10 +217,11 @@ def _read_tasks(node: Node, folder: Path) -> Iterator[CaseEntry | Problem]:
     if source is None:
         return
     files = yield from _find_files(source.tasks, "no task.toml matches", node["tasks"], folder)
+    read_task = resolve_name(CASE_READERS["tasks"])
     for pattern, path in files:
         shown = _display_path(path, folder, node.file)
         try:
-            case = CASE_READERS["tasks"](path, shown, pattern, folder)
+            case = read_task(path, shown, pattern, folder)
         except ConfigError as error:
             yield from error.problems
         else:

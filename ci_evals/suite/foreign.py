@@ -1,6 +1,7 @@
 """Configs of other tools. Their importers are loaded only for a config that is not ours."""
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Protocol
 
 from ci_evals.errors import Problem
@@ -44,7 +45,7 @@ def translate(path: Path, config: Node) -> tuple[Node, str, list[Problem]]:
     Raises:
         ConfigError: a file that the config names cannot be read.
     """
-    draft = IMPORTING["translate"](path, config)
+    draft = resolve_name(IMPORTING["translate"])(path, config)
     if draft is None:
         return config, "", []
     file = config.file
