@@ -84,18 +84,22 @@ def secret_values(
             password stays secret.
     """
     shown = {text.strip() for text in visible if not _SHAPES.search(text)}
-    values = {value.strip() for value in (*named.values(), *dotenv.values())} - shown
-    return tuple(sorted(filter(_is_worth_hiding, values), key=lambda value: (-len(value), value)))
+    secrets = set()
+    for value in (*named.values(), *dotenv.values()):
+        stripped = value.strip()
+        if stripped not in shown and _is_worth_hiding(stripped):
+            secrets.add(stripped)
+    return tuple(_longest_first(secrets))
 
 
 def sensitive_values(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of variables whose names say that they are secret, the longest first."""
-    sensitive = {
-        name: value
-        for name, value in environ.items()
-        if any(word in name.upper() for word in _SENSITIVE_NAMES)
-    }
+    sensitive = {name: value for name, value in environ.items() if _sounds_secret(name)}
     return secret_values(sensitive, {}, ())
+
+
+def _sounds_secret(name: str) -> bool:
+    return any(word in name.upper() for word in _SENSITIVE_NAMES)
 
 
 def learn(value: str) -> None:
@@ -123,8 +127,14 @@ def mask_commands(values: Iterable[str]) -> str:
     """Return workflow commands that make GitHub Actions hide the values in its log; print them
     before anything else.
     """
-    lines = dict.fromkeys(line for value in values for line in _lines(value))
-    return "".join(f"::add-mask::{line.replace('%', '%25')}\n" for line in lines)
+    lines: dict[str, None] = {}
+    for value in values:
+        lines |= dict.fromkeys(_lines(value))
+    commands = ""
+    for line in lines:
+        escaped = line.replace("%", "%25")
+        commands += f"::add-mask::{escaped}\n"
+    return commands
 
 
 class Redactor:
@@ -142,10 +152,12 @@ class Redactor:
 
     def _load(self) -> None:
         self._learned = len(_learned)
-        parts = (part for value in (*self._values, *_learned) for part in _parts(value))
-        forms = {form for part in parts for form in _forms(part) if len(form) >= SHORTEST}
-        self._forms = sorted(forms, key=lambda form: (-len(form), form))
-        json_forms = [json.dumps(form, ensure_ascii=False)[1:-1] for form in self._forms]
+        forms: set[str] = set()
+        for value in (*self._values, *_learned):
+            for part in _parts(value):
+                forms.update(_forms(part))
+        self._forms = _longest_first(form for form in forms if len(form) >= SHORTEST)
+        json_forms = [_escape(form, ensure_ascii=False) for form in self._forms]
         self._signs = (*_SIGNS, *json_forms)
 
     def clean(self, value: T) -> T:
@@ -170,9 +182,8 @@ class Redactor:
         if self._learned != len(_learned):
             self._load()
         before = None
-        while (
-            text != before
-        ):  # again, as a replacement may bring the halves of another secret together
+        # Again and again, as a replacement may bring the halves of another secret together.
+        while text != before:
             before = text
             for form in self._forms:
                 text = text.replace(form, MASK)
@@ -201,31 +212,39 @@ class Redactor:
     def _clean(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
             return self.clean_text(value)
-        names, is_container = _free_fields(value.__class__), isinstance(value, _CONTAINERS)
-        if not names and not is_container:
+        names = _free_fields(value.__class__)
+        if not names and not isinstance(value, _CONTAINERS):
             return value
         if depth == _DEEPEST:
-            text = json.dumps(value, ensure_ascii=False, default=repr)
-            return value if (cleaned := self.clean_text(text)) == text else cleaned
-        old = _items(value) if is_container else [getattr(value, name) for name in names]
+            return self._clean_as_text(value)
+
+        if names:
+            old = [getattr(value, name) for name in names]
+        elif isinstance(value, dict):
+            old = [*value.keys(), *value.values()]
+        else:
+            old = list(value)
         new = [self._clean(item, depth + 1) for item in old]
         if all(map(operator.is_, new, old)):
             return value
-        return (
-            _rebuild(value, new)
-            if is_container
-            else replace(value, **dict(zip(names, new, strict=True)))
-        )
 
+        if names:
+            changes = dict(zip(names, new, strict=True))
+            return replace(value, **changes)
+        if isinstance(value, dict):
+            keys = new[: len(value)]
+            values = new[len(value) :]
+            return dict(zip(keys, values, strict=True))
+        if hasattr(value, "_fields"):  # a named tuple
+            return type(value)(*new)
+        return type(value)(new)
 
-def _items(container: Any) -> list[Any]:
-    return [*container, *container.values()] if isinstance(container, dict) else list(container)
-
-
-def _rebuild(container: Any, items: list[Any]) -> Any:
-    if isinstance(container, dict):
-        return dict(zip(items[: len(container)], items[len(container) :], strict=True))
-    return type(container)(*items) if hasattr(container, "_fields") else type(container)(items)
+    def _clean_as_text(self, value: Any) -> Any:
+        text = json.dumps(value, ensure_ascii=False, default=repr)
+        cleaned = self.clean_text(text)
+        if cleaned == text:
+            return value
+        return cleaned
 
 
 @cache
@@ -236,30 +255,46 @@ def _free_fields(kind: type) -> tuple[str, ...]:
     if not is_dataclass(kind):
         return ()
     types = get_type_hints(kind)
-    return tuple(
-        field.name
-        for field in fields(kind)
-        if field.init and get_origin(types[field.name]) is not Literal
-    )
+    names = []
+    for field in fields(kind):
+        is_literal = get_origin(types[field.name]) is Literal
+        if field.init and not is_literal:
+            names.append(field.name)
+    return tuple(names)
 
 
 def _mask(match: re.Match[str]) -> str:
-    if bearer := match["bearer"]:
+    bearer = match["bearer"]
+    if bearer:
         scheme, _, token = bearer.partition(" ")
-        return f"{scheme} {MASK}" if re.search(_NOT_PROSE, token) else bearer
+        if re.search(_NOT_PROSE, token):
+            return f"{scheme} {MASK}"
+        return bearer
     key = match["key"]
-    return key if key and not re.search(_NOT_PROSE, key) else MASK
+    if key and not re.search(_NOT_PROSE, key):
+        return key
+    return MASK
 
 
 def _is_worth_hiding(value: str) -> bool:
     if len(value) < SHORTEST or value.casefold() in _PLAIN_WORDS:
         return False
-    return not re.fullmatch(_NUMBER, value) or sum(map(str.isdigit, value)) >= _FEWEST_DIGITS
+    if not re.fullmatch(_NUMBER, value):
+        return True
+    digits = sum(map(str.isdigit, value))
+    return digits >= _FEWEST_DIGITS
+
+
+def _longest_first(values: Iterable[str]) -> list[str]:
+    return sorted(sorted(values), key=len, reverse=True)
 
 
 def _lines(value: str) -> Iterator[str]:
     """Yield the stripped lines of a value that are worth hiding."""
-    return filter(_is_worth_hiding, map(str.strip, re.split(_LINE_ENDS, value)))
+    for line in re.split(_LINE_ENDS, value):
+        stripped = line.strip()
+        if _is_worth_hiding(stripped):
+            yield stripped
 
 
 def _parts(value: str) -> Iterator[str]:
@@ -275,29 +310,51 @@ def _forms(value: str) -> Iterator[str]:
     text = value.encode("utf-8", "replace").decode()  # the journal replaces lone surrogates
     yield text
     yield repr(text)[1:-1]
-    for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
-        yield from (
-            escaped,
-            escaped.replace("/", r"\/"),
-            json.dumps(escaped)[1:-1],
-        )  # the last is JSON inside JSON
-    for encoded in (quote(text), quote(text, safe=""), quote(text, safe="!'()*"), quote_plus(text)):
-        yield from (encoded, re.sub("%..", lambda code: code[0].lower(), encoded))
+    for ensure_ascii in (True, False):
+        escaped = _escape(text, ensure_ascii=ensure_ascii)
+        yield escaped
+        yield escaped.replace("/", r"\/")
+        yield _escape(escaped)  # JSON inside JSON
+    for encoded in (
+        quote(text),
+        quote(text, safe=""),
+        quote(text, safe="!'()*"),
+        quote_plus(text),
+    ):
+        yield encoded
+        yield re.sub("%..", _to_lower, encoded)
     markup = html.escape(text, quote=False)
     yield markup
-    for double, single in (
-        ("&quot;", "&#x27;"),
-        ("&quot;", "&#39;"),
-        ("&quot;", "&apos;"),
-        ("&#34;", "&#39;"),
-    ):
+    for double, single in _HTML_QUOTES:
         yield markup.replace('"', double).replace("'", single)
     for inside in _base64(text.encode()):
-        yield from (inside, inside.replace("+", "-").replace("/", "_"))
+        yield inside
+        yield inside.replace("+", "-").replace("/", "_")
+
+
+_HTML_QUOTES = (
+    ("&quot;", "&#x27;"),
+    ("&quot;", "&#39;"),
+    ("&quot;", "&apos;"),
+    ("&#34;", "&#39;"),
+)
+"""The pairs in which programs escape double and single quotes."""
+
+
+def _escape(text: str, *, ensure_ascii: bool = True) -> str:
+    """Return a text as it is written inside a string of JSON."""
+    return json.dumps(text, ensure_ascii=ensure_ascii)[1:-1]
+
+
+def _to_lower(match: re.Match[str]) -> str:
+    return match[0].lower()
 
 
 def _base64(value: bytes) -> Iterator[str]:
     """Yield the base64 that every text around the value contains, for each of the three offsets."""
     for offset in range(3):
         encoded = b64encode(bytes(offset) + value).decode()
-        yield encoded[(8 * offset + 5) // 6 : 8 * (offset + len(value)) // 6]
+        # A character has 6 bits; the first and the last may share theirs with what is around.
+        start = (8 * offset + 5) // 6
+        end = 8 * (offset + len(value)) // 6
+        yield encoded[start:end]

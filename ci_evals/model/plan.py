@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heapify, heapreplace
 from itertools import accumulate
+from operator import add
 from statistics import median
 
 from ci_evals.model.case import Case, Variant
@@ -89,14 +90,16 @@ class RunPlan:
 
     def indices(self, cell: int) -> range:
         """Return the indices of all runs of a cell."""
-        return range(self._first_indices[cell], self._first_indices[cell + 1])
+        start = self._first_indices[cell]
+        return range(start, start + self.counts[cell])
 
     def cell_of(self, index: int) -> int:
         return bisect_right(self._first_indices, index) - 1
 
     def first_rounds(self, rounds: int) -> "RunPlan":
         """Return the plan of the first `rounds` runs of every cell."""
-        return replace(self, counts=[min(rounds, count) for count in self.counts])
+        counts = [min(rounds, count) for count in self.counts]
+        return replace(self, counts=counts)
 
 
 def plan_runs(
@@ -115,12 +118,14 @@ def plan_runs(
     """
     counts: list[int] = []
     for case in cases:
-        counts += [case.runs or runs] * len(variants)
+        runs_of_case = case.runs or runs
+        counts += [runs_of_case] * len(variants)
     if only is not None:
         for cell in range(len(counts)):
             if cell not in only:
                 counts[cell] = 0
-    return RunPlan(cases, variants, counts, first_runs=[1] * len(counts))
+    first_runs = [1] * len(counts)
+    return RunPlan(cases, variants, counts, first_runs)
 
 
 def plan_further_runs(plan: RunPlan, runs: Mapping[int, int]) -> RunPlan:
@@ -131,7 +136,7 @@ def plan_further_runs(plan: RunPlan, runs: Mapping[int, int]) -> RunPlan:
         runs: how many more of each cell; cells that are missing get none.
     """
     counts = [runs.get(cell, 0) for cell in range(len(plan))]
-    first_runs = [first + count for first, count in zip(plan.first_runs, plan.counts, strict=True)]
+    first_runs = list(map(add, plan.first_runs, plan.counts))
     return RunPlan(plan.cases, plan.variants, counts, first_runs)
 
 
@@ -151,18 +156,18 @@ def execution_order(
         rounds: how many rounds; None means all.
     """
     cells = [cell for cell in range(len(plan)) if plan.variant(cell).provider == provider]
-    last = max((plan.counts[cell] for cell in cells), default=0)
+    last = plan.rounds
     if rounds is not None:
         last = min(rounds, last)
     for number in range(last):
         shuffled = cells.copy()
-        random.Random(f"{seed}:{number}").shuffle(shuffled)  # noqa: S311  an order, not a secret
+        generator = random.Random(f"{seed}:{number}")  # noqa: S311  an order, not a secret
+        generator.shuffle(shuffled)
         for cell in shuffled:
-            if number >= plan.counts[cell]:
-                continue
-            index = plan.indices(cell)[number]
-            if index not in done:
-                yield index
+            if number < plan.counts[cell]:
+                index = plan.indices(cell)[number]
+                if index not in done:
+                    yield index
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +196,9 @@ def cells_of_shard(
         durations_s: the last known duration of a run of each cell, in seconds; cells without one
             count as the median, and without any all runs count alike.
     """
-    usual_s = median(durations_s.values()) if durations_s else 1.0
+    usual_s = 1.0
+    if durations_s:
+        usual_s = median(durations_s.values())
     longest_first = []
     for cell, key in enumerate(plan.keys):
         load_s = durations_s.get(key, usual_s) * plan.counts[cell]

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
 from hashlib import blake2b
-from math import fsum
+from math import ceil, fsum
 from sys import intern
 from typing import Literal, NamedTuple
 
@@ -142,6 +142,9 @@ class RunRecord:
         if result.recorded:
             cost_usd = None
         grades = list(every_grade(result.grades))
+        scores = [(intern(grade.grader), grade.score) for grade in result.grades]
+        metrics = [(intern(grade.metric), grade.score) for grade in grades if grade.metric]
+        labels = [grade.classified for grade in grades if grade.classified is not None]
         return cls(
             status=result.status,
             score=result.score,
@@ -157,11 +160,9 @@ class RunRecord:
             over_budget=bool(result.budget_violations),
             orders_judge=True in [grade.orders_judge for grade in grades],
             judging=result.judging,
-            grades=tuple([(intern(grade.grader), grade.score) for grade in result.grades]),
-            metrics=tuple(
-                [(intern(grade.metric), grade.score) for grade in grades if grade.metric]
-            ),
-            labels=tuple([each.classified for each in grades if each.classified is not None]),
+            grades=tuple(scores),
+            metrics=tuple(metrics),
+            labels=tuple(labels),
         )
 
     @property
@@ -185,12 +186,13 @@ def move_records(
         old: the plan that they are of.
         new: a plan whose cells have more runs or fewer.
     """
-    return {
-        new_index: records[old_index]
-        for cell in range(len(old))
-        for old_index, new_index in zip(old.indices(cell), new.indices(cell), strict=False)
-        if old_index in records
-    }
+    moved = {}
+    for cell in range(len(old)):
+        both = zip(old.indices(cell), new.indices(cell), strict=False)
+        for old_index, new_index in both:
+            if old_index in records:
+                moved[new_index] = records[old_index]
+    return moved
 
 
 class Tally(NamedTuple):
@@ -338,12 +340,13 @@ class SuiteReport:
     def id(self) -> str:
         """Identifies the report among all others."""
         text = f"{self.suite.fingerprint} {self.suite.shard} {self.started_at}"
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        return _short_digest(text)
 
     @cached_property
     def cases_fingerprint(self) -> str:
         """Identifies all that is asked and how it is judged, in whatever order."""
-        return blake2b("\n".join(sorted(self.fingerprints)).encode(), digest_size=8).hexdigest()
+        in_order = sorted(self.fingerprints)
+        return _short_digest("\n".join(in_order))
 
     # Runs and cells.
 
@@ -372,13 +375,15 @@ class SuiteReport:
 
     def indices(self, status: Status, cells: Iterable[int] | None = None) -> list[int]:
         """The indices whose run ended in `status`, of some cells or of all, in plan order."""
-        ran = [index for index in self._indices(cells) if index in self.records]
-        return [index for index in ran if self.records[index].status == status]
-
-    def _indices(self, cells: Iterable[int] | None) -> Iterable[int]:
         if cells is None:
-            return range(self.plan.total)
-        return [index for cell in cells for index in self.plan.indices(cell)]
+            cells = range(len(self.plan))
+        indices = []
+        for cell in cells:
+            for index in self.plan.indices(cell):
+                record = self.records.get(index)
+                if record is not None and record.status == status:
+                    indices.append(index)
+        return indices
 
     @property
     def cells(self) -> Iterator[CellReport]:
@@ -389,7 +394,8 @@ class SuiteReport:
 
     def cells_of(self, variant: Variant) -> range:
         """The cells of one variant."""
-        return range(self.plan.variants.index(variant), len(self.plan), len(self.plan.variants))
+        first = self.plan.variants.index(variant)
+        return range(first, len(self.plan), len(self.plan.variants))
 
     def results(self, indices: Iterable[int] | None = None) -> Iterator[Result]:
         """Read the results of some runs, or of all in plan order, from the journal.
@@ -398,7 +404,9 @@ class SuiteReport:
         """
         if indices is None:
             indices = range(self.plan.total)
-        return map(decode_result, self.lines(index for index in indices if index in self.records))
+        ran = [index for index in indices if index in self.records]
+        for line in self.lines(ran):
+            yield decode_result(line)
 
     @property
     def runs(self) -> list[Result]:
@@ -410,17 +418,13 @@ class SuiteReport:
     @cached_property
     def gated_cells(self) -> Sequence[int]:
         """The cells that the gate judges: all but those of cases in quarantine."""
-        width = len(self.plan.variants)
-        cells: list[int] = []
-        for row, case in enumerate(self.plan.cases):
-            if case.quarantine is None:
-                cells += range(row * width, (row + 1) * width)
-        return cells
+        cells = range(len(self.plan))
+        return [cell for cell in cells if self.plan.case(cell).quarantine is None]
 
     def gated_cells_of(self, variant: Variant) -> Sequence[int]:
         """The cells of one variant that the gate judges."""
-        cells = zip(self.cells_of(variant), self.plan.cases, strict=True)
-        return [cell for cell, case in cells if case.quarantine is None]
+        cells = self.cells_of(variant)
+        return [cell for cell in cells if self.plan.case(cell).quarantine is None]
 
     @cached_property
     def gated(self) -> Counts:
@@ -434,14 +438,20 @@ class SuiteReport:
         for records, planned in zip(self._records_by_cell, self.plan.counts, strict=True):
             ended = [record.status for record in records]
             counts = Counts(
-                ended.count("passed"), ended.count("failed"), ended.count("errored"), planned
+                passed=ended.count("passed"),
+                failed=ended.count("failed"),
+                errored=ended.count("errored"),
+                planned=planned,
             )
             by_cell.append(counts)
         return by_cell
 
     def counts(self, cells: Iterable[int]) -> Counts:
         """The counts of some cells together."""
-        passed = failed = errored = planned = 0
+        passed = 0
+        failed = 0
+        errored = 0
+        planned = 0
         for cell in cells:
             counts = self.by_cell[cell]
             passed += counts.passed
@@ -457,7 +467,8 @@ class SuiteReport:
         for records in self._records_by_cell:
             ended = [record.status for record in records if not record.recorded]
             passed = ended.count("passed")
-            tallies.append(Tally(passed, passed + ended.count("failed")))
+            graded = passed + ended.count("failed")
+            tallies.append(Tally(passed, graded))
         return tallies
 
     def fresh(self, cell: int) -> Tally:
@@ -504,14 +515,16 @@ class SuiteReport:
         only replays.
         """
         suite = self.suite
-        own = [each for each in self.plan.variants if each.provider in suite.own_code]
-        if not suite.without_secrets:
-            own = [
-                each for each in own if suite.replayed and self.counts(self.cells_of(each)).graded
-            ]
-        return tuple(
-            each for each in own if not any(self.fresh(cell).graded for cell in self.cells_of(each))
-        )
+        unchecked = []
+        for variant in self.plan.variants:
+            if variant.provider not in suite.own_code:
+                continue
+            cells = self.cells_of(variant)
+            only_replayed = suite.replayed and self.counts(cells).graded > 0
+            fresh_runs = sum(self.fresh(cell).graded for cell in cells)
+            if fresh_runs == 0 and (suite.without_secrets or only_replayed):
+                unchecked.append(variant)
+        return tuple(unchecked)
 
     @property
     def budget_violations(self) -> int:
@@ -567,11 +580,12 @@ class SuiteReport:
             for record in self.records_of((cell,)):
                 if not record.metrics:
                     continue
-                of_run: dict[str, list[float]] = defaultdict(list)
+                scores_of_run: dict[str, list[float]] = defaultdict(list)
                 for metric, score in record.metrics:
-                    of_run[metric].append(score)
-                for metric, scores in of_run.items():
-                    by_metric[metric].append(exact_mean(scores))
+                    scores_of_run[metric].append(score)
+                for metric, scores in scores_of_run.items():
+                    mean = exact_mean(scores)
+                    by_metric[metric].append(mean)
             for metric, scores in by_metric.items():
                 found[metric].append(scores)
         return found
@@ -580,23 +594,29 @@ class SuiteReport:
     def by_case(self) -> Mapping[str, Counts]:
         """Case id to counts over all its variants."""
         width = len(self.plan.variants)
-        return {
-            case.id: self.counts(range(row * width, (row + 1) * width))
-            for row, case in enumerate(self.plan.cases)
-        }
+        counts = {}
+        for row, case in enumerate(self.plan.cases):
+            first = row * width
+            counts[case.id] = self.counts(range(first, first + width))
+        return counts
 
     @property
     def by_variant(self) -> Mapping[str, Counts]:
         """Variant (`provider` or `provider · prompt`) to counts over all its cases."""
-        return {str(variant): self.counts(self.cells_of(variant)) for variant in self.plan.variants}
+        counts = {}
+        for variant in self.plan.variants:
+            cells = self.cells_of(variant)
+            counts[str(variant)] = self.counts(cells)
+        return counts
 
     def labels_of(self, variant: Variant) -> Mapping[str, Sequence[tuple[str, Classified]]]:
         """The labels of one variant's runs by task, each with the id of its case."""
         found: dict[str, list[tuple[str, Classified]]] = defaultdict(list)
         for cell in self.gated_cells_of(variant):
+            case_id = self.plan.case(cell).id
             for record in self.records_of((cell,)):
                 for classified in record.labels:
-                    found[classified.task].append((self.plan.case(cell).id, classified))
+                    found[classified.task].append((case_id, classified))
         return found
 
     @property
@@ -604,15 +624,23 @@ class SuiteReport:
         """Case id to the number of runs whose answer seems to give orders to the model that judged
         it.
         """
-        indices = [index for index in sorted(self.records) if self.records[index].orders_judge]
-        return Counter(self.plan.case(self.plan.cell_of(index)).id for index in indices)
+        found: Counter[str] = Counter()
+        for cell, records in enumerate(self._records_by_cell):
+            orders = [record.orders_judge for record in records].count(True)
+            if orders:
+                case_id = self.plan.case(cell).id
+                found[case_id] += orders
+        return found
 
     # Latency, tokens and cost.
 
     def figures(self, cells: Iterable[int] | None = None) -> Figures:
         """Latency, cost and tokens of some cells, or of all."""
-        latencies, first_tokens, costs = [], [], []
-        input_tokens = output_tokens = 0
+        latencies = []
+        first_tokens = []
+        costs = []
+        input_tokens = 0
+        output_tokens = 0
         for record in self.records_of(cells):
             latencies.append(record.latency_s)
             if record.first_token_s is not None:
@@ -623,11 +651,17 @@ class SuiteReport:
             output_tokens += record.output_tokens
         latencies.sort()
         first_tokens.sort()
+        latency_mean_s = None
+        if latencies:
+            latency_mean_s = statistics.fmean(latencies)
+        cost_usd = None
+        if costs:
+            cost_usd = fsum(costs)
         return Figures(
-            latency_mean_s=statistics.fmean(latencies) if latencies else None,
+            latency_mean_s=latency_mean_s,
             latency_p50_s=_quantile(latencies, 0.5),
             latency_p95_s=_quantile(latencies, 0.95),
-            cost_usd=fsum(costs) if costs else None,
+            cost_usd=cost_usd,
             priced_runs=len(costs),
             input_tokens=input_tokens,
             output_tokens=output_tokens,
@@ -638,8 +672,11 @@ class SuiteReport:
     @property
     def judging(self) -> Judging:
         """The calls, tokens and cost of the models that judge, confirm runs included."""
-        found = [record.judging for record in self._all_records()]
-        return sum(filter(None, found), Judging())
+        total = Judging()
+        for record in self._all_records():
+            if record.judging is not None:
+                total += record.judging
+        return total
 
     @cached_property
     def spent(self) -> Spent:
@@ -663,6 +700,10 @@ class SuiteReport:
         return records
 
 
+def _short_digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
 def _quantile(ordered: Sequence[float], share: float) -> float | None:
     """The nearest-rank quantile of values in rising order.
 
@@ -670,4 +711,5 @@ def _quantile(ordered: Sequence[float], share: float) -> float | None:
     """
     if not ordered:
         return None
-    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+    rank = ceil(share * len(ordered))
+    return ordered[max(0, rank - 1)]
