@@ -147,6 +147,7 @@ class ProviderError(Exception):
         status: HTTP status or exit status.
         retry_after_s: seconds that the provider asked to wait.
         detail: more for the journal: a traceback, or the end of stderr.
+        cause: the message of the error behind this one, if there is another.
     """
 
     def __init__(
@@ -157,6 +158,7 @@ class ProviderError(Exception):
         status: int | None = None,
         retry_after_s: float | None = None,
         detail: str | None = None,
+        cause: str | None = None,
     ) -> None:
         if message is None:
             kind, message = "crash", kind
@@ -168,6 +170,7 @@ class ProviderError(Exception):
         self.status = status if isinstance(status, int) else None
         self.retry_after_s = retry_after_s
         self.detail = detail
+        self.cause = cause
 
     @classmethod
     def of(cls, raised: Exception) -> "ProviderError":
@@ -183,6 +186,11 @@ class ProviderError(Exception):
     def retryable(self) -> bool:
         return self.kind in RETRYABLE
 
+    @property
+    def root(self) -> str:
+        """The message of the error behind this one, or its own."""
+        return self.cause or self.message
+
 
 class GradingError(Exception):
     """An answer could not be judged, through no fault of its own.
@@ -191,6 +199,7 @@ class GradingError(Exception):
         message: one line for people: what is missing, and what to try.
         kind: `judge` if the cause is a model that judges.
         detail: the stack of what was thrown.
+        cause: the message of the model's error.
         crashed: the message tells what the grader raised on another machine.
     """
 
@@ -200,10 +209,12 @@ class GradingError(Exception):
         kind: Literal["grader", "judge"] = "grader",
         *,
         detail: str | None = None,
+        cause: str | None = None,
         crashed: bool = False,
     ) -> None:
         super().__init__(message)
         self.crashed = crashed
         self.message = message
         self.detail = detail
+        self.cause = cause
         self.kind: Literal["grader", "judge"] = kind

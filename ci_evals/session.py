@@ -391,7 +391,7 @@ class _Session:
         if interrupted is None and evidence.planned.missing:
             missing = missing_shards(invocation.sources)
             if missing:
-                interrupted = f"shard {', '.join(missing)} is missing"
+                interrupted = f"shard {', '.join(map(str, missing))} is missing"
         return self._report(evidence, interrupted)
 
     def _take_over(self, plan: RunPlan, records: dict[int, RunRecord]) -> _Part:
@@ -564,12 +564,11 @@ class _Session:
         """
         self.watcher.note_decision(f"{name_of(variant)}: {why}")
         indices = [index for index in runs if index in part.records]
-        causes = Counter(
-            reasons_of(result)[0].text
-            for result in report.results(indices)
-            if result.status == "failed"
-        )
-        cause = causes.most_common(1)[0][0] if causes else None
+        failed = [result for result in report.results(indices) if result.status == "failed"]
+        causes = Counter(reasons_of(result)[0].missed for result in failed)
+        cause = None
+        if causes:
+            cause = causes.most_common(1)[0][0]
         records = dict(part.records)
         for index, result in zip(indices, report.results(indices), strict=True):
             error = result.error
@@ -682,9 +681,15 @@ def check_sources(invocation: Invocation) -> None:
                 )
 
 
-def missing_shards(sources: Iterable[Path]) -> list[str]:
-    """Return the shards, as `3/5`, that no journal is of."""
-    labels = {header.suite.shard for path in sources for header in headers(path)[-1:]}
-    counts = sorted({int(label.partition("/")[2]) for label in labels if label})
-    every = [f"{number}/{count}" for count in counts for number in range(1, count + 1)]
-    return [label for label in every if label not in labels]
+def missing_shards(sources: Iterable[Path]) -> list[Shard]:
+    """Return the shards that no journal is of."""
+    found = set()
+    for path in sources:
+        for header in headers(path)[-1:]:
+            if header.suite.shard is not None:
+                found.add(Shard.parse(header.suite.shard))
+    missing = []
+    for of in sorted({shard.of for shard in found}):
+        every = [Shard(number, of) for number in range(1, of + 1)]
+        missing += [shard for shard in every if shard not in found]
+    return missing

@@ -533,7 +533,7 @@ def merge_command(
     if run_missing:
         missing = missing_shards(sources)
         if missing:
-            console.say([f"missing: shard {', '.join(missing)}: its runs are run now"])
+            console.say([f"missing: shard {', '.join(map(str, missing))}: its runs are run now"])
     return run_and_report(
         invocation, console, posting, ArtifactNames(posting.artifact), baseline
     ).exit_code

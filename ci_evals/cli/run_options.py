@@ -290,10 +290,10 @@ posting = options.collect(
 def to_shard(_context: click.Context, _option: click.Parameter, value: str | None) -> Shard | None:
     if value is None:
         return None
-    number, slash, count = value.partition("/")
-    if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
-        return Shard(int(number), int(count))
-    raise click.BadParameter(f"{value!r} is not a share such as 2/5")
+    try:
+        return Shard.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

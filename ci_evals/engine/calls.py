@@ -145,7 +145,7 @@ class Calls:
             cause = self.breaker.cause
             if cause is None:
                 raise
-            given_up = ProviderError("given_up", self.breaker.reason)
+            given_up = ProviderError("given_up", self.breaker.reason, cause=cause.message)
             raise LostError(given_up, cause, time.time(), 0.0, max(1, attempts)) from None
         finally:
             self._leave()

@@ -87,7 +87,7 @@ def _grading_error(grader: str, raised: BaseException) -> RunError:
         return RunError("grader", text, detail=describe_stack(raised))
     failure = "crashed" if raised.crashed else "could not judge"
     text = f"grader {grader} {failure}: {raised.message}"
-    return RunError(raised.kind, text, detail=raised.detail)
+    return RunError(raised.kind, text, detail=raised.detail, cause=raised.cause)
 
 
 async def grade_again(
@@ -118,7 +118,7 @@ def fail_or_exclude(
         cause: the error that decides: the same one, or the one for which the provider was given up.
         options: the provider's settings, whose `on_error` has the last word.
     """
-    reason = RunError(error.kind, error.message, error.status, error.detail)
+    reason = RunError(error.kind, error.message, error.status, error.detail, error.cause)
     if options.on_error is None:
         is_own_fault = cause.kind in _OWN_FAULTS and not has_no_credit(cause)
         fails = options.own_code and is_own_fault

@@ -121,7 +121,7 @@ class Meter:
             response = await judge.answer(request)
         except ProviderError as error:
             raise GradingError(
-                f"{judge.options.name} did not answer: {error.message}", "judge"
+                f"{judge.options.name} did not answer: {error.message}", "judge", cause=error.root
             ) from error
         usage, cost_usd = response.usage, judge.price(response)
         self.judging += Judging(

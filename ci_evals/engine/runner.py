@@ -304,7 +304,8 @@ class Run:
             await conversation.hold(queue, slot, self._speak, self._files)
         except SimulatedUserError as silent:
             message = f"the simulated user could not go on: {silent.cause.message}"
-            outcome = RunOutcome("errored", error=RunError(silent.cause.kind, message))
+            error = RunError(silent.cause.kind, message, cause=silent.cause.root)
+            outcome = RunOutcome("errored", error=error)
         except LostError as lost:
             outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
         else:

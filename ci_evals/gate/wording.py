@@ -759,16 +759,17 @@ _COMPARED_CHARACTERS = 300
 _WITH_DIGIT = (
     r"(?<![\w.-])(?<!answered )(?<!status )(?<!error )[\w.-]*\d[\w.-]*"  # but no `answered 401`
 )
-_GIVEN_UP = r"given up after \d+ failures in a row: "
 
 
 def same_reason(error: RunError) -> Hashable:
     """Return a key that is equal for errors of one cause.
 
-    Words with digits count as alike: they are request ids, ports, waiting times. Runs that were
-    given up have the reason of those before them.
+    Words with digits count as alike: they are request ids, ports, waiting times. The cause of an
+    outage is only what most of its runs failed with.
     """
-    message = re.sub(_GIVEN_UP, "", error.message)
+    message = error.message
+    if error.cause is not None and error.kind != "outage":
+        message = error.cause
     return re.sub(_WITH_DIGIT, "#", message[:_COMPARED_CHARACTERS]) or error.kind
 
 

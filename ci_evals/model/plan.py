@@ -1,6 +1,7 @@
 """The plan of an invocation: its runs, their order, and the share of a shard."""
 
 import random
+import re
 from bisect import bisect_right
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,8 @@ from ci_evals.model.fingerprint import digest
 
 CellKey = tuple[str, str, str | None]
 """Case id, provider and prompt: the name of a cell, the same in every report."""
+
+_SHARE = re.compile(r"([1-9][0-9]*)/([1-9][0-9]*)")
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,18 @@ class Shard:
 
     number: int
     of: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Read `2/5`.
+
+        Raises:
+            ValueError: it is not a share.
+        """
+        found = _SHARE.fullmatch(text)
+        if found is None or int(found[1]) > int(found[2]):
+            raise ValueError(f"{text!r} is not a share such as 2/5")
+        return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"

@@ -12,16 +12,22 @@ from functools import cached_property
 from hashlib import blake2b
 from math import ceil, fsum
 from sys import intern
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import AfterValidator
 
 from ci_evals.format import exact_mean
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.grading import Classified
-from ci_evals.model.plan import CellKey, RunPlan
+from ci_evals.model.plan import CellKey, RunPlan, Shard
 from ci_evals.model.response import MAX_TOKENS
 from ci_evals.model.result import Judging, Result, Status, decode_result, every_grade
 
 _OWN_RUN_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def _check_share(text: str) -> str:
+    return str(Shard.parse(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +49,7 @@ class SuiteInfo:
     runs: int
     version: str
     revision: str | None = None
-    shard: str | None = None
+    shard: Annotated[str, AfterValidator(_check_share)] | None = None
     label: str | None = None
     run_id: str | None = None
     own_code: tuple[str, ...] = ()

@@ -57,8 +57,9 @@ def every_grade(grades: Iterable[Grade]) -> Iterator[Grade]:
 class RunError:
     """The reason why a run has no good answer.
 
-    `detail` is a traceback or the end of stderr; `cause` is what most runs of an outage failed
-    with.
+    `detail` is a traceback or the end of stderr. `cause` is the error behind this one: of an
+    outage, what most runs failed with; of a provider that was given up or a judge that did not
+    answer, its last message.
     """
 
     kind: ErrorKind
@@ -71,7 +72,7 @@ class RunError:
     def sentence(self) -> str:
         """The message, with the cause of an outage."""
         sentence = self.message or self.kind
-        if self.cause:
+        if self.kind == "outage" and self.cause:
             sentence += f"; most often: {self.cause}"
         return sentence
 

@@ -404,7 +404,7 @@ def _error_entry(summary: Summary, group: ErrorGroup, *, is_known: bool) -> Entr
     more cases`.
     """
     message = group.message
-    if is_known and group.cause:
+    if is_known and group.kind == "outage" and group.cause:
         message = group.cause
     return Entry(
         (number_of(group.runs, "run"), *on_variant(summary, group.variant)),

@@ -178,8 +178,9 @@ async def test_a_provider_that_refuses_for_good_is_asked_a_handful_of_times(
     assert len(outcome.of("broken", "errored")) == 1000
     assert len(broken.seen) <= 4 + 5
     assert all(message in reason for reason in outcome.reasons("broken"))
-    kinds = {each["error"]["kind"] for each in outcome.of("broken", "errored")}
-    assert "given_up" in kinds
+    errors = [each["error"] for each in outcome.of("broken", "errored")]
+    causes = {each["cause"] for each in errors if each["kind"] == "given_up"}
+    assert causes == {each["message"] for each in errors if each["kind"] != "given_up"}
     assert outcome.finished.code == 3
 
 

@@ -238,6 +238,24 @@ async def test_a_shard_is_named_in_its_journal(tmp_path: Path) -> None:
     assert journal_lines(tmp_path / "shard-2")[0]["suite"]["shard"] == "2/5"
 
 
+@pytest.mark.parametrize("share", ["2", "0/5", "6/5", "2/0", "two/5"])
+async def test_a_share_that_does_not_exist_is_refused(tmp_path: Path, share: str) -> None:
+    write_suite(tmp_path)
+    found = await ci_evals(tmp_path, "run", "--shard", share)
+    assert found.code == 2
+    assert f"'{share}' is not a share such as 2/5" in found.err
+
+
+async def test_a_journal_of_a_share_that_does_not_exist_is_damaged(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    await shard(tmp_path, 2)
+    journal = tmp_path / "shard-2" / JOURNAL
+    journal.write_text(journal.read_text().replace('"shard":"2/5"', '"shard":"five"'))
+    found = await merge(tmp_path)
+    assert found.code == 3
+    assert "'five' is not a share such as 2/5" in found.err
+
+
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 3), st.randoms(use_true_random=False))
 async def test_any_number_of_shards_merged_in_any_order_gives_the_report_of_one_run(
     cases: int, of: int, runs: int, source: Any

@@ -114,7 +114,9 @@ def test_a_comparison_of_nothing_says_why() -> None:
 
 
 BAD_KEY = RunError("auth", "api.openai.com answered 401: Incorrect API key", status=401)
-GIVEN_UP = RunError("given_up", f"given up after 5 failures in a row: {BAD_KEY.message}")
+GIVEN_UP = RunError(
+    "given_up", f"given up after 5 failures in a row: {BAD_KEY.message}", cause=BAD_KEY.message
+)
 
 
 def failing_with(*errors: RunError) -> Callable[[Result], Result]:
@@ -237,7 +239,12 @@ def test_reasons_that_differ_by_words_with_digits_are_one() -> None:
 
 def test_a_run_that_was_given_up_is_one_with_those_that_were_not() -> None:
     assert same_reason(GIVEN_UP) == same_reason(BAD_KEY)
-    judged = RunError("given_up", f"grader llm_rubric could not judge: {GIVEN_UP.message}")
-    assert same_reason(judged) == same_reason(
-        RunError("auth", f"grader llm_rubric could not judge: {BAD_KEY.message}")
-    )
+    silent = "grader llm_rubric could not judge: gpt did not answer"
+    judged = RunError("judge", f"{silent}: {BAD_KEY.message}", cause=BAD_KEY.message)
+    given_up = RunError("judge", f"{silent}: {GIVEN_UP.message}", cause=BAD_KEY.message)
+    assert same_reason(judged) == same_reason(given_up)
+
+
+def test_the_cause_of_an_outage_is_not_its_reason() -> None:
+    outage = RunError("outage", "all 40 failures were in run 2", cause=BAD_KEY.message)
+    assert same_reason(outage) != same_reason(BAD_KEY)

@@ -236,7 +236,9 @@ def test_an_outage_of_variants_is_told_in_cases_and_variants(
 def test_runs_that_were_given_up_have_no_remark_of_their_own() -> None:
     def edit(result: Result) -> Result:
         message = "api.example answered 401: bad key"
-        given_up = RunError("given_up", f"given up after 5 failures in a row: {message}")
+        given_up = RunError(
+            "given_up", f"given up after 5 failures in a row: {message}", cause=message
+        )
         return replace(
             result, error=given_up if result.case == "c" else RunError("auth", message, status=401)
         )
