@@ -33,6 +33,7 @@ from ci_evals.github.comment_body import (
     Contribution,
     SectionId,
     Stamp,
+    State,
     compose,
     parse,
     with_section,
@@ -107,7 +108,8 @@ def post_comment(
     links = Links(context.run_url, source=context.source_url)
     section = SectionId(summary.report.suite.name, context.workflow, part)
     document = comment_document(summary, links)
-    contribution = Contribution(section, _stamp(context), document.render)
+    state = summary.verdict.status
+    contribution = Contribution(section, _stamp(context), state, document.render)
     if dry_run:
         return CommentOutcome(preview=contribution.preview())
     return _post(contribution, context, mode)
@@ -115,18 +117,18 @@ def post_comment(
 
 def post_progress(suite: str, context: Context, part: str = RESULTS) -> CommentOutcome:
     """Say in the comment that a run is under way, until `post_comment` replaces the section."""
-    return post_text(progress_text(suite, context.run_url), suite, context, part)
+    return post_text(progress_text(suite, context.run_url), "running", suite, context, part)
 
 
 def post_text(
-    text: str, suite: str, context: Context, part: str = RESULTS, mode: Mode = "auto"
+    text: str, state: State, suite: str, context: Context, part: str = RESULTS, mode: Mode = "auto"
 ) -> CommentOutcome:
     """Put Markdown in place of a suite's section.
 
     `suite` is empty if the name of the suite could not be read.
     """
     section = SectionId(suite, context.workflow, part)
-    return _post(_text_of(section, _stamp(context), text), context, mode)
+    return _post(_text_of(section, _stamp(context), state, text), context, mode)
 
 
 def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
@@ -362,7 +364,7 @@ def _contribution(summary: Summary, run: WorkflowRun, artifact: Artifact) -> Con
     links = Links(run.html_url, f"{run.html_url}/artifacts/{artifact.id}", source)
     section = SectionId(summary.report.suite.name, run.name or "", artifact.name)
     document = comment_document(summary, links)
-    return Contribution(section, _stamp_of_run(run), document.render)
+    return Contribution(section, _stamp_of_run(run), summary.verdict.status, document.render)
 
 
 def _stamp_of_run(run: WorkflowRun) -> Stamp:
@@ -401,11 +403,11 @@ async def _withdraw(
             why = "its job ended before"
         sentence = f"no verdict: this run has left no report that can be used ({why})"
         text = problems_text([Problem("", None, "", sentence)], run.html_url)
-        await put_section(github, pull.number, _text_of(section.id, stamp, text))
+        await put_section(github, pull.number, _text_of(section.id, stamp, "error", text))
 
 
-def _text_of(section: SectionId, stamp: Stamp, text: str) -> Contribution:
-    return Contribution(section, stamp, lambda _max_bytes: text)
+def _text_of(section: SectionId, stamp: Stamp, state: State, text: str) -> Contribution:
+    return Contribution(section, stamp, state, lambda _max_bytes: text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, cast
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
+from ci_evals.gate.bars import VerdictStatus
 from ci_evals.reports.markdown import VERDICT_MARKS, code
 
 MAX_BYTES: Final = 65_000
@@ -19,13 +20,18 @@ _HEAD = re.compile(r"<!-- ci-evals:comment v1 scope=(?P<scope>\S*) write=(?P<wri
 _START = re.compile(
     r"<!-- ci-evals:section suite=(?P<suite>\S*) job=(?P<job>\S*) part=(?P<part>\S*)"
     r" run=(?P<run>[0-9]{1,19}) attempt=(?P<attempt>[0-9]{1,19}) sha=(?P<sha>[0-9a-f]*)"
-    r" write=(?P<write>[0-9a-f]*) -->"
+    r" write=(?P<write>[0-9a-f]*)(?: state=(?P<state>[a-z]*))? -->"
 )
-_MARK = re.compile(f"### ({'|'.join((*VERDICT_MARKS.values(), '⏳'))}) ")
 _END: Final = "<!-- ci-evals:end -->"
 _MARKER = re.compile(r"<!--(\s*)ci-evals(?=:)", re.IGNORECASE)
 _BROKEN_MARKER = r"<!--\1ci-evals "
 _LINE_ENDS = re.compile(r"\r\n?")
+
+
+State = VerdictStatus | Literal["running"]
+"""The verdict of a section, or that its run is under way."""
+
+_STATES = frozenset(("running", *VERDICT_MARKS))
 
 
 class SectionId(NamedTuple):
@@ -66,13 +72,14 @@ class Stamp:
 class Section(NamedTuple):
     """One suite's part of the comment, as Markdown whose first line is its headline.
 
-    `write` is a random word of whoever wrote it.
+    `write` is a random word of whoever wrote it. `state` is None for what an earlier version wrote.
     """
 
     id: SectionId
     stamp: Stamp
     text: str
     write: str = ""
+    state: State | None = None
 
     @property
     def headline(self) -> str:
@@ -87,11 +94,12 @@ class Section(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """The sign at the beginning of its headline: ✅, ❌ …"""
-        mark = _MARK.match(self.text.lstrip("\n"))
-        if mark is None:
+        """The sign of its state: ✅, ❌ …"""
+        if self.state is None:
             return "·"
-        return mark[1]
+        if self.state == "running":
+            return "⏳"
+        return VERDICT_MARKS[self.state]
 
     @property
     def line(self) -> str:
@@ -100,11 +108,9 @@ class Section(NamedTuple):
         A headline that is too long is left out.
         """
         headline, _, _ = self.content.partition("\n")
-        mark = _MARK.match(headline)
-        if mark is None:
-            return self.name
-        text = headline[mark.end() :]
-        if not text or len(text.encode()) > _MAX_LINE_BYTES:
+        start = f"### {self.mark} "
+        text = headline.removeprefix(start)
+        if not headline.startswith(start) or len(text.encode()) > _MAX_LINE_BYTES:
             return self.name
         return f"{self.name}: {text}"
 
@@ -118,7 +124,7 @@ class Section(NamedTuple):
     @property
     def is_green(self) -> bool:
         """Return True if there is nothing to do."""
-        return self.mark == VERDICT_MARKS["pass"]
+        return self.state == "pass"
 
     @property
     def folded(self) -> str:
@@ -136,8 +142,11 @@ class Section(NamedTuple):
         suite, job, part = map(_word, self.id)
         start = (
             f"<!-- ci-evals:section suite={suite} job={job} part={part} run={self.stamp.run_id}"
-            f" attempt={self.stamp.attempt} sha={self.stamp.sha} write={self.write} -->"
+            f" attempt={self.stamp.attempt} sha={self.stamp.sha} write={self.write}"
         )
+        if self.state is not None:
+            start += f" state={self.state}"
+        start += " -->"
         return f"{start}\n{self.content}\n{_END}"
 
 
@@ -184,7 +193,10 @@ def parse(body: str) -> Body | None:
             suite, job, part = start.group("suite", "job", "part")
             whose = SectionId(unquote(suite), unquote(job), unquote(part))
             stamp = Stamp(int(start["run"]), int(start["attempt"]), start["sha"])
-            sections[whose] = Section(whose, stamp, "\n".join(text), start["write"])
+            state = None
+            if start["state"] in _STATES:
+                state = cast("State", start["state"])
+            sections[whose] = Section(whose, stamp, "\n".join(text), start["write"], state)
             start = None
         else:
             text.append(line)
@@ -287,17 +299,19 @@ class Contribution:
     Attributes:
         id: identifies the section.
         stamp: the run; its `sha` is the head of the pull request at that time.
+        state: the verdict, or that the run is under way.
         render: returns the Markdown of the section within a number of bytes in UTF-8.
     """
 
     id: SectionId
     stamp: Stamp
+    state: State
     render: Callable[[int], str]
 
     def section(self, others: Sequence[Section], write: str) -> Section:
         """Return the section, as large as the others allow."""
         text = self.render(room_for(self.id, self.stamp, others))
-        return Section(self.id, self.stamp, text, write)
+        return Section(self.id, self.stamp, text, write, self.state)
 
     def preview(self) -> str:
         """Return a comment with this section alone."""

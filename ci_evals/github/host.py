@@ -9,6 +9,7 @@ from typing import TextIO
 
 from ci_evals.errors import CiEvalsError, ConfigError, GitHubError, Problem, StorageError
 from ci_evals.format import number_of, without_commands
+from ci_evals.gate.bars import VerdictStatus
 from ci_evals.github.api import connect
 from ci_evals.github.baseline import PATIENCE_S, changed_files, find_earlier
 from ci_evals.github.comment import Mode, post_text
@@ -120,7 +121,7 @@ class GitHubActions(Host):
         def render(**options: str | None) -> str:
             return unchanged_text(text, suite, **options)  # type: ignore[arg-type]  # by keyword
 
-        self._show_text(render, suite, posting, stream)
+        self._show_text(render, "pass", suite, posting, stream)
         if self._context.output_path:
             write_outputs(self._context.output_path, {"verdict": "pass"})
         JobLog(stream).say([f"{suite}: not run: {text}"])
@@ -138,7 +139,7 @@ class GitHubActions(Host):
         def render(**options: str | None) -> str:
             return problems_text(problems, **options)  # type: ignore[arg-type]  # by keyword
 
-        self._show_text(render, suite, posting, stream)
+        self._show_text(render, "error", suite, posting, stream)
 
     def report_all(
         self, summaries: Sequence[Summary], not_run: Mapping[str, str], out: Path, stream: TextIO
@@ -157,12 +158,18 @@ class GitHubActions(Host):
             )
 
     def _show_text(
-        self, render: Callable[..., str], suite: str, posting: Posting, stream: TextIO
+        self,
+        render: Callable[..., str],
+        state: VerdictStatus,
+        suite: str,
+        posting: Posting,
+        stream: TextIO,
     ) -> None:
         """Put a text into the job's summary, and in the place of a suite's section of the comment.
 
         Args:
             render: makes the text for the `level` of its heading, or with a `run_url`.
+            state: the verdict that the text gives.
             suite: the name of the suite; empty if that could not be read.
             posting: where to show it.
             stream: the job's log.
@@ -174,7 +181,7 @@ class GitHubActions(Host):
             if posting.comment != "off" and context.event == "pull_request":
                 mode: Mode = "new" if posting.comment == "new" else "auto"
                 text = render(run_url=context.run_url)
-                posted = post_text(text, suite, context, posting.artifact, mode)
+                posted = post_text(text, state, suite, context, posting.artifact, mode)
                 if posted.url and context.output_path:
                     write_outputs(context.output_path, {"comment-url": posted.url})
                 if posted.warning:

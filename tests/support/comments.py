@@ -147,10 +147,12 @@ def several_suites() -> str:
         ("support bot", borderline()),
     )
     stamp = Stamp(100, 1, "a" * 40)
-    texts = {name: text_of(_named(summary, name), 20_000) for name, summary in named}
-    return compose(
-        "", "0" * 32, [Section(SectionId(name), stamp, text) for name, text in texts.items()]
-    )
+    sections = []
+    for name, summary in named:
+        text = text_of(_named(summary, name), 20_000)
+        state = summary.verdict.status
+        sections.append(Section(SectionId(name), stamp, text, state=state))
+    return compose("", "0" * 32, sections)
 
 
 SITUATIONS: Mapping[str, Callable[[], Summary]] = {

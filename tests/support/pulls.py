@@ -54,7 +54,7 @@ def from_renderer(
     attempt: int = 1,
     sha: str = HEAD,
 ) -> Contribution:
-    return Contribution(SectionId(suite, job), Stamp(run_id, attempt, sha), render)
+    return Contribution(SectionId(suite, job), Stamp(run_id, attempt, sha), "pass", render)
 
 
 def comments(fake: FakeGitHub, number: int = NUMBER) -> list[StoredComment]:

@@ -9,6 +9,7 @@ from ci_evals.github.comment_body import (
     Section,
     SectionId,
     Stamp,
+    State,
     compose,
     parse,
     room_for,
@@ -36,7 +37,10 @@ ids = st.builds(SectionId, hostile, st.text(max_size=10), st.text(max_size=10))
 stamps = st.builds(
     Stamp, st.integers(0, 10**15), st.integers(1, 9), st.text("0123456789abcdef", max_size=40)
 )
-written = st.builds(Section, ids, stamps, hostile, st.text("0123456789abcdef", max_size=32))
+states: st.SearchStrategy[State | None] = st.sampled_from(
+    ["pass", "borderline", "fail", "error", "running", None]
+)
+written = st.builds(Section, ids, stamps, hostile, st.text("0123456789abcdef", max_size=32), states)
 
 
 def plain(text: str) -> str:
@@ -57,6 +61,7 @@ def test_what_was_composed_is_read_back_whatever_it_says(
     for name, section in found.items():
         assert section.stamp == encodable[name].stamp
         assert section.write == encodable[name].write
+        assert section.state == encodable[name].state
 
 
 @given(st.lists(written, max_size=5))
@@ -158,6 +163,22 @@ def test_only_the_very_first_line_makes_a_comment_ours(text: str) -> None:
     body = compose("", "ab12", [Section(SectionId("lakes"), STAMP, "text")])
     assert parse(f"> {body}") is None
     assert parse(f"x{text}\n{body}") is None
+
+
+def test_a_text_that_looks_green_is_not() -> None:
+    rivers = Section(SectionId("rivers"), STAMP, "### ✅ 5 of 5 runs passed", state="fail")
+    lakes = Section(SectionId("lakes"), STAMP, "### ✅ 5 of 5 runs passed", state="pass")
+    body = compose("", "ab12", [rivers, lakes])
+    assert body.count("<details>") == 1
+    assert "<summary>✅ <code>lakes</code></summary>" in body
+    assert "- ✅ <code>lakes</code>: 5 of 5 runs passed\n- ❌ <code>rivers</code>\n" in body
+
+
+def test_a_section_of_an_earlier_version_is_read() -> None:
+    body = compose("", "ab12", [Section(SectionId("lakes"), STAMP, "### ✅ fine", state="pass")])
+    parsed = parse(body.replace(" state=pass", ""))
+    assert parsed is not None
+    assert [(section.text, section.state) for section in parsed.sections] == [("### ✅ fine", None)]
 
 
 def test_a_preview_is_the_comment_with_one_section() -> None:
