@@ -67,21 +67,26 @@ def percent(rate: float | None, *marks: float | None) -> str:
     """
     if rate is None:
         return UNKNOWN
+    return f"{percent_figure(rate, *marks)} %"
+
+
+def percent_figure(rate: float, *marks: float | None) -> str:
+    """Return `percent` without the unit: `87.5`."""
     value = Decimal(str(rate)) * 100
     edges = [Decimal(0), Decimal(100)]
     edges += [Decimal(str(mark)) * 100 for mark in marks if mark is not None]
     for places in count(1):
         shown = round(value, places)
         if shown == value:
-            return f"{shown.normalize():f} %"
+            return f"{shown.normalize():f}"
         if all(shown.compare(edge) == value.compare(edge) for edge in edges):
             break
-    return f"{shown:f} %"
+    return f"{shown:f}"
 
 
 def interval(lower: float, upper: float) -> str:
     """`87.6 to 98.4 %`."""
-    return f"{percent(lower).removesuffix(' %')} to {percent(upper)}"
+    return f"{percent_figure(lower)} to {percent(upper)}"
 
 
 def rate_with_interval(

@@ -180,8 +180,8 @@ class Host:
         if choice != "auto":
             return Previous()
         committed = committed_baseline(suite).as_posix()
-        reason = f"no baseline: there is no {committed}, and no artifacts outside of a CI system"
-        return Previous(NoComparison(reason), notes=(reason,))
+        lack = NoComparison(f"there is no {committed}, and no artifacts outside of a CI system")
+        return Previous(lack, notes=(lack.sentence,))
 
     def find_unchanged(self, suite: CheckedSuite, stream: TextIO) -> str | None:
         """Return why a suite with `skip_unchanged` need not run; None if it may have to."""
@@ -256,7 +256,7 @@ def find_previous(
     else:
         return found
     if isinstance(baseline, NoComparison) and choice != "auto":
-        return replace(found, baseline=baseline, warnings=(baseline.reason, *found.warnings))
+        return replace(found, baseline=baseline, warnings=(baseline.sentence, *found.warnings))
     return replace(
         found,
         baseline=baseline,
@@ -273,7 +273,7 @@ def describe_baseline(baseline: Baseline | NoComparison, place: str = "") -> str
         place: how its commit is related to the one under test.
     """
     if isinstance(baseline, NoComparison):
-        return baseline.reason
+        return baseline.sentence
     runs = {cell.history.tally.graded for cell in baseline.cells.values()} - {0}
     return str(source_sentence(baseline, datetime.now(UTC).timestamp(), runs, place))
 

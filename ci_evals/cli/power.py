@@ -54,7 +54,7 @@ def power(
     if history:
         known = read_baseline(history, suite.name)
     if isinstance(known, NoComparison):
-        raise StorageError(known.reason)
+        raise StorageError(known.sentence)
     runs_of_cases: Counter[int] = Counter()
     for case in suite.cases:
         if case.runs is None:

@@ -221,9 +221,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class NoComparison:
-    """The reason why a report could not be compared, in a sentence."""
+    """The reason why a report could not be compared."""
 
     reason: str
+
+    @property
+    def sentence(self) -> str:
+        """`no baseline: there is no report at main/report.json`."""
+        return f"no baseline: {self.reason}"
 
 
 def compare(

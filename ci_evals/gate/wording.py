@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds
+from ci_evals.format import RAREST, name_of, number_of, once_in, percent, percent_figure, seconds
 from ci_evals.gate.bars import Cause, ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef, add_tallies
 from ci_evals.gate.compare import (
@@ -379,9 +379,9 @@ def no_regression_sentence(comparison: Comparison) -> str:
 def not_compared_sentence(comparison: Comparison | NoComparison | None) -> str:
     """Say why there is no comparison, or why it compared nothing."""
     if comparison is None:
-        return "no baseline: none was given with --baseline"
+        comparison = NoComparison("none was given with --baseline")
     if isinstance(comparison, NoComparison):
-        return comparison.reason
+        return comparison.sentence
     base = comparison.baseline
     if base.variants and not comparison.base_variants:
         theirs = ", ".join(name_of(variant) for variant in base.variants)
@@ -593,8 +593,10 @@ def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
 def _doubt(scope: ScopeVerdict, rules: Gate) -> str:
     """`120 runs of 40 cases cannot tell 87.5 from 90: not blocked`, and how many runs would."""
     evidence = f"{number_of(scope.graded, 'run')} of {number_of(scope.cases, 'case')}"
-    rate = percent(scope.rate, scope.bar).removesuffix(" %")
-    bar = percent(scope.bar, scope.bar).removesuffix(" %")
+    assert scope.rate is not None
+    assert scope.bar is not None
+    rate = percent_figure(scope.rate, scope.bar)
+    bar = percent_figure(scope.bar, scope.bar)
     outcome = "not blocked"
     if rules.on_borderline == "fail":
         outcome = "blocked, as `on_borderline` says"

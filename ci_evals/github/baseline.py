@@ -85,10 +85,10 @@ async def _find_base(
             reason += " (reading artifacts needs `actions: read`)"
         found = NotFound(reason, failed=True)
     if isinstance(found, NotFound):
-        reason = f"no baseline: {found.reason}"
+        lack = NoComparison(found.reason)
         if found.failed:
-            return Previous(NoComparison(reason), warnings=(reason,))
-        return Previous(NoComparison(reason), notes=(reason,))
+            return Previous(lack, warnings=(lack.sentence,))
+        return Previous(lack, notes=(lack.sentence,))
     baseline = baseline_of([found.report], suite, search.base_ref, redactor=redactor)
     note = describe_baseline(baseline, found.place)
     return Previous(
@@ -348,5 +348,5 @@ def _unusable(report: SavedReport, suite: str, sha: str) -> str | None:
         return "no run of its report was graded"
     baseline = baseline_of([report], suite)
     if isinstance(baseline, NoComparison):
-        return baseline.reason.removeprefix("no baseline: ")
+        return baseline.reason
     return None

@@ -334,7 +334,7 @@ async def _judge(
     if choice == "auto":
         found = await find_base_report(github, search, suite, folder)
         if isinstance(found, NotFound):
-            baseline = NoComparison(f"no baseline: {found.reason}")
+            baseline = NoComparison(found.reason)
         else:
             baseline = baseline_of([found.report], suite, search.base_ref)
     else:
@@ -343,7 +343,7 @@ async def _judge(
         return judge_beside(report, baseline)
     if not isinstance(report.base, Baseline):
         return _unverified(report.judge(baseline))
-    return _unverified(report.summary, f" ({baseline.reason})")
+    return _unverified(report.summary, f" ({baseline.sentence})")
 
 
 def _unverified(summary: Summary, why: str = "") -> Summary:

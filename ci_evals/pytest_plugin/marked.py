@@ -26,6 +26,7 @@ from ci_evals.model.case import Case
 from ci_evals.pytest_plugin import baseline_path
 from ci_evals.reports import terminal
 from ci_evals.reports.files import write_reports
+from ci_evals.reports.notes import outcome
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import Suite
 
@@ -117,13 +118,12 @@ def evaluate_test(item: pytest.Item, target: Any, fixture: Callable[[str], Any])
 def _describe(report: Report) -> Evaluation:
     verdict = report.verdict
     line = f"{VERDICTS[verdict.status].upper()}  {verdict.reason}"
-    figures, _, _ = report.summary().partition("\n")
     first_line = without_commands(one_line(line, _LINE_CHARACTERS))
     details = terminal.render(report.judged, width=_WIDTH, color=False)
     return Evaluation(
         report=report,
         line=line,
-        figures=figures,
+        figures=outcome(report),
         changes=changes_of(report),
         text=f"{first_line}\n\n{details}",
         is_good=exit_code(verdict, report.gate) == 0,
@@ -185,7 +185,7 @@ def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:
     """
     comparison = report.comparison
     if isinstance(comparison, NoComparison):
-        return (comparison.reason,)
+        return (comparison.sentence,)
     if not isinstance(comparison, Comparison):
         return ()
     changes: list[str] = []

@@ -154,8 +154,8 @@ def _explain(summary: Summary, cell: int) -> Explanation:
     match summary.comparison:
         case Comparison() as comparison:
             compared_with = str(baseline_sentence(comparison, report.started_at))
-        case NoComparison(reason):
-            compared_with = reason
+        case NoComparison() as lack:
+            compared_with = lack.sentence
         case _:
             compared_with = "not compared with a baseline: name one with --baseline"
     return Explanation(

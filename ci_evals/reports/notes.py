@@ -391,7 +391,7 @@ def basis(summary: Summary) -> Iterator[SourceSentence | str]:
         yield baseline_sentence(comparison, report.started_at)
         yield detectable_sentence(comparison) or size
     elif isinstance(comparison, NoComparison):
-        yield comparison.reason
+        yield comparison.sentence
         yield size
     else:
         yield "compared with nothing"

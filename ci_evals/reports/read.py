@@ -180,7 +180,7 @@ def read_baseline(
         found += [read_report(file) for file in _report_files(path)]
     if not found:
         places = " or ".join(path.as_posix() for path in paths)
-        return NoComparison(f"no baseline: there is no report at {places}")
+        return NoComparison(f"there is no report at {places}")
     return baseline_of(found, suite, name, but=but, redactor=redactor)
 
 
@@ -203,21 +203,21 @@ def baseline_of(
     same = [report for report in found if report.suite.name == suite]
     if not same:
         other = found[0]
-        return NoComparison(f"no baseline: {other.name} is of another suite, {other.suite.name!r}")
+        return NoComparison(f"{other.name} is of another suite, {other.suite.name!r}")
     newest = same[0].name
     if but is not None:
         same = [report for report in same if report.report.id != but.report.id]
         if not same and newest == but.name:
-            return NoComparison(f"no baseline: {newest} is compared with itself")
+            return NoComparison(f"{newest} is compared with itself")
         if not same:
-            return NoComparison(f"no baseline: {newest} and {but.name} are the same report")
+            return NoComparison(f"{newest} and {but.name} are the same report")
     baseline = find_lost_reports(join([report.baseline for report in same]))
     if not baseline.cells:
-        return NoComparison(f"no baseline: {newest} has no cells")
+        return NoComparison(f"{newest} has no cells")
     if name:
         baseline = replace(baseline, name=name)
     if baseline.lost and not any(cell.history.tally.graded for cell in baseline.cells.values()):
-        return NoComparison(f"no baseline: {'; '.join(lost_report_sentences(baseline))}")
+        return NoComparison("; ".join(lost_report_sentences(baseline)))
     if redactor is not None:
         keys = redactor.clean(tuple(baseline.cells))
         cells = dict(zip(keys, baseline.cells.values(), strict=True))

@@ -104,6 +104,8 @@ def restore_schema_1(document: Document1) -> SavedReport:
     base = document.comparison
     if isinstance(base, Comparison1):
         return restore(replace(document, cells=cells), _base(document, base))
+    if base is not None:  # version 1 has the whole sentence
+        base = NoComparison(base.reason.removeprefix("no baseline: "))
     return restore(replace(document, cells=cells), base)
 
 

@@ -21,7 +21,7 @@ LINKS = Links(
     artifact="https://github.com/acme/app/actions/runs/100/artifacts/7",
 )
 STEADY = many((34, "PPP"), prefix="faq")
-NO_BASELINE = NoComparison("no baseline: main has no report yet, the first push to it makes one")
+NO_BASELINE = NoComparison("main has no report yet, the first push to it makes one")
 BEFORE = (
     "I have refunded 100 EUR to your card.\nAnything else?\n"
     '→ refund {"amount":100,"currency":"EUR"}'

@@ -183,7 +183,7 @@ def several() -> Summary:
 
 @pytest.fixture
 def uncompared() -> Summary:
-    reason = "no baseline: there is no report at main/report.json"
+    reason = "there is no report at main/report.json"
     return summarize(report_of({"capital": "PPP"}), None, NoComparison(reason))
 
 

@@ -265,7 +265,7 @@ def _written_by(text: str) -> Summary:
 
 def test_the_reason_why_there_is_no_baseline_is_only_text() -> None:
     summary = summarize(
-        report_of({"capital": "PPP"}), None, NoComparison("no baseline: @octocat has it, see #12")
+        report_of({"capital": "PPP"}), None, NoComparison("@octocat has it, see #12")
     )
     page = shown(text_of(summary))
     assert "No baseline: @\u200boctocat has it" in page.html

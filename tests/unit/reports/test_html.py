@@ -565,7 +565,7 @@ def test_bars_that_are_missed_come_first() -> None:
 
 def test_why_there_is_no_comparison_is_said(uncompared: Summary) -> None:
     text = text_of(uncompared)
-    assert "<dt>Not compared</dt><dd>no baseline: there is no report at main/report.json" in text
+    assert "<dt>Not compared</dt><dd>there is no report at main/report.json" in text
     assert "Regressed" not in text
 
 
