@@ -104,14 +104,14 @@ class LlmJudge(ModelGrader):
         return found
 
     def _prompt_problems(self) -> list[str]:
+        if self.prompt is None:
+            return []
         used: set[str] = set()
         for text in self._templates:
             try:
                 used |= find_undeclared_variables(template_sandbox().parse(text))
             except TemplateError as error:
                 return [f"prompt: bad template: {one_line(str(error))}"]
-        if self.prompt is None:
-            return []
         known = VARIABLES + MATERIAL
         if strangers := sorted(used.difference(known)):
             listed = ", ".join(known)

@@ -14,7 +14,7 @@ from pydantic_core import from_json
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
-from ci_evals.suite.yaml import Lines, parse, read_text
+from ci_evals.suite.yaml import LOADER, Lines, parse, read_text
 
 
 @dataclass(slots=True)
@@ -57,9 +57,8 @@ class Source:
 
     def _take(self, numbers: range) -> list[YamlComment]:
         lines = []
-        for number in sorted(self.comments):
-            if number in numbers:
-                lines += self.comments.pop(number)
+        for number in numbers:
+            lines += self.comments.pop(number, [])
         if not lines:
             return []
         return [YamlComment("\n".join(lines))]
@@ -172,7 +171,7 @@ def _read_comments(text: str) -> dict[int, list[str]]:
     """Return the comments of a YAML text by the line that they stand before or beside."""
     inside_texts: set[int] = set()
     ends: dict[int, int] = {}  # the column after the last token, by line
-    for token in yaml.scan(text):
+    for token in yaml.scan(text, Loader=LOADER):
         start, end = token.start_mark, token.end_mark
         if end is None:
             continue

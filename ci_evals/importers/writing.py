@@ -8,12 +8,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from ci_evals.model.fields import resolve
 
 WIDTH = 110
 _OF_FLOW = frozenset(",[]{}")
+_INDICATORS = tuple("-?:,[]{}#&*!|>'\"%@`")
+"""A text that starts with one of these is in quotes."""
+_NO_TEXT_IN_YAML_1_1 = r"(?i)yes|no|on|off|=|<<|0b[01_]+|\+?[\d.][\d_.:]*|\d{4}-\d\d?-\d\d?.*"
+"""More words, numbers and dates than ours: other programs read the file, too."""
 _BLOCKS = frozenset({"cases", "expect", "providers", "judges", "prompts", "turns", "messages"})
 """The keys whose lists have an item to the line, however short they are."""
 
@@ -200,12 +202,15 @@ def _scalar(value: Any, *, in_flow: bool = False) -> str:
 
 def _is_plain(text: str, *, in_flow: bool) -> bool:
     """Return True for a text that YAML reads as itself without quotes."""
-    if "\n" in text or text != text.strip() or resolve(text) != text:
+    if text.startswith(_INDICATORS) or text != text.strip() or not text.isprintable():
         return False
-    if in_flow and (text.startswith(("?", ":", "-")) or not _OF_FLOW.isdisjoint(text)):
+    if ": " in text or " #" in text or text.endswith(":"):
         return False
-    dumped = yaml.safe_dump(text, allow_unicode=True, width=float("inf"))
-    return dumped in (f"{text}\n", f"{text}\n...\n")
+    if in_flow and not _OF_FLOW.isdisjoint(text):
+        return False
+    if re.fullmatch(_NO_TEXT_IN_YAML_1_1, text):
+        return False
+    return isinstance(resolve(text), str)
 
 
 def _quote(text: str) -> str:

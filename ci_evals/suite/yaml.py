@@ -17,7 +17,7 @@ MAX_BYTES = 50_000_000
 MAX_DEPTH = 100
 MAX_ALIASED_VALUES = 1_000_000
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _HINTS = {
     "found character that cannot start any token": (
@@ -88,7 +88,7 @@ def parse(text: str, file: str) -> tuple[Any, Lines, list[Problem]]:
         text = re.sub(_SURROGATE_PAIR, _join_surrogates, text.replace("\t", " "))
     builder = _Builder(file)
     try:
-        value, lines = builder.build(yaml.parse(text, Loader=_LOADER))
+        value, lines = builder.build(yaml.parse(text, Loader=LOADER))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         if error.context == "while scanning a simple key":  # noticed only on the next line

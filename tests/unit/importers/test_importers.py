@@ -1,5 +1,6 @@
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_evals.errors import ConfigError
-from ci_evals.importers import suite_text, translate
+from ci_evals.importers import import_suite, suite_text, translate
 from ci_evals.importers.draft import Draft
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment, write_yaml
@@ -76,6 +77,55 @@ def test_comments_stand_among_values_and_change_none(suite: dict[str, Any]) -> N
     text = write_yaml(draft.suite)
     assert draft.plain()[0] == suite
     assert "# before\n# all\n" in text
+
+
+TEST = """\
+  # the {number}th customer
+  - description: case {number}
+    vars:
+      question: 'may I return order {number}: yes or no?'
+      name: customer {number}  # who asks
+    assert:
+      - {{type: contains, value: 'yes, order {number}'}}
+      - type: llm-rubric
+        value: |
+          names order {number}
+          is polite
+"""
+FEW_CALLS = 1000
+
+
+def count_calls(work: Callable[[], object]) -> int:
+    """Run something and return the number of calls of Python functions that it takes."""
+    calls = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        if event == "call":
+            calls += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_a_further_test_takes_few_calls(tmp_path: Path) -> None:
+    calls = {}
+    for size in (50, 100):
+        path = tmp_path / f"{size}.yaml"
+        tests = "".join(TEST.format(number=number) for number in range(size))
+        path.write_text(f"prompts: ['{{{{ question }}}}']\nproviders: [echo]\ntests:\n{tests}")
+
+        def convert(path: Path = path) -> None:
+            suite_text(import_suite([path], tmp_path), [path])
+
+        convert()  # what is loaded once does not count
+        calls[size] = count_calls(convert)
+    assert (calls[100] - calls[50]) / 50 < FEW_CALLS
 
 
 FILES = Path(__file__).parents[2] / "data" / "imports"
