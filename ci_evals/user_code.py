@@ -382,10 +382,10 @@ async def call_in_thread(call: Callable[[], Any]) -> Any:
     context = copy_context()
 
     def deliver(value: Any, error: BaseException | None) -> None:
-        if not ended.done():
+        if ended.done():
+            _discard(value)  # the caller gave up
+        else:
             ended.set_result((value, error))
-        elif inspect.iscoroutine(value):
-            value.close()  # the caller gave up, and a coroutine that is never awaited warns
 
     def work() -> None:
         value, error = None, None
@@ -396,13 +396,23 @@ async def call_in_thread(call: Callable[[], Any]) -> Any:
         try:
             loop.call_soon_threadsafe(deliver, value, error)
         except RuntimeError:  # the loop is closed: nobody is waiting
-            if inspect.iscoroutine(value):
-                value.close()
+            _discard(value)
 
     Thread(target=work, name="ci-evals-call", daemon=True).start()
-    value, error = await ended
+    try:
+        value, error = await ended
+    except asyncio.CancelledError:
+        if ended.done() and not ended.cancelled():  # it came as the caller gave up
+            _discard(ended.result()[0])
+        raise
     if error is not None:
         raise error
     if inspect.isawaitable(value):
         return await value
     return value
+
+
+def _discard(value: Any) -> None:
+    """Close a coroutine that nobody will await, as Python would warn of it."""
+    if inspect.iscoroutine(value):
+        value.close()

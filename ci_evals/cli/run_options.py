@@ -12,6 +12,7 @@ from ci_evals.cli import options
 from ci_evals.cli.console import environment
 from ci_evals.cli.help import write_sections
 from ci_evals.errors import UsageError
+from ci_evals.format import one_line
 from ci_evals.hosts import BaselineChoice, Posting
 from ci_evals.model.plan import Shard
 from ci_evals.registry import find_host
@@ -92,7 +93,11 @@ class _IntegerOr(click.IntRange):
 def to_baseline(
     _context: click.Context, _option: click.Parameter, value: tuple[str, ...]
 ) -> BaselineChoice:
-    """Return `auto`, `none`, or paths. Default: `auto` in a CI system with reports, else `none`."""
+    """Return `auto`, `none`, or paths. Default: `auto` in a CI system with reports, else `none`.
+
+    Raises:
+        click.BadParameter: a report.json is named that is not there.
+    """
     values = [each for each in value if each]
     if not values:
         if find_host(environment()):
@@ -103,7 +108,14 @@ def to_baseline(
             if len(values) > 1:
                 raise click.BadParameter(f"{word!r} does not go with others")
             return word
-    return tuple(Path(each) for each in values)
+    paths = tuple(Path(each) for each in values)
+    for path in paths:
+        if path.suffix == ".json" and not path.exists():
+            raise click.BadParameter(
+                f"there is no file {one_line(str(path))}; name its folder if the base branch may"
+                " have no report yet"
+            )
+    return paths
 
 
 def failed(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -313,8 +313,10 @@ def _describe_provider(node: Node) -> str:
         return f"{_EXPECTED}, got {node.value!r:.80}"
     if isinstance(node.value, str):
         kind, _, model = node.value.partition(":")
-        if model and kind in PROVIDERS and "model" in keys_of(PROVIDERS[kind]):
-            return f"expected a mapping: write `{{type: {kind}, model: {model}}}`"
+        if kind in PROVIDERS and "model" in keys_of(PROVIDERS[kind]):
+            return f"expected a mapping: write `{{type: {kind}, model: {model or '…'}}}`"
+        if node.value in PROVIDERS:
+            return f"expected a mapping: write `{{type: {kind}}}`"
     return f"expected a mapping with a `type`: {', '.join(PROVIDERS)}"
 
 

@@ -330,6 +330,19 @@ async def test_what_a_regression_means_is_the_gates_to_say(
     assert verdict["warning"] is (status == "borderline")
 
 
+@pytest.mark.parametrize("command", [["run"], ["merge", "shard"]])
+async def test_a_named_file_that_is_not_there_is_an_error_before_anything_is_called(
+    command: list[str], tmp_path: Path
+) -> None:
+    async with chatting(Answers()) as server:
+        suite(tmp_path, server.url, cases_of(1))
+        ended = await ci_evals(tmp_path, *command, "--baseline", "main/report.json")
+    assert ended.code == 2
+    assert "there is no file main/report.json; name its folder if" in ended.err
+    assert not server.asked
+    assert not (tmp_path / "ci-evals-results").exists()
+
+
 async def test_a_baseline_that_is_required_must_be_there(tmp_path: Path) -> None:
     write_suite(tmp_path, gate={"require_baseline": True})
     missing = await run(tmp_path)

@@ -150,6 +150,27 @@ async def test_a_call_that_hangs_does_not_hold_up_the_next_one() -> None:
         stop.set()
 
 
+async def test_a_coroutine_that_comes_as_the_caller_gives_up_is_closed() -> None:
+    made = []
+
+    async def later() -> None:
+        """Is never awaited."""
+
+    def give() -> object:
+        made.append(later())
+        return made[0]
+
+    before = set(threading.enumerate())
+    calling = asyncio.create_task(call_in_thread(give))
+    await asyncio.sleep(0)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(LONG_S)
+    asyncio.get_running_loop().call_soon(calling.cancel)  # in the iteration that has the result
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert inspect.getcoroutinestate(made[0]) == inspect.CORO_CLOSED
+
+
 def test_a_call_that_ends_after_its_event_loop_leaves_neither_coroutine_nor_thread() -> None:
     made = []
     seen: SimpleQueue[threading.Thread] = SimpleQueue()

@@ -1,18 +1,22 @@
 """A suite written in Python: objects in, the same checks as for a file."""
 
+import ast
 import asyncio
 import dataclasses
 import inspect
 import math
+import pkgutil
 import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
 import pytest
 
+import ci_evals
 from ci_evals import (
     Answer,
     Case,
@@ -103,6 +107,19 @@ def test_a_sweep_over_an_object_is_told() -> None:
     assert told.startswith(
         "variants[0].provider: echo is an object: write this provider as the mapping"
     )
+
+
+@pytest.mark.parametrize("package", [ci_evals, graders, providers])
+def test_type_checkers_see_the_names_that_there_are(package: ModuleType) -> None:
+    tree = ast.parse(Path(str(package.__file__)).read_text("utf-8"))
+    seen = {}
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                seen[alias.asname or alias.name] = f"{statement.module}.{alias.name}"
+    assert set(package.__all__) <= seen.keys()
+    for name in package.__all__:
+        assert getattr(package, name) is pkgutil.resolve_name(seen[name]), name
 
 
 def test_every_grader_and_provider_is_public() -> None:

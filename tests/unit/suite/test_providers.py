@@ -37,13 +37,30 @@ def test_providers_must_be_a_list_with_one_at_least(project: Project, providers:
     ]
 
 
-@pytest.mark.parametrize("entry", [5, "mock", [], {}, {"name": "a"}, {"type": None}])
+@pytest.mark.parametrize("entry", [5, "mokc", [], {}, {"name": "a"}, {"type": None}])
 def test_a_provider_must_have_a_type(project: Project, entry: object) -> None:
     project.suite(providers=[entry])
     (problem,) = project.problems()
     assert problem.startswith(
         "evals.yaml:1: providers[0]: expected a mapping with a `type`: openai, anthropic,"
     )
+
+
+@pytest.mark.parametrize(
+    ("entry", "mapping"),
+    [
+        ("mock", "{type: mock}"),
+        ("openai", "{type: openai, model: …}"),
+        ("openai:gpt-4o", "{type: openai, model: gpt-4o}"),
+    ],
+)
+def test_a_text_that_names_a_type_is_shown_as_a_mapping(
+    project: Project, entry: str, mapping: str
+) -> None:
+    project.suite(providers=[entry])
+    assert project.problems() == [
+        f"evals.yaml:1: providers[0]: expected a mapping: write `{mapping}`"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["opena", 5, ["openai"], {"a": 1}])
