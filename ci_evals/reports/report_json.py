@@ -157,9 +157,16 @@ class TotalsEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellEntry:
-    """One case on one variant. `bar` is the share of its runs that must pass for it not to be a
-    failed cell.
+class ReportCellEntry:
+    """A cell with the rules for it.
+
+    Attributes:
+        bar: the share of its runs that must pass for it not to be a failed cell.
+        fingerprint: identifies what the case asks and how it is judged, as `asked.judged`.
+        critical: a regression of it is red whatever else the gate allows.
+        threshold: the score with which a run passes; None where all graders must pass.
+        min_pass_rate: the bar of the case itself, if it has one.
+        confirm_runs: the number of further runs that were planned for it as a suspect.
     """
 
     case: str
@@ -176,20 +183,6 @@ class CellEntry:
     line: int | None
     quarantine: Quarantine | None = None
     comparison: CellComparisonEntry | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportCellEntry(CellEntry):
-    """A cell with the rules for it.
-
-    Attributes:
-        fingerprint: identifies what the case asks and how it is judged, as `asked.judged`.
-        critical: a regression of it is red whatever else the gate allows.
-        threshold: the score with which a run passes; None where all graders must pass.
-        min_pass_rate: the bar of the case itself, if it has one.
-        confirm_runs: the number of further runs that were planned for it as a suspect.
-    """
-
     fingerprint: str
     critical: bool
     threshold: Share | None
@@ -296,64 +289,11 @@ class VerdictEntry:
         )
 
 
-# The documents.
+# The document.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonDocument:
-    """The output of `compare --format json`; `cells` has every cell that either side has."""
-
-    schema_version: Literal[2]
-    suite: SuiteInfo
-    started_at: float
-    verdict: VerdictEntry
-    comparison: ComparisonEntry | NoComparison | None
-    cells: tuple[CellComparisonEntry, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RunDocument:
-    """The figures of a run."""
-
-    schema_version: Literal[2]
-    suite: SuiteInfo
-    started_at: float
-    duration_s: float
-    interrupted: str | None
-    resumption: Resumption | None
-    verdict: VerdictEntry
-    comparison: ComparisonEntry | NoComparison | None
-    totals: TotalsEntry
-    variants: tuple[VariantReport, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailingEntry(CellEntry):
-    """A cell that did not simply pass, with the reasons of its runs, the most frequent first."""
-
-    why: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorEntry:
-    """Errored runs of one variant with the same reason."""
-
-    provider: str
-    prompt: str | None
-    runs: int
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BriefDocument(_RunDocument):
-    """The output of `--format json`: the verdict, and all that a script needs to act on it."""
-
-    failing: tuple[FailingEntry, ...]
-    errors: tuple[ErrorEntry, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportDocument(_RunDocument):
+class ReportDocument:
     """report.json.
 
     What was measured is read back: the suite and its plan (`looks`, `settled`, `gate`, `cells`),
@@ -367,6 +307,16 @@ class ReportDocument(_RunDocument):
         results: the lines of the journal in plan order, those of confirm runs last.
     """
 
+    schema_version: Literal[2]
+    suite: SuiteInfo
+    started_at: float
+    duration_s: float
+    interrupted: str | None
+    resumption: Resumption | None
+    verdict: VerdictEntry
+    comparison: ComparisonEntry | NoComparison | None
+    totals: TotalsEntry
+    variants: tuple[VariantReport, ...]
     id: str
     looks: Looks | None
     settled: Literal["pass", "borderline", "fail"] | None
@@ -415,8 +365,11 @@ def _one_to_the_line(items: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def render_brief(summary: Summary) -> str:
-    """Return one line of JSON for scripts that read stdout; see `BriefDocument`."""
-    report = summary.report
+    """Return the output of `--format json`: the verdict, and all that a script needs to act on it.
+
+    `failing` are the cells that did not simply pass, each with the reasons of its runs, the most
+    frequent first; `errors` the errored runs of a variant with the same reason.
+    """
     failing = []
     for cell in cell_views(summary):
         if cell.outcome == "passed":
@@ -424,34 +377,33 @@ def render_brief(summary: Summary) -> str:
         failures = cell.failures
         if cell.outcome == "errored":
             failures = Failures.of(cell.results("errored"))
-        why = tuple(reason for reason, _ in failures.reasons)
-        failing.append(FailingEntry(**_cell_fields(summary, cell), why=why))
+        why = [reason for reason, _ in failures.reasons]
+        failing.append(_cell_fields(summary, cell) | {"why": why})
     errors = [
-        ErrorEntry(
-            provider=group.variant.provider,
-            prompt=group.variant.prompt,
-            runs=group.runs,
-            message=group.message,
-        )
-        for group in error_groups(report)
+        {
+            "provider": group.variant.provider,
+            "prompt": group.variant.prompt,
+            "runs": group.runs,
+            "message": group.message,
+        }
+        for group in error_groups(summary.report)
     ]
-    document = BriefDocument(**_run_fields(summary), failing=tuple(failing), errors=tuple(errors))
-    return stdout_json(document)
+    return stdout_json(_run_fields(summary) | {"failing": failing, "errors": errors})
 
 
 def render_comparison(summary: Summary) -> str:
-    """Return one line of JSON; see `ComparisonDocument`."""
+    """Return the output of `compare --format json`, with every cell that either side has."""
     cells = []
     if (comparison := summary.compared) is not None:
         cells = [_cell_comparison(comparison, cell) for cell in comparison.cells]
-    document = ComparisonDocument(
-        schema_version=SCHEMA_VERSION,
-        suite=summary.report.suite,
-        started_at=summary.report.started_at,
-        verdict=VerdictEntry.of(summary.verdict),
-        comparison=_comparison(summary),
-        cells=tuple(cells),
-    )
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "suite": summary.report.suite,
+        "started_at": summary.report.started_at,
+        "verdict": VerdictEntry.of(summary.verdict),
+        "comparison": _comparison(summary),
+        "cells": cells,
+    }
     return stdout_json(document)
 
 
@@ -506,7 +458,7 @@ def _document(summary: Summary) -> ReportDocument:
 
 
 def _run_fields(summary: Summary) -> dict[str, Any]:
-    """Return the fields of a `_RunDocument`."""
+    """Return the figures of a run, as the report and the brief output have them."""
     report = summary.report
     return {
         "schema_version": SCHEMA_VERSION,
@@ -556,7 +508,7 @@ def _report_cells(summary: Summary) -> Iterator[ReportCellEntry]:
 
 
 def _cell_fields(summary: Summary, cell: CellView) -> dict[str, Any]:
-    """Return the fields of a `CellEntry`."""
+    """Return a cell with its outcome and its comparison."""
     comparison = None
     if summary.compared is not None and cell.found is not None:
         comparison = _cell_comparison(summary.compared, cell.found)
