@@ -717,7 +717,7 @@ def unchanged_sentence(report: SuiteReport) -> str:
 
     `prompts and cases are unchanged, and no model was called`
     """
-    if not (report.suite.without_secrets and report.recorded):
+    if not report.proves_unchanged:
         return ""
     unchanged = "prompts and cases are unchanged"
     if report.errored:
@@ -738,7 +738,7 @@ def scope_clause(report: SuiteReport) -> str:
     parts = []
     if report.suite.selection:
         parts.append(f"{report.suite.selection} selected")
-    if report.reused and report.reused == report.totals.graded:
+    if report.all_reused:
         if report.reused == 1:
             parts.append("the only run reused")
         else:

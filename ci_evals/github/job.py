@@ -112,9 +112,8 @@ class GitHubJob(Job):
                 for each in annotations(summary)
             )
         )
-        was_stopped = (summary.report.interrupted or "").startswith("SIG")
         wanted = self._posting.comment != "off" and self._context.event == "pull_request"
-        if wanted and not was_stopped:
+        if wanted and not summary.report.was_signalled:
             self._comment(summary)
         self.say([f"{VERDICTS[summary.verdict.status].upper()}: {summary.verdict.reason}"])
 

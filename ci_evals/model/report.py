@@ -290,6 +290,9 @@ class Unpriced(NamedTuple):
     judge_calls: int
 
 
+_SIGNALS = ("SIGHUP", "SIGINT", "SIGTERM")
+
+
 @dataclass(frozen=True, slots=True)
 class CellReport:
     """One case on one variant."""
@@ -339,6 +342,11 @@ class SuiteReport:
     looks: Looks | None = None
     settled: Literal["pass", "borderline", "fail"] | None = None
     confirmation: "SuiteReport | None" = None
+
+    @property
+    def was_signalled(self) -> bool:
+        """Return True if a signal ended it early, not a budget or a missing shard."""
+        return self.interrupted in _SIGNALS
 
     # Identity.
 
@@ -514,6 +522,18 @@ class SuiteReport:
         has changed.
         """
         return [record.reused for record in self.records.values()].count(True)
+
+    @property
+    def all_reused(self) -> bool:
+        """Return True if every graded run was reused."""
+        return self.reused > 0 and self.reused == self.totals.graded
+
+    @property
+    def proves_unchanged(self) -> bool:
+        """Return True if answers were recorded for these prompts and cases, and no model could be
+        called.
+        """
+        return self.suite.without_secrets and self.recorded > 0
 
     @cached_property
     def unchecked(self) -> tuple[Variant, ...]:

@@ -93,7 +93,7 @@ def _headline(summary: Summary) -> Headline:
             return _errored(summary)
         case _ if verdict.status == "error":
             return _reason(summary)
-        case _ if unchanged_sentence(summary.report):
+        case _ if summary.report.proves_unchanged:
             return _unchanged(summary)
         case RuleVerdict() | "over budget" | None:
             return _reason(summary)
@@ -181,11 +181,12 @@ def _passed(summary: Summary) -> Headline:
         clauses = [verdict.sentence, stopped_clause(report)]
     if _says_how_many_passed(verdict.leading, graded):
         clauses = clauses[1:]
+    is_part = bool(report.suite.selection or report.all_reused or quarantined)
     return _head(
         summary,
         short,
         evidence="; ".join(clause for clause in clauses if clause),
-        is_outcome=not quarantined and not scope_clause(report) and rate_is_share(report),
+        is_outcome=not is_part and rate_is_share(report),
     )
 
 

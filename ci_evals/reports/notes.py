@@ -60,7 +60,7 @@ def rate_is_share(report: SuiteReport) -> bool:
 def notes(report: SuiteReport) -> Iterator[Note]:
     """Yield notes on a run: interruption, resumption, recordings, judges, cost."""
     if reason := report.interrupted:
-        if reason.startswith("SIG"):
+        if report.was_signalled:
             how = "in GitHub Actions, a re-run of the job"
             reason = f"{reason}; what ran is kept, and --resume goes on from it ({how})"
         yield Note("Interrupted", reason, brief=True)

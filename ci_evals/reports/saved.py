@@ -283,6 +283,46 @@ def _restore_report(document: Measured) -> SuiteReport:
     return report
 
 
+def report_so_far(
+    suite: SuiteInfo, started_at: float, results: Iterable[Result]
+) -> SuiteReport | None:
+    """Return the report of a run that has not ended, whose plan is not known; None without results.
+
+    Its plan is what the results have: cases and variants are in the order of their first ones. Of
+    several results of a run, the last one counts.
+    """
+    latest: dict[tuple[str, Variant, int], Result] = {}
+    for result in results:
+        latest[result.case, Variant(result.provider, result.prompt), result.run] = result
+    if not latest:
+        return None
+    cases = {case: row for row, case in enumerate(dict.fromkeys(case for case, _, _ in latest))}
+    variants = list(dict.fromkeys(variant for _, variant, _ in latest))
+    counts = [0] * (len(cases) * len(variants))
+    cells: dict[tuple[str, Variant, int], int] = {}
+    for case, variant, run in latest:
+        cell = cases[case] * len(variants) + variants.index(variant)
+        cells[case, variant, run] = cell
+        counts[cell] = max(counts[cell], run)
+    plan = RunPlan(
+        [Case(id=case, file=suite.file) for case in cases],
+        variants,
+        counts,
+        first_runs=[1] * len(counts),
+    )
+    by_index = {plan.index(cells[key], key[2]): result for key, result in latest.items()}
+    ended_at = max(result.started_at + result.latency_s for result in latest.values())
+    return SuiteReport(
+        suite,
+        plan,
+        records_of(by_index),
+        lines=lines_of(by_index),
+        started_at=started_at,
+        duration_s=max(0.0, ended_at - started_at),
+        fingerprints=[""] * len(cases),
+    )
+
+
 def records_of(results: Mapping[int, Result]) -> Mapping[int, RunRecord]:
     """Return the record of each result, by the index of its run."""
     return {index: RunRecord.of(result, offset=index) for index, result in results.items()}

@@ -15,6 +15,9 @@ from fakes.held import HeldServer
 from processes import ci_evals, finished, start
 from suites import chat, write_suite
 
+from ci_evals.cli.live import LivePage
+from ci_evals.reports.read import read_summary
+
 
 @pytest.fixture
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
@@ -128,6 +131,12 @@ async def test_a_run_is_followed_while_it_goes_on(tmp_path: Path) -> None:
     viewer.send_signal(signal.SIGINT)
     ended = await finished(viewer)
     assert (ended.code, ended.err) == (0, "")
+
+
+def test_a_journal_without_a_line_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").touch()
+    page = LivePage(tmp_path, read_summary).render().decode()
+    assert "No run has ended yet" in page
 
 
 async def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
