@@ -395,6 +395,87 @@ async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("template", "cause"),
+    [
+        ("{% for i in range(10**9) %}x{% endfor %}", "Range too big"),
+        ("{{ 1 // 0 }}", "integer division"),
+        ("{{ nobody }}", "'nobody' is undefined"),
+    ],
+)
+async def test_a_var_that_cannot_be_rendered_is_listed(
+    tmp_path: Path, template: str, cause: str
+) -> None:
+    (tmp_path / "p.yaml").write_text(
+        "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n"
+        "  - vars: {q: hi}\n    assert: [{type: contains, value: hi}]\n"
+        f"  - vars: {{q: '{template}'}}\n    assert: [{{type: contains, value: hi}}]\n"
+    )
+    ended = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
+    assert ended.code == 0
+    (lost,) = not_imported(ended)
+    start = "not imported: p.yaml:6: tests: the var 'q', a template, cannot be rendered: "
+    assert lost.startswith(f"{start}{cause}")
+    suite, _, _ = parse((tmp_path / "evals.yaml").read_text(), "evals.yaml")
+    assert [case["vars"] for case in suite["cases"]] == [{"q": "hi"}]
+
+
+@pytest.mark.parametrize(
+    ("csv", "cases"),
+    [
+        (
+            """\
+q,__expected,,__metadata:team,__description,__provider,
+a,contains: a,,,,,
+b,contains: b,,shop,,,
+,,,,,,
+""",
+            [
+                {"vars": {"q": "a"}, "expect": [{"contains": "a"}]},
+                {"vars": {"q": "b"}, "expect": [{"contains": "b"}], "metadata": {"team": "shop"}},
+            ],
+        ),
+        ("q,,\na,,\nb,,\n", [{"vars": {"q": "a"}}, {"vars": {"q": "b"}}]),
+    ],
+)
+async def test_empty_columns_of_a_csv_file_write_nothing(
+    tmp_path: Path, csv: str, cases: list[dict[str, Any]]
+) -> None:
+    (tmp_path / "tests.csv").write_text(csv)
+    (tmp_path / "p.yaml").write_text(
+        "prompts: ['{{ q }}']\nproviders: [echo]\ntests: file://tests.csv\n"
+        "defaultTest: {assert: [{type: icontains, value: a}]}\n"
+    )
+    ended = await ci_evals(tmp_path, "import", "p.yaml")
+    assert not_imported(ended) == []
+    suite, _, _ = parse(ended.out, "evals.yaml")
+    assert suite["cases"] == cases
+    assert "vars" not in suite
+
+
+@pytest.mark.parametrize(
+    "suite",
+    [
+        (
+            "target: llm\nprompts: ['{{ input }}']\ntests:\n"
+            "  - {id: sum, vars: {input: 'What is 2+2?'}, assert: [Says that it is 4]}\n"
+        ),
+        (
+            "prompts: ['{{ input }}']\ntests:\n"
+            "  - {id: sum, input: 'What is 2+2?', expected_output: '4',"
+            " assert: [{type: contains, value: '4'}]}\n"
+        ),
+    ],
+)
+async def test_a_suite_of_agentv_is_not_taken_for_one_of_promptfoo(
+    tmp_path: Path, suite: str
+) -> None:
+    (tmp_path / "sum.eval.yaml").write_text(suite)
+    ended = await ci_evals(tmp_path, "import", "sum.eval.yaml")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("error: sum.eval.yaml is of no known format; known: promptfoo")
+
+
 async def test_a_problem_of_another_tools_suite_has_its_line(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(
         "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n  - vars: {q: hi}\n    assert:\n"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import TemplateError
 
 from ci_evals.errors import ConfigError
+from ci_evals.format import one_line
 from ci_evals.importers.draft import (
     NOTHING_LIKE_IT,
     Draft,
@@ -29,7 +29,7 @@ from ci_evals.importers.promptfoo.templates import TemplateTranslator, quote_dum
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
-from ci_evals.templating import is_template, template_sandbox
+from ci_evals.templating import describe_error, is_template, template_sandbox
 
 _SETTINGS: Mapping[str, str] = {
     "redteam": "attacks are not generated here: write those that matter as cases",
@@ -79,6 +79,8 @@ _ORDER = (
     "expect",
     "threshold",
 )
+_AGENTV = frozenset({"target", "execution", "workspace", "evalcases"})
+_TEST_OF_AGENTV = frozenset({"input", "input_files", "expected_output", "criteria"})
 _DEFAULT_TEST = ("vars", "assert", "threshold", "options", "metadata", "description")
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _LONGEST_ID = 150
@@ -91,7 +93,7 @@ def recognize(source: Source) -> bool:
     value = source.written.value
     if not isinstance(value, dict) or "cases" in value:
         return False
-    if _has_typed_provider(value.get("providers")):
+    if _has_typed_provider(value.get("providers")) or _is_of_agentv(value):
         return False
     asks = {"providers", "targets", "prompts"} & value.keys()
     tests = {"tests", "scenarios", "defaultTest", "redteam"} & value.keys()
@@ -103,6 +105,19 @@ def _has_typed_provider(providers: object) -> bool:
     if not isinstance(providers, list):
         return False
     return any(isinstance(provider, dict) and "type" in provider for provider in providers)
+
+
+def _is_of_agentv(value: Mapping[str, Any]) -> bool:
+    """Return True for a suite of AgentV, which has `prompts` and `tests`, too."""
+    if value.keys() & _AGENTV:
+        return True
+    tests = value.get("tests")
+    if not isinstance(tests, list):
+        return False
+    for test in tests:
+        if isinstance(test, dict) and "vars" not in test and test.keys() & _TEST_OF_AGENTV:
+            return True
+    return False
 
 
 def convert(source: Source) -> Draft:
@@ -564,9 +579,10 @@ class _Converter:
                 source = TemplateTranslator().text(value)
                 try:
                     filled[name] = template_sandbox().from_string(source).render(values)
-                except TemplateError as error:
-                    reason = f"the var {name!r} is a template over others: {error}"
-                    raise UntranslatableError(reason) from None
+                except Exception as error:  # a template of the file can raise anything
+                    cause = one_line(describe_error(error, values))
+                    reason = f"the var {name!r}, a template, cannot be rendered: {cause}"
+                    raise UntranslatableError(reason) from error
         return filled
 
     def values(self, value: Any) -> list[Any]:

@@ -17,7 +17,7 @@ def plain_columns(rows: Sequence[Mapping[str, str]]) -> frozenset[str] | None:
         return frozenset()
     columns = frozenset(rows[0])
     special = columns.intersection(keys_of(Case)) - {"input"}
-    if special or any(column.startswith("__") for column in columns):
+    if special or "" in columns or any(column.startswith("__") for column in columns):
         return None
     return columns
 
@@ -26,8 +26,12 @@ def test_of_row(row: Mapping[str, str]) -> dict[str, Any]:
     """Return a row as a test, as it would stand in the config."""
     test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}, "metadata": {}}
     for column, cell in row.items():
+        if not column:
+            continue  # as separators at the ends of lines make it
         if not column.startswith("__"):
             test["vars"][column] = cell
+            continue
+        if not cell.strip():
             continue
         name, _, rest = column.removeprefix("__").partition(":")
         if name == "metadata":
@@ -39,9 +43,8 @@ def test_of_row(row: Mapping[str, str]) -> dict[str, Any]:
         elif name == "description":
             test["description"] = cell
         elif name in ("prefix", "suffix"):
-            if cell:
-                test["options"][name] = cell
-        elif not cell.strip() or name in ("metric", "config"):
+            test["options"][name] = cell
+        elif name in ("metric", "config"):
             continue  # they belong to the column of an assertion
         elif re.fullmatch(r"expected\d*", name):
             test["assert"].append(_assertion(row, column))
