@@ -17,8 +17,8 @@ sys.argv = {arguments!r}
 from ci_evals.cli.main import main
 try:
     main()
-except SystemExit:
-    pass
+except SystemExit as ended:
+    assert not ended.code
 """
 PRINT_MODULES = """
 import sys
@@ -46,8 +46,8 @@ DOORS = (
     Door("import ci_evals", "import ci_evals", 8, 10),
     Door("a pytest session without evals", "import ci_evals.pytest_plugin", 4, 5),
     Door("ci-evals --help", command("--help"), 12, 15),
-    Door("ci-evals validate", command("validate"), 75, 90),
-    Door("ci-evals run, one case on a mock", command("run", "--quiet"), 100, 145),
+    Door("ci-evals validate", command("validate"), 75, 75),
+    Door("ci-evals run, one case on a mock", command("run", "--quiet"), 100, 120),
 )
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol, TextIO
 
+from ci_evals import reports
 from ci_evals.errors import CiEvalsError, Problem
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import FailOn
 from ci_evals.gate.wording import lost_report_sentences, source_sentence
 from ci_evals.redaction import Redactor
-from ci_evals.reports.read import read_baseline
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.types import RESULTS, CheckedSuite
 
@@ -250,9 +250,11 @@ def find_previous(
     redactor = Redactor(suite.secrets)
     committed = committed_baseline(suite)
     if choice != "auto":
-        baseline = read_baseline(choice, suite.name, redactor=redactor)
+        baseline = reports.read_baseline(choice, suite.name, redactor=redactor)
     elif committed.is_file():
-        baseline = read_baseline((committed,), suite.name, committed.name, redactor=redactor)
+        baseline = reports.read_baseline(
+            (committed,), suite.name, committed.name, redactor=redactor
+        )
     else:
         return found
     if isinstance(baseline, NoComparison) and choice != "auto":

@@ -260,7 +260,7 @@ GRADERS: "Registry[type[GraderOptions]]" = Registry(
     "ci_evals.graders",
     "grader",
     {
-        "equals": Entry("ci_evals.graders.text:Equals", "The answer is exactly `value`."),
+        "equals": Entry("ci_evals.graders.equals:Equals", "The answer is exactly `value`."),
         "contains": Entry(
             "ci_evals.graders.text:Contains", "The answer has `value` somewhere in it."
         ),

@@ -24,10 +24,9 @@ from ci_evals.engine.journal import (
     headers,
     read_lines,
 )
-from ci_evals.engine.recordings import Recordings, load_results
+from ci_evals.engine.recordings import Recordings, Trace, load_results
 from ci_evals.engine.runner import Run
 from ci_evals.engine.setup import OpenSuite, open_suite
-from ci_evals.engine.traces import Trace
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, add_tallies, head_cells

@@ -12,11 +12,11 @@ from uuid import uuid4
 
 import click
 
+from ci_evals import engine, reports
 from ci_evals.cli import options, run_options
 from ci_evals.cli.console import Console, git
 from ci_evals.cli.run_options import RunRequest
 from ci_evals.cli.suites import Selection, load_suite_of_job, load_suites_of_job, select
-from ci_evals.engine import progress
 from ci_evals.engine.interrupt import StoppableRun
 from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
@@ -34,7 +34,6 @@ from ci_evals.registry import FORMATS, find_host
 from ci_evals.reports import html, report_json, terminal
 from ci_evals.reports.files import remove_reports, write_reports
 from ci_evals.reports.notes import notes, outcome
-from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.session import (
     Invocation,
@@ -124,7 +123,9 @@ def run_and_report(
             summary = summarize(
                 report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs
             )
-            summary = replace(with_answers(summary), links=job.links)
+            if summary.compared is not None:
+                summary = reports.with_answers(summary)
+            summary = replace(summary, links=job.links)
             write_reports(summary, out, suite.formats)
             _show(summary, console)
             _list_files(suite, invocation.journal, console)
@@ -288,7 +289,7 @@ class _Progress(Watcher):
     def watch(self, run: Run) -> AbstractAsyncContextManager[None]:
         if self._console.quiet:
             return nullcontext()
-        return progress.show_progress(run, self._console.stderr, live=self._console.is_live)
+        return engine.show_progress(run, self._console.stderr, live=self._console.is_live)
 
 
 def _recording(named: Path | None, of_base: Path | None, scratch: Path, job: Job) -> Path:

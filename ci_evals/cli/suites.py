@@ -5,14 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ci_evals import reports
 from ci_evals.cli import options
 from ci_evals.errors import ConfigError, Problem, UsageError
 from ci_evals.files import file_name
 from ci_evals.format import name_of, number_of
 from ci_evals.hosts import Host
 from ci_evals.model.case import Case
-from ci_evals.reports.read import read_reports
-from ci_evals.reports.saved import SavedReport
 from ci_evals.suite.configs import find_configs
 from ci_evals.suite.overrides import Overrides, apply_overrides, check_selection, select_cases
 from ci_evals.suite.types import RESULTS, CheckedSuite
@@ -109,15 +108,15 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
         where = suites[0].out
         if len(suites) > 1:
             where = where.parent
-    reports = {report.suite.name: report for report in read_reports(where)}
-    if reports.keys().isdisjoint(suite.name for suite in suites):
-        name, report = next(iter(reports.items()))
+    saved = {report.suite.name: report for report in reports.read_reports(where)}
+    if saved.keys().isdisjoint(suite.name for suite in suites):
+        name, report = next(iter(saved.items()))
         raise UsageError(f"{report.name} is of another suite, {name!r}")
     selected: list[CheckedSuite] = []
     left_out: dict[str, str] = {}
     remarks: list[str] = []
     for suite in suites:
-        report_of_suite = reports.get(suite.name)
+        report_of_suite = saved.get(suite.name)
         if report_of_suite is None:
             left_out[suite.name] = f"it has no report in {where.as_posix()}"
             continue
@@ -160,7 +159,9 @@ def _restrict(suite: CheckedSuite, cases: Sequence[Case]) -> CheckedSuite:
     return apply_overrides(suite, Overrides(cases=tuple(case.id for case in cases)))
 
 
-def _nothing_failed(suite: CheckedSuite, report: SavedReport, where: Path, subject: str) -> str:
+def _nothing_failed(
+    suite: CheckedSuite, report: "reports.SavedReport", where: Path, subject: str
+) -> str:
     """Return why `--failed` selects nothing of a suite.
 
     `nothing failed in ci-evals-results, which has 2 of 40 cases, but for 1 case in quarantine`

@@ -1,0 +1,25 @@
+"""The engine. What few runs need, such as judges and conversations, loads on first use."""
+
+from typing import TYPE_CHECKING
+
+from ci_evals.registry import lazy_attributes
+
+if TYPE_CHECKING:
+    from ci_evals.engine.conversation import Conversation as Conversation
+    from ci_evals.engine.conversation import SimulatedUsers as SimulatedUsers
+    from ci_evals.engine.conversation import user_key as user_key
+    from ci_evals.engine.judges import AuxiliaryProvider as AuxiliaryProvider
+    from ci_evals.engine.judges import Judges as Judges
+    from ci_evals.engine.progress import show_progress as show_progress
+
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "AuxiliaryProvider": "ci_evals.engine.judges",
+        "Conversation": "ci_evals.engine.conversation",
+        "Judges": "ci_evals.engine.judges",
+        "SimulatedUsers": "ci_evals.engine.conversation",
+        "show_progress": "ci_evals.engine.progress",
+        "user_key": "ci_evals.engine.conversation",
+    },
+)

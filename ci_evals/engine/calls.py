@@ -50,6 +50,14 @@ class LostError(Exception):
         self.attempts = attempts
 
 
+class SimulatedUserError(Exception):
+    """A simulated user could not say anything, which says nothing of the provider."""
+
+    def __init__(self, cause: ProviderError) -> None:
+        super().__init__(cause.message)
+        self.cause = cause
+
+
 @dataclass(slots=True)
 class CallResult:
     """An answer. The last of the `attempts` began at `started_at` (seconds since 1970) and took

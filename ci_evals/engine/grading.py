@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ci_evals import engine
 from ci_evals.engine.cells import PreparedCell
-from ci_evals.engine.executors import LOCAL
-from ci_evals.engine.judges import Judges
 from ci_evals.engine.pace import has_no_credit
+from ci_evals.engine.resources import LOCAL
 from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError
-from ci_evals.graders.composite import passes, score_of
-from ci_evals.graders.scoring import grade, grader_name
+from ci_evals.graders.scoring import grade, grader_name, passes, score_of
 from ci_evals.model.request import Answer
 from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Judging, Result, RunError, Status
@@ -40,7 +39,7 @@ class RunOutcome:
 
 async def grade_answer(
     answer: Answer,
-    judges: Judges | None = None,
+    judges: "engine.Judges | None" = None,
     known: Sequence[Grade] | None = None,
     executor: Executor = LOCAL,
 ) -> RunOutcome:
@@ -91,7 +90,7 @@ def _grading_error(grader: str, raised: BaseException) -> RunError:
 
 
 async def grade_again(
-    recorded: Result, cell: PreparedCell, judges: Judges | None, executor: Executor
+    recorded: Result, cell: PreparedCell, judges: "engine.Judges | None", executor: Executor
 ) -> RunOutcome:
     """Grade a recorded answer by the suite's graders. A recorded failure stays a failure.
 

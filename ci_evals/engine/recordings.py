@@ -13,7 +13,7 @@ In order of precedence, a run has
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -22,7 +22,6 @@ from typing_extensions import TypedDict
 
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.journal import JOURNAL, Journal, headers, is_torn, read_results, restore_output
-from ci_evals.engine.traces import CASE_ATTRIBUTES, Trace
 from ci_evals.errors import StorageError
 from ci_evals.model.case import Case
 from ci_evals.model.fields import first_problem
@@ -33,6 +32,9 @@ from ci_evals.model.result import Result, RunError, Status, decode_result
 from ci_evals.providers.answer import as_response
 from ci_evals.redaction import Redactor
 
+CASE_ATTRIBUTES = ("ci_evals.case.id", "case_id", "case.id", "task_id")
+"""The attributes of a trace that may have the id of its case."""
+
 _JOURNAL_SUFFIXES = (".jsonl", ".ndjson")
 
 ResultKey = tuple[str, str | None, int]
@@ -40,6 +42,26 @@ ResultKey = tuple[str, str | None, int]
 
 QuestionKey = tuple[str, int]
 """The fingerprint of what is asked, and the number of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One answer from elsewhere; it is matched by `case_id` or by `question`, and called by
+    `name`.
+    """
+
+    case_id: str | None
+    question: str | None
+    response: Response | None
+    latency_s: float
+    started_at: float
+    error: str | None = None
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name that a person knows it by."""
+        return self.case_id or self.question or self.name
 
 
 class _Place(NamedTuple):

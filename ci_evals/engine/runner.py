@@ -13,9 +13,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from ci_evals.engine.calls import LostError
+from ci_evals import engine
+from ci_evals.engine.calls import LostError, SimulatedUserError
 from ci_evals.engine.cells import Cells, PreparedCell
-from ci_evals.engine.conversation import Conversation, SimulatedUserError
 from ci_evals.engine.grading import RunOutcome, fail_or_exclude, grade_again, grade_answer
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
 from ci_evals.engine.queues import Queue
@@ -299,7 +299,7 @@ class Run:
     async def _converse(self, queue: Queue, cell: PreparedCell, index: int, slot: Slot) -> Result:
         """Have a run's conversation and grade it."""
         run, started_at = cell.run_of(index), time.time()
-        conversation = Conversation(cell, run)
+        conversation = engine.Conversation(cell, run)
         try:
             await conversation.hold(queue, slot, self._speak, self._files)
         except SimulatedUserError as silent:

@@ -10,19 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ci_evals import engine, graders, providers
 from ci_evals.engine.calls import Calls
-from ci_evals.engine.conversation import SimulatedUsers, user_key
-from ci_evals.engine.executors import LOCAL, open_executor
-from ci_evals.engine.judges import AuxiliaryProvider, Judges
 from ci_evals.engine.limits import RateLimiter
 from ci_evals.engine.queues import Queue
-from ci_evals.engine.resources import EngineResources, open_resources
+from ci_evals.engine.resources import LOCAL, EngineResources, open_executor, open_resources
 from ci_evals.engine.slots import Slots
 from ci_evals.engine.stages import Pricer, Stage, StagedProvider, function_identity
 from ci_evals.errors import ConfigError, Place, Problem, ProviderError
-from ci_evals.graders.composite import Composite
+from ci_evals.graders.base import Composite
 from ci_evals.graders.scoring import nested
-from ci_evals.graders.transform import prepare_transform
 from ci_evals.model.case import Case
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.grading import Expectation
@@ -30,7 +27,6 @@ from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider, ProviderOptions, Service, load_part
 from ci_evals.providers.pricing import pricer
-from ci_evals.providers.python import Python
 from ci_evals.suite.executor import Executor
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
 from ci_evals.suite.types import CheckedSuite
@@ -43,8 +39,8 @@ class OpenSuite:
     """Everything that a run calls, opened."""
 
     queues: Sequence[Queue] = ()
-    users: SimulatedUsers | None = None
-    judges: Judges | None = None
+    users: "engine.SimulatedUsers | None" = None
+    judges: "engine.Judges | None" = None
     executor: Executor = LOCAL
 
 
@@ -67,21 +63,21 @@ async def open_suite(
     Raises:
         ConfigError: something cannot be opened; it tells of all that cannot.
     """
-    providers = _providers_called(suite, calls=calls, judges=judges)
-    graders, transforms = _graders_and_transforms(suite)
+    called = _providers_called(suite, calls=calls, judges=judges)
+    expectations, transforms = _graders_and_transforms(suite)
     async with (
         open_resources(suite.folder, suite.max_concurrency, files) as shared,
-        open_executor(suite, providers, graders if calls or judges else (), files) as executor,
+        open_executor(suite, called, expectations if calls or judges else (), files) as executor,
     ):
         resources = replace(shared, executor=executor)
-        problems = _prepare_graders(graders, executor)
+        problems = _prepare_graders(expectations, executor)
         for transform in transforms:
             with collect_problems(problems):
-                prepare_transform(transform)
+                graders.prepare_transform(transform)
         limiters = _limiters(suite)
         queues: Sequence[Queue] = ()
-        users: SimulatedUsers | None = None
-        models: Judges | None = None
+        users: engine.SimulatedUsers | None = None
+        models: engine.Judges | None = None
         if calls:
             with collect_problems(problems):
                 queues = _open_queues(suite, resources, limiters)
@@ -92,7 +88,7 @@ async def open_suite(
                 models = _open_judges(suite, resources, limiters)
         if not problems:
             with collect_problems(problems):
-                await prepare(providers, suite.places, resources)
+                await prepare(called, suite.places, resources)
         if problems:
             raise ConfigError(dict.fromkeys(problems))
         yield OpenSuite(queues, users, models, executor)
@@ -102,33 +98,33 @@ def _providers_called(
     suite: CheckedSuite, *, calls: bool, judges: bool
 ) -> Sequence[ProviderOptions]:
     """Return all providers that a suite calls."""
-    providers: list[ProviderOptions] = []
+    called: list[ProviderOptions] = []
     if calls:
-        providers += suite.providers
-        providers += suite.stages.values()
-        providers += [case.user.provider for case in suite.cases if case.user]
+        called += suite.providers
+        called += suite.stages.values()
+        called += [case.user.provider for case in suite.cases if case.user]
     if judges:
-        providers += suite.grader_models
-    return providers
+        called += suite.grader_models
+    return called
 
 
 def _graders_and_transforms(suite: CheckedSuite) -> tuple[Sequence[Expectation], Iterable[str]]:
     """Return an expectation for each grader object, and the transforms, of all cases."""
-    graders: dict[int, Expectation] = {}
+    by_grader: dict[int, Expectation] = {}
     transforms: dict[str, None] = {}
     for case in suite.cases:
         for expectation in nested(case.expect):
             if expectation.transform is not None:
                 transforms[expectation.transform] = None
             if not isinstance(expectation.grader, Composite):
-                graders[id(expectation.grader)] = expectation
-    return list(graders.values()), transforms
+                by_grader[id(expectation.grader)] = expectation
+    return list(by_grader.values()), transforms
 
 
-def _prepare_graders(graders: Iterable[Expectation], executor: Executor) -> list[Problem]:
+def _prepare_graders(expectations: Iterable[Expectation], executor: Executor) -> list[Problem]:
     """Get graders ready; return what is wrong with them, each problem once, where it is first."""
     problems: list[Problem] = []
-    for expectation in graders:
+    for expectation in expectations:
         with collect_problems(problems, expectation.place):
             executor.prepare(expectation.grader)
     by_message: dict[str, Problem] = {}
@@ -138,12 +134,12 @@ def _prepare_graders(graders: Iterable[Expectation], executor: Executor) -> list
 
 
 async def prepare(
-    providers: Iterable[ProviderOptions], places: Mapping[str, Place], resources: EngineResources
+    called: Iterable[ProviderOptions], places: Mapping[str, Place], resources: EngineResources
 ) -> None:
     """Fetch the tokens of providers and start their services, each once, before the first call.
 
     Args:
-        providers: all that will be called.
+        called: all that will be called.
         places: where the suite names each of them.
         resources: theirs.
 
@@ -153,7 +149,7 @@ async def prepare(
     problems: list[Problem] = []
     tokens: dict[Any, str] = {}
     services: dict[Service, str] = {}
-    for options in providers:
+    for options in called:
         command = getattr(options, "token", None)
         if command is not None:
             token = load_part("token")(command, resources)
@@ -196,7 +192,7 @@ def open_auxiliary(
     limiter: RateLimiter | None = None,
     *,
     timeout_s: float | None = None,
-) -> AuxiliaryProvider:
+) -> "engine.AuxiliaryProvider":
     """Open a provider that has no queue of runs: a judge, a simulated user, a stage.
 
     Args:
@@ -213,7 +209,7 @@ def open_auxiliary(
     provider = _open(options, resources.reporting_to(limiter))
     calls = _calls(options, provider, suite, limiter, own_code=False)
     limit = _max_concurrency(options, suite)
-    return AuxiliaryProvider(
+    return engine.AuxiliaryProvider(
         options, calls, limit=limit, timeout_s=timeout_s, price=pricer(options)
     )
 
@@ -324,7 +320,7 @@ def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str
     problems: list[Problem] = []
     for name, options in suite.stages.items():
         with collect_problems(problems, suite.places.get(name)):
-            if isinstance(options, Python) and options.target == name:
+            if isinstance(options, providers.Python) and options.target == name:
                 function = options.open(resources)
                 stages[name] = Stage(name, function.answer, function_identity(name))
             else:
@@ -339,7 +335,7 @@ def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str
 
 def _open_judges(
     suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]
-) -> Judges:
+) -> "engine.Judges":
     """Open every model that graders ask."""
     judges = {}
     for options in suite.grader_models:
@@ -347,26 +343,26 @@ def _open_judges(
         judges[str(options.name)] = open_auxiliary(
             suite, options, resources, limiters[_group(options)], timeout_s=timeout_s
         )
-    return Judges(judges, {str(options.name) for options in suite.judges})
+    return engine.Judges(judges, {str(options.name) for options in suite.judges})
 
 
 def _open_users(
     suite: CheckedSuite, resources: EngineResources, limiters: Mapping[str, RateLimiter]
-) -> SimulatedUsers | None:
+) -> "engine.SimulatedUsers | None":
     """Open every provider that plays a user. One that is a provider of the suite, or of its limit
     groups, shares that pace.
     """
     limiters = dict(limiters)
-    users: dict[str, AuxiliaryProvider] = {}
+    users: dict[str, engine.AuxiliaryProvider] = {}
     for case in suite.cases:
         if case.user is None:
             continue
         options = case.user.provider
-        key = user_key(options)
+        key = engine.user_key(options)
         if key not in users:
             limiter = limiters.setdefault(_group(options), _limiter([options]))
             users[key] = open_auxiliary(suite, options, resources, limiter)
-    return SimulatedUsers(users) if users else None
+    return engine.SimulatedUsers(users) if users else None
 
 
 def _calls(
@@ -407,7 +403,7 @@ def _limiters(suite: CheckedSuite) -> Mapping[str, RateLimiter]:
     members: dict[str, list[ProviderOptions]] = {}
     for options in by_name.values():
         members.setdefault(_group(options), []).append(options)
-    return {group: _limiter(providers) for group, providers in members.items()}
+    return {group: _limiter(options) for group, options in members.items()}
 
 
 def _limiter(members: Sequence[ProviderOptions]) -> RateLimiter:

@@ -8,33 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ci_evals.engine.recordings import CASE_ATTRIBUTES, Trace
 from ci_evals.errors import StorageError
 from ci_evals.model.case import Case
 from ci_evals.model.response import Response, Usage
 from ci_evals.providers.answer import as_response
 from ci_evals.providers.spans import Span, attribute, question_of, response_of
-
-CASE_ATTRIBUTES = ("ci_evals.case.id", "case_id", "case.id", "task_id")
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """One answer from elsewhere; it is matched by `case_id` or by `question`, and called by
-    `name`.
-    """
-
-    case_id: str | None
-    question: str | None
-    response: Response | None
-    latency_s: float
-    started_at: float
-    error: str | None = None
-    name: str = ""
-
-    @property
-    def title(self) -> str:
-        """The name that a person knows it by."""
-        return self.case_id or self.question or self.name
 
 
 def read_traces(path: Path, match: str | None = None) -> list[Trace]:

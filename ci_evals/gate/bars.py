@@ -1,19 +1,21 @@
 """The parts of the matrix that are judged by themselves: suite, variants, tags, cases, metrics."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from ci_evals.format import exact
+from ci_evals import gate
+from ci_evals.format import exact, exact_mean
 from ci_evals.gate.baseline import add_tallies
-from ci_evals.gate.metrics import MetricFigure, label_metric, metrics_of
+from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
-from ci_evals.stats.rates import Bounds, PassRate, look_confidence, pass_rate
+from ci_evals.stats.rates import Bounds, PassRate, look_confidence, pass_rate, sample_mean
 
 ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
 VerdictStatus = Literal["pass", "borderline", "fail", "error"]
@@ -200,6 +202,30 @@ def _judge(
     return replace(verdict, runs_needed=runs, calls_needed=runs * len(scope.cells))
 
 
+class MetricFigure(NamedTuple):
+    """A metric on one variant with its bounds, and the number of graded runs and cases."""
+
+    value: float
+    bounds: Bounds
+    runs: int
+    cases: int
+
+
+def metrics_of(
+    report: SuiteReport, variant: Variant, confidence: float
+) -> Mapping[str, MetricFigure]:
+    """Return the mean score of each metric that graders name.
+
+    The noise in its bounds is that between cases.
+    """
+    found = {}
+    for name, cells in report.metric_scores(variant).items():
+        mean = sample_mean(Counter(exact(exact_mean(scores)) for scores in cells))
+        runs = sum(len(scores) for scores in cells)
+        found[name] = MetricFigure(float(mean.rate), mean.bounds(confidence), runs, len(cells))
+    return found
+
+
 def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
     """Judge every metric that has a bar on every variant.
 
@@ -210,7 +236,7 @@ def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
     figures = {each: metrics_of(report, each, rules.confidence) for each in report.plan.variants}
     for name, bar in rules.metrics.items():
         for variant, known in figures.items():
-            figure = known.get(name) or label_metric(report, variant, name, rules.confidence)
+            figure = known.get(name) or gate.label_metric(report, variant, name, rules.confidence)
             title = f"{name} on {variant}" if len(figures) > 1 else name
             yield _judge_metric(title, figure, bar, report, rules)
 

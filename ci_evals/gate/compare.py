@@ -29,6 +29,7 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.stats.exact_tests import (
+    NEWEST_ALONE,
     Table,
     benjamini_hochberg,
     fisher_lower,
@@ -37,7 +38,6 @@ from ci_evals.stats.exact_tests import (
     stratified_lower,
     stratified_two_sided,
 )
-from ci_evals.stats.power import NEWEST_ALONE
 
 SUSPICION = 0.30
 """A cell below its base with a Fisher p at or below this runs again before it is named."""

@@ -1,42 +1,18 @@
-"""Metrics with their bounds: mean scores that graders name, and figures of labelled runs."""
+"""Metrics of labelled runs, such as the recall of a label, with their bounds."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 from zlib import crc32
 
-from ci_evals.format import exact, exact_mean
+from ci_evals.gate.bars import MetricFigure
 from ci_evals.model.case import Variant
+from ci_evals.model.grading import Classified
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import BY_LABEL, WHOLE, Metric, read_metric
 from ci_evals.stats import classification
 from ci_evals.stats.classification import Confusion, confusion, jackknife_bounds, roc_auc
-from ci_evals.stats.rates import Bounds, sample_mean
-
-
-class MetricFigure(NamedTuple):
-    """A metric on one variant with its bounds, and the number of graded runs and cases."""
-
-    value: float
-    bounds: Bounds
-    runs: int
-    cases: int
-
-
-def metrics_of(
-    report: SuiteReport, variant: Variant, confidence: float
-) -> Mapping[str, MetricFigure]:
-    """Return the mean score of each metric that graders name.
-
-    The noise in its bounds is that between cases.
-    """
-    found = {}
-    for name, cells in report.metric_scores(variant).items():
-        mean = sample_mean(Counter(exact(exact_mean(scores)) for scores in cells))
-        runs = sum(len(scores) for scores in cells)
-        found[name] = MetricFigure(float(mean.rate), mean.bounds(confidence), runs, len(cells))
-    return found
+from ci_evals.stats.rates import Bounds
 
 
 def label_metric(
@@ -49,15 +25,13 @@ def label_metric(
     metric = read_metric(name)
     if metric is None:
         return None
-    runs = tasks_of(report, variant).get(metric.task, ())
+    runs = tasks_of(report.labels_of(variant)).get(metric.task, ())
     found = measure(runs, metric, confidence)
     if found is None:
         return None
     value, bounds = found
     return MetricFigure(value, bounds, len(runs), len(report.plan.cases))
 
-
-# Metrics of labelled runs.
 
 GROUPS = 50
 """The number of groups that cases fall into: a metric that depends on single groups is not sure."""
@@ -75,21 +49,23 @@ class LabelledRun(NamedTuple):
     scores: Mapping[str, float]
 
 
-def tasks_of(report: SuiteReport, variant: Variant) -> Mapping[str, Sequence[LabelledRun]]:
-    """Return the labelled runs of one variant by task.
+def tasks_of(
+    labels: Mapping[str, Sequence[tuple[str, Classified]]],
+) -> Mapping[str, Sequence[LabelledRun]]:
+    """Return the labelled runs by task, of labels as `SuiteReport.labels_of` returns them.
 
     Labels beyond the first `MAX_LABELS` count as `OTHER`.
     """
     tasks = {}
-    for task, found in report.labels_of(variant).items():
-        given = (label for _, labels in found for label in (labels.truth, labels.predicted))
+    for task, found in labels.items():
+        given = (label for _, each in found for label in (each.truth, each.predicted))
         known = set(islice(dict.fromkeys(given), MAX_LABELS))
         runs = []
-        for case, labels in found:
+        for case, each in found:
             group = crc32(case.encode(errors="replace")) % GROUPS
-            truth = labels.truth if labels.truth in known else OTHER
-            predicted = labels.predicted if labels.predicted in known else OTHER
-            runs.append(LabelledRun(group, truth, predicted, labels.scores or {}))
+            truth = each.truth if each.truth in known else OTHER
+            predicted = each.predicted if each.predicted in known else OTHER
+            runs.append(LabelledRun(group, truth, predicted, each.scores or {}))
         tasks[task] = runs
     return tasks
 

@@ -1,17 +1,19 @@
 """What all graders have: a grader *is* its options, and its fields are the keys in the YAML."""
 
-from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
 from ci_evals.errors import GradingError
-from ci_evals.model.fields import Bool, Name, NonEmpty, NonNegative, Options
+from ci_evals.format import quote
+from ci_evals.model.fields import Bool, Name, NonEmpty, NonNegative, OneOrMore, Options, Share
 from ci_evals.model.grading import Finding, Models
 from ci_evals.model.request import Answer
 from ci_evals.model.response import Detail
+from ci_evals.model.result import Grade
 
 _TOLERANCE = 1e-9
 
@@ -135,6 +137,42 @@ class ModelGrader(GraderOptions):
             GradingError: no verdict could be had.
         """
         raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Composite(GraderOptions):
+    """Graders that judge as one. Once checked, `of` has `Expectation`s, whose grades `combine`
+    gets.
+    """
+
+    short: ClassVar[str] = "of"
+
+    of: Annotated[OneOrMore[Any], Field(description="Graders in any spelling, these two included.")]
+    threshold: Annotated[Share | None, Field(description="The lowest score that passes.")] = None
+
+    def for_negation(self) -> Self:
+        of = []
+        for each in self.of:
+            if isinstance(each.grader, GraderOptions):
+                of.append(replace(each, grader=each.grader.for_negation()))
+            else:
+                of.append(each)
+        return replace(self, of=tuple(of))
+
+    def grade(self, answer: Answer) -> Finding:
+        raise TypeError(f"`graders.scoring.grade` grades the parts of {type(self).__name__}")
+
+    def combine(self, grades: Sequence[Grade]) -> Finding:
+        """Judge by the grades of `of`, in its order."""
+        raise NotImplementedError
+
+
+class NothingThereError(Exception):
+    """The answer has nothing of the kind that a transform looks for; `got` is what it has."""
+
+    def __init__(self, reason: str, looked_at: Any) -> None:
+        super().__init__(reason)
+        self.got = quote(looked_at)
 
 
 def passed(reason: str, score: float = 1.0, *, got: str | None = None) -> Finding:

@@ -1,45 +1,13 @@
-"""Several graders as one: `any_of` and `all_of`; and what the grades of a run come to together."""
+"""Several graders as one: `any_of` and `all_of`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from dataclasses import dataclass
 
-from pydantic import Field
-
-from ci_evals.format import exact_mean, number_of
-from ci_evals.graders.base import GraderOptions, failed, passed, reaches
-from ci_evals.model.fields import OneOrMore, Share
+from ci_evals.format import number_of
+from ci_evals.graders.base import Composite, failed, passed, reaches
+from ci_evals.graders.scoring import score_of
 from ci_evals.model.grading import Finding
-from ci_evals.model.request import Answer
 from ci_evals.model.result import Grade
-
-
-@dataclass(frozen=True, slots=True)
-class Composite(GraderOptions):
-    """Graders that judge as one. Once checked, `of` has `Expectation`s, whose grades `combine`
-    gets.
-    """
-
-    short: ClassVar[str] = "of"
-
-    of: Annotated[OneOrMore[Any], Field(description="Graders in any spelling, these two included.")]
-    threshold: Annotated[Share | None, Field(description="The lowest score that passes.")] = None
-
-    def for_negation(self) -> Self:
-        of = []
-        for each in self.of:
-            if isinstance(each.grader, GraderOptions):
-                of.append(replace(each, grader=each.grader.for_negation()))
-            else:
-                of.append(each)
-        return replace(self, of=tuple(of))
-
-    def grade(self, answer: Answer) -> Finding:
-        raise TypeError(f"`graders.scoring.grade` grades the parts of {type(self).__name__}")
-
-    def combine(self, grades: Sequence[Grade]) -> Finding:
-        """Judge by the grades of `of`, in its order."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +66,3 @@ def _against_threshold(
 
 def _reasons(grades: Sequence[Grade]) -> str:
     return "; ".join(f"{grade.grader}: {grade.reason}" for grade in grades)
-
-
-def score_of(grades: Sequence[Grade]) -> float:
-    """Return the mean score by weight: 1 without grades, the plain mean if nothing has a weight."""
-    if not grades:
-        return 1.0
-    if len(grades) == 1:
-        return grades[0].score
-    scores = [grade.score for grade in grades]
-    weights = [grade.weight for grade in grades]
-    if not any(weights):
-        return exact_mean(scores)
-    return exact_mean(scores, weights)
-
-
-def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
-    """Return True if the score reaches the threshold; without one, if all graders that have a
-    weight passed.
-    """
-    if threshold is not None:
-        return reaches(score_of(grades), threshold)
-    failures = [grade for grade in grades if not grade.passed and grade.weight]
-    return not failures

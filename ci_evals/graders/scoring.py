@@ -1,14 +1,20 @@
-"""From expectations and an answer to grades."""
+"""From expectations and an answer to grades, and from these to what a run comes to."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ci_evals.format import one_line
-from ci_evals.graders.base import GraderOptions, ModelGrader, failed
-from ci_evals.graders.composite import Composite
-from ci_evals.graders.transform import NothingThereError, transform_answer
+from ci_evals import graders
+from ci_evals.format import exact_mean, one_line
+from ci_evals.graders.base import (
+    Composite,
+    GraderOptions,
+    ModelGrader,
+    NothingThereError,
+    failed,
+    reaches,
+)
 from ci_evals.model.grading import Expectation, Finding, Grader, Models
 from ci_evals.model.request import Answer
 from ci_evals.model.result import Grade
@@ -127,10 +133,33 @@ async def _look(expectation: Expectation, answer: Answer) -> Answer | Finding:
     if expectation.transform is None:
         return answer
     try:
-        return await transform_answer(expectation.transform, answer)
+        return await graders.transform_answer(expectation.transform, answer)
     except NothingThereError as error:
         transform = one_line(expectation.transform, 80)
         return failed(f"transform {transform}: {error}", got=error.got)
+
+
+def score_of(grades: Sequence[Grade]) -> float:
+    """Return the mean score by weight: 1 without grades, the plain mean if nothing has a weight."""
+    if not grades:
+        return 1.0
+    if len(grades) == 1:
+        return grades[0].score
+    scores = [grade.score for grade in grades]
+    weights = [grade.weight for grade in grades]
+    if not any(weights):
+        return exact_mean(scores)
+    return exact_mean(scores, weights)
+
+
+def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
+    """Return True if the score reaches the threshold; without one, if all graders that have a
+    weight passed.
+    """
+    if threshold is not None:
+        return reaches(score_of(grades), threshold)
+    failures = [grade for grade in grades if not grade.passed and grade.weight]
+    return not failures
 
 
 def leaves(expectations: Iterable[Expectation]) -> Iterator[Expectation]:

@@ -1,18 +1,16 @@
-"""Graders of the answer's text: `contains`, `equals`, `starts_with`, `max_length` and their kin."""
+"""Graders of the answer's text: `contains`, `starts_with`, `max_length` and their kin."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ci_evals.format import number_of, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
-from ci_evals.graders.json import first_difference, judge_json
 from ci_evals.model.fields import Bool, Count, NonEmpty, OneOrMore
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 
 _MOST_LISTED = 5
-_CONTEXT = 40  # characters that are shown before the first difference of long texts
 _LONGEST_ENDING = 200
 
 
@@ -155,68 +153,6 @@ class EndsWith(Affix):
         if len(output) > _LONGEST_ENDING:
             got = f"…{quote(output[-_LONGEST_ENDING:])}"
         return failed(f"does not end with {quote(self.value)}", got=got)
-
-
-@dataclass(frozen=True, slots=True)
-class Equals(GraderOptions):
-    """The answer is exactly `value`.
-
-    Text is compared as text. A number, bool, list or mapping is compared with the answer read as
-    JSON; 1 equals 1.0.
-
-    Args:
-        value: what the answer must be.
-        ignore_case: upper and lower case are the same; for text.
-        trim: white space around the answer does not count; for text.
-    """
-
-    value: Any
-    ignore_case: Bool = False
-    trim: Bool = False
-
-    def grade(self, answer: Answer) -> Finding:
-        output = answer.response.output
-        if not isinstance(self.value, str):
-            return judge_json(output, self._compare_data)
-        if output == self.value or self._normalize(output) == self._normalize(self.value):
-            return passed(f"equals {quote(self.value)}")
-        return _text_difference(self.value, output)
-
-    def _compare_data(self, data: Any) -> Finding:
-        difference = first_difference(self.value, data)
-        if difference is None:
-            return passed(f"equals {quote(self.value)}")
-        return failed(difference.reason, got=difference.got)
-
-    def _normalize(self, text: str) -> str:
-        if self.trim:
-            text = text.strip()
-        if self.ignore_case:
-            text = text.casefold()
-        return text
-
-
-def _text_difference(expected: str, actual: str) -> Finding:
-    reason = f"expected {quote(expected)}"
-    if expected.strip() == actual.strip():
-        reason = f"only white space differs, which `trim: true` accepts: {reason}"
-    elif expected.casefold() == actual.casefold():
-        reason = f"only case differs, which `ignore_case: true` accepts: {reason}"
-    elif expected[: 2 * _CONTEXT] == actual[: 2 * _CONTEXT]:
-        return _late_difference(expected, actual)
-    return failed(reason, got=quote(actual))
-
-
-def _late_difference(expected: str, actual: str) -> Finding:
-    """Show two texts with a long common start from just before their first difference."""
-    at = 0
-    for want, got in zip(expected, actual, strict=False):
-        if want != got:
-            break
-        at += 1
-    start = at - _CONTEXT
-    reason = f"differs from character {at + 1} on: expected …{quote(expected[start:])}"
-    return failed(reason, got=f"…{quote(actual[start:])}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pydantic_core import from_json
 
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
+from ci_evals.graders.base import NothingThereError
 from ci_evals.graders.json import strip_fence
 from ci_evals.jsonpath import find_all, is_singular, path_problems
 from ci_evals.model.request import Answer
@@ -30,14 +31,6 @@ from ci_evals.user_code import (
 
 _NAMES = ("output", "input", "vars", "metadata")
 """The names that expressions may use."""
-
-
-class NothingThereError(Exception):
-    """The answer has nothing of the kind that a transform looks for; `got` is what it has."""
-
-    def __init__(self, reason: str, looked_at: Any) -> None:
-        super().__init__(reason)
-        self.got = quote(looked_at)
 
 
 def transform_problem(source: str, folder: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""The providers as Python classes, each imported when it is first used."""
+"""The providers as Python classes, and what few suites need; each loads when it is first used."""
 
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from ci_evals.providers.base import Serve as Serve
     from ci_evals.providers.base import TokenCommand as TokenCommand
     from ci_evals.providers.command import Command as Command
+    from ci_evals.providers.command_line import command_problems as command_problems
+    from ci_evals.providers.command_line import program_problems as program_problems
     from ci_evals.providers.gemini import Gemini as Gemini
     from ci_evals.providers.http import Http as Http
     from ci_evals.providers.http import Stream as Stream
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from ci_evals.providers.mock import Mock as Mock
     from ci_evals.providers.openai import Embeddings as Embeddings
     from ci_evals.providers.openai import OpenAI as OpenAI
+    from ci_evals.providers.python import Function as Function
     from ci_evals.providers.python import Python as Python
     from ci_evals.providers.python import provider as provider
     from ci_evals.tasks.agent import TaskAgent as TaskAgent
@@ -30,5 +33,12 @@ _MODULES = {
     **PROVIDERS.own_modules(),
 }
 
+_PARTS = {
+    "Function": "ci_evals.providers.python",
+    "command_problems": "ci_evals.providers.command_line",
+    "program_problems": "ci_evals.providers.command_line",
+}
+"""What the package does itself with functions that are objects, and with command lines."""
+
 __all__ = ["PROVIDERS", *_MODULES]  # noqa: PLE0604  they are names
-__getattr__ = lazy_attributes(__name__, _MODULES)
+__getattr__ = lazy_attributes(__name__, {**_MODULES, **_PARTS})

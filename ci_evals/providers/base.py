@@ -7,6 +7,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
+from ci_evals import providers
 from ci_evals.model.fields import (
     Above0,
     Bool,
@@ -21,7 +22,6 @@ from ci_evals.model.fields import (
 )
 from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Response
-from ci_evals.providers.command_line import command_problems, program_problems
 
 T = TypeVar("T")
 
@@ -67,7 +67,8 @@ class TokenCommand(Options):
 
     def problems(self, folder: Path) -> list[str]:
         """Return what is wrong with the command, without running it."""
-        return command_problems(self.command) or program_problems(self.command, folder)
+        wrong = providers.command_problems(self.command)
+        return wrong or providers.program_problems(self.command, folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +99,13 @@ class Serve(Options):
         found = []
         if not is_complete_url(self.url):
             found.append("url: is not a complete address; write it as http://host:port/path")
-        if wrong := command_problems(self.command):
+        if wrong := providers.command_problems(self.command):
             return [*found, *wrong]
         cwd = folder / (self.cwd or "")
         if not cwd.is_dir():
             found.append(f"cwd: there is no folder {cwd}")
         else:
-            found += program_problems(self.command, cwd, self.env.get("PATH"))
+            found += providers.program_problems(self.command, cwd, self.env.get("PATH"))
         return found
 
 

@@ -178,3 +178,22 @@ def _without_bytes(part: Part) -> Part:
     if isinstance(part.source, bytes):
         return _with_source(part, f"sha256:{part.sha256}")
     return part
+
+
+def content_fields(message: Message) -> str | list[dict[str, str]]:
+    """Return what a message says: text, or its parts with paths from the suite's folder."""
+    if isinstance(message.content, str):
+        return message.content
+    return [_part_fields(part) for part in message.content]
+
+
+def _part_fields(part: Part) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for key in ("text", "image", "file", "media_type"):
+        value = getattr(part, key)
+        if isinstance(value, bytes):
+            encoded = base64.b64encode(value).decode()
+            fields[key] = f"data:{part.media_type or ''};base64,{encoded}"  # RFC 2397
+        elif value is not None:
+            fields[key] = value
+    return fields

@@ -1,11 +1,11 @@
 """Requests as the team's own code gets them: plain JSON values."""
 
-from base64 import b64encode
 from typing import Any
 
 from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.request import Request
-from ci_evals.model.response import Message, Part
+from ci_evals.model.response import Message
+from ci_evals.providers.parts import content_fields
 
 
 def request_fields(request: Request) -> dict[str, Any]:
@@ -32,13 +32,6 @@ def message_fields(request: Request) -> list[dict[str, Any]]:
     return [_message_fields(message) for message in request.messages]
 
 
-def content_fields(message: Message) -> str | list[dict[str, str]]:
-    """Return what a message says: text, or its parts with paths from the suite's folder."""
-    if isinstance(message.content, str):
-        return message.content
-    return [_part_fields(part) for part in message.content]
-
-
 def _message_fields(message: Message) -> dict[str, Any]:
     fields: dict[str, Any] = {"role": message.role, "content": content_fields(message)}
     if message.tool_calls:
@@ -51,16 +44,4 @@ def _message_fields(message: Message) -> dict[str, Any]:
         fields["tool_calls"] = calls
     if message.tool_call_id is not None:
         fields["tool_call_id"] = message.tool_call_id
-    return fields
-
-
-def _part_fields(part: Part) -> dict[str, str]:
-    fields: dict[str, str] = {}
-    for key in ("text", "image", "file", "media_type"):
-        value = getattr(part, key)
-        if isinstance(value, bytes):
-            encoded = b64encode(value).decode()
-            fields[key] = f"data:{part.media_type or ''};base64,{encoded}"  # RFC 2397
-        elif value is not None:
-            fields[key] = value
     return fields

@@ -27,7 +27,7 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from ci_evals.engine.executors import LOCAL
+from ci_evals.engine.resources import LOCAL
 from ci_evals.engine.stopwatch import discount
 from ci_evals.errors import (
     ConfigError,

@@ -1,0 +1,21 @@
+"""Reports. Saved ones are read back by files that load when they are first used."""
+
+from typing import TYPE_CHECKING
+
+from ci_evals.registry import lazy_attributes
+
+if TYPE_CHECKING:
+    from ci_evals.reports.read import read_baseline as read_baseline
+    from ci_evals.reports.read import read_reports as read_reports
+    from ci_evals.reports.read import with_answers as with_answers
+    from ci_evals.reports.saved import SavedReport as SavedReport
+
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "SavedReport": "ci_evals.reports.saved",
+        "read_baseline": "ci_evals.reports.read",
+        "read_reports": "ci_evals.reports.read",
+        "with_answers": "ci_evals.reports.read",
+    },
+)

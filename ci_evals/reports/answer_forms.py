@@ -1,19 +1,28 @@
-"""Other forms of an answer: laid out as JSON, as a table, or as its Markdown shows it."""
+"""Other forms of an answer: laid out as JSON, as a table, as its Markdown shows it, or as its
+difference from another.
+"""
 
 import csv
 import json
 import re
+from collections.abc import Iterator
+from difflib import SequenceMatcher
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 from ci_evals.registry import lazy_attributes
 
 MAX_CHARACTERS: Final = 8000
 """Of an answer; a longer one has no other form."""
 
+MAX_WORDS: Final = 1200
+"""Of either side of a difference; more take too long to compare."""
+
 _MAX_COLUMNS = 30
 _FEWEST_ROWS = 3
 _FEW_WORDS = 5  # of a cell that follows a blank; prose has commas, too
+_LEAST_COMMON = 0.3
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _MARKDOWN = re.compile(r"^(?:#{1,6} |\|?[ :]*-{3,}[ :|-]*\||```|\d+\. |[*-] )|\*\*\S", re.MULTILINE)
 
 _late = lazy_attributes(__name__, {"parse": "ci_evals.reports.markdown_nodes"})
@@ -88,3 +97,57 @@ def json_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+class Piece(NamedTuple):
+    """A text that both sides have, or only the old one, or only the new one."""
+
+    kind: Literal["same", "old", "new"]
+    text: str
+
+
+def word_diff(old: str, new: str) -> tuple[Piece, ...] | None:
+    """Return the pieces that make `new` out of `old`; None where they have too little in common, or
+    too many words.
+    """
+    before, after = _WORD.findall(old), _WORD.findall(new)
+    if max(len(before), len(after)) > MAX_WORDS:
+        return None
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    if matcher.ratio() < _LEAST_COMMON:
+        return None
+    return tuple(_pieces(matcher, before, after))
+
+
+def _pieces(
+    matcher: "SequenceMatcher[str]", before: list[str], after: list[str]
+) -> Iterator[Piece]:
+    """Yield the pieces; a blank between two changed words belongs to both changes."""
+    old, new = "", ""
+    for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        removed = "".join(before[old_from:old_to])
+        added = "".join(after[new_from:new_to])
+        is_blank = removed.isspace() and "\n" not in removed
+        if tag != "equal" or (is_blank and (old or new)):
+            old += removed
+            new += added
+        else:
+            yield from _change(old, new)
+            old, new = "", ""
+            yield Piece("same", removed)
+    yield from _change(old, new)
+
+
+def _change(old: str, new: str) -> Iterator[Piece]:
+    """Yield a change; blanks at its end that both sides have are not part of it."""
+    blank = old[len(old.rstrip()) :]
+    if not new.endswith(blank):
+        blank = ""
+    old = old.removesuffix(blank)
+    new = new.removesuffix(blank)
+    if old:
+        yield Piece("old", old)
+    if new:
+        yield Piece("new", new)
+    if blank:
+        yield Piece("same", blank)

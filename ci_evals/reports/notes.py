@@ -5,9 +5,9 @@ from dataclasses import fields
 from itertools import islice
 from math import isclose
 
+from ci_evals import gate
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.compare import Comparison, NoComparison, unnamable_suspects
-from ci_evals.gate.power import detectable_sentence
 from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.wording import (
     SourceSentence,
@@ -389,7 +389,7 @@ def basis(summary: Summary) -> Iterator[SourceSentence | str]:
     size = f"{matrix}, {number_of(report.total, 'run')}"
     if isinstance(comparison, Comparison):
         yield baseline_sentence(comparison, report.started_at)
-        yield detectable_sentence(comparison) or size
+        yield gate.detectable_sentence(comparison) or size
     elif isinstance(comparison, NoComparison):
         yield comparison.sentence
         yield size

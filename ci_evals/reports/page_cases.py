@@ -25,13 +25,19 @@ from ci_evals.format import (
     visible,
 )
 from ci_evals.gate.compare import CellKind
-from ci_evals.graders.base import GraderOptions
-from ci_evals.graders.composite import Composite
+from ci_evals.graders.base import Composite, GraderOptions
 from ci_evals.model.grading import USUAL_WEIGHT, Expectation
 from ci_evals.model.report import Tally
 from ci_evals.model.response import Response, Step, Turn
 from ci_evals.model.result import Grade, Status, every_grade
-from ci_evals.reports.answer_forms import MAX_CHARACTERS, as_json, as_markdown, as_table, json_text
+from ci_evals.reports.answer_forms import (
+    MAX_CHARACTERS,
+    as_json,
+    as_markdown,
+    as_table,
+    json_text,
+    word_diff,
+)
 from ci_evals.reports.charts import spark
 from ci_evals.reports.view import (
     CellOutcome,
@@ -46,7 +52,6 @@ from ci_evals.reports.view import (
     place_of,
     statement_lines,
 )
-from ci_evals.reports.word_diff import word_diff
 from ci_evals.suite.configs import DEFAULT_NAMES
 
 CHANGES: Final[Mapping[CellKind, str]] = {

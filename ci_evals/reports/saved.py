@@ -25,7 +25,7 @@ from ci_evals.gate.baseline import (
 )
 from ci_evals.gate.compare import Comparison, NoComparison, base_keys
 from ci_evals.gate.outages import unanswered_runs
-from ci_evals.graders.composite import passes, score_of
+from ci_evals.graders.scoring import passes, score_of
 from ci_evals.model.case import Case, Quarantine, Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey, RunPlan, plan_further_runs

@@ -6,9 +6,10 @@ from operator import itemgetter
 from statistics import fmean
 from typing import Final
 
+from ci_evals import gate
 from ci_evals.format import UNKNOWN, usd
+from ci_evals.gate.bars import metrics_of
 from ci_evals.gate.baseline import ReportRef, TrendPoint
-from ci_evals.gate.metrics import figures_of, metrics_of, table_of, tasks_of
 from ci_evals.gate.wording import coverage_clause, rate_change, ratio_change
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, Figures, SuiteReport
@@ -191,9 +192,12 @@ def _mean_chance(
 
 
 def _task_reports(report: SuiteReport, variant: Variant) -> Iterator[TaskReport]:
-    for task, runs in tasks_of(report, variant).items():
-        figures = {(metric.label, metric.name): value for metric, value in figures_of(runs)}
-        table = table_of(runs)
+    labels_by_task = report.labels_of(variant)
+    if not labels_by_task:
+        return
+    for task, runs in gate.tasks_of(labels_by_task).items():
+        figures = {(metric.label, metric.name): value for metric, value in gate.figures_of(runs)}
+        table = gate.table_of(runs)
         labels = [
             LabelReport(label, truths, *(figures[label, name] for name in BY_LABEL))
             for label, truths in zip(table.labels, table.true_counts, strict=True)

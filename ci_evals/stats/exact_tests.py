@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from ci_evals.stats.distributions import Hypergeometric, hypergeometric
 
+NEWEST_ALONE = 2
+"""Against a pooled history, the newest report alone must show the drop at this many times alpha."""
+
 _SAME = 1 + 1e-7
 """Tables whose probabilities differ by less than this factor differ by rounding only."""
 

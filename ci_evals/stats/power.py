@@ -5,7 +5,7 @@ from math import sqrt
 from statistics import NormalDist, fmean
 from typing import NamedTuple
 
-from ci_evals.stats.exact_tests import Table
+from ci_evals.stats.exact_tests import NEWEST_ALONE, Table
 from ci_evals.stats.rates import ADDED_NOISE, mean_runs
 
 _NORMAL = NormalDist()
@@ -14,9 +14,6 @@ _DISCRETENESS = 1.1
 
 Passes are whole numbers.
 """
-NEWEST_ALONE = 2
-"""Against a pooled history, the newest report alone must show the drop at this many times alpha."""
-
 MOST_RUNS = 100
 """No plan with more runs of a case is suggested."""
 

@@ -11,13 +11,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from ci_evals import graders
 from ci_evals.errors import Place, Problem
-from ci_evals.graders.classify import Classify
-from ci_evals.graders.limits import GoalReached, Reward
 from ci_evals.graders.scoring import leaves, nested, with_transform
 from ci_evals.model.case import Case, RecordingFile, SimulatedUser
 from ci_evals.model.fingerprint import digest, encode
-from ci_evals.model.grading import Expectation
+from ci_evals.model.grading import Expectation, Grader
 from ci_evals.model.response import Message
 from ci_evals.providers.parts import find_parts, identify
 from ci_evals.suite.datasets import CaseEntry, read_entries
@@ -356,10 +355,10 @@ class CaseReader:
             text = "nothing is expected of the answer, so any would pass"
             yield node.problem(f"{text}: add `expect`, such as {example}")
         whole = [*self._fill_defaults(case, node), *turns, *own]
-        if case.task and not any(isinstance(each.grader, Reward) for each in leaves(whole)):
-            whole.insert(0, Expectation("reward", Reward()))
-        if case.user and not any(isinstance(each.grader, GoalReached) for each in leaves(whole)):
-            whole.insert(0, Expectation("goal_reached", GoalReached()))
+        if case.task and not _has(graders.Reward, whole):
+            whole.insert(0, Expectation("reward", graders.Reward()))
+        if case.user and not _has(graders.GoalReached, whole):
+            whole.insert(0, Expectation("goal_reached", graders.GoalReached()))
         if self.transform is not None:
             whole = [with_transform(each, self.transform) for each in whole]
         return tuple(whole)
@@ -465,7 +464,14 @@ def _decide(expectations: Collection[Expectation]) -> bool:
     """Return True if one of the graders counts: for the verdict on a run, or in a metric."""
     if any(each.weight for each in expectations):
         return True
-    return any(each.metric or isinstance(each.grader, Classify) for each in nested(expectations))
+    if any(each.metric for each in nested(expectations)):
+        return True
+    return _has(graders.Classify, expectations)
+
+
+def _has(kind: type[Grader], expectations: Collection[Expectation]) -> bool:
+    """Return True if a grader of a kind judges an answer, at whatever depth."""
+    return any(isinstance(each.grader, kind) for each in leaves(expectations))
 
 
 def _has_template(value: Any) -> bool:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from ci_evals import graders
+from ci_evals import suite as parts
 from ci_evals.errors import Problem
 from ci_evals.format import closest
 from ci_evals.graders.base import ModelGrader
-from ci_evals.graders.classify import Classify
 from ci_evals.model.case import NO_OVERRIDES, Case
 from ci_evals.model.fields import Bool
 from ci_evals.model.request import Request
@@ -13,7 +14,6 @@ from ci_evals.model.response import Detail, Message
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, WHOLE, read_metric
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import has_price
-from ci_evals.suite.dependencies import fits_any_file
 from ci_evals.suite.draft import Draft
 from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.fingerprint import apply_case_overrides
@@ -288,7 +288,7 @@ def _labels(draft: Draft) -> Mapping[str, Collection[str] | None]:
     for _, expectations in draft.expectations:
         for expectation in expectations:
             grader = expectation.grader
-            if not isinstance(grader, Classify):
+            if not isinstance(grader, graders.Classify):
                 continue
             known = labels.setdefault(grader.task, set())
             if not grader.labels:
@@ -444,7 +444,7 @@ def check_paths(draft: Draft) -> Iterator[Problem]:
                 yield node["skip_unchanged"].problem(f"{text}, or changes to them are skipped")
                 return
     for index, pattern in enumerate(settings.paths):
-        if not fits_any_file(pattern, draft.folder):
+        if not parts.fits_any_file(pattern, draft.folder):
             start = str(draft.folder)
             if pattern.startswith("/"):
                 start = "the root of the repository"

@@ -22,7 +22,7 @@ _JAVASCRIPT_IMPORT = re.compile(r"(?:require|import)\(\s*[\"'`](\.[^\"'`]+)")
 _WILDCARD = re.compile(r"[*?\[]")
 
 
-def dependencies(
+def find_dependencies(
     written: Any, cases: Iterable[Case], paths: Iterable[str], folder: Path
 ) -> tuple[str, ...]:
     """Return patterns of the files that a suite names anywhere, relative to its folder.

@@ -7,12 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ci_evals import graders
 from ci_evals.errors import PluginError
 from ci_evals.format import closest
-from ci_evals.graders.base import GraderOptions, ModelGrader
-from ci_evals.graders.composite import Composite
-from ci_evals.graders.functions import FunctionGrader, Not, ObjectGrader
-from ci_evals.graders.transform import transform_problem
+from ci_evals.graders.base import Composite, GraderOptions, ModelGrader
 from ci_evals.model.grading import Expectation
 from ci_evals.registry import GRADERS
 from ci_evals.suite.file_values import FileValues, file_url
@@ -156,7 +154,7 @@ def _check_transform(grader: GraderOptions, node: Node, folder: Path) -> Reading
         text = "this grader reads no text of the answer, so there is nothing to transform"
         yield node.problem(f"{text}: leave it out")
         return
-    problem = transform_problem(grader.transform, folder)
+    problem = graders.transform_problem(grader.transform, folder)
     if problem:
         yield node.problem(problem)
 
@@ -205,9 +203,9 @@ def _read_options(cls: type[GraderOptions], node: Node) -> Reading[GraderOptions
     value = node.value
     if isinstance(value, Mapping):
         if issubclass(cls, Composite) and "of" not in value:
-            graders = [name for name in value if _find_grader(name)]
-            if graders:
-                names = " and ".join(graders)
+            inside = [name for name in value if _find_grader(name)]
+            if inside:
+                names = " and ".join(inside)
                 yield node.problem(f"expected a list of graders: write `- ` before {names}")
                 return None
         if _is_long_form(cls, value):
@@ -241,12 +239,12 @@ def _takes_mapping(cls: Any) -> bool:
 
 def _describe_misplacement(entry: Mapping[str, Any]) -> str | None:
     """Return what is wrong with several keys in one entry: graders, or options beside a grader."""
-    graders = [name for name in entry if _find_grader(name)]
-    if len(graders) > 1:
-        return _describe_graders(entry, graders)
-    if len(graders) != 1:
+    names = [name for name in entry if _find_grader(name)]
+    if len(names) > 1:
+        return _describe_graders(entry, names)
+    if len(names) != 1:
         return None
-    (name,) = graders
+    (name,) = names
     cls = _find_grader(name)
     assert cls is not None
     keys = keys_of(cls)
@@ -268,12 +266,12 @@ def _describe_misplacement(entry: Mapping[str, Any]) -> str | None:
     return f"{' and '.join(map(str, beside))} {verb} inside: `{name}: {inside}`"
 
 
-def _describe_graders(entry: Mapping[str, Any], graders: Sequence[str]) -> str:
+def _describe_graders(entry: Mapping[str, Any], names: Sequence[str]) -> str:
     """Return what is wrong with several graders in one entry."""
     keys: set[str] = set()
-    for name in graders:
+    for name in names:
         keys.update(keys_of(_find_grader(name)))
-    text = f"{len(graders)} graders in one entry: write `- ` before each of {', '.join(graders)}"
+    text = f"{len(names)} graders in one entry: write `- ` before each of {', '.join(names)}"
     options = [key for key in entry if key in keys]
     if not options:
         return text
@@ -349,20 +347,19 @@ def own_templates(name: Any) -> tuple[str, ...]:
 
 def _read_object(node: Node, folder: Path) -> Reading[Expectation | None]:
     entry = node.value
-    if isinstance(entry, Not):
-        return (yield from _read_negation(entry, node, folder))
     if isinstance(entry, GraderOptions):
         return (yield from _read_grader(entry, node, folder))
+    if isinstance(entry, graders.Not):
+        return (yield from _read_negation(entry, node, folder))
     if isinstance(entry, type):
         yield node.problem(_describe_grader(f"the class {entry.__name__}"))
         return None
-    grader: FunctionGrader | ObjectGrader
-    if isinstance(entry, FunctionGrader):
+    if isinstance(entry, graders.FunctionGrader):
         grader = entry
     elif callable(getattr(entry, "grade", None)):
-        grader = ObjectGrader(entry)
+        grader = graders.ObjectGrader(entry)
     elif callable(entry):
-        grader = FunctionGrader(entry)
+        grader = graders.FunctionGrader(entry)
     else:
         yield node.problem(_describe_grader(f"a {type(entry).__name__}"))
         return None
@@ -379,7 +376,7 @@ def _describe_grader(got: str) -> str:
     return f"expected a grader, a function, or an object with a method `grade`, got {got}"
 
 
-def _read_negation(entry: Not, node: Node, folder: Path) -> Reading[Expectation | None]:
+def _read_negation(entry: "graders.Not", node: Node, folder: Path) -> Reading[Expectation | None]:
     negated = yield from read_expectation(node.with_value(entry.grader), folder)
     if negated is None:
         return None

@@ -25,17 +25,6 @@ class Importer(Protocol):
         ...
 
 
-def is_ours(config: dict[str, Any]) -> bool:
-    """Return True for a suite of ours: its providers have a `type`, or stand beside `cases`."""
-    providers = config.get("providers")
-    if not isinstance(providers, list):
-        return False
-    entries = [entry for entry in providers if isinstance(entry, dict)]
-    if any("type" in entry for entry in entries):
-        return True
-    return "cases" in config and not any("kind" in entry for entry in entries)
-
-
 def translate(path: Path, config: Node) -> tuple[Node, str, list[Problem]]:
     """Return a config as a suite of ours, the name of its tool, and the problems.
 

@@ -5,25 +5,23 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from ci_evals import graders
+from ci_evals import suite as parts
 from ci_evals.errors import ConfigError, Problem, UsageError
-from ci_evals.graders.transform import transform_problem
 from ci_evals.javascript import node_process
-from ci_evals.model.case import Case
+from ci_evals.model.case import Case, Prompt
 from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
 from ci_evals.redaction import secret_values
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.checks import CHECKS, check_size
-from ci_evals.suite.dependencies import dependencies
 from ci_evals.suite.draft import Draft
 from ci_evals.suite.environment import Interpolation, read_dotenv
-from ci_evals.suite.foreign import is_ours, translate
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.nodes import Node, Reading, collect
 from ci_evals.suite.overrides import Overrides, apply_overrides
 from ci_evals.suite.problems import check, resolve_texts, try_check, unknown
-from ci_evals.suite.prompts import read_prompts
 from ci_evals.suite.providers import ProviderList, ProviderReader
 from ci_evals.suite.types import CheckedSuite, Suite, Sweep
 from ci_evals.suite.yaml import Lines, parse, read_text
@@ -172,10 +170,21 @@ def _read_config(path: Path) -> tuple[Node, list[Problem], str]:
         text = "expected a mapping with the keys `providers` and `cases`"
         raise ConfigError([*problems, Problem(file, 1, "", text)])
     node = Node(value, lines, file)
-    if is_ours(value):
+    if _is_ours(value):
         return node, problems, ""
-    suite, origin, lost = translate(path, node)
-    return suite, [*problems, *lost], origin
+    translated, origin, lost = parts.translate(path, node)
+    return translated, [*problems, *lost], origin
+
+
+def _is_ours(config: dict[str, Any]) -> bool:
+    """Return True for a suite of ours: its providers have a `type`, or stand beside `cases`."""
+    providers = config.get("providers")
+    if not isinstance(providers, list):
+        return False
+    entries = [entry for entry in providers if isinstance(entry, dict)]
+    if any("type" in entry for entry in entries):
+        return True
+    return "cases" in config and not any("kind" in entry for entry in entries)
 
 
 class _Loader:
@@ -247,7 +256,11 @@ class _Loader:
             judges = yield from self.judge_reader.read_list(node["judges"])
         yield from providers.problems()
         yield from judges.problems()
-        prompts = yield from read_prompts(node["prompts"], self.folder, self.interpolation)
+        prompts: tuple[Prompt, ...] = ()
+        if "prompts" in node:
+            prompts = yield from parts.read_prompts(
+                node["prompts"], self.folder, self.interpolation
+            )
         with node_process(self.folder):  # which parses the JavaScript of graders
             transform = yield from self._read_transform(node["transform"])
             threshold = None
@@ -298,7 +311,7 @@ class _Loader:
         source = try_check(NonEmpty, node)
         if source is None:
             return None
-        problem = transform_problem(source, self.folder)
+        problem = graders.transform_problem(source, self.folder)
         if problem:
             yield node.problem(problem)
             return None
@@ -330,7 +343,9 @@ class _Loader:
         }
         if settings.skip_unchanged:
             paths = (*draft.cases.files, *settings.paths)
-            values["depends_on"] = dependencies(written, draft.cases.cases, paths, self.folder)
+            values["depends_on"] = parts.find_dependencies(
+                written, draft.cases.cases, paths, self.folder
+            )
         return CheckedSuite(**values)
 
 

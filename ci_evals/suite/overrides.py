@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from ci_evals import graders
 from ci_evals.errors import UsageError
 from ci_evals.format import number_of
-from ci_evals.graders.classify import Classify
 from ci_evals.graders.scoring import nested
 from ci_evals.model.case import Case
 from ci_evals.model.rules import ConfirmRuns, Gate, read_metric
@@ -112,7 +112,7 @@ def _is_measured(name: str, cases: Iterable[Case]) -> bool:
             if expectation.metric == name:
                 return True
             grader = expectation.grader
-            if metric is None or not isinstance(grader, Classify):
+            if metric is None or not isinstance(grader, graders.Classify):
                 continue
             if grader.task == metric.task and metric.label in (None, grader.label):
                 return True

@@ -4,18 +4,18 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from ci_evals import suite as parts
 from ci_evals.errors import Problem
 from ci_evals.format import closest, number_of
 from ci_evals.model.case import Case
 from ci_evals.model.fields import Interpolated, resolve
 from ci_evals.suite.keys import Loc, class_at, keys_of, places_of, required_keys
 from ci_evals.suite.nodes import Node, Reading, collect
-from ci_evals.suite.spellings import Hint, translate_name
 
 T = TypeVar("T")
 
@@ -62,6 +62,13 @@ _CONSTRAINTS = {
 }
 
 
+class Hint(NamedTuple):
+    """What follows `unknown key 'x'` in a message, and the keys that it suggests."""
+
+    text: str
+    keys: tuple[str, ...] = ()
+
+
 def problems_of_cases(misfits: Iterable[tuple[Case, str, str]]) -> Iterator[Problem]:
     """Yield one problem for each mistake, at the first of the cases that share it.
 
@@ -100,7 +107,7 @@ def unknown(noun: str, name: str, known: Iterable[str]) -> str:
 
 def _suggest(noun: str, name: str, known: Collection[str]) -> Hint:
     """Return a hint: the name here of what is another tool's, the closest name, or the known."""
-    translation = translate_name(noun, name, known)
+    translation = parts.translate_name(noun, name, known)
     if translation is not None:
         return translation
     close = closest(name, known)
@@ -123,7 +130,7 @@ def _suggest_key(key: str, path: str, cls: type, missing: str | None = None) -> 
         missing: the only required key that is missing, which the key may be meant for.
     """
     keys = keys_of(cls)
-    translation = translate_name("key", key, keys)
+    translation = parts.translate_name("key", key, keys)
     if translation is not None:
         return translation
     places = places_of(key, path, cls)

@@ -8,11 +8,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from ci_evals import providers
 from ci_evals.errors import Place, PluginError, Problem
 from ci_evals.model.fields import Secret
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.pricing import price_problem
-from ci_evals.providers.python import Function, Python
 from ci_evals.registry import PROVIDERS
 from ci_evals.suite.environment import Interpolation
 from ci_evals.suite.keys import keys_of
@@ -251,7 +251,7 @@ class ProviderReader:
             if not callable(options) and not callable(getattr(options, "answer", None)):
                 yield node.problem(f"{_EXPECTED}, got a {type(options).__name__}")
                 return None
-            options = Function.of(options)
+            options = providers.Function.of(options)
         for key in ("before", "after"):
             stages = getattr(options, key)
             if not isinstance(stages, list | tuple):
@@ -321,21 +321,21 @@ def _describe_provider(node: Node) -> str:
 
 
 def stage_options(
-    providers: Sequence[ProviderOptions], known: Mapping[str, ProviderOptions]
+    named_by: Sequence[ProviderOptions], known: Mapping[str, ProviderOptions]
 ) -> Mapping[str, ProviderOptions]:
     """Return the provider for each stage that others name.
 
     Args:
-        providers: those that name stages.
+        named_by: the providers that name stages.
         known: the suite's providers, selected or not; any other name is a function.
     """
     stages: dict[str, ProviderOptions] = {}
-    for provider in providers:
+    for provider in named_by:
         for name in (*provider.before, *provider.after):
             if name in known:
                 stages[name] = replace(known[name], before=(), after=())
             else:
-                stages[name] = Python(name=name, target=name)
+                stages[name] = providers.Python(name=name, target=name)
     return stages
 
 

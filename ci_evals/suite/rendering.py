@@ -12,8 +12,7 @@ from jinja2 import Template
 
 from ci_evals.model.case import Case, Prompt
 from ci_evals.model.response import Message, Part, Role
-from ci_evals.providers.parts import identify
-from ci_evals.providers.request_fields import content_fields
+from ci_evals.providers.parts import content_fields, identify
 from ci_evals.templating import Render, json_renderer, template_sandbox
 
 _ONLY_INPUT = re.compile(r"\{\{-?\s*input\s*-?\}\}")

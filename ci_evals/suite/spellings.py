@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+
+from ci_evals.suite.problems import Hint
 
 _RUBRIC = 'judge: "what a good answer does"'
 _EXPECTED = "expect: [{equals: …}]"
@@ -187,13 +188,6 @@ _LACKING: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("together", "vllm", "xai"), _COMPATIBLE),
     },
 }
-
-
-class Hint(NamedTuple):
-    """What follows `unknown key 'x'` in a message, and the keys that it suggests."""
-
-    text: str
-    keys: tuple[str, ...] = ()
 
 
 def translate_name(noun: str, name: str, known: Collection[str]) -> Hint | None:

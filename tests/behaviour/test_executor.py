@@ -133,7 +133,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ci_evals.engine.executors import LocalExecutor
+from ci_evals.engine.resources import LocalExecutor
 from ci_evals.suite.executor import ExecutorOptions
 
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known import known, suite
 
-from ci_evals.stats.exact_tests import stratified_lower
+from ci_evals.stats.exact_tests import NEWEST_ALONE, stratified_lower
 from ci_evals.stats.power import (
-    NEWEST_ALONE,
     Plan,
     comparison_power,
     comparison_runs_needed,

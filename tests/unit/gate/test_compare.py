@@ -12,8 +12,7 @@ from ci_evals.gate.baseline import Evidence, History
 from ci_evals.gate.compare import compare, fall, match_variants, suspects, unnamable_suspects
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
-from ci_evals.stats.exact_tests import stratified_lower
-from ci_evals.stats.power import NEWEST_ALONE
+from ci_evals.stats.exact_tests import NEWEST_ALONE, stratified_lower
 
 MANY = {f"ok {n}": (3, 3) for n in range(39)}
 MANY_BASE = {f"ok {n}": (30, 30) for n in range(39)}

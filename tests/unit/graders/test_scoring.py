@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from ci_evals.format import visible
 from ci_evals.graders import GRADERS, ContainsJson, IsJson, JsonPath, JsonSchema, Regex, Similar
-from ci_evals.graders.base import GraderOptions, ModelGrader
-from ci_evals.graders.composite import Composite, passes, score_of
+from ci_evals.graders.base import Composite, GraderOptions, ModelGrader
 from ci_evals.graders.javascript import JavaScriptGrader
 from ci_evals.graders.python import PythonGrader
-from ci_evals.graders.scoring import LONG_ANSWER, grade
+from ci_evals.graders.scoring import LONG_ANSWER, grade, passes, score_of
 from ci_evals.model.grading import Expectation, Finding
 from ci_evals.model.request import Answer
 from ci_evals.model.response import Step, ToolCall

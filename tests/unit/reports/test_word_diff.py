@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_evals.reports.word_diff import MAX_WORDS, Piece, word_diff
+from ci_evals.reports.answer_forms import MAX_WORDS, Piece, word_diff
 
 TEXT = st.text(st.sampled_from("abé \n.,→"), max_size=40)
 

@@ -6,7 +6,8 @@ import pytest
 from projects import CASE, Project
 
 from ci_evals.graders import JsonSchema
-from ci_evals.graders.text import Contains, ContainsAll, ContainsAny, Equals
+from ci_evals.graders.equals import Equals
+from ci_evals.graders.text import Contains, ContainsAll, ContainsAny
 from ci_evals.model.case import Case, CaseOverrides
 
 EXPECT = [{"contains": "x"}]

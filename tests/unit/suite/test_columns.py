@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from projects import Project
 
-from ci_evals.graders.text import Contains, Equals
+from ci_evals.graders.equals import Equals
+from ci_evals.graders.text import Contains
 from ci_evals.model.case import Case
 
 CSV = """\

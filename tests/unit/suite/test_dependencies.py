@@ -7,7 +7,7 @@ from factories import case_of
 
 from ci_evals.model.case import Case, Task
 from ci_evals.model.response import Message, Part
-from ci_evals.suite.dependencies import dependencies, touched
+from ci_evals.suite.dependencies import find_dependencies, touched
 
 CODE = [
     {"javascript": {"file": "checks/length.mjs:brief"}},
@@ -34,7 +34,7 @@ def found(
     paths: tuple[str, ...] = (),
     case: Case | None = None,
 ) -> bool:
-    patterns = dependencies(WRITTEN, [case] if case else [], paths, Path("/repo/evals"))
+    patterns = find_dependencies(WRITTEN, [case] if case else [], paths, Path("/repo/evals"))
     return touched([changed], file, patterns) == [changed]
 
 
