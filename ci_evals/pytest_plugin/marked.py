@@ -16,7 +16,6 @@ import pytest
 
 from ci_evals.api import evaluate, load_suite
 from ci_evals.errors import CiEvalsError, UsageError
-from ci_evals.format import one_line, without_commands
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.compare import CellKind, Comparison, NoComparison
 from ci_evals.gate.verdict import exit_code
@@ -33,7 +32,6 @@ from ci_evals.suite.types import Suite
 T = TypeVar("T")
 
 _WIDTH = 100
-_LINE_CHARACTERS = 1000
 _SUITE_SETTINGS = ("expect", "judges", "gate", "threshold", "timeout_s", "retries", "budget")
 _INPUTS = ("prompt", "prompts", "cases", "config")
 _ARGUMENTS = (*_INPUTS, "target", "runs", "max_concurrency", *_SUITE_SETTINGS)
@@ -69,8 +67,8 @@ class Evaluation:
         line: the verdict and its reason, for the summary.
         figures: the numbers of runs, without a verdict.
         changes: the differences from the baseline.
-        text: the verdict and what the command line prints; pytest's short summary shows its first
-            line.
+        text: the output of the command line; pytest's short summary shows its first line, the
+            verdict.
         is_good: True if the gate lets it pass.
     """
 
@@ -118,14 +116,12 @@ def evaluate_test(item: pytest.Item, target: Any, fixture: Callable[[str], Any])
 def _describe(report: Report) -> Evaluation:
     verdict = report.verdict
     line = f"{VERDICTS[verdict.status].upper()}  {verdict.reason}"
-    first_line = without_commands(one_line(line, _LINE_CHARACTERS))
-    details = terminal.render(report.judged, width=_WIDTH, color=False)
     return Evaluation(
         report=report,
         line=line,
         figures=outcome(report),
         changes=changes_of(report),
-        text=f"{first_line}\n\n{details}",
+        text=terminal.render(report.judged, width=_WIDTH, color=False),
         is_good=exit_code(verdict, report.gate) == 0,
     )
 
