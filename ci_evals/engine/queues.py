@@ -40,6 +40,7 @@ class Queue:
     def fill(self, indexes: Iterator[int]) -> None:
         """Queue runs by their index in the plan; pace and breaker keep their state."""
         self._indexes = indexes
+        self._share.reserve()  # before any other queue takes slots
 
     async def work(self, do: DoRun, most: int) -> None:
         """Do the queued runs, at most `most` at once, until none is left or the queue is stopped.
@@ -56,7 +57,10 @@ class Queue:
                 workers.create_task(self._work(do))
 
             self._share.open(start_worker, most)
-            await self._ended.wait()
+            try:
+                await self._ended.wait()
+            finally:
+                self._share.exhaust()  # a group that is cancelled takes no further worker
 
     async def _work(self, do: DoRun) -> None:
         """Do runs for as long as the slot may be kept."""

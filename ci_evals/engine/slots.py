@@ -49,12 +49,6 @@ class Slots:
             return True
         return self.free > self.kept_for_others(share)
 
-    def must_yield(self, share: "SlotShare") -> bool:
-        """Return True if this share has borrowed slots that their owner wants now."""
-        if len(self.shares) == 1 or share.in_use <= self.equal_share:
-            return False
-        return self.free < self.kept_for_others(share)
-
     def kept_for_others(self, share: "SlotShare") -> int:
         """Return how many slots the other providers lack to their equal shares."""
         equal = self.equal_share
@@ -81,6 +75,7 @@ class SlotShare:
         self.limit = limit
         self.in_use = 0
         self.workers = 0  # each holds a slot, or waits to get it back
+        self._has_runs = False
         self._start_worker: Callable[[], None] | None = None
         self._most_workers = 0
         self._slots = slots
@@ -90,7 +85,7 @@ class SlotShare:
     @property
     def demand(self) -> int:
         """The number of slots that it can use."""
-        if self._start_worker is not None:
+        if self._has_runs:
             return self.limit
         return min(self.limit, self.workers)
 
@@ -106,7 +101,7 @@ class SlotShare:
     @property
     def must_yield(self) -> bool:
         """True if a worker must give its slot to somebody else after its run."""
-        return bool(self._waiting) or self._is_closed or self._slots.must_yield(self)
+        return bool(self._waiting) or self._is_closed
 
     async def acquire(self) -> None:
         """Take a slot, waiting for one if need be.
@@ -143,6 +138,10 @@ class SlotShare:
         self._slots.free += 1
         self._slots.hand_out()
 
+    def reserve(self) -> None:
+        """Keep an equal share of the slots for runs, until `exhaust`."""
+        self._has_runs = not self._is_closed
+
     def open(self, start_worker: Callable[[], None], most: int) -> None:
         """Start workers from now on, at most `most` at once, one for each free slot."""
         self._start_worker = start_worker
@@ -151,12 +150,14 @@ class SlotShare:
 
     def exhaust(self) -> None:
         """Start no further worker, so that the slots kept for them can be lent."""
+        self._has_runs = False
         self._start_worker = None
         self._slots.hand_out()
 
     def close(self) -> None:
         """Hand out no more slots; those who wait get a `StoppedError`."""
         self._is_closed = True
+        self._has_runs = False
         self._start_worker = None
         for ticket in self._waiting:
             if not ticket.done():

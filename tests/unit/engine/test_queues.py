@@ -127,6 +127,34 @@ async def test_runs_are_done_in_order_within_the_providers_own_limit() -> None:
 
 
 @in_virtual_time
+async def test_no_queue_begins_on_the_share_of_one_that_begins_later() -> None:
+    slots, work = Slots(4), Work()
+    queues = [queue_of(slots, 4, 10) for _ in range(2)]
+    working = asyncio.create_task(queues[0].work(work.do, 10))
+    await asyncio.sleep(1)
+    assert work.begun == [0, 1]
+    later = asyncio.create_task(queues[1].work(work.do, 10))
+    await asyncio.sleep(1)
+    assert work.begun == [0, 1, 0, 1]
+    working.cancel()
+    later.cancel()
+
+
+@in_virtual_time
+async def test_queues_that_are_cancelled_together_begin_nothing_on_each_others_slots() -> None:
+    slots, work = Slots(4), Work()
+    queues = [queue_of(slots, 4, 10) for _ in range(2)]
+    working = [asyncio.create_task(queue.work(work.do, 10)) for queue in queues]
+    await asyncio.sleep(1)
+    for task in working:
+        task.cancel()
+    ends = await asyncio.gather(*working, return_exceptions=True)
+    assert [type(end) for end in ends] == [asyncio.CancelledError] * 2
+    assert work.begun == [0, 1, 0, 1]
+    assert slots.free == 4
+
+
+@in_virtual_time
 async def test_runs_that_wait_for_another_attempt_are_bounded() -> None:
     work = Work()
     queue = queue_of(Slots(1), 1, 100)
