@@ -79,12 +79,13 @@ def worst_round(by_cell: Sequence[Mapping[int, bool]]) -> FailedRound | None:
         by_cell: of each cell, whether each of its graded runs passed, by the number of the run.
     """
     rounds = sorted({run for passed in by_cell for run in passed})
+    totals = [sum(passed.values()) for passed in by_cell]
     surest, least = None, 1.0
     for run in rounds:
         tables = []
-        for passed in by_cell:
+        for passed, total in zip(by_cell, totals, strict=True):
             if run in passed:
-                others = sum(passed.values()) - passed[run]
+                others = total - passed[run]
                 tables.append((int(passed[run]), 1, others, len(passed) - 1))
         p = stratified_lower(tables, largest_support=LARGEST_SUPPORT)
         if p < least:
