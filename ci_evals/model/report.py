@@ -89,8 +89,7 @@ class Looks:
     taken: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
+class RunRecord(NamedTuple):
     """The little of one run that a report keeps in memory.
 
     Args:
@@ -147,10 +146,16 @@ class RunRecord:
         cost_usd = result.cost_usd
         if result.recorded:
             cost_usd = None
-        grades = list(every_grade(result.grades))
         scores = [(intern(grade.grader), grade.score) for grade in result.grades]
-        metrics = [(intern(grade.metric), grade.score) for grade in grades if grade.metric]
-        labels = [grade.classified for grade in grades if grade.classified is not None]
+        orders_judge = False
+        metrics: list[tuple[str, float]] = []
+        labels: list[Classified] = []
+        for grade in every_grade(result.grades):
+            orders_judge = orders_judge or grade.orders_judge
+            if grade.metric:
+                metrics.append((intern(grade.metric), grade.score))
+            if grade.classified is not None:
+                labels.append(grade.classified)
         return cls(
             status=result.status,
             score=result.score,
@@ -164,7 +169,7 @@ class RunRecord:
             recorded=result.recorded,
             reused=result.reused,
             over_budget=bool(result.budget_violations),
-            orders_judge=True in [grade.orders_judge for grade in grades],
+            orders_judge=orders_judge,
             judging=result.judging,
             grades=tuple(scores),
             metrics=tuple(metrics),

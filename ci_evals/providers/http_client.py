@@ -149,7 +149,7 @@ async def _read(
         feed: gets each chunk as it comes.
     """
     body = bytearray()
-    async for chunk in response.content.iter_any():
+    while chunk := await response.content.readany():
         body += chunk
         if feed is not None:
             feed(chunk)

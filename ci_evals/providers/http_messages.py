@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from yarl import URL
@@ -32,8 +32,7 @@ _KINDS: Mapping[int, ErrorKind] = {
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One HTTP request."""
 
     method: str
@@ -51,8 +50,7 @@ class Event:
     after_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """The answer to an HTTP request, of a status in 2xx; `events` is None unless it is a stream."""
 
     body: bytes
