@@ -41,13 +41,11 @@ _NOTHING_DECIDES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseList:
-    """The cases of a suite, and what is known of all of them, right or wrong.
+    """The cases of a suite.
 
     Args:
         cases: those that are right, in the order of the file.
-        tags: the tags of all cases.
-        knows_tags: False if cases that cannot be read may have further tags.
-        knows_graders: False if an expectation is wrong.
+        tags: the tags of all cases, right or wrong.
         users: the providers of the suite that play users, by name.
         places: the places of providers that do nothing but play users.
         files: the files that values name.
@@ -55,8 +53,6 @@ class CaseList:
 
     cases: tuple[Case, ...] = ()
     tags: frozenset[str] = frozenset()
-    knows_tags: bool = False
-    knows_graders: bool = False
     users: frozenset[str] = frozenset()
     places: Mapping[str, Place] = field(default_factory=dict)
     files: tuple[str, ...] = ()
@@ -95,8 +91,6 @@ class CaseReader:
         self._vars: dict[str, Any] = {}
         self._defaults: list[Expectation | Node] = []
         self._defaults_are_right = True
-        self._knows_graders = True
-        self._weightless_defaults = False
         self._tags: set[str] = set()
         self._users: set[str] = set()
         self._user_places: dict[str, Place] = {}
@@ -104,7 +98,6 @@ class CaseReader:
         self._expected: dict[str, tuple[Expectation, ...]] = {}
         self._recordings: dict[Path, str] = {}
         self._misfits: dict[tuple[str, str], list[Node]] = {}
-        self._lacks: dict[tuple[Place, str], str] = {}  # the first text for each error
 
     def read(self) -> Reading[CaseList]:
         """Read every case that `cases` names."""
@@ -115,15 +108,12 @@ class CaseReader:
         cases: list[Case] = []
         names: list[str] = []
         problems: list[Problem] = []
-        knows_tags = True
         for entry in read_entries(self.suite["cases"], self.files):
             if isinstance(entry, Problem):
                 problems.append(entry)
-                knows_tags = False
             elif entry.case is None:
                 problems += entry.problems
                 problems += self._check_broken(entry.node)
-                knows_tags &= _has_plain_tags(entry.node)
             else:
                 expanded, found = collect(self._expand(entry, entry.case))
                 problems += found
@@ -135,7 +125,6 @@ class CaseReader:
                         cases.append(complete)
                         names.append(name)
             if len(problems) >= MAX_PROBLEMS:
-                knows_tags = False
                 break
         yield from _merge_lines(problems)
         yield from self._describe_misfits()
@@ -144,8 +133,6 @@ class CaseReader:
         return CaseList(
             cases=name_cases(cases, names),
             tags=frozenset(self._tags),
-            knows_tags=knows_tags,
-            knows_graders=self._knows_graders,
             users=frozenset(self._users),
             places=self._user_places,
             files=self.files.names,
@@ -172,8 +159,7 @@ class CaseReader:
             problems += found
             if expectation is not None:
                 self._defaults.append(expectation)
-        if problems:
-            self._defaults_are_right = self._knows_graders = False
+        self._defaults_are_right = not problems
         yield from problems
 
     def _describe_misfits(self) -> Reading[None]:
@@ -183,14 +169,15 @@ class CaseReader:
             yield first.problem(f"the suite's {path} does not fit this case{more}: {message}")
 
     def _check_broken(self, node: Node) -> Reading[None]:
-        """Check what can be read of a case that is wrong, so that mending it shows nothing new."""
+        """Check what can be read of a case that is wrong."""
         id_ = node["id"].value
         if isinstance(id_, str) and id_:
             yield from self._take_id(id_, node)
         if isinstance(node["expect"].value, list):
             yield from read_expect(node["expect"], self.folder)
-        if _has_plain_tags(node):
-            self._tags.update(tag for tag in node["tags"].value if isinstance(tag, str))
+        tags = node["tags"].value
+        if isinstance(tags, list):
+            self._tags.update(tag for tag in tags if isinstance(tag, str))
 
     def _expand(self, entry: CaseEntry, case: Case) -> Reading[Sequence[Case]]:
         """Return the case, or one for each combination of its matrix, with the content of files."""
@@ -238,8 +225,6 @@ class CaseReader:
         changes: dict[str, Any] = {}
         expect, problems = collect(self._read_expectations(case, entry))
         yield from problems
-        if problems:
-            self._knows_graders = False
         changes["expect"] = expect
         if case.threshold is None:
             changes["threshold"] = self.threshold
@@ -412,7 +397,7 @@ class CaseReader:
             lack = describe_error(error, variables(case))
             if "'output'" in str(error):
                 lack = f"{error}; of the answer, `transform` takes an expression without braces"
-            yield template.problem(self._lacks.setdefault((template.place, str(error)), lack))
+            yield template.problem(lack)
             return None
         return (yield from read_expectation(template.with_value(value), self.folder))
 
@@ -424,13 +409,8 @@ class CaseReader:
             return
         if _expects_something(case):
             yield node.problem(_NOTHING_DECIDES)
-        elif not self._weightless_defaults:
-            self._weightless_defaults = True
+        else:
             yield self.suite["expect"].problem(_NOTHING_DECIDES)
-
-
-def _has_plain_tags(node: Node) -> bool:
-    return isinstance(node["tags"].value, list)
 
 
 def _may_name_file(value: Any) -> bool:

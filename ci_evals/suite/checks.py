@@ -38,9 +38,8 @@ def check_names(draft: Draft) -> Iterator[Problem]:
 
 def check_idle_providers(draft: Draft) -> Iterator[Problem]:
     """Find providers that are wrong and not selected, but play users, judge or answer a stage."""
-    needed = {*draft.stages, *draft.cases.users}
-    if draft.knows_models:
-        needed.update(str(grader.provider) for grader, _ in draft.model_graders)
+    graders = [str(grader.provider) for grader, _ in draft.model_graders]
+    needed = {*draft.stages, *draft.cases.users, *graders}
     for name in needed.intersection(draft.providers.names):
         if not draft.providers.is_selected(name):
             yield from draft.providers.find(name).problems
@@ -81,8 +80,6 @@ def check_services(draft: Draft) -> Iterator[Problem]:
 
 def check_judges(draft: Draft) -> Iterator[Problem]:
     """Find graders that have no model to ask."""
-    if not draft.knows_models:
-        return
     wrong_judges = {*draft.judges.names} - draft.judges.by_name.keys()
     wrong = wrong_judges | ({*draft.providers.names} - draft.providers.by_name.keys())
     for grader, place in draft.model_graders:
@@ -132,7 +129,6 @@ def _prompt_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
         if not options.own_code:
             chat = options.name
             break
-    lacks: dict[tuple[str, str], str] = {}  # the first text for each error
     for case in draft.cases.cases:
         if case.is_conversation:
             if unprompted and case.input is not None:
@@ -146,7 +142,6 @@ def _prompt_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
                 templates.render(prompt, case)
             except Exception as error:  # noqa: BLE001  a user's template can raise anything
                 lack = describe_error(error, variables(case))
-                lack = lacks.setdefault((prompt.name, str(error)), lack)
                 yield case, "", f"the prompt {prompt.name!r} does not fit this case: {lack}"
 
 
@@ -211,7 +206,6 @@ def check_case_overrides(draft: Draft) -> Iterator[Problem]:
 
 def _override_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     providers = draft.providers.selected
-    own_problems: dict[str, list[str]] = {}
     for case in draft.cases.cases:
         if case.overrides == NO_OVERRIDES or case.recording is not None:
             continue
@@ -226,26 +220,25 @@ def _override_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
             changed = apply_case_overrides(options, case.overrides)
             if changed is options:
                 continue
-            name = str(options.name)
-            if name not in own_problems:
-                own_problems[name] = options.problems(draft.folder)
             for message in changed.problems(draft.folder):
-                if message not in own_problems[name]:
-                    yield case, "overrides", f"{message} (with provider {name})"
+                yield case, "overrides", f"{message} (with provider {options.name})"
 
 
 def check_gate(draft: Draft) -> Iterator[Problem]:
-    """Find bars that no run can miss: for an unknown tag, provider, label or metric."""
+    """Find bars that no run can miss: for an unknown tag, provider, label or metric.
+
+    Without a case or a provider that is right, no name is known.
+    """
     gate, cases = draft.node["gate"], draft.cases
     per_variant = gate["per_variant"]
     if per_variant.value and gate["min_pass_rate"].value is None and try_check(Bool, per_variant):
         yield per_variant.problem("needs `min_pass_rate`, the bar to hold them to")
-    if cases.knows_tags and cases.knows_graders and isinstance(gate["metrics"].value, Mapping):
-        yield from _check_metrics(gate["metrics"], draft)
-    if draft.providers.knows_names:
+    if draft.providers.by_name:
         yield from _check_bars("provider", gate["providers"], draft.providers.names)
-    if cases.knows_tags:
+    if cases.cases:
         yield from _check_bars("tag", gate["tags"], sorted(cases.tags))
+        if isinstance(gate["metrics"].value, Mapping):
+            yield from _check_metrics(gate["metrics"], draft)
 
 
 def _check_bars(noun: str, bars: Node, known: Sequence[str]) -> Iterator[Problem]:
@@ -461,7 +454,7 @@ def check_selected_tags(draft: Draft) -> Iterator[Problem]:
         text = f"none is named; known: {', '.join(sorted(cases.tags)) or 'none'}"
         yield option.problem(text)._replace(path="--tags")
     for tag in selected:
-        if cases.knows_tags and tag not in cases.tags:
+        if tag not in cases.tags:
             text = unknown("tag", tag, sorted(cases.tags))
             yield option.problem(text)._replace(path="--tags")
 

@@ -76,25 +76,15 @@ class Draft:
         return list(found.values())
 
     @cached_property
-    def knows_models(self) -> bool:
-        """True if the names of all providers and judges are known."""
-        if not self.providers.knows_names:
-            return False
-        return not self.node["judges"].value or self.judges.knows_names
-
-    @cached_property
     def grader_models(self) -> tuple[ProviderOptions, ...]:
         """The judges, and the providers that graders ask although they are not selected to run."""
-        judges = self.judges.selected
-        if not self.knows_models:
-            return judges
         names = {grader.provider for grader, _ in self.model_graders}
         idle = []
         for name, options in self.providers.by_name.items():
             is_judge = name in self.judges.by_name
             if name in names and not is_judge and not self.providers.is_selected(name):
                 idle.append(options)
-        return (*judges, *idle)
+        return (*self.judges.selected, *idle)
 
     @cached_property
     def called(self) -> tuple[ProviderOptions, ...]:

@@ -48,13 +48,6 @@ class ProviderEntry:
             return str(self.options.name)
         return _guess_name(self.node.value)
 
-    @property
-    def is_guess(self) -> bool:
-        """True if the name is a guess, so that the entry may have been meant by another name."""
-        if self.options is not None:
-            return False
-        return not (isinstance(self.node.value, dict) and self.node.value.get("name"))
-
 
 def _guess_name(entry: Any) -> str:
     if not isinstance(entry, dict):
@@ -84,11 +77,6 @@ class ProviderList:
     def names(self) -> Sequence[str]:
         """The names of all entries."""
         return [entry.name for entry in self.entries]
-
-    @cached_property
-    def knows_names(self) -> bool:
-        """True if none of the names is a guess."""
-        return bool(self.entries) and not any(entry.is_guess for entry in self.entries)
 
     @cached_property
     def by_name(self) -> Mapping[str, ProviderOptions]:
@@ -154,8 +142,8 @@ class ProviderList:
             yield option.problem(unknown("provider", name, self.names))
         if not strangers:
             return
-        for entry in self.entries:  # one without a name may be meant
-            if entry.is_guess and not self.is_selected(entry.name):
+        for entry in self.entries:  # one that is wrong may be meant, by the name it will have
+            if entry.options is None and not self.is_selected(entry.name):
                 yield from entry.problems
 
 

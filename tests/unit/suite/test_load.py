@@ -94,6 +94,7 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file(
         ["evals.yaml:14", "cases[1].id"],
         ["evals.yaml:15", "cases[2].file"],
         ["evals.yaml:16", "gate.min_pass_rate"],
+        ["evals.yaml:16", "gate.providers"],
     ]
 
 
