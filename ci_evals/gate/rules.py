@@ -19,7 +19,7 @@ from ci_evals.gate.compare import (
     NoComparison,
     VariantComparison,
 )
-from ci_evals.gate.differences import LEAST_LATENCY_S
+from ci_evals.gate.differences import LEAST_LATENCY_S, Difference, RatioFigure
 from ci_evals.gate.wording import (
     cell_sentence,
     coverage_sentence,
@@ -248,48 +248,39 @@ def _increases(
     """Yield the variants whose cost or latency is surely above its limit, or is not known."""
     for variant in comparison.variants:
         if rules.max_cost_increase is not None:
-            yield from _judge_cost(report, comparison, variant, rules.max_cost_increase, lack)
+            limit = rules.max_cost_increase
+            figures = report.figures(report.cells_of(variant.variant))
+            is_known = figures.cost_usd is not None
+            yield from _judge_increase(
+                comparison, variant, "cost", limit, lack, known_here=is_known
+            )
         if rules.max_latency_increase is not None:
-            yield from _judge_latency(report, comparison, variant, rules.max_latency_increase, lack)
+            limit = rules.max_latency_increase
+            ratio = variant.differences.latency
+            if ratio is None and _median_latency_s(report, variant) < LEAST_LATENCY_S:
+                continue
+            if _is_above(ratio, limit) and not _is_unusual(report, comparison, variant):
+                continue
+            yield from _judge_increase(comparison, variant, "latency", limit, lack)
 
 
-def _judge_cost(
-    report: SuiteReport,
+def _judge_increase(
     comparison: Comparison,
     variant: VariantComparison,
+    figure: RatioFigure,
     limit: float,
     lack: VerdictStatus,
+    *,
+    known_here: bool = True,
 ) -> Iterator[RuleVerdict]:
-    ratio = variant.differences.cost
+    """Yield a verdict if a figure is surely above its limit, or is not known."""
+    ratio = variant.differences.ratio(figure)
     if ratio is None or ratio.lower is None:
-        figures = report.figures(report.cells_of(variant.variant))
-        known_here = figures.cost_usd is not None
-        text = unknown_increase_sentence(comparison, variant, "cost", limit, known_here=known_here)
-        yield RuleVerdict("cost", lack, text, variant=variant.variant)
+        text = unknown_increase_sentence(comparison, variant, figure, limit, known_here=known_here)
+        yield RuleVerdict(figure, lack, text, variant=variant.variant)
     elif ratio.lower > limit:
-        text = increase_sentence(comparison, variant, "cost", limit)
-        yield RuleVerdict("cost", "fail", text, variant=variant.variant)
-
-
-def _judge_latency(
-    report: SuiteReport,
-    comparison: Comparison,
-    variant: VariantComparison,
-    limit: float,
-    lack: VerdictStatus,
-) -> Iterator[RuleVerdict]:
-    ratio = variant.differences.latency
-    median_s = _median_latency_s(report, variant)
-    if ratio is None and median_s < LEAST_LATENCY_S:
-        return
-    if ratio is None or ratio.lower is None:
-        text = unknown_increase_sentence(comparison, variant, "latency", limit, known_here=True)
-        yield RuleVerdict("latency", lack, text, variant=variant.variant)
-    elif ratio.lower > limit:
-        medians_s = _latencies_of_base(comparison, variant.variant)
-        if _is_unusual(median_s, medians_s):
-            text = increase_sentence(comparison, variant, "latency", limit)
-            yield RuleVerdict("latency", "fail", text, variant=variant.variant)
+        text = increase_sentence(comparison, variant, figure, limit)
+        yield RuleVerdict(figure, "fail", text, variant=variant.variant)
 
 
 def ungated_increases(report: SuiteReport, comparison: Comparison, rules: Gate) -> Iterator[str]:
@@ -301,12 +292,11 @@ def ungated_increases(report: SuiteReport, comparison: Comparison, rules: Gate) 
     if limit is None:
         return
     for variant in comparison.variants:
-        ratio = variant.differences.latency
-        if ratio is None or ratio.lower is None or ratio.lower <= limit:
+        if not _is_above(variant.differences.latency, limit):
+            continue
+        if _is_unusual(report, comparison, variant):
             continue
         medians_s = _latencies_of_base(comparison, variant.variant)
-        if _is_unusual(_median_latency_s(report, variant), medians_s):
-            continue
         if len(medians_s) < LATENCY_REPORTS:
             why = too_few_latencies_clause(len(medians_s), LATENCY_REPORTS)
         else:
@@ -320,10 +310,17 @@ def _median_latency_s(report: SuiteReport, variant: VariantComparison) -> float:
     return report.figures(report.cells_of(variant.variant)).latency_p50_s or 0.0
 
 
-def _is_unusual(median_s: float, medians_s: Sequence[float]) -> bool:
-    """Return True if a latency is above the spread of enough reports of the base."""
+def _is_above(ratio: Difference | None, limit: float) -> bool:
+    """Return True if a ratio is surely above its limit."""
+    return ratio is not None and ratio.lower is not None and ratio.lower > limit
+
+
+def _is_unusual(report: SuiteReport, comparison: Comparison, variant: VariantComparison) -> bool:
+    """Return True if a variant's latency is above the spread of enough reports of the base."""
+    medians_s = _latencies_of_base(comparison, variant.variant)
     if len(medians_s) < LATENCY_REPORTS:
         return False
+    median_s = _median_latency_s(report, variant)
     return median_s > fmean(medians_s) + LATENCY_SPREAD * stdev(medians_s)
 
 
