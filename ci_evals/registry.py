@@ -469,3 +469,15 @@ def find_host(environ: Mapping[str, str]) -> "Host | None":
         if environ.get(variable) == "true":
             return HOSTS[variable](environ)
     return None
+
+
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    "Graders": GRADERS,
+    "Providers": PROVIDERS,
+    "Report formats": FORMATS,
+    "Executors": EXECUTORS,
+    "Importers": IMPORTERS,
+    "CI systems": HOSTS,
+    "Commands": COMMANDS,
+}
+"""Everything that has a name, by the title of its kind."""

@@ -1,32 +1,11 @@
 """`ci-evals schema`: what may be written into a suite."""
 
-from typing import Any
-
 import click
 
 from ci_evals.cli import options
 from ci_evals.cli.console import Console
-from ci_evals.registry import (
-    COMMANDS,
-    EXECUTORS,
-    FORMATS,
-    GRADERS,
-    HOSTS,
-    IMPORTERS,
-    PROVIDERS,
-    Registry,
-)
+from ci_evals.registry import EXECUTORS, GRADERS, PROVIDERS, REGISTRIES
 from ci_evals.suite.schema import suite_schema_text
-
-_KINDS: dict[str, Registry[Any]] = {
-    "Graders": GRADERS,
-    "Providers": PROVIDERS,
-    "Report formats": FORMATS,
-    "Executors": EXECUTORS,
-    "Importers": IMPORTERS,
-    "CI systems": HOSTS,
-    "Commands": COMMANDS,
-}
 
 
 @options.command()
@@ -61,7 +40,7 @@ def schema(*, names: bool) -> None:
 def _list_names() -> str:
     """Return every name with its line of help. Nothing is imported for that."""
     formatter = click.HelpFormatter(width=100)
-    for title, registry in _KINDS.items():
+    for title, registry in REGISTRIES.items():
         with formatter.section(title):
             formatter.write_dl([(name, registry.help(name)) for name in registry])
     return formatter.getvalue()

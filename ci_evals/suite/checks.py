@@ -149,15 +149,32 @@ def check_requests(draft: Draft) -> Iterator[Problem]:
     """Find requests that a provider cannot make: its templates ask for what a case lacks."""
     if draft.offline:
         return  # the answers are those of others
+    yield from _problems_of_providers(draft, _request_misfits(draft))
+
+
+def _request_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     for options in draft.providers.selected:
         if options.before:
             continue  # what these make of the input is not known yet
-        misfits: dict[str, list[Case]] = {}
         for request, text in options.misfits(_first_requests(draft)):
-            misfits.setdefault(text, []).append(request.case)
-        for text, (first, *others) in misfits.items():
-            place = draft.providers.places[str(options.name)]
-            yield Problem(*place, f"{text} (case {first.id!r}{and_more(len(others))})")
+            yield request.case, str(options.name), text
+
+
+def _problems_of_providers(
+    draft: Draft, misfits: Iterable[tuple[Case, str, str]]
+) -> Iterator[Problem]:
+    """Yield one problem for each mistake, at its provider, with the first case that shows it.
+
+    Args:
+        draft: the draft.
+        misfits: a case, the provider, and what is wrong.
+    """
+    sharing: dict[tuple[str, str], list[Case]] = {}
+    for case, provider, text in misfits:
+        sharing.setdefault((provider, text), []).append(case)
+    for (provider, text), (first, *others) in sharing.items():
+        place = draft.providers.places[provider]
+        yield Problem(*place, f"{text} (case {first.id!r}{and_more(len(others))})")
 
 
 def _first_requests(draft: Draft) -> Iterator[Request]:
@@ -307,8 +324,11 @@ def check_needs(draft: Draft) -> Iterator[Problem]:
     """
     if draft.offline:
         return  # the answers are those of others
+    yield from _problems_of_providers(draft, _lacks_of_details(draft))
+
+
+def _lacks_of_details(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     priced = _counts_usd(draft)  # an unknown price is a problem already
-    lacks: dict[tuple[str, str], list[Case]] = {}
     for case, expectations in draft.expectations:
         needs: dict[Detail, str] = {}
         for expectation in expectations:
@@ -322,10 +342,7 @@ def check_needs(draft: Draft) -> Iterator[Problem]:
             for need, name in needs.items():
                 lack = _lack_of_detail(need, asked, priced=priced)
                 if lack is not None:
-                    lacks.setdefault((str(options.name), f"`{name}` {lack}"), []).append(case)
-    for (provider, text), (first, *others) in lacks.items():
-        place = draft.providers.places[provider]
-        yield Problem(*place, f"{text} (case {first.id!r}{and_more(len(others))})")
+                    yield case, str(options.name), f"`{name}` {lack}"
 
 
 def _lack_of_detail(detail: Detail, options: ProviderOptions, *, priced: bool) -> str | None:

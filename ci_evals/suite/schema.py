@@ -14,46 +14,50 @@ from ci_evals.suite.expectations import NEGATION
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.types import CaseFiles, CaseFunction, PromptTemplate, Suite, TaskFolders
 
+Schema = dict[str, Any]
+
+
+def _refer(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _any_of(*options: Schema) -> Schema:
+    return {"anyOf": [*options]}
+
+
+def _list_of(item: Schema) -> Schema:
+    return {"type": "array", "items": item}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return _any_of(schema, {"type": "null"})
+
+
+_TEXT = {"type": "string"}
 _REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
-_EXPECT = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Expectation"}}, {"type": "null"}]}
-_PARTS = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/Expectation"}}
+_EXPECT = _or_null(_list_of(_refer("Expectation")))
+_PARTS = _list_of(_refer("Expectation")) | {"minItems": 1}
 _SOURCES = (CaseFiles, TaskFolders, CaseFunction)
-_NAMED = [{"$ref": f"#/$defs/{cls.__name__}"} for cls in _SOURCES]
-_COLUMNS = {
-    "anyOf": [{"type": "object", "propertyNames": {"enum": [*keys_of(Case)]}}, {"type": "null"}]
-}
+_NAMED = [_refer(cls.__name__) for cls in _SOURCES]
+_COLUMNS = _or_null({"type": "object", "propertyNames": {"enum": [*keys_of(Case)]}})
 _ANNOTATIONS = ("description", "default")
-_SPELLINGS: dict[str, dict[str, Any]] = {  # of what is checked entry by entry
-    "Suite.providers": {"type": "array", "items": {"$ref": "#/$defs/Provider"}},
-    "Suite.judges": {
-        "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Provider"}}, {"type": "null"}]
-    },
-    "Suite.prompts": {
-        "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Prompt"}}, {"type": "null"}]
-    },
-    "Suite.cases": {
-        "anyOf": [
-            *_NAMED,
-            {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Case"}, *_NAMED]}},
-        ]
-    },
+_SPELLINGS: dict[str, Schema] = {  # of what is checked entry by entry
+    "Suite.providers": _list_of(_refer("Provider")),
+    "Suite.judges": _or_null(_list_of(_refer("Provider"))),
+    "Suite.prompts": _or_null(_list_of(_refer("Prompt"))),
+    "Suite.cases": _any_of(*_NAMED, _list_of(_any_of(_refer("Case"), *_NAMED))),
     "Suite.expect": _EXPECT,
-    "Suite.executor": {
-        "anyOf": [
-            {"type": "string", "pattern": "^(local|ray(://.+)?)$"},
-            {"$ref": "#/$defs/Executor"},
-        ]
-    },
+    "Suite.executor": _any_of(
+        {"type": "string", "pattern": "^(local|ray(://.+)?)$"}, _refer("Executor")
+    ),
     "CaseFiles.map": _COLUMNS,
     "CaseFunction.map": _COLUMNS,
     "Case.expect": _EXPECT,
     "UserTurn.expect": _EXPECT,
     "AllOf.of": _PARTS,
     "AnyOf.of": _PARTS,
-    "SimulatedUser.provider": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Provider"}]},
+    "SimulatedUser.provider": _any_of(_TEXT, _refer("Provider")),
 }
-
-
 _IN_CASES = ("Case", "CaseOverrides", "Message", "Part", "ToolCall", "UserTurn", "SimulatedUser")
 
 
@@ -62,39 +66,40 @@ def suite_schema_text() -> str:
     return json.dumps(suite_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def suite_schema() -> dict[str, Any]:
+def suite_schema() -> Schema:
     """Return the schema, draft 2020-12, with one definition for each provider and grader."""
-    shared: dict[str, Any] = {}
-    suite = _define(Suite, "Suite", shared)
-    definitions: dict[str, Any] = {}
+    shared: Schema = {}
+    suite = _define(Suite, shared)
+    definitions: Schema = {}
     for cls in (*_SOURCES, PromptTemplate, Case):
-        definitions[cls.__name__] = _define(cls, cls.__name__, shared)
+        definitions[cls.__name__] = _define(cls, shared)
     del definitions["Case"]["properties"]["id"]["default"]
     # The loader finds these.
     del shared["RecordingFile"]
     del shared["Task"]
     del shared["Part"]["properties"]["sha256"]
     for kind, provider in PROVIDERS.loadable():
-        definition = _define(provider, provider.__name__, shared, "provider.")
-        definition["properties"] = {"type": {"enum": [kind]}, **definition["properties"]}
+        definition = _define(provider, shared, "provider.")
+        _add_type(definition, kind)
         definition["required"] = ["type", *definition.get("required", ())]
         definitions[f"provider.{provider.__name__}"] = definition
     for kind, executor in EXECUTORS.loadable():
-        definition = _define(executor, executor.__name__, shared, "executor.")
-        definition["properties"] = {"type": {"enum": [kind]}, **definition["properties"]}
+        definition = _define(executor, shared, "executor.")
+        _add_type(definition, kind)
         definitions[f"executor.{executor.__name__}"] = definition
     for _, grader in GRADERS.loadable():
-        definition = _define(grader, grader.__name__, shared, "grader.")
-        definitions[f"grader.{grader.__name__}"] = definition
+        definitions[f"grader.{grader.__name__}"] = _define(grader, shared, "grader.")
     for name, definition in (*definitions.items(), *shared.items()):
         # Cases and graders are data: `${NAME}` in them is text.
         if name not in _IN_CASES and not name.startswith("grader."):
             _accept_references(definition)
     _accept_references(suite)
+    providers = [_refer(name) for name in definitions if name.startswith("provider.")]
+    executors = [_refer(name) for name in definitions if name.startswith("executor.")]
     definitions |= shared
-    definitions["Provider"] = _any_of(f"provider.{cls.__name__}" for _, cls in PROVIDERS.loadable())
-    definitions["Executor"] = _any_of(f"executor.{cls.__name__}" for _, cls in EXECUTORS.loadable())
-    definitions["Prompt"] = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/PromptTemplate"}]}
+    definitions["Provider"] = _any_of(*providers)
+    definitions["Executor"] = _any_of(*executors)
+    definitions["Prompt"] = _any_of(_TEXT, _refer("PromptTemplate"))
     definitions["Expectation"] = _expectation(definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -104,14 +109,18 @@ def suite_schema() -> dict[str, Any]:
     }
 
 
-def _define(cls: type, name: str, shared: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _add_type(definition: Schema, kind: str) -> None:
+    definition["properties"] = {"type": {"enum": [kind]}, **definition["properties"]}
+
+
+def _define(cls: type, shared: Schema, prefix: str = "") -> Schema:
     """Return the definition of a type; those of the types inside it go to `shared`, with a prefix
     to their names.
     """
     schema = TypeAdapter(cls).json_schema(ref_template=f"#/$defs/{prefix}{{model}}")
     for inner, definition in schema.pop("$defs", {}).items():
         shared[prefix + inner] = _tidy(definition, inner)
-    tidied = _tidy(schema, name)
+    tidied = _tidy(schema, cls.__name__)
     keys = keys_of(cls)
     tidied["properties"] = {
         key: value for key, value in tidied["properties"].items() if key in keys
@@ -119,7 +128,7 @@ def _define(cls: type, name: str, shared: dict[str, Any], prefix: str = "") -> d
     return tidied
 
 
-def _tidy(schema: dict[str, Any], name: str) -> dict[str, Any]:
+def _tidy(schema: Schema, name: str) -> Schema:
     """Return an object's definition without titles, with clean descriptions, and with the spellings
     of its keys.
     """
@@ -142,18 +151,14 @@ def _tidy(schema: dict[str, Any], name: str) -> dict[str, Any]:
     return {"title": name, **schema, "properties": properties}
 
 
-def _any_of(names: Iterable[str]) -> dict[str, Any]:
-    return {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
-
-
-def _accept_references(definition: dict[str, Any]) -> None:
+def _accept_references(definition: Schema) -> None:
     """Let `${NAME}` stand wherever a number, a boolean or one of some words is expected."""
     for name, schema in definition["properties"].items():
         if name != "type":
             definition["properties"][name] = _or_reference(schema)
 
 
-def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
+def _or_reference(schema: Schema) -> Schema:
     described = _select(schema, _ANNOTATIONS)
     bare = {key: value for key, value in schema.items() if key not in described}
     for key in ("items", "additionalProperties"):
@@ -166,20 +171,19 @@ def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
     return bare | described
 
 
-def _select(schema: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def _select(schema: Schema, keys: Iterable[str]) -> Schema:
     return {key: schema[key] for key in keys if key in schema}
 
 
-def _expectation(definitions: dict[str, Any]) -> dict[str, Any]:
+def _expectation(definitions: Schema) -> Schema:
     """Return the schema of one grader by name, or its negation, with a value or with options."""
     properties = {}
     for name, cls in GRADERS.loadable():
         reference = f"grader.{cls.__name__}"
         short = definitions[reference]["properties"][cls.short]
         value = {key: item for key, item in short.items() if key != "default"}
-        properties[name] = properties[NEGATION + name] = {
-            "anyOf": [value, {"$ref": f"#/$defs/{reference}"}]
-        }
+        properties[name] = _any_of(value, _refer(reference))
+        properties[NEGATION + name] = properties[name]
     return {
         "type": "object",
         "properties": properties,
