@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.format import number_of
-from ci_evals.importers.draft import Draft, UntranslatableError
+from ci_evals.importers.draft import SuiteDraft, UntranslatableError
 from ci_evals.importers.parts import tidy
 from ci_evals.importers.source import Source, read_source
 from ci_evals.importers.writing import YamlComment, write_yaml
@@ -13,7 +13,7 @@ from ci_evals.registry import IMPORTERS
 from ci_evals.suite.nodes import Node
 
 
-def translate_config(path: Path, config: Node) -> Draft | None:
+def translate_config(path: Path, config: Node) -> SuiteDraft | None:
     """Return a draft of another tool's config; None for anything else.
 
     Raises:
@@ -22,7 +22,7 @@ def translate_config(path: Path, config: Node) -> Draft | None:
     return translate(Source(path, config.file, path.resolve().parent, config))
 
 
-def translate(source: Source) -> Draft | None:
+def translate(source: Source) -> SuiteDraft | None:
     """Return a draft of another tool's suite; None for a suite of ci-evals and anything else.
 
     Raises:
@@ -32,7 +32,7 @@ def translate(source: Source) -> Draft | None:
     if name is None:
         return None
     try:
-        draft: Draft = IMPORTERS[name].convert(source)
+        draft: SuiteDraft = IMPORTERS[name].convert(source)
         tidy(draft)
     except UntranslatableError as error:
         raise ConfigError([source.written.problem(str(error))]) from None
@@ -45,7 +45,7 @@ def translate(source: Source) -> Draft | None:
     return draft
 
 
-def import_suite(paths: Sequence[Path], folder: Path) -> Draft:
+def import_suite(paths: Sequence[Path], folder: Path) -> SuiteDraft:
     """Make a draft of the first file, with the cases of the others.
 
     Args:
@@ -70,7 +70,7 @@ def import_suite(paths: Sequence[Path], folder: Path) -> Draft:
     return first
 
 
-def _append(draft: Draft, other: Draft, path: Path) -> None:
+def _append(draft: SuiteDraft, other: SuiteDraft, path: Path) -> None:
     """Add the cases of another draft, which is of the file `path`."""
     own = []
     for key, value in other.suite.items():
@@ -82,7 +82,7 @@ def _append(draft: Draft, other: Draft, path: Path) -> None:
     draft.lost += other.lost
 
 
-def suite_text(draft: Draft, paths: Sequence[Path]) -> str:
+def suite_text(draft: SuiteDraft, paths: Sequence[Path]) -> str:
     """Return a draft as the text of `evals.yaml`."""
     names = ", ".join(path.name for path in paths)
     heading = f"Imported from {names} ({draft.origin})."

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ci_evals.importers.draft import Draft, locate
+from ci_evals.importers.draft import SuiteDraft, locate
 from ci_evals.importers.parts import JUDGE, NO_PROVIDERS
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment
@@ -26,7 +26,7 @@ def recognize(source: Source) -> bool:
     return True
 
 
-def convert(source: Source) -> Draft:
+def convert(source: Source) -> SuiteDraft:
     """Make a draft of records."""
     cases = []
     for number, row in enumerate(source.written.items()):
@@ -36,7 +36,7 @@ def convert(source: Source) -> Draft:
         suite["judges"] = [dict(JUDGE)]
     suite[YamlComment(_SCORERS)] = None
     suite["cases"] = cases
-    return Draft("ag2", suite)
+    return SuiteDraft("ag2", suite)
 
 
 def _case(row: Node, number: int) -> dict[Any, Any]:

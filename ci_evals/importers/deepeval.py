@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ci_evals.format import number_of
-from ci_evals.importers.draft import Draft, UntranslatableError, locate
+from ci_evals.importers.draft import SuiteDraft, UntranslatableError, locate
 from ci_evals.importers.parts import JUDGE, NO_PROVIDERS, as_data
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment
@@ -35,9 +35,9 @@ def recognize(source: Source) -> bool:
     return has_own_keys
 
 
-def convert(source: Source) -> Draft:
+def convert(source: Source) -> SuiteDraft:
     """Make a draft of goldens."""
-    draft = Draft("deepeval")
+    draft = SuiteDraft("deepeval")
     cases: list[Any] = []
     is_judged = False
     for row in source.written.items():

@@ -57,7 +57,7 @@ class LocatedText(str):
 
 
 @dataclass(slots=True)
-class Draft:
+class SuiteDraft:
     """A suite that is being made.
 
     Args:

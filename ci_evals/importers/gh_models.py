@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.importers.draft import Draft, UntranslatableError, locate
+from ci_evals.importers.draft import SuiteDraft, UntranslatableError, locate
 from ci_evals.importers.parts import input_or_messages
 from ci_evals.importers.source import Source
 from ci_evals.suite.nodes import Node
@@ -46,9 +46,9 @@ def recognize(source: Source) -> bool:
     return not value.keys().isdisjoint(("model", "testData", "evaluators"))
 
 
-def convert(source: Source) -> Draft:
+def convert(source: Source) -> SuiteDraft:
     """Make a draft of a prompt file."""
-    draft = Draft("GitHub Models")
+    draft = SuiteDraft("GitHub Models")
     suite = draft.suite
     root = source.written
     value = root.value
@@ -79,7 +79,9 @@ def convert(source: Source) -> Draft:
     return draft
 
 
-def _expectations(source: Source, draft: Draft, judges: dict[str, str], model: str) -> list[Any]:
+def _expectations(
+    source: Source, draft: SuiteDraft, judges: dict[str, str], model: str
+) -> list[Any]:
     """Return the graders; add their judges, the name by the model."""
     evaluators = source.written["evaluators"]
     expect: list[Any] = []

@@ -3,7 +3,7 @@
 from string import ascii_uppercase
 from typing import Any
 
-from ci_evals.importers.draft import Draft, UntranslatableError, locate
+from ci_evals.importers.draft import SuiteDraft, UntranslatableError, locate
 from ci_evals.importers.parts import NO_PROVIDERS, as_data, input_or_messages
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment
@@ -34,9 +34,9 @@ def recognize(source: Source) -> bool:
     return all(isinstance(row, dict) and {"input", "target"} <= row.keys() for row in rows)
 
 
-def convert(source: Source) -> Draft:
+def convert(source: Source) -> SuiteDraft:
     """Make a draft of samples."""
-    draft = Draft("Inspect")
+    draft = SuiteDraft("Inspect")
     all_choose = all(as_data(row.get("choices")) for row in source.written.value)
     cases: list[Any] = []
     for row in source.written.items():
@@ -54,7 +54,7 @@ def convert(source: Source) -> Draft:
     return draft
 
 
-def _case(row: Node, draft: Draft, *, all_choose: bool) -> dict[Any, Any]:
+def _case(row: Node, draft: SuiteDraft, *, all_choose: bool) -> dict[Any, Any]:
     sample = {key: as_data(value) for key, value in row.value.items() if value not in (None, "")}
     choices = sample.get("choices")
     if choices and not all_choose:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ci_evals.errors import ConfigError
-from ci_evals.importers.draft import Draft, UntranslatableError, locate
+from ci_evals.importers.draft import SuiteDraft, UntranslatableError, locate
 from ci_evals.importers.parts import JUDGE, NO_PROVIDERS, input_or_messages, one_of
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment
@@ -31,9 +31,9 @@ def recognize(source: Source) -> bool:
     return all(isinstance(row, dict) and {"input", "ideal"} <= row.keys() for row in value)
 
 
-def convert(source: Source) -> Draft:
+def convert(source: Source) -> SuiteDraft:
     """Make a draft of samples, or of the first eval among entries of the registry."""
-    draft = Draft("OpenAI Evals")
+    draft = SuiteDraft("OpenAI Evals")
     if isinstance(source.written.value, list):
         _add_samples(draft, source, "match", {})
     else:
@@ -41,7 +41,7 @@ def convert(source: Source) -> Draft:
     return draft
 
 
-def _add_eval(draft: Draft, source: Source) -> None:
+def _add_eval(draft: SuiteDraft, source: Source) -> None:
     root = source.written
     first, *others = [name for name, entry in root.value.items() if _is_eval(entry)]
     base = first
@@ -82,7 +82,7 @@ def _read_samples(source: Source, name: str) -> Source:
 
 
 def _add_samples(
-    draft: Draft, samples: Source, kind: str | None, arguments: Mapping[str, Any]
+    draft: SuiteDraft, samples: Source, kind: str | None, arguments: Mapping[str, Any]
 ) -> None:
     """Add samples as cases, graded as evals of the `kind` are; None for an unknown one."""
     cases: list[Any] = []

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from ci_evals.graders import GRADERS
-from ci_evals.importers.draft import Draft, UntranslatableError
+from ci_evals.importers.draft import SuiteDraft, UntranslatableError
 from ci_evals.importers.writing import YamlComment
 
 NO_PROVIDERS = "The file does not say what answers: name it under `providers`."
@@ -54,7 +54,7 @@ def as_data(cell: Any) -> Any:
     return cell
 
 
-def tidy(draft: Draft) -> None:
+def tidy(draft: SuiteDraft) -> None:
     """Write a draft as a person would: short forms, no redundant names, common parts once."""
     suite = draft.suite
     understood = _only_judges(_without_comments(suite.get("judges", ())))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ci_evals.importers.draft import Draft, UntranslatableError, locate, seconds
+from ci_evals.importers.draft import SuiteDraft, UntranslatableError, locate, seconds
 from ci_evals.importers.source import Source
 from ci_evals.suite.nodes import Node
 
@@ -21,9 +21,9 @@ def recognize(source: Source) -> bool:
     return any(isinstance(each, dict) and "kind" in each for each in value["providers"])
 
 
-def convert(source: Source) -> Draft:
+def convert(source: Source) -> SuiteDraft:
     """Make a draft of a suite."""
-    draft = Draft("promptopus")
+    draft = SuiteDraft("promptopus")
     suite = draft.suite
     root = source.written
     defaults = root["defaults"].value or {}
@@ -64,7 +64,7 @@ def convert(source: Source) -> Draft:
 
 
 def _convert_each(
-    written: Node, source: Source, draft: Draft, convert_one: Callable[[Node], list[Any]]
+    written: Node, source: Source, draft: SuiteDraft, convert_one: Callable[[Node], list[Any]]
 ) -> list[Any]:
     """Convert each entry of a list; what can't be converted becomes a comment."""
     made: list[Any] = []
@@ -169,7 +169,9 @@ def _messages(case: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _graders(written: Node, case: Mapping[str, Any], source: Source, draft: Draft) -> list[Any]:
+def _graders(
+    written: Node, case: Mapping[str, Any], source: Source, draft: SuiteDraft
+) -> list[Any]:
     def convert_one(entry: Node) -> list[Any]:
         made: list[Any] = [_grader(entry.value, case)]
         if isinstance(entry.value, Mapping) and entry.value.get("p95Ms"):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ci_evals.importers.draft import Draft, UntranslatableError, locate
+from ci_evals.importers.draft import SuiteDraft, UntranslatableError, locate
 from ci_evals.importers.parts import NO_PROVIDERS
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment
@@ -31,21 +31,21 @@ def recognize(source: Source) -> bool:
     return all(isinstance(case, dict) and "inputs" in case for case in cases)
 
 
-def convert(source: Source) -> Draft:
+def convert(source: Source) -> SuiteDraft:
     """Make a draft of a dataset."""
-    draft = Draft("pydantic-evals")
+    draft = SuiteDraft("pydantic-evals")
     return _Converter(source, draft).convert()
 
 
 class _Converter:
     """One pass over a dataset; gathers the models that judge, by name."""
 
-    def __init__(self, source: Source, draft: Draft) -> None:
+    def __init__(self, source: Source, draft: SuiteDraft) -> None:
         self.source = source
         self.draft = draft
         self.judges: dict[str, dict[str, Any]] = {}
 
-    def convert(self) -> Draft:
+    def convert(self) -> SuiteDraft:
         root = self.source.written
         suite = self.draft.suite
         if root.value.get("name"):

@@ -181,10 +181,10 @@ class Http(ProviderOptions):
                 yield request, error.message
 
     def open(self, resources: Resources) -> Provider:
-        return Service(self, resources)
+        return HttpService(self, resources)
 
 
-class Service:
+class HttpService:
     """The live service."""
 
     def __init__(self, options: Http, resources: Resources) -> None:

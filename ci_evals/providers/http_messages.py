@@ -63,7 +63,7 @@ class Reply(NamedTuple):
         return number_in(self.headers.get("x-litellm-response-cost"))
 
 
-class HttpClient(Protocol):
+class HttpSender(Protocol):
     """Makes the calls of one provider."""
 
     def send(self, call: Call, timeout_s: float) -> Awaitable[Reply]:
@@ -81,9 +81,9 @@ class HttpClient(Protocol):
         ...
 
 
-def open_http_client(resources: Resources, token: TokenCommand | None = None) -> HttpClient:
+def open_http_client(resources: Resources, token: TokenCommand | None = None) -> HttpSender:
     """Return a client for one provider; `token` is the command of the bearer token to send."""
-    client: HttpClient = load_part("http_client")(resources, token)
+    client: HttpSender = load_part("http_client")(resources, token)
     return client
 
 

@@ -44,7 +44,7 @@ _MARKS = {"passed": "✓", "failed": "✗", "errored": "!"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaseEntry:
+class BaseEvidence:
     """The evidence of one report of the base, and whether it is pooled."""
 
     report: ReportRef
@@ -81,7 +81,7 @@ class Explanation:
     base: Tally | None = None
     p: float | None = None
     adjusted_p: float | None = None
-    base_reports: tuple[BaseEntry, ...] = ()
+    base_reports: tuple[BaseEvidence, ...] = ()
     runs: tuple[RunView, ...]
     base_runs: tuple[RunView, ...] = ()
     asked: str | None = None
@@ -192,14 +192,14 @@ def _compare(explained: Explanation, comparison: Comparison, key: CellKey) -> Ex
     )
 
 
-def _base_entries(comparison: Comparison, key: CellKey) -> Iterator[BaseEntry]:
+def _base_entries(comparison: Comparison, key: CellKey) -> Iterator[BaseEvidence]:
     base, cell = comparison.baseline, comparison.base_of(key)
     if cell is None:
         return
     refs = {lost.report.id: lost.report for lost in base.lost}
     refs |= {report.id: report for report in base.reports}
     for step in cell.history.steps():
-        yield BaseEntry(
+        yield BaseEvidence(
             report=refs[step.evidence.report],
             passed=step.evidence.passed,
             graded=step.evidence.graded,
@@ -308,7 +308,7 @@ def _section_of_runs(title: str, runs: Sequence[RunView]) -> _Section:
     return _Section(f"{title} ({len(runs):,})", runs=[*planned, *confirming], left_out=more)
 
 
-def _base_line(entry: BaseEntry, cell: Explanation) -> str:
+def _base_line(entry: BaseEvidence, cell: Explanation) -> str:
     """`0123456, 3 h older: 10 of 10, pooled`."""
     name = short_sha(entry.report.revision or entry.report.id)
     age_s = cell.started_at - entry.report.started_at

@@ -75,7 +75,7 @@ def join_sentence(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GroupItem:
     """One item of a group: `refund on gpt-4o: 30 of 30 on main, 4 of 10 here`.
 
     Attributes:
@@ -155,7 +155,7 @@ class Group:
     noun: str
     count: int
     total: int
-    entries: tuple[Entry, ...]
+    entries: tuple[GroupItem, ...]
     folded: bool = False
     remark: str = ""
 
@@ -243,7 +243,7 @@ def _cell_group(
         return cell.cause, cell.variant, cell.critical
 
     cells = cells_by_group(summary)[kind]
-    entries: list[Entry] = []
+    entries: list[GroupItem] = []
     total = 0
     for alike in group_by(cells, look):
         room = max(0, MOST - len(entries))
@@ -266,14 +266,14 @@ def _cell_group(
     )
 
 
-def _shared_entry(summary: Summary, cells: Sequence[CellView]) -> Entry:
+def _shared_entry(summary: Summary, cells: Sequence[CellView]) -> GroupItem:
     """`40 cases on agent: no answer from localhost:8000: …`."""
     first = cells[0]
     subject = (number_of(len(cells), "case"), *on_variant(summary, first.variant))
     errors = [cell.failures.error for cell in cells if cell.failures.error]
     if not errors:
         missed = ", ".join(reason for reason, _ in first.failures.missed)
-        return Entry(
+        return GroupItem(
             subject,
             (ForeignText(missed),),
             critical=first.critical,
@@ -282,7 +282,7 @@ def _shared_entry(summary: Summary, cells: Sequence[CellView]) -> Entry:
         )
     error = min(errors, key=lambda error: error.kind == "given_up")  # that one repeats the others
     message = one_line(error.message or error.kind, LINE_CHARACTERS)
-    return Entry(
+    return GroupItem(
         subject,
         (ForeignText(message),),
         critical=first.critical,
@@ -291,12 +291,12 @@ def _shared_entry(summary: Summary, cells: Sequence[CellView]) -> Entry:
     )
 
 
-def _cell_entry(summary: Summary, cell: CellView) -> Entry:
+def _cell_entry(summary: Summary, cell: CellView) -> GroupItem:
     """`refund on gpt-4o: 30 of 30 on main, 4 of 10 here`."""
     subject: Sentence = (ForeignText(cell.case.id), *on_variant(summary, cell.variant))
     if cell.renamed_from:
         subject = (*subject, " (was ", ForeignText(cell.renamed_from), ")")
-    return Entry(
+    return GroupItem(
         subject,
         (cell.finding,),
         critical=cell.critical,
@@ -399,14 +399,14 @@ def _errors(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
     )
 
 
-def _error_entry(summary: Summary, group: ErrorGroup, *, is_known: bool) -> Entry:
+def _error_entry(summary: Summary, group: ErrorGroup, *, is_known: bool) -> GroupItem:
     """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31
     more cases`.
     """
     message = group.message
     if is_known and group.kind == "outage" and group.cause:
         message = group.cause
-    return Entry(
+    return GroupItem(
         (number_of(group.runs, "run"), *on_variant(summary, group.variant)),
         (ForeignText(message), ", in ", *list_cases(group.cases)),
         frames=group.frames,
@@ -419,7 +419,7 @@ def _unrecorded(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
     for group in found:
         if group.kind == "not_recorded":
             on = on_variant(summary, group.variant)
-            entries += [Entry((ForeignText(case.id), *on)) for case in group.cases]
+            entries += [GroupItem((ForeignText(case.id), *on)) for case in group.cases]
     title = "Not checked: no recorded answer"
     return _list("unrecorded", title, "unchecked case", entries, folded=True)
 
@@ -434,7 +434,7 @@ def _over_budget(summary: Summary) -> Group:
             on = on_variant(summary, Variant(result.provider, result.prompt))
             violations = ", ".join(result.budget_violations)
             entries.append(
-                Entry((ForeignText(result.case), *on, f", run {result.run}: {violations}"))
+                GroupItem((ForeignText(result.case), *on, f", run {result.run}: {violations}"))
             )
     return Group("over budget", "Over budget", "over-budget run", count, count, tuple(entries))
 
@@ -459,7 +459,7 @@ class MatrixChange:
         return f"{number_of(len(self.names), self.what)} {self.word}"
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> GroupItem:
         """`2 cases edited: a, old → new`."""
         pieces: list[str] = []
         for name in self.names[:MANY]:
@@ -471,7 +471,7 @@ class MatrixChange:
                 pieces += [" → ", ForeignText(part)]
         if len(self.names) > MANY:
             pieces.append(f", … and {len(self.names) - MANY:,} more")
-        return Entry((self.heading,), tuple(pieces))
+        return GroupItem((self.heading,), tuple(pieces))
 
 
 def matrix_changes(comparison: Comparison) -> list[MatrixChange]:
@@ -596,19 +596,19 @@ def _in_order(summary: Summary) -> Iterator[Group]:
 def _objections(summary: Summary) -> Iterator[Group]:
     """Yield the objections that neither the headline nor another group names, and the warnings."""
     verdict = summary.verdict
-    against: list[Entry] = []
-    warnings: list[Entry] = []
+    against: list[GroupItem] = []
+    warnings: list[GroupItem] = []
     for rule in verdict.rules:
         if rule.rule in ("critical", "regressions") or rule is verdict.leading:
             continue
         entries = warnings if rule.status == "borderline" else against
-        entries.append(Entry((rule.sentence,)))
+        entries.append(GroupItem((rule.sentence,)))
     yield _list("against", "Also against merging", "objection", against)
     yield _list("warnings", "Warnings", "warning", warnings)
 
 
 def _list(
-    kind: GroupKind, title: str, noun: str, entries: Sequence[Entry], *, folded: bool = False
+    kind: GroupKind, title: str, noun: str, entries: Sequence[GroupItem], *, folded: bool = False
 ) -> Group:
     """Make a group of entries that count one each."""
     count = len(entries)

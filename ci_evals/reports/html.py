@@ -34,7 +34,7 @@ from ci_evals.release import __version__
 from ci_evals.reports.charts import rate_chart, scatters, trend_chart
 from ci_evals.reports.files import Format
 from ci_evals.reports.findings import Findings, findings
-from ci_evals.reports.groups import Entry, ForeignText, Sentence, join_sentence
+from ci_evals.reports.groups import ForeignText, GroupItem, Sentence, join_sentence
 from ci_evals.reports.page import choices, page_of, slices
 from ci_evals.reports.page_cases import (
     NAME_CHARACTERS,
@@ -174,7 +174,7 @@ class SuiteSection:
     found: Findings
     page: str | None
 
-    def address(self, entry: Entry) -> str | None:
+    def address(self, entry: GroupItem) -> str | None:
         """Return the address of the case that an entry is about; None if it is about none, or about
         several.
         """
@@ -294,7 +294,7 @@ def _keep_names(sentence: Markup) -> Markup:
     )
 
 
-def _heading(entry: Entry) -> Markup:
+def _heading(entry: GroupItem) -> Markup:
     """Render the reason that several cells share."""
     return _marked((*entry.subject, ": ", *entry.finding))
 

@@ -38,7 +38,7 @@ from ci_evals.model.case import Case
 from ci_evals.release import __version__
 from ci_evals.reports.files import Format
 from ci_evals.reports.findings import ROWS, CellRow, Findings, findings
-from ci_evals.reports.groups import Entry, Group, GroupKind, join_sentence
+from ci_evals.reports.groups import Group, GroupItem, GroupKind, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
 from ci_evals.reports.view import (
@@ -480,7 +480,7 @@ def _rows(found: Findings) -> list[CellRow]:
 
 
 def _block(
-    found: Findings, group: Group, entry: Entry, links: Links, asked_characters: int
+    found: Findings, group: Group, entry: GroupItem, links: Links, asked_characters: int
 ) -> Block:
     is_shared = len(entry.cells) > 1
     in_table = group.kind in ROWS

@@ -7,7 +7,7 @@ from typing import Final
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.reports.findings import Findings
-from ci_evals.reports.groups import Entry, Group, cells_by_group
+from ci_evals.reports.groups import Group, GroupItem, cells_by_group
 from ci_evals.reports.page_cases import CHANGES, PageRow, outcome_of
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.view import CellOutcome, CellView, case_views, cell_views
@@ -37,7 +37,7 @@ class PagePart:
             `Page.drawn`.
     """
 
-    heading: Entry | None
+    heading: GroupItem | None
     written: tuple[PageRow, ...]
     drawn: range
 
@@ -64,7 +64,7 @@ class PageGroup:
 
     group: Group
     unfolded: bool
-    entries: tuple[Entry, ...]
+    entries: tuple[GroupItem, ...]
     parts: tuple[PagePart, ...]
 
 
@@ -148,7 +148,7 @@ class _Rows:
 
     def _part(
         self,
-        heading: Entry | None,
+        heading: GroupItem | None,
         cells: Iterable[CellView],
         *,
         unfold: bool = False,

@@ -29,7 +29,7 @@ from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.reports.findings import Findings, findings
-from ci_evals.reports.groups import Entry, ForeignText, Group, GroupKind, Tone, join_sentence
+from ci_evals.reports.groups import ForeignText, Group, GroupItem, GroupKind, Tone, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantReport
 from ci_evals.reports.view import FEW, MANY, NAME_CHARACTERS, SOME, place_of, question_text
@@ -452,7 +452,7 @@ def _folded_group(group: Group) -> Text:
     return _dim(f"{group.title} ({group.count:,}): {', '.join(names)}")
 
 
-def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
+def _entry(entry: GroupItem, group: Group) -> Iterator[ConsoleRenderable]:
     """`✗ refund on gpt: 1 of 3 runs passed  evals.yaml:12`, with the answer and why it failed."""
     mark, color = _GROUP_MARKS.get(group.kind, _TONE_MARKS[group.tone])
     text = Text()
@@ -470,7 +470,7 @@ def _entry(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
         yield from _details(entry, group)
 
 
-def _details(entry: Entry, group: Group) -> Iterator[ConsoleRenderable]:
+def _details(entry: GroupItem, group: Group) -> Iterator[ConsoleRenderable]:
     cell, run = entry.cell, entry.run
     frames: Sequence[str] = entry.frames
     if run is not None:

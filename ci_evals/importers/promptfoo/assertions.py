@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ci_evals.graders import GRADERS
-from ci_evals.importers.draft import Draft, UntranslatableError, locate, seconds
+from ci_evals.importers.draft import SuiteDraft, UntranslatableError, locate, seconds
 from ci_evals.importers.promptfoo.agents import import_of
 from ci_evals.importers.promptfoo.providers import provider_of
 from ci_evals.importers.promptfoo.templates import TemplateTranslator
@@ -120,7 +120,7 @@ class Assertions:
         templates: translates the templates in values.
     """
 
-    def __init__(self, draft: Draft, templates: TemplateTranslator) -> None:
+    def __init__(self, draft: SuiteDraft, templates: TemplateTranslator) -> None:
         self.judges: dict[str, dict[str, Any]] = {}
         self._draft = draft
         self._templates = templates

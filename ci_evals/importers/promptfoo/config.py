@@ -14,8 +14,8 @@ from ci_evals.errors import ConfigError
 from ci_evals.format import one_line
 from ci_evals.importers.draft import (
     NOTHING_LIKE_IT,
-    Draft,
     Lost,
+    SuiteDraft,
     UntranslatableError,
     locate,
     original,
@@ -120,7 +120,7 @@ def _is_of_agentv(value: Mapping[str, Any]) -> bool:
     return False
 
 
-def convert(source: Source) -> Draft:
+def convert(source: Source) -> SuiteDraft:
     """Make a draft of a config."""
     return _Converter(source).convert()
 
@@ -134,7 +134,7 @@ class _Converter:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.draft = Draft("promptfoo")
+        self.draft = SuiteDraft("promptfoo")
         self.templates = TemplateTranslator()
         self.agents = Agents()
         self.assertions = Assertions(self.draft, self.templates)
@@ -150,7 +150,7 @@ class _Converter:
         self.lacking: set[str] = set()
         """What cases ask for in their own assertions, and don't have."""
 
-    def convert(self) -> Draft:
+    def convert(self) -> SuiteDraft:
         root = self.source.written
         if "defaultTest" in root:
             self.read_default_test(root["defaultTest"])

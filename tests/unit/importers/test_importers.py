@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ci_evals.errors import ConfigError
 from ci_evals.importers import import_suite, suite_text, translate
-from ci_evals.importers.draft import Draft
+from ci_evals.importers.draft import SuiteDraft
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment, write_yaml
 from ci_evals.suite.nodes import Node
@@ -73,7 +73,7 @@ def commented(value: Any) -> Any:
 
 @given(st.dictionaries(KEYS, VALUES.filter(bool), min_size=1))
 def test_comments_stand_among_values_and_change_none(suite: dict[str, Any]) -> None:
-    draft = Draft("test", commented(suite))
+    draft = SuiteDraft("test", commented(suite))
     text = write_yaml(draft.suite)
     assert draft.plain()[0] == suite
     assert "# before\n# all\n" in text
