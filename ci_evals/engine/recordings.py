@@ -141,12 +141,13 @@ class Recordings:
         for offset, result in read_results(path):
             if drop_recorded and result.recorded:
                 continue
-            key = result.fingerprint, result.prompt, result.run
+            cell = (result.case, result.provider, result.prompt)
+            self._runs.add((cell, result.run))
+            key = (result.fingerprint, result.prompt, result.run)
             withdraws_grade = result.error is not None and result.error.kind == "outage"
             if statuses.get(key, "errored") == "errored" or withdraws_grade:
                 statuses[key] = result.status
                 places[key] = _Place(file, offset, is_own)
-            self._runs.add(((result.case, result.provider, result.prompt), result.run))
         for key, place in places.items():
             if statuses[key] == "errored":
                 self._errored[key] = place
@@ -163,11 +164,11 @@ class Recordings:
             StorageError: it cannot be read.
         """
         file = self._open(path)
-        self._of_invocation = {
-            _question_of(result): _Place(file, offset)
-            for offset, result in read_results(path)
-            if _has_answer(result)
-        }
+        self._of_invocation = {}
+        for offset, result in read_results(path):
+            if _has_answer(result):
+                question = _question_of(result)
+                self._of_invocation[question] = _Place(file, offset)
 
     def add_reusable(self, path: Path, not_before: float, own_code: Container[str]) -> None:
         """Add a journal's answers to be reused; journals added earlier win.
@@ -186,8 +187,10 @@ class Recordings:
         found = {}
         for offset, result in read_results(path):
             is_recent = result.started_at >= not_before
-            if result.response is not None and is_recent and result.recorded == result.reused:
-                found[_question_of(result)] = _Place(file, offset)
+            is_replayed = result.recorded and not result.reused
+            if result.response is not None and is_recent and not is_replayed:
+                question = _question_of(result)
+                found[question] = _Place(file, offset)
         self._reusable = found | self._reusable
 
     def end_reuse(self) -> None:
@@ -203,7 +206,8 @@ class Recordings:
         wanted: dict[Path, set[str]] = {}
         for case in cases:
             if case.recording is not None:
-                wanted.setdefault(case.recording.path, set()).add(case.id)
+                ids = wanted.setdefault(case.recording.path, set())
+                ids.add(case.id)
         for path, ids in wanted.items():
             if path.suffix in _JOURNAL_SUFFIXES:
                 self._of_cases[path] = self._read_cases(path, ids)
@@ -216,7 +220,8 @@ class Recordings:
         for offset, result in read_results(path):
             if result.case in ids and _has_answer(result):
                 key = (result.case, result.provider, result.prompt)
-                recorded.setdefault(key, {})[result.run] = _Place(file, offset)
+                runs = recorded.setdefault(key, {})
+                runs[result.run] = _Place(file, offset)
         return recorded
 
     def add_traces(self, traces: Mapping[str, Sequence[Trace]]) -> None:
@@ -255,13 +260,18 @@ class Recordings:
             journal: the one that is written.
             redactor: takes secrets out of names, as it did in journals.
         """
-        kept = retried = changed = 0
-        cells_to_fill = range(len(plan)) if self._runs else range(0)
-        for number in cells_to_fill:
+        torn = tuple(path.as_posix() for path in self.torn)
+        if not self._runs:
+            return Resumption(torn=torn)
+        kept = 0
+        retried = 0
+        changed = 0
+        for number in range(len(plan)):
             missing = [index for index in plan.indices(number) if index not in records]
             if not missing:
                 continue
-            cell, name = cells.cell(number), redactor.clean(plan.key(number))
+            cell = cells.cell(number)
+            name = redactor.clean(plan.key(number))
             for index in missing:
                 run = cell.run_of(index)
                 key = (cell.fingerprint, name[2], run)
@@ -275,7 +285,6 @@ class Recordings:
                     retried += 1
                 elif (name, run) in self._runs:
                     changed += 1
-        torn = tuple(path.as_posix() for path in self.torn)
         return Resumption(kept=kept, retried=retried, changed=changed, torn=torn)
 
     def _reuse(self, place: _Place, journal: Journal) -> RunRecord:
@@ -302,7 +311,9 @@ class Recordings:
         """
         if self._traces is not None:
             traces = self._traces.get(cell.case.id, ())
-            return _from_trace(cell, run, traces[run - 1]) if run <= len(traces) else None
+            if run > len(traces):
+                return None
+            return _from_trace(cell, run, traces[run - 1])
         if cell.case.recording is not None:
             return self._find_recorded(cell, run, cell.case.recording.path)
         key = (cell.question, run)
@@ -319,10 +330,9 @@ class Recordings:
     def absence(self) -> RunError:
         """The error of a run that has no answer, where nothing may be called."""
         if self._traces is not None:
-            text = (
-                "no trace belongs to this case: give it the attribute"
-                f" {CASE_ATTRIBUTES[0]}, or name the attribute with --match"
-            )
+            attribute = CASE_ATTRIBUTES[0]
+            advice = f"give it the attribute {attribute}, or name the attribute with --match"
+            text = f"no trace belongs to this case: {advice}"
         elif self._of_invocation:
             text = "not in the recording: what is asked is new or has changed"
         else:
@@ -339,22 +349,23 @@ class Recordings:
         if isinstance(recorded, Trace):
             return _from_trace(cell, run, recorded)
         key = (cell.case.id, cell.variant.provider, cell.variant.prompt)
-        runs = recorded.get(key)
-        if runs is None:
-            of_case = [runs for (case, *_), runs in recorded.items() if case == cell.case.id]
-            if not of_case:
-                text = (
-                    f"the recording {path.name} has no answer to this case: record it, or take it"
-                    " out"
-                )
-                return _result(cell, run, "errored", 0.0, error=RunError("not_recorded", text))
-            runs = of_case[0]
+        if key not in recorded:
+            keys_of_case = [key for key in recorded if key[0] == cell.case.id]
+            if not keys_of_case:
+                problem = f"the recording {path.name} has no answer to this case"
+                error = RunError("not_recorded", f"{problem}: record it, or take it out")
+                return _result(cell, run, "errored", 0.0, error=error)
+            key = keys_of_case[0]
+        runs = recorded[key]
         numbers = sorted(runs)
-        return runs[numbers[(run - 1) % len(numbers)]].read_answer()
+        number = numbers[(run - 1) % len(numbers)]
+        return runs[number].read_answer()
 
 
 def _has_answer(result: Result) -> bool:
-    return result.response is not None or (result.status == "failed" and result.error is not None)
+    if result.response is not None:
+        return True
+    return result.status == "failed" and result.error is not None
 
 
 def _question_of(result: Result) -> QuestionKey:
@@ -366,14 +377,19 @@ def _read_answer_file(path: Path) -> Trace:
     """Read a file with the JSON of an answer, or with its text."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-        response = as_response(json.loads(text) if path.suffix == ".json" else text)
-        return Trace(None, None, response, latency_s=0.0, started_at=path.stat().st_mtime)
+        answer = text
+        if path.suffix == ".json":
+            answer = json.loads(text)
+        response = as_response(answer)
+        written_at = path.stat().st_mtime
+        return Trace(None, None, response, latency_s=0.0, started_at=written_at)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(f"{path}: does not hold a recorded answer: {error}") from error
 
 
 def _from_trace(cell: PreparedCell, run: int, trace: Trace) -> Result:
-    started_at, latency_s = trace.started_at, trace.latency_s
+    started_at = trace.started_at
+    latency_s = trace.latency_s
     if trace.response is not None:
         return _result(cell, run, "passed", started_at, latency_s, response=trace.response)
     error = RunError("crash", trace.error or "no answer")
@@ -390,6 +406,12 @@ def _result(  # noqa: PLR0913  a result of what is there
     response: Response | None = None,
     error: RunError | None = None,
 ) -> Result:
+    score = None
+    if status == "failed":
+        score = 0.0
+    cost_usd = None
+    if response is not None:
+        cost_usd = response.cost_usd
     return Result(
         fingerprint=cell.fingerprint,
         case=cell.case.id,
@@ -397,10 +419,10 @@ def _result(  # noqa: PLR0913  a result of what is there
         prompt=cell.variant.prompt,
         run=run,
         status=status,
-        score=0.0 if status == "failed" else None,
+        score=score,
         started_at=started_at,
         latency_s=latency_s,
-        cost_usd=response.cost_usd if response else None,
+        cost_usd=cost_usd,
         response=response,
         error=error,
     )
@@ -417,15 +439,15 @@ def load_results(path: Path) -> Iterator[Result]:
         StorageError: it cannot be read, or is neither.
     """
     if path.suffix != ".json":
-        yield from (result for _, result in read_results(path))
+        for _, result in read_results(path):
+            yield result
         return
     instead = f"name a report.json, a {JOURNAL}, or the folder of either"
     try:
-        results = TypeAdapter(_Report).validate_json(path.read_bytes())["results"]
+        report = TypeAdapter(_Report).validate_json(path.read_bytes())
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}: {instead}") from error
     except ValidationError as error:
-        raise StorageError(
-            f"{path}: is not a report of ci-evals ({first_problem(error)}): {instead}"
-        ) from error
-    yield from results
+        problem = first_problem(error)
+        raise StorageError(f"{path}: is not a report of ci-evals ({problem}): {instead}") from error
+    yield from report["results"]

@@ -91,19 +91,25 @@ async def _connection(
     address: str, environment: Mapping[str, Any], place: Place
 ) -> AsyncIterator[None]:
     if ray.is_initialized():
-        raise _problem(
-            place, "this process is connected to a Ray cluster already: call `ray.shutdown()` first"
-        )
+        text = "this process is connected to a Ray cluster already: call `ray.shutdown()` first"
+        raise _problem(place, text)
     start = "start one with `ray start --head`, or leave `address` out for one on this machine"
     await _check_reachable(address, place, start)
-    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
-    loop, connected, over = asyncio.get_running_loop(), asyncio.Event(), Event()
+    options: dict[str, Any] = {}
+    if address == "local":
+        options["include_dashboard"] = False
+    loop = asyncio.get_running_loop()
+    connected = asyncio.Event()
+    over = Event()
 
-    def hold() -> (
-        None
-    ):  # in one thread: what Ray starts on this machine ends with the thread that started it
+    # In one thread, as what Ray starts on this machine ends with the thread that started it.
+    def hold() -> None:
         ray.init(
-            address, runtime_env=environment, log_to_driver=False, logging_level="ERROR", **options
+            address,
+            runtime_env=environment,
+            log_to_driver=False,
+            logging_level="ERROR",
+            **options,
         )
         loop.call_soon_threadsafe(connected.set)
         over.wait()
@@ -120,19 +126,17 @@ async def _connection(
         is_open = True
     except asyncio.CancelledError:
         over.set()
-        await asyncio.wait(
-            [holding], timeout=_CONNECT_S
-        )  # else what Ray has started by now would outlive this process
+        # What Ray has started by now would otherwise outlive this process.
+        await asyncio.wait([holding], timeout=_CONNECT_S)
         raise
     except (ConnectionError, TimeoutError) as error:
-        text = one_line(str(error), 200) or "no answer in time"
-        raise _problem(
-            place, f"no Ray cluster could be reached at {address} ({text}): {start}"
-        ) from error
+        why = one_line(str(error), 200) or "no answer in time"
+        text = f"no Ray cluster could be reached at {address} ({why}): {start}"
+        raise _problem(place, text) from error
     except Exception as error:
-        raise _problem(
-            place, f"the cluster at {address} cannot be used: {describe_exception(error):.500}"
-        ) from error
+        why = describe_exception(error)
+        text = f"the cluster at {address} cannot be used: {why:.500}"
+        raise _problem(place, text) from error
     finally:
         waiting.cancel()
         if not is_open:
@@ -170,27 +174,27 @@ def runtime_env(options: Ray, suite: CheckedSuite, *, is_own: bool) -> dict[str,
     our own on this machine has what is installed here.
     """
     folder = suite.folder
-    environment = {key: value for key, value in options.runtime_env.items() if key != "env_vars"}
+    environment = dict(options.runtime_env)
+    environment.pop("env_vars", None)
     shipped = shipped_folder(options, folder)
     if shipped is not None:
         environment["working_dir"] = str(shipped)
+        excludes = [*environment.get("excludes", ()), *_NEVER_SHIPPED]
         results = suite.out.resolve()
-        is_inside = results.is_relative_to(shipped) and results != shipped
-        own = (f"/{results.relative_to(shipped).as_posix()}",) if is_inside else ()
-        environment["excludes"] = [*environment.get("excludes", ()), *_NEVER_SHIPPED, *own]
-    if (
-        not is_own
-        and not environment.keys() & set(_PACKAGES)
-        and (folder / "requirements.txt").is_file()
-    ):
+        if results.is_relative_to(shipped) and results != shipped:
+            inside = results.relative_to(shipped).as_posix()
+            excludes.append(f"/{inside}")
+        environment["excludes"] = excludes
+    names_packages = not environment.keys().isdisjoint(_PACKAGES)
+    has_requirements = (folder / "requirements.txt").is_file()
+    if has_requirements and not names_packages and not is_own:
         environment["pip"] = "requirements.txt"
     for key in ("pip", "uv"):
-        if isinstance(environment.get(key), str):
-            environment[key] = str(folder / environment[key])
-        elif (
-            key in environment and not environment[key]
-        ):  # which says that nothing is to be installed
-            del environment[key]
+        packages = environment.get(key)
+        if isinstance(packages, str):
+            environment[key] = str(folder / packages)
+        elif not packages:  # nothing is to be installed
+            environment.pop(key, None)
     return environment
 
 
@@ -206,10 +210,15 @@ class RayExecutor:
 
     def __init__(self, options: Ray, suite: CheckedSuite, files: Path | None) -> None:
         shipped = shipped_folder(options, suite.folder)
-        relative = suite.folder.resolve().relative_to(shipped).as_posix() if shipped else "."
-        variables = options.runtime_env.get("env_vars", {})
+        relative = "."
+        if shipped is not None:
+            relative = suite.folder.resolve().relative_to(shipped).as_posix()
         site = Site(
-            str(shipped or ""), relative, suite.max_concurrency, files is not None, variables
+            shipped=str(shipped or ""),
+            folder=relative,
+            max_concurrency=suite.max_concurrency,
+            keeps_files=files is not None,
+            variables=options.runtime_env.get("env_vars", {}),
         )
         self._site = pickle.dumps(site)
         self._shipped = shipped
@@ -221,10 +230,10 @@ class RayExecutor:
         # A worker that dies is the code's own doing, and is not started again; for a node that
         # dies, see `call`.
         self._remote = partial(ray.remote, max_retries=0, **limits)
-        self._answer, self._grade = self._remote()(worker.answer), self._remote()(worker.grade)
-        self._graders: dict[
-            int, tuple[Grader, bytes]
-        ] = {}  # pickled once: workers know them by their bytes
+        self._answer = self._remote()(worker.answer)
+        self._grade = self._remote()(worker.grade)
+        # Pickled once, as workers know them by their bytes.
+        self._graders: dict[int, tuple[Grader, bytes]] = {}
 
     async def check(self, portable: Portable, place: Place, *, is_own: bool) -> None:
         """See that there is room on the cluster, and that providers and graders can be opened
@@ -250,27 +259,34 @@ class RayExecutor:
 
         theirs = await self._first(self._remote()(versions), place, is_own=is_own)
         if theirs != own:
-            has = f"have ci-evals {theirs}, and this is {own}" if theirs else "lack ci-evals"
+            has = "lack ci-evals"
+            if theirs:
+                has = f"have ci-evals {theirs}, and this is {own}"
             remedy = "install this version in their image, or name it in `runtime_env: {pip: […]}`"
             raise _problem(place, f"the nodes of the cluster {has}: {remedy}")
         providers: list[bytes] = []
         graders: list[bytes] = []
-        places: list[Place] = []
+        places_of_providers: list[Place] = []
+        places_of_graders: list[Place] = []
         problems: list[Problem] = []
-        for each, where in sorted(
-            portable, key=lambda pair: not isinstance(pair[0], ProviderOptions)
-        ):
+        for each, where in portable:
             try:
-                (providers if isinstance(each, ProviderOptions) else graders).append(_dump(each))
-                places.append(where)
+                pickled = _dump(each)
             except ConfigError as error:
                 problems += [problem.seen_from(where) for problem in error.problems]
+                continue
+            if isinstance(each, ProviderOptions):
+                providers.append(pickled)
+                places_of_providers.append(where)
+            else:
+                graders.append(pickled)
+                places_of_graders.append(where)
         try:
             found = await self._run(self._remote()(worker.check), providers, graders)
         except ProviderError as error:
-            raise _problem(
-                place, f"the suite's code cannot be loaded there: {error.message}"
-            ) from error
+            text = f"the suite's code cannot be loaded there: {error.message}"
+            raise _problem(place, text) from error
+        places = [*places_of_providers, *places_of_graders]
         for where, problems_there in zip(places, found, strict=True):
             problems += [problem.seen_from(where) for problem in problems_there]
         if problems:
@@ -278,36 +294,33 @@ class RayExecutor:
 
     async def _first(self, remote: Any, place: Place, *, is_own: bool) -> Any:
         """Return the result of the first task, for which there may be no room."""
-        waiting, start = asyncio.ensure_future(self._result(remote.remote())), time.monotonic()
+        start = time.monotonic()
+        waiting = asyncio.ensure_future(self._result(remote.remote()))
         try:
-            while not (await asyncio.wait([waiting], timeout=_POLL_S))[0]:
-                if not self._has_room() and (is_own or time.monotonic() - start > _NODE_S):
-                    wanted = ", ".join(
-                        f"{name} {amount:g}" for name, amount in self._amounts.items() if amount
-                    )
-                    has = "; ".join(_describe(node) for node in ray.nodes() if node["Alive"])
-                    raise _problem(
-                        place,
-                        f"no node has room for a run, which takes {wanted}: the nodes have {has}",
-                    )
-            return waiting.result()
+            while True:
+                await asyncio.wait([waiting], timeout=_POLL_S)
+                if waiting.done():
+                    return waiting.result()
+                has_waited = is_own or time.monotonic() - start > _NODE_S
+                nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+                if has_waited and not any(map(self._fits, nodes)):
+                    wanted = {name: amount for name, amount in self._amounts.items() if amount}
+                    has = "; ".join(map(_describe, nodes))
+                    text = f"no node has room for a run, which takes {_list_amounts(wanted)}"
+                    raise _problem(place, f"{text}: the nodes have {has}")
         except RuntimeEnvSetupError as error:
-            raise _problem(
-                place, f"runtime_env could not be set up on a node: {_last_line(error)}"
-            ) from error
+            traceback = str(error).strip().splitlines() or [""]
+            why = one_line(traceback[-1], 500)
+            raise _problem(place, f"runtime_env could not be set up on a node: {why}") from error
         except RayError as error:
-            raise _problem(
-                place, f"the cluster runs no task: {one_line(str(error), 500)}"
-            ) from error
+            why = one_line(str(error), 500)
+            raise _problem(place, f"the cluster runs no task: {why}") from error
         finally:
             waiting.cancel()
 
-    def _has_room(self) -> bool:
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        return any(
-            all(node.get(name, 0) >= amount for name, amount in self._amounts.items())
-            for node in nodes
-        )
+    def _fits(self, node: Mapping[str, float]) -> bool:
+        """Return True if a node, by its resources, has room for a run."""
+        return all(node.get(name, 0) >= amount for name, amount in self._amounts.items())
 
     def open(self, options: ProviderOptions, resources: Resources) -> Provider:
         if not options.portable:
@@ -321,10 +334,10 @@ class RayExecutor:
     async def grade(self, grader: Grader, answer: Answer) -> Finding:
         if not getattr(grader, "portable", False):
             return await LOCAL.grade(grader, answer)
+        if id(grader) not in self._graders:
+            self._graders[id(grader)] = (grader, _dump(grader))
+        _, pickled = self._graders[id(grader)]
         sent = replace(answer, request=self._sent(answer.request))
-        _, pickled = self._graders.get(id(grader)) or self._graders.setdefault(
-            id(grader), (grader, _dump(grader))
-        )
         try:
             outcome = await self.call(self._grade, pickled, cloudpickle.dumps(sent))
         except ProviderError as error:
@@ -341,7 +354,8 @@ class RayExecutor:
             ProviderError: it did not; or the cluster could not do it.
             StorageError: a file that the run left cannot be written.
         """
-        outcome = await self.call(self._answer, options, cloudpickle.dumps(self._sent(request)))
+        sent = cloudpickle.dumps(self._sent(request))
+        outcome = await self.call(self._answer, options, sent)
         if outcome.files and self._files is not None:
             await asyncio.to_thread(_write_files, self._files, outcome.files)
         if outcome.error is not None:
@@ -357,10 +371,10 @@ class RayExecutor:
         turns = [replace(turn, expect=()) for turn in case.turns]
         task = case.task
         if task is not None and self._shipped is not None:
-            task = replace(task, folder=task.folder.resolve().relative_to(self._shipped))
-        return replace(
-            request, case=replace(case, expect=(), user=None, turns=tuple(turns), task=task)
-        )
+            folder = task.folder.resolve().relative_to(self._shipped)
+            task = replace(task, folder=folder)
+        case = replace(case, expect=(), user=None, turns=tuple(turns), task=task)
+        return replace(request, case=case)
 
     async def call(self, remote: Any, called: bytes, given: bytes) -> Outcome:
         """Run a task of `worker`, again where its node died, and return its outcome.
@@ -371,11 +385,13 @@ class RayExecutor:
             ProviderError: the cluster could not do it, or the worker died.
         """
         if len(given) > MAX_BYTES:
-            raise ProviderError(
-                "environment",
-                f"what is asked takes {len(given) / 1024**2:,.0f} MB, more than the"
-                f" {MAX_BYTES // 1024**2} MB that a worker is sent",
+            size_mb = len(given) / 1024**2
+            most_mb = MAX_BYTES // 1024**2
+            text = (
+                f"what is asked takes {size_mb:,.0f} MB,"
+                f" more than the {most_mb} MB that a worker is sent"
             )
+            raise ProviderError("environment", text)
         start = time.perf_counter()
         outcome: Outcome = await self._run(remote, called, given)
         discount(time.perf_counter() - start - outcome.duration_s)
@@ -384,14 +400,14 @@ class RayExecutor:
     async def _run(self, remote: Any, *arguments: Any) -> Any:
         for _ in range(_MOST_LOST):
             try:
-                return pickle.loads(await self._result(remote.remote(self._site, *arguments)))
+                pickled = await self._result(remote.remote(self._site, *arguments))
+                return pickle.loads(pickled)
             except (NodeDiedError, ObjectLostError):
                 continue
             except RayError as error:
-                raise ProviderError(*_describe_loss(error)) from error
-        raise ProviderError(
-            "environment", f"{_MOST_LOST} nodes of the cluster died one after the other"
-        )
+                raise _lost(error) from error
+        text = f"{_MOST_LOST} nodes of the cluster died one after the other"
+        raise ProviderError("environment", text)
 
     async def _result(self, reference: Any) -> Any:
         """Return what a task returns; a cancellation cancels it, by force if it does not end."""
@@ -419,37 +435,37 @@ class _RemoteProvider:
         return await self._executor.answer(self._options, request)
 
 
-def _last_line(error: Exception) -> str:
-    """Return the end of a traceback that Ray gives as text."""
-    return one_line((str(error).strip().splitlines() or [""])[-1], 500)
-
-
 def _amounts(options: Ray) -> Mapping[str, float]:
     memory = (options.memory_mb or 0) * 1024**2
-    return {"CPU": options.num_cpus, "GPU": options.num_gpus, "memory": memory}
+    return {
+        "CPU": options.num_cpus,
+        "GPU": options.num_gpus,
+        "memory": memory,
+    }
 
 
-def _describe(node: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {node['Resources'].get(name, 0):g}" for name in ("CPU", "GPU", "memory")
-    )
+def _describe(node: Mapping[str, float]) -> str:
+    return _list_amounts({name: node.get(name, 0) for name in ("CPU", "GPU", "memory")})
 
 
-def _describe_loss(error: RayError) -> tuple[ErrorKind, str]:
+def _list_amounts(amounts: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {amount:g}" for name, amount in amounts.items())
+
+
+def _lost(error: RayError) -> ProviderError:
+    """Return the error of a call whose worker or node is gone."""
+    kind: ErrorKind = "environment"
     match error:
         case WorkerCrashedError():
-            return (
-                "crash",
-                "the worker process died: the code, or what it calls, ended it or crashed",
-            )
+            kind = "crash"
+            text = "the worker process died: the code, or what it calls, ended it or crashed"
         case OutOfMemoryError():
-            return (
-                "environment",
-                "the node ran out of memory: say with `memory_mb` what a run takes",
-            )
+            text = "the node ran out of memory: say with `memory_mb` what a run takes"
         case ObjectStoreFullError() | OutOfDiskError():
-            return "environment", "the cluster has no room for what is asked or answered"
-    return "environment", f"the cluster could not run it: {one_line(str(error), 300)}"
+            text = "the cluster has no room for what is asked or answered"
+        case _:
+            text = f"the cluster could not run it: {one_line(str(error), 300)}"
+    return ProviderError(kind, text)
 
 
 def _dump(called: Any) -> bytes:
@@ -461,10 +477,9 @@ def _dump(called: Any) -> bytes:
     try:
         return bytes(cloudpickle.dumps(called))
     except Exception as error:
-        text = (
-            f"cannot be sent to the cluster ({one_line(str(error), 200)}): name a function,"
-            " as in `module:function`"
-        )
+        why = one_line(str(error), 200)
+        remedy = "name a function, as in `module:function`"
+        text = f"cannot be sent to the cluster ({why}): {remedy}"
         raise ConfigError([Problem("", None, "", text)]) from error
 
 

@@ -9,7 +9,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -70,18 +70,8 @@ class Outcome:
 def check(site: bytes, providers: Sequence[bytes], graders: Sequence[bytes]) -> bytes:
     """Open providers and prepare graders; return the problems of each, in order."""
     worker = _worker(site)
-    found: list[tuple[Problem, ...]] = []
-    for opens, pickled in (
-        *((worker.provider, each) for each in providers),
-        *((worker.grader, each) for each in graders),
-    ):
-        try:
-            opens(pickled)
-            found.append(())
-        except ConfigError as error:
-            found.append(
-                tuple(each._replace(file=worker.relocate(each.file)) for each in error.problems)
-            )
+    found = [worker.problems(worker.provider, options) for options in providers]
+    found += [worker.problems(worker.grader, grader) for grader in graders]
     return pickle.dumps(found)
 
 
@@ -109,15 +99,25 @@ class _Worker:
         os.environ.update(site.variables)
         self._site = site
         self._root = Path.cwd()  # Ray starts workers in the folder that was shipped
-        self._files = (
-            Path(tempfile.gettempdir()) / f"ci-evals-{uuid4().hex}" if site.keeps_files else None
-        )
+        self._files: Path | None = None
+        if site.keeps_files:
+            self._files = Path(tempfile.gettempdir()) / f"ci-evals-{uuid4().hex}"
         self._loop = asyncio.new_event_loop()
         self._opened: dict[bytes, Any] = {}
-        opening = open_resources(self._root / site.folder, site.max_concurrency, self._files)
-        self._resources = self._loop.run_until_complete(
-            AsyncExitStack().enter_async_context(opening)
-        )
+        folder = self._root / site.folder
+        opening = open_resources(folder, site.max_concurrency, self._files)
+        entering = AsyncExitStack().enter_async_context(opening)
+        self._resources = self._loop.run_until_complete(entering)
+
+    def problems(self, opens: Callable[[bytes], object], pickled: bytes) -> tuple[Problem, ...]:
+        """Open a provider or a grader, and return the problems with it."""
+        try:
+            opens(pickled)
+        except ConfigError as error:
+            return tuple(
+                problem._replace(file=self.relocate(problem.file)) for problem in error.problems
+            )
+        return ()
 
     def provider(self, options: bytes) -> Provider:
         """Return a live provider."""
@@ -136,9 +136,8 @@ class _Worker:
     def run(self, work: Awaitable[Outcome]) -> bytes:
         """Do some work, which Ray may cancel, and return its outcome pickled."""
         task = asyncio.ensure_future(work, loop=self._loop)
-        self._loop.add_signal_handler(
-            signal.SIGINT, task.cancel
-        )  # Ray cancels a task by interrupting its process
+        # Ray cancels a task by interrupting its process.
+        self._loop.add_signal_handler(signal.SIGINT, task.cancel)
         try:
             outcome = self._loop.run_until_complete(task)
         except asyncio.CancelledError:
@@ -154,15 +153,17 @@ class _Worker:
         try:
             provider = self.provider(options)
         except ConfigError as error:  # it could be opened elsewhere: the nodes are not alike
-            return Outcome(error=ProviderError("environment", self.relocate(str(error))))
+            text = self.relocate(str(error))
+            return Outcome(error=ProviderError("environment", text))
         request: Request = pickle.loads(pickled)
-        if task := request.case.task:
-            request = replace(
-                request,
-                case=replace(request.case, task=replace(task, folder=self._root / task.folder)),
-            )
+        task = request.case.task
+        if task is not None:
+            task = replace(task, folder=self._root / task.folder)
+            case = replace(request.case, task=task)
+            request = replace(request, case=case)
         start = time.perf_counter()
-        value, failure = None, None
+        value = None
+        failure = None
         try:
             value = await provider.answer(request)
         except StorageError as error:
@@ -191,38 +192,36 @@ class _Worker:
         except BaseException as raised:  # it may be a user's code, and raise SystemExit too
             if isinstance(raised, asyncio.CancelledError) and is_cancelling():
                 raise
+            text = self.relocate(describe_crash(raised))
             detail = self.relocate(describe_stack(raised))
-            return Outcome(
-                error=GradingError(
-                    self.relocate(describe_crash(raised)), detail=detail, crashed=True
-                )
-            )
+            return Outcome(error=GradingError(text, detail=detail, crashed=True))
 
     def relocate(self, text: str) -> str:
         """Return a text with the names that files have where the suite was shipped from."""
-        return (
-            text.replace(f"{self._root}{os.sep}", f"{self._site.shipped}{os.sep}")
-            if self._site.shipped
-            else text
-        )
+        if not self._site.shipped:
+            return text
+        return text.replace(f"{self._root}{os.sep}", f"{self._site.shipped}{os.sep}")
 
     def _left_files(self) -> Mapping[str, bytes]:
         """Read what a run has left behind."""
         if self._files is None:
             return {}
-        paths = (
-            path for path in self._files.rglob("*") if path.is_file() and not path.is_symlink()
-        )
-        return {path.relative_to(self._files).as_posix(): path.read_bytes() for path in paths}
+        files = {}
+        for path in self._files.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                name = path.relative_to(self._files).as_posix()
+                files[name] = path.read_bytes()
+        return files
 
     def _pickle(self, outcome: Outcome) -> bytes:
         pickled = pickle.dumps(outcome)
         if len(pickled) <= MAX_BYTES:
             return pickled
+        size_mb = len(pickled) / 1024**2
+        most_mb = MAX_BYTES // 1024**2
         text = (
-            "the answer, with the files that the run left, takes"
-            f" {len(pickled) / 1024**2:,.0f} MB, more than the {MAX_BYTES // 1024**2} MB that a"
-            " worker may send"
+            f"the answer, with the files that the run left, takes {size_mb:,.0f} MB,"
+            f" more than the {most_mb} MB that a worker may send"
         )
         error: ProviderError | GradingError = ProviderError("bad_answer", text)
         if isinstance(outcome.value, Finding):
