@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import itertools
 import math
 import os
 import tempfile
@@ -185,13 +186,15 @@ def evaluate_events(
         suite = _suite(suite_or_path, settings)
         total = plan_runs(suite.cases, suite.columns, suite.runs).total
         finished: asyncio.Queue[Result | None] = asyncio.Queue()
-        task = asyncio.create_task(_evaluate(suite, {**settings, "on_result": finished.put_nowait}))
+        evaluation = _evaluate(suite, {**settings, "on_result": finished.put_nowait})
+        task = asyncio.create_task(evaluation)
         task.add_done_callback(lambda _: finished.put_nowait(None))
         try:
             yield EvalStarted(suite.name, len(suite.cases), len(suite.columns), total)
-            done = 0
-            while (result := await finished.get()) is not None:
-                done += 1
+            for done in itertools.count(1):
+                result = await finished.get()
+                if result is None:
+                    break
                 yield RunFinished(result, done, total)
             yield EvalCompleted(await task)
         finally:
@@ -212,20 +215,23 @@ async def _evaluate(suite: CheckedSuite, settings: Settings) -> Report:
     on_result = settings.get("on_result")
     if on_result is not None:
         _check_listener(on_result)
-    baseline = settings.get("baseline")
     invocation = Invocation(
         suite=suite,
         journal=Path(),
         run_id=settings.get("run_id") or uuid4().hex,
-        baseline=None if baseline is None else as_baseline(baseline, suite.name),
     )
+    given = settings.get("baseline")
+    if given is not None:
+        baseline = as_baseline(given, suite.name)
+        invocation = replace(invocation, baseline=baseline)
     out = settings.get("out")
     if out is None:
         return await _run_with_temporary_journal(invocation, on_result)
     # Made absolute before code under test may change the working folder; reads no file.
     folder = Path(out).absolute()  # noqa: ASYNC240
     invocation = replace(invocation, journal=folder / JOURNAL, files=folder)
-    summary = _summarize(await execute(invocation, watcher=_Listener(on_result)), invocation)
+    report = await execute(invocation, watcher=_Listener(on_result))
+    summary = _summarize(report, invocation)
     write_reports(summary, folder, suite.formats)
     return Report.of(summary)
 
@@ -244,11 +250,11 @@ async def _run_with_temporary_journal(invocation: Invocation, on_result: OnResul
     """Run a suite with a journal that is deleted with its report."""
     handle, name = tempfile.mkstemp(prefix="ci-evals-", suffix=".jsonl")
     os.close(handle)
-    remove = functools.partial(Path(name).unlink, missing_ok=True)
+    journal = Path(name)
+    remove = functools.partial(journal.unlink, missing_ok=True)
+    invocation = replace(invocation, journal=journal)
     try:
-        report = await execute(
-            replace(invocation, journal=Path(name)), watcher=_Listener(on_result)
-        )
+        report = await execute(invocation, watcher=_Listener(on_result))
     except BaseException:
         remove()
         raise
@@ -269,9 +275,9 @@ class _Listener(Watcher):
 
 def _summarize(report: SuiteReport, invocation: Invocation) -> Summary:
     suite = invocation.suite
-    return with_answers(
-        summarize(report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs)
-    )
+    confirm_runs = suite.confirm_runs
+    summary = summarize(report, suite.gate, invocation.baseline, confirm_runs=confirm_runs)
+    return with_answers(summary)
 
 
 def _suite(suite_or_path: Suite | Path | str, settings: EventSettings) -> CheckedSuite:
@@ -280,7 +286,8 @@ def _suite(suite_or_path: Suite | Path | str, settings: EventSettings) -> Checke
     if environ is None:
         environ = os.environ
     if isinstance(suite_or_path, Suite):
-        return apply_overrides(load.check_suite(suite_or_path, environ), overrides)
+        suite = load.check_suite(suite_or_path, environ)
+        return apply_overrides(suite, overrides)
     if isinstance(suite_or_path, str | os.PathLike):
         return load.load_suite(Path(suite_or_path), environ, overrides)
     raise UsageError(f"expected a suite or the path of one, not {suite_or_path!r:.200}")

@@ -49,5 +49,9 @@ def file_name(name: str) -> str:
     """Make a name a file name on every system; one that has to be changed gets its checksum, to
     stay unique.
     """
-    safe = re.sub(r"[^\w.=-]+", "-", name, flags=re.ASCII).strip(".-")[:100]
-    return safe if safe == name else f"{safe}-{crc32(name.encode(errors='replace')):08x}"
+    safe = re.sub(r"[^\w.=-]+", "-", name, flags=re.ASCII)
+    safe = safe.strip(".-")[:100]
+    if safe == name:
+        return name
+    checksum = crc32(name.encode(errors="replace"))
+    return f"{safe}-{checksum:08x}"

@@ -258,13 +258,11 @@ def find_previous(
     else:
         return found
     if isinstance(baseline, NoComparison) and choice != "auto":
-        return replace(found, baseline=baseline, warnings=(baseline.sentence, *found.warnings))
-    return replace(
-        found,
-        baseline=baseline,
-        notes=(*found.notes, describe_baseline(baseline)),
-        warnings=(*found.warnings, *lost_reports(baseline)),
-    )
+        warnings = (baseline.sentence, *found.warnings)
+        return replace(found, baseline=baseline, warnings=warnings)
+    notes = (*found.notes, describe_baseline(baseline))
+    warnings = (*found.warnings, *lost_reports(baseline))
+    return replace(found, baseline=baseline, notes=notes, warnings=warnings)
 
 
 def describe_baseline(baseline: Baseline | NoComparison, place: str = "") -> str:
@@ -276,8 +274,10 @@ def describe_baseline(baseline: Baseline | NoComparison, place: str = "") -> str
     """
     if isinstance(baseline, NoComparison):
         return baseline.sentence
-    runs = {cell.history.tally.graded for cell in baseline.cells.values()} - {0}
-    return str(source_sentence(baseline, datetime.now(UTC).timestamp(), runs, place))
+    runs = {cell.history.tally.graded for cell in baseline.cells.values()}
+    runs.discard(0)
+    now = datetime.now(UTC).timestamp()
+    return str(source_sentence(baseline, now, runs, place))
 
 
 def lost_reports(baseline: Baseline | NoComparison) -> tuple[str, ...]:

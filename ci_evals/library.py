@@ -42,10 +42,9 @@ class Report(SuiteReport):
     @classmethod
     def of(cls, judged: Summary) -> "Report":
         """Make the report of a run that was judged."""
-        return cls(
-            **{part.name: getattr(judged.report, part.name) for part in fields(SuiteReport)},
-            judged=judged,
-        )
+        names = [field.name for field in fields(SuiteReport)]
+        parts = {name: getattr(judged.report, name) for name in names}
+        return cls(**parts, judged=judged)
 
     def __repr__(self) -> str:
         return f"<Report {self.suite.name!r}: {self.verdict.status}, {outcome(self)}>"
@@ -87,7 +86,9 @@ class Report(SuiteReport):
         several = len(self.plan.variants) > 1
         lines = [outcome(self)]
         for cell in self.cells:
-            asked = one_line(input_text(cell.case), _INPUT_CHARACTERS) or cell.case.id
+            asked = one_line(input_text(cell.case), _INPUT_CHARACTERS)
+            if not asked:
+                asked = cell.case.id
             if several:
                 asked = f"{asked} on {cell.variant}"
             score = percent(self.mean_score((cell.cell,)))
@@ -165,20 +166,23 @@ class Report(SuiteReport):
         for known in self.plan.cases:
             tags.update(known.tags)
         variants = self.plan.variants
+        providers = [variant.provider for variant in variants]
+        prompts = [variant.prompt for variant in variants if variant.prompt is not None]
         _check_known("tag", tag, tags)
         _check_known("case", case, self.cases)
-        _check_known("provider", provider, {variant.provider for variant in variants})
-        prompts = [variant.prompt for variant in variants if variant.prompt is not None]
+        _check_known("provider", provider, providers)
         _check_known("prompt", prompt, prompts)
-        cells = [
-            cell
-            for cell in self.cells
-            if (tag is None or tag in cell.case.tags)
-            and (case is None or cell.case.id == case)
-            and (provider is None or cell.variant.provider == provider)
-            and (prompt is None or cell.variant.prompt == prompt)
-        ]
-        return Report.of(summarize(_part_of(self, cells), self.gate))
+        cells = list(self.cells)
+        if tag is not None:
+            cells = [cell for cell in cells if tag in cell.case.tags]
+        if case is not None:
+            cells = [cell for cell in cells if cell.case.id == case]
+        if provider is not None:
+            cells = [cell for cell in cells if cell.variant.provider == provider]
+        if prompt is not None:
+            cells = [cell for cell in cells if cell.variant.prompt == prompt]
+        part = _part_of(self, cells)
+        return Report.of(summarize(part, self.gate))
 
 
 def _check_known(noun: str, name: str | None, known: Collection[str]) -> None:
@@ -196,9 +200,8 @@ def as_baseline(given: "Report | Path | str", suite: str) -> Baseline | NoCompar
         return baseline_of([SavedReport.of(given.judged)], suite)
     path = Path(given)
     if not path.exists():
-        raise StorageError(
-            f"{path}: no baseline is here: name a report.json, or the folder of one or several"
-        )
+        remedy = "name a report.json, or the folder of one or several"
+        raise StorageError(f"{path}: no baseline is here: {remedy}")
     return read_baseline((path,), suite)
 
 

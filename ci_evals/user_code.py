@@ -46,10 +46,12 @@ def importable(folder: Path) -> Iterator[None]:
     path = str(folder.absolute())
     importlib.invalidate_caches()
     for name, home in tuple(_folders.items()):
-        if home != path and home not in sys.path and PathFinder.find_spec(name, [path]):
+        is_left = home != path and home not in sys.path
+        if is_left and PathFinder.find_spec(name, [path]):
             _unload(name)
     with suppress(OSError):
-        hidden = {entry.stem for entry in folder.iterdir()} & sys.stdlib_module_names
+        names = {entry.stem for entry in folder.iterdir()}
+        hidden = names & sys.stdlib_module_names
         for name in hidden - _NOT_IMPORTED_BY_LIBRARIES:
             with suppress(ImportError):  # this Python was built without it
                 importlib.import_module(name)
@@ -76,11 +78,11 @@ def _is_in(path: str, module: ModuleType) -> bool:
     spec: ModuleSpec | None = getattr(module, "__spec__", None)
     if spec is None:
         return False
-    place = spec.origin or ""
-    for folder in spec.submodule_search_locations or ():
-        place = folder
-        break
-    return str(Path(place).parent) == path
+    if spec.submodule_search_locations:
+        folder = next(iter(spec.submodule_search_locations))
+        return str(Path(folder).parent) == path
+    file = spec.origin or ""
+    return str(Path(file).parent) == path
 
 
 def find_module(name: str) -> ModuleSpec | None:
@@ -94,17 +96,19 @@ def find_module(name: str) -> ModuleSpec | None:
     top = name.partition(".")[0]
     wanted = PathFinder.find_spec(top)
     loaded = importlib.util.find_spec(top)
-    if wanted and wanted.origin and loaded and not _is_same_file(wanted.origin, loaded.origin):
+    if wanted is None or wanted.origin is None or loaded is None:
+        return importlib.util.find_spec(name)
+    if not _is_same_file(wanted.origin, loaded.origin):
         place = loaded.origin or "elsewhere"
-        raise NamesakeError(
-            f"a module {top!r} was already loaded from {place}: give one of them another name",
-            path=wanted.origin,
-        )
+        text = f"a module {top!r} was already loaded from {place}: give one of them another name"
+        raise NamesakeError(text, path=wanted.origin)
     return importlib.util.find_spec(name)
 
 
 def _is_same_file(one: str, other: str | None) -> bool:
-    return other is not None and Path(one).resolve() == Path(other).resolve()
+    if other is None:
+        return False
+    return Path(one).resolve() == Path(other).resolve()
 
 
 def load_module(name: str) -> ModuleType:
@@ -144,8 +148,8 @@ def load_target(target: str) -> Callable[..., Any]:
     try:
         module = load_module(module_name)
     except NamesakeError as error:
-        problem = Problem(str(error.path), None, "", f"target {target!r}: {error}")
-        raise ConfigError([problem]) from None
+        text = f"target {target!r}: {error}"
+        raise ConfigError([Problem(str(error.path), None, "", text)]) from None
     except (Exception, SystemExit) as error:  # the module may raise anything
         raise ConfigError([_import_problem(error, target)]) from error
     try:
@@ -160,7 +164,9 @@ def load_target(target: str) -> Callable[..., Any]:
 
 def is_their_own(file: str) -> bool:
     """Return True for a file of the team's own code: neither ci-evals nor anything installed."""
-    return not file.startswith(("<", PACKAGE, *_installed())) and "site-packages" not in file
+    if "site-packages" in file:
+        return False
+    return not file.startswith(("<", PACKAGE, *_installed()))
 
 
 @cache
@@ -179,9 +185,10 @@ def describe_crash(error: BaseException, place: str = "") -> str:
         error: what was raised.
         place: where, if its traceback has no code of the team's own.
     """
+    here = f"{Path.cwd()}{os.sep}"
     for frame in traceback.extract_tb(error.__traceback__):
         if is_their_own(frame.filename):
-            file = frame.filename.removeprefix(f"{Path.cwd()}{os.sep}")
+            file = frame.filename.removeprefix(here)
             place = f" ({file}:{frame.lineno} in {frame.name})"
     if isinstance(error, BaseExceptionGroup):
         causes = [describe_crash(each, place) for each in error.exceptions]
@@ -199,13 +206,16 @@ def describe_stack(error: BaseException) -> str:
 
 
 def _import_problem(error: BaseException, target: str) -> Problem:
-    file, line = target.partition(":")[0], None
+    file = target.partition(":")[0]
+    line = None
     if isinstance(error, SyntaxError) and error.filename:
-        file, line = error.filename, error.lineno
+        file = error.filename
+        line = error.lineno
     else:
         for frame in traceback.extract_tb(error.__traceback__):
             if not frame.filename.startswith(("<frozen ", PACKAGE, importlib.__file__)):
-                file, line = frame.filename, frame.lineno
+                file = frame.filename
+                line = frame.lineno
     message = f"importing it raised {type(error).__name__}: {one_line(str(error), 300)}"
     if isinstance(error, ModuleNotFoundError):
         message = f"{message}; is it installed for {sys.executable}?"
@@ -214,7 +224,8 @@ def _import_problem(error: BaseException, target: str) -> Problem:
 
 def target_problem(target: str, what: object, message: str) -> ConfigError:
     """Return the error of a target, at the place in the team's code where `what` is defined."""
-    file, line = target.partition(":")[0], None
+    file = target.partition(":")[0]
+    line = None
     with suppress(TypeError, OSError):  # it has no file, or none that can be read
         file = inspect.getfile(what)  # type: ignore[arg-type]
         if not inspect.ismodule(what):
@@ -262,9 +273,12 @@ def _find_in(name: str, folder: Path) -> Path | None:
         spec = find_module(name)
     if spec is None:
         raise ModuleNotFoundError(name)
-    if spec.submodule_search_locations or spec.origin is None or not spec.origin.endswith(".py"):
+    if spec.submodule_search_locations or spec.origin is None:
         return None
-    return Path(spec.origin)
+    file = Path(spec.origin)
+    if file.suffix != ".py":
+        return None
+    return file
 
 
 _DYNAMIC = rb"\b(exec|globals|setattr|vars|__dict__|__getattr__|sys\.modules)\b|\bimport\s*\*"
@@ -301,10 +315,10 @@ def _hint(name: str, known: list[str]) -> str:
 def target_parts(target: str) -> tuple[str, str] | None:
     """Split `module:function`, either of which may be dotted; None if the text has another form."""
     module, _, names = target.partition(":")
-    for part in (*module.split("."), *names.split(".")):
-        if not part.isidentifier():
-            return None
-    return module, names
+    parts = [*module.split("."), *names.split(".")]
+    if all(map(str.isidentifier, parts)):
+        return module, names
+    return None
 
 
 def target_of_file(reference: str) -> str | None:
@@ -328,21 +342,26 @@ def has_second_parameter(
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some builtins have no signature
         return False
-    position = 0
-    for each in parameters:
-        if each.kind is each.VAR_POSITIONAL and variadic:
-            return True
-        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD):
-            position += 1
-            if position == 2 and (each.default is each.empty or each.name == name):
+    positional = []
+    for parameter in parameters:
+        match parameter.kind:
+            case parameter.VAR_POSITIONAL if variadic:
                 return True
-    return False
+            case parameter.POSITIONAL_ONLY | parameter.POSITIONAL_OR_KEYWORD:
+                positional.append(parameter)
+    if len(positional) < 2:
+        return False
+    second = positional[1]
+    return second.default is second.empty or second.name == name
 
 
 def identity(function: object) -> str:
     """Return `module:function`, the same in every process; for an object, that of its class."""
-    named: Any = function if hasattr(function, "__qualname__") else type(function)
-    return f"{getattr(named, '__module__', None) or 'builtins'}:{named.__qualname__}"
+    named: Any = function
+    if not hasattr(function, "__qualname__"):
+        named = type(function)
+    module = getattr(named, "__module__", None) or "builtins"
+    return f"{module}:{named.__qualname__}"
 
 
 def is_cancelling() -> bool:
@@ -388,7 +407,8 @@ async def call_in_thread(call: Callable[[], Any]) -> Any:
             ended.set_result((value, error))
 
     def work() -> None:
-        value, error = None, None
+        value = None
+        error = None
         try:
             value = context.run(call)
         except BaseException as raised:  # noqa: BLE001  the team's code: the caller decides what it means

@@ -79,9 +79,9 @@ def read_results(path: Path, start: int = 0) -> Iterator[tuple[int, Result]]:
         try:
             result = decode_result(line)
         except ValidationError as error:
+            problem = f"the line is damaged ({first_problem(error)})"
             raise StorageError(
-                f"{path}:{number}: the line is damaged ({first_problem(error)}): remove it,"
-                " or start without it"
+                f"{path}:{number}: {problem}: remove it, or start without it"
             ) from error
         yield offset, result
 
@@ -105,9 +105,9 @@ def first_header(path: Path) -> Header | None:
     Raises:
         StorageError: the file is missing or is not a journal.
     """
-    return next(
-        (_decode_header(line, path, number) for number, _, line in _whole_lines(path)), None
-    )
+    for number, _, line in _whole_lines(path):
+        return _decode_header(line, path, number)
+    return None
 
 
 def journals_of(paths: Sequence[Path], suite: str) -> tuple[Path, ...]:
@@ -119,9 +119,12 @@ def journals_of(paths: Sequence[Path], suite: str) -> tuple[Path, ...]:
     """
     if len(paths) < 2:
         return tuple(paths)
-    return tuple(
-        path for path in paths if (header := first_header(path)) and header.suite.name == suite
-    )
+    journals = []
+    for path in paths:
+        header = first_header(path)
+        if header is not None and header.suite.name == suite:
+            journals.append(path)
+    return tuple(journals)
 
 
 def journals_at(path: Path) -> tuple[Path, ...]:
@@ -153,18 +156,18 @@ def restore_output(response: Response, folder: Path) -> Response:
     """
     if response.whole is None and not response.turns:
         return response
-    turns = tuple(
-        replace(turn, response=restore_output(turn.response, folder)) for turn in response.turns
-    )
+    turns = []
+    for turn in response.turns:
+        restored = restore_output(turn.response, folder)
+        turns.append(replace(turn, response=restored))
     if response.whole is None:
-        return replace(response, turns=turns)
+        return replace(response, turns=tuple(turns))
+    path = folder / response.whole
     try:
-        output = (folder / response.whole).read_text("utf-8")
+        output = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(
-            f"{folder / response.whole}: the rest of a long answer cannot be read: {error}"
-        ) from error
-    return replace(response, output=output, whole=None, turns=turns)
+        raise StorageError(f"{path}: the rest of a long answer cannot be read: {error}") from error
+    return replace(response, output=output, whole=None, turns=tuple(turns))
 
 
 def is_being_written(path: Path) -> bool:
@@ -218,11 +221,11 @@ def _decode_header(line: bytes, path: Path, number: int) -> Header:
         raise StorageError(
             f"{path}:{number}: not a header of ci-evals: {first_problem(error)}"
         ) from error
-    if header.schema_version != SCHEMA_VERSION:
-        version = (
-            f"version {header.schema_version}, and this ci-evals reads version {SCHEMA_VERSION}"
-        )
-        raise StorageError(f"{path}:{number}: the journal is of {version}: start without it")
+    version = header.schema_version
+    if version != SCHEMA_VERSION:
+        ours = f"this ci-evals reads version {SCHEMA_VERSION}"
+        problem = f"the journal is of version {version}, and {ours}"
+        raise StorageError(f"{path}:{number}: {problem}: start without it")
     return header
 
 
@@ -262,15 +265,12 @@ class Journal:
         self._lock = filelock.FileLock(_lock_file(path), blocking=False, thread_local=False)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.open(
-                "ab"
-            ).close()  # says why a file cannot be written; the lock says only that it is taken
+            # Says why a file cannot be written; the lock says only that it is taken.
+            path.open("ab").close()
             self._lock.acquire()
         except filelock.Timeout:
-            text = (
-                f"{path}: another ci-evals is writing to it: wait for it, or choose another --out"
-            )
-            raise StorageError(text) from None
+            remedy = "wait for it, or choose another --out"
+            raise StorageError(f"{path}: another ci-evals is writing to it: {remedy}") from None
         except OSError as error:
             raise StorageError(
                 f"{path}: cannot be written: {error.strerror}: choose another --out"
@@ -285,8 +285,8 @@ class Journal:
         path = self.path
         next(_whole_lines(path), None)  # refuses a foreign file before it is touched
         try:
-            if resume and (whole := _whole_bytes(path)) < path.stat().st_size:
-                os.truncate(path, whole)
+            if resume and is_torn(path):
+                os.truncate(path, _whole_bytes(path))
                 self.torn = True
             with path.open("rb") as file:
                 if any(map(self._redactor.finds, file)):
@@ -294,9 +294,9 @@ class Journal:
                     write_atomically(path.resolve(), map(self._clean_line, file))
             if not resume and path.stat().st_size:
                 path.replace(path.with_suffix(f".previous{path.suffix}"))
-            self._fd = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644
-            )
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            flags |= getattr(os, "O_BINARY", 0)  # which Windows has alone
+            self._fd = os.open(path, flags, 0o644)
             self._end = os.fstat(self._fd).st_size
         except OSError as error:
             raise self._unwritable(error) from error
@@ -305,16 +305,17 @@ class Journal:
         """Take secrets out of a line. One that is torn or damaged is cleaned as text."""
         if not self._redactor.finds(line):
             return line
-        with suppress(ValidationError):
+        try:
             if line.startswith(_OPENING):
-                return (
-                    _encode_header(self._redactor.clean(_header_adapter().validate_json(line)))
-                    + b"\n"
-                )
-            return encode_result(self._redactor.clean(decode_result(line))) + b"\n"
-        return self._redactor.clean_text(line.decode(errors="surrogateescape")).encode(
-            errors="surrogateescape"
-        )
+                header = _header_adapter().validate_json(line)
+                cleaned = _encode_header(self._redactor.clean(header))
+            else:
+                result = decode_result(line)
+                cleaned = encode_result(self._redactor.clean(result))
+        except ValidationError:
+            text = line.decode(errors="surrogateescape")
+            return self._redactor.clean_text(text).encode(errors="surrogateescape")
+        return cleaned + b"\n"
 
     def start(self, header: Header) -> None:
         """Write the header of an invocation, without secrets."""
@@ -333,7 +334,8 @@ class Journal:
             result = _encodable(result)
             line = encode_result(result)
         if len(line) > MAX_ASKED_CHARACTERS and result.messages:
-            result = replace(result, messages=tuple(map(self._abridge, result.messages)))
+            messages = tuple(map(self._abridge, result.messages))
+            result = replace(result, messages=messages)
             line = encode_result(result)
         if self._redactor.suspects(line):
             result = self._redactor.clean(result)
@@ -344,22 +346,26 @@ class Journal:
         """Leave out the middle of a long message, without cutting a secret in two."""
 
         def short(text: str) -> str:
-            return abridge(self._redactor.clean_text(text), MAX_ASKED_CHARACTERS)
+            cleaned = self._redactor.clean_text(text)
+            return abridge(cleaned, MAX_ASKED_CHARACTERS)
 
         if isinstance(message.content, str):
             return replace(message, content=short(message.content))
-        parts = [
-            part if part.text is None else replace(part, text=short(part.text))
-            for part in message.content
-        ]
+        parts = []
+        for part in message.content:
+            if part.text is None:
+                parts.append(part)
+            else:
+                parts.append(replace(part, text=short(part.text)))
         return replace(message, content=tuple(parts))
 
     def is_too_long(self, response: Response) -> bool:
         """Return True if an output of the response, or of one of its turns, is longer than
         `max_answer_bytes`.
         """
-        outputs = [response.output, *[turn.response.output for turn in response.turns]]
-        return any(map(self._exceeds, outputs))
+        responses = [response]
+        responses += [turn.response for turn in response.turns]
+        return any(self._exceeds(each.output) for each in responses)
 
     def _exceeds(self, output: str) -> bool:
         if len(output) <= self._max_answer_bytes // 4:
@@ -375,24 +381,27 @@ class Journal:
         Raises:
             StorageError: a file cannot be written.
         """
-        turns = tuple(
-            replace(turn, response=self.shorten(turn.response)) for turn in response.turns
-        )
+        most = self._max_answer_bytes
+        turns = []
+        for turn in response.turns:
+            shortened = self.shorten(turn.response)
+            turns.append(replace(turn, response=shortened))
+        response = replace(response, turns=tuple(turns))
         output = response.output.encode(errors="replace")
-        if len(output) <= self._max_answer_bytes:
-            return replace(response, turns=turns)
+        if len(output) <= most:
+            return response
         cleaned = self._redactor.clean_text(output.decode()).encode()
-        whole = f"{FILES}/{hashlib.sha256(cleaned).hexdigest()}.txt"
+        digest = hashlib.sha256(cleaned).hexdigest()
+        whole = f"{FILES}/{digest}.txt"
         write_atomically(self.path.parent / whole, [cleaned])
-        start = cleaned[: self._max_answer_bytes].decode(errors="ignore")
-        note = (
-            f"[the first {self._max_answer_bytes:,} of {len(cleaned):,} bytes;"
-            f" all of them are in {whole}]"
-        )
-        return replace(response, output=f"{start}\n{note}", turns=turns, whole=whole)
+        start = cleaned[:most].decode(errors="ignore")
+        note = f"[the first {most:,} of {len(cleaned):,} bytes; all of them are in {whole}]"
+        return replace(response, output=f"{start}\n{note}", whole=whole)
 
     def _append(self, line: bytes) -> int:
-        offset, data, written = self._end, line + b"\n", 0
+        offset = self._end
+        data = line + b"\n"
+        written = 0
         try:
             while written < len(data):  # a disk that is nearly full may take only a part
                 written += os.write(self._fd, data[written:])
@@ -432,10 +441,9 @@ class Journal:
                 self._lock.release()
 
     def _unwritable(self, error: OSError) -> StorageError:
-        text = f"{self.path}: cannot be written: {error.strerror}"
-        return StorageError(
-            f"{text}. What was written before is whole: make room and go on with --resume"
-        )
+        problem = f"{self.path}: cannot be written: {error.strerror}"
+        advice = "What was written before is whole: make room and go on with --resume"
+        return StorageError(f"{problem}. {advice}")
 
 
 def _encode_header(header: Header) -> bytes:
@@ -450,20 +458,22 @@ def _encodable(value: Any, depth: int = 0) -> Any:
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, bytes) and value:
         return repr(value)
+    is_container = isinstance(value, dict | list | tuple)
     if depth == _DEEPEST:
-        return "(nested too deeply)" if isinstance(value, dict | list | tuple) else value
+        if is_container:
+            return "(nested too deeply)"
+        return value
     if isinstance(value, dict):
-        return {
-            _encodable(key, depth + 1): _encodable(item, depth + 1) for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return type(value)(_encodable(item, depth + 1) for item in value)
+        keys = [_encodable(key, depth + 1) for key in value]
+        items = [_encodable(item, depth + 1) for item in value.values()]
+        return dict(zip(keys, items, strict=True))
+    if is_container:
+        items = [_encodable(item, depth + 1) for item in value]
+        return type(value)(items)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(
-            value,
-            **{
-                each.name: _encodable(getattr(value, each.name), depth + 1)
-                for each in fields(value)
-            },
-        )
+        changes = {}
+        for field in fields(value):
+            item = getattr(value, field.name)
+            changes[field.name] = _encodable(item, depth + 1)
+        return replace(value, **changes)
     return value
