@@ -24,7 +24,9 @@ def environment() -> Mapping[str, str]:
     That of the process has lost the credentials that code under test must not see.
     """
     given: Mapping[str, str] | None = click.get_current_context().find_root().obj
-    return os.environ if given is None else given
+    if given is None:
+        return os.environ
+    return given
 
 
 def git(*arguments: str, folder: Path | None = None) -> str:
@@ -89,18 +91,19 @@ class Console:
     @property
     def line_start(self) -> str:
         """The beginning of a line on stderr, which replaces the view of a run."""
-        return ERASE_VIEW if self.is_live else ""
+        if self.is_live:
+            return ERASE_VIEW
+        return ""
 
     @property
     def width(self) -> int:
         """The width of the terminal in columns, at least 40; 120 in a log."""
+        columns = 0
         given = self.environ.get("COLUMNS", "")
         if not given:
             columns = columns_of(self.stdout)
         elif given.isdecimal():
             columns = int(given)
-        else:
-            columns = 0
         return max(_NARROWEST, columns or _WIDTH_OF_LOG)
 
     @property
@@ -109,7 +112,8 @@ class Console:
 
     def clean(self, text: str) -> str:
         """Return a text without secrets, and without commands for the log of a CI system."""
-        return self.clean_for_log(self.redactor.clean_text(text))
+        cleaned = self.redactor.clean_text(text)
+        return self.clean_for_log(cleaned)
 
     def print(self, text: str) -> None:
         """Print the outcome on stdout. No log takes a line of JSON for a command."""
@@ -127,8 +131,10 @@ class Console:
 
     def say(self, lines: Iterable[str]) -> None:
         """Print lines on stderr, even where only the outcome is wanted."""
-        say(self.stderr, self.clean("".join(f"{line}\n" for line in lines)))
+        text = "".join(f"{line}\n" for line in lines)
+        say(self.stderr, self.clean(text))
 
     def warn(self, text: str) -> None:
         """Print a warning on stderr."""
-        say(self.stderr, self.clean(f"warning: {' '.join(text.split())}\n"))
+        words = " ".join(text.split())
+        self.say([f"warning: {words}"])

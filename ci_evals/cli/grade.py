@@ -60,12 +60,13 @@ def grade(
         places = ", ".join(path.as_posix() for path in traces)
         raise UsageError(f"there is no trace in {places}")
     if found.unmatched:
-        ids = ", ".join(dict.fromkeys(repr(trace.title)[:80] for trace in found.unmatched[:5]))
+        titles = [repr(trace.title)[:80] for trace in found.unmatched[:5]]
+        named = ", ".join(dict.fromkeys(titles))
         verb = "match"
         if len(found.unmatched) == 1:
             verb = "matches"
         number = number_of(len(found.unmatched), "trace")
-        console.warn(f"{number} {verb} no case of {suite.file}: {ids}")
+        console.warn(f"{number} {verb} no case of {suite.file}: {named}")
     cases = []
     for case in suite.cases:
         runs = len(found.by_case.get(case.id, ()))
@@ -80,4 +81,5 @@ def grade(
         files=suite.out,
     )
     posting = Posting(comment="off")
-    return run_and_report(invocation, console, posting, ArtifactNames(RESULTS)).exit_code
+    ended = run_and_report(invocation, console, posting, ArtifactNames(RESULTS))
+    return ended.exit_code

@@ -19,13 +19,18 @@ def write_sections(
         sections: the names of the rows of each section, by its title. Empty sections are left out.
         rows: the first column and the help of each row; rows of no section come last.
     """
-    with_section = {name for names in sections.values() for name in names}
-    others = [name for name in rows if name not in with_section]
+    others = set(rows)
+    for names in sections.values():
+        others.difference_update(names)
+    in_order = [name for name in rows if name in others]
     longest = max(len(first) for first, _ in rows.values())
     width = min(_WIDEST_NAME, longest)
-    for title, names in {**sections, "Others": others}.items():
-        found = [rows[name] for name in names if name in rows]
-        if found:
+    for title, names in {**sections, "Others": in_order}.items():
+        padded = []
+        for name in names:
+            if name in rows:
+                first, text = rows[name]
+                padded.append((first.ljust(width), text))
+        if padded:
             with formatter.section(title):
-                padded = [(first.ljust(width), text) for first, text in found]
                 formatter.write_dl(padded, col_max=width)

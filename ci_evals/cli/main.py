@@ -39,9 +39,11 @@ class LazyGroup(click.Group):
         """Find the command, and suggest one for a name that is misspelt."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
+            text = f"No such command {name!r}."
             close = closest(name, COMMANDS)
-            hint = f" Did you mean {close!r}?" if close else ""
-            ctx.fail(f"No such command {name!r}.{hint}")
+            if close:
+                text += f" Did you mean {close!r}?"
+            ctx.fail(text)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -90,14 +92,16 @@ def main() -> None:
         host = find_host(environ)
         if host:
             host.remove_credentials(os.environ)
-        code = int(group.main(standalone_mode=False, prog_name="ci-evals", obj=environ) or 0)
+        returned = group.main(standalone_mode=False, prog_name="ci-evals", obj=environ)
+        code = int(returned or 0)
     except BaseException as raised:  # noqa: BLE001  the last border: no error may look like a verdict
         failure = _describe(raised, environ)
         code = failure.exit_code
         redactor = Redactor(sensitive_values(environ))
         text = redactor.clean_text(failure.text)
         if host:
-            host.report_failure(text, redactor.clean(failure.problems), folder, sys.argv[1:])
+            problems = redactor.clean(failure.problems)
+            host.report_failure(text, problems, folder, sys.argv[1:])
         elif text:
             say(sys.stderr, f"{text}\n")
     flush_streams()
@@ -123,29 +127,36 @@ def _describe(raised: BaseException, environ: Mapping[str, str]) -> _Failure:
             return _Failure(141)  # as a shell has it for SIGPIPE
         case click.ClickException():
             raised.show()
-            return _Failure(2, problems=(_without_place(raised.format_message()),))
+            return _failure(2, "", raised.format_message())
         case ConfigError():
             return _Failure(2, _list_problems(raised), raised.problems)
         case StorageError():
-            return _Failure(3, f"error: {raised}", (_without_place(str(raised)),))
+            return _failure(3, f"error: {raised}", str(raised))
         case CiEvalsError():
-            return _Failure(2, f"error: {raised}", (_without_place(str(raised)),))
+            return _failure(2, f"error: {raised}", str(raised))
         case SystemExit() if "_CI_EVALS_COMPLETE" in environ:
             raise raised  # click ends so after completing a command line for a shell
         case _:
             text = "".join(traceback.format_exception(raised))
             message = f"{type(raised).__name__}: a bug in ci-evals; the log has the details"
-            return _Failure(3, f"{text}\n{_BUG}", (_without_place(message),))
+            return _failure(3, f"{text}\n{_BUG}", message)
 
 
-def _without_place(message: str) -> Problem:
-    return Problem("", None, "", message)
+def _failure(exit_code: int, text: str, message: str) -> _Failure:
+    """Return a failure whose one problem has no place in a file."""
+    problem = Problem("", None, "", message)
+    return _Failure(exit_code, text, (problem,))
 
 
 def _list_problems(error: ConfigError) -> str:
     problems = error.problems
     lines = [str(problem) for problem in problems[:_MAX_PROBLEMS_SHOWN]]
-    if len(problems) > _MAX_PROBLEMS_SHOWN:
-        lines.append(f"… and {len(problems) - _MAX_PROBLEMS_SHOWN} more")
-    ran = "the other suites were run" if error.others_ran else "nothing was run"
-    return "\n".join([*lines, "", f"{number_of(len(problems), 'problem')}, {ran}."])
+    more = len(problems) - _MAX_PROBLEMS_SHOWN
+    if more > 0:
+        lines.append(f"… and {more} more")
+    ran = "nothing was run"
+    if error.others_ran:
+        ran = "the other suites were run"
+    number = number_of(len(problems), "problem")
+    lines += ["", f"{number}, {ran}."]
+    return "\n".join(lines)

@@ -123,22 +123,9 @@ def explain_cells(
             others = ", ".join(map(name_of, names))
             raise UsageError(f"{head.as_posix()} has no report of {suite!r}, only of {others}")
         summaries = [summary for summary in summaries if summary.report.suite.name == suite]
-    chosen = {
-        (number, cell.cell): summary.report.plan.key(cell.cell)
-        for number, summary in enumerate(summaries)
-        for cell in summary.report.cells
-    }
-    for noun, name, part in (("case", case, 0), ("provider", provider, 1), ("prompt", prompt, 2)):
-        known = dict.fromkeys(
-            name_of(key[part]) for key in chosen.values() if key[part] is not None
-        )
-        if name is not None:
-            chosen = {place: key for place, key in chosen.items() if key[part] == name}
-        if not chosen:
-            raise UsageError(unknown(noun, str(name), known))
+    cells_of_reports = _choose_cells(summaries, (case, provider, prompt))
     found: list[Explanation] = []
-    for number, summary in enumerate(summaries):
-        cells = [cell for report, cell in chosen if report == number]
+    for summary, cells in zip(summaries, cells_of_reports, strict=True):
         if not cells:
             continue
         base_report = None
@@ -146,6 +133,30 @@ def explain_cells(
             base_report = read_summary(Path(summary.compared.baseline.source)).report
         found += explanations(summary, cells, base_report)
     return found
+
+
+def _choose_cells(
+    summaries: Sequence[Summary], wanted: tuple[str, str | None, str | None]
+) -> list[list[int]]:
+    """Return the cells of each report that have a case, a provider and a prompt.
+
+    Raises:
+        UsageError: no report has a cell of that case, or none of those is of that provider or
+            prompt.
+    """
+    cells = [[cell.cell for cell in summary.report.cells] for summary in summaries]
+    nouns = ("case", "provider", "prompt")
+    for part, (noun, name) in enumerate(zip(nouns, wanted, strict=True)):
+        if name is None:
+            continue
+        known: dict[str, None] = {}
+        for number, summary in enumerate(summaries):
+            names = {cell: summary.report.plan.key(cell)[part] for cell in cells[number]}
+            cells[number] = [cell for cell, own in names.items() if own == name]
+            known |= dict.fromkeys(name_of(own) for own in names.values() if own is not None)
+        if not any(cells):
+            raise UsageError(unknown(noun, name, known))
+    return cells
 
 
 @options.command("compare")
@@ -174,11 +185,12 @@ def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
     console = Console.of_process(output)
     match output:
         case "markdown":
-            console.print(b"".join(markdown.render(summary)).decode())
+            text = b"".join(markdown.render(summary)).decode()
         case "json":
-            console.print(report_json.render_comparison(summary))
+            text = report_json.render_comparison(summary)
         case "text":
-            console.print(terminal.render(summary, width=console.width, color=console.color))
+            text = terminal.render(summary, width=console.width, color=console.color)
+    console.print(text)
     return exit_code(summary.verdict, summary.gate)
 
 
@@ -218,21 +230,22 @@ def explain(
       ci-evals explain refund --provider gpt-4o-mini --baseline main/report.json
     """
     suite: str | None = None
-    if config is not None or (report is None and not Path(RESULTS).is_dir()):
+    has_report = report is not None or Path(RESULTS).is_dir()
+    if config is not None or not has_report:
         loaded = options.load_named_suite(config, offline=True)
         suite = loaded.name
         report = report or loaded.out
-    found = explain_cells(
-        report or Path(RESULTS), case, provider, prompt, suite=suite, base=baseline
-    )
-    console = Console.of_process(output)
+    if report is None:
+        report = Path(RESULTS)
+    found = explain_cells(report, case, provider, prompt, suite=suite, base=baseline)
     match output:
         case "markdown":
-            console.print(render_markdown(found))
+            text = render_markdown(found)
         case "json":
-            console.print(render_json(found))
+            text = render_json(found)
         case "text":
-            console.print(render_text(found))
+            text = render_text(found)
+    Console.of_process(output).print(text)
     return 0
 
 

@@ -20,14 +20,14 @@ from ci_evals.cli.suites import Selection, load_suite_of_job, load_suites_of_job
 from ci_evals.engine.interrupt import StoppableRun
 from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
-from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, UsageError
+from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, UsageError
 from ci_evals.files import file_name, write_atomically
 from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import exit_code
 from ci_evals.hosts import ArtifactNames, BaselineChoice, Host, Job, Posting, find_previous
 from ci_evals.model.fingerprint import digest
-from ci_evals.model.plan import Shard
+from ci_evals.model.plan import CellKey, Shard
 from ci_evals.model.report import SuiteReport
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import FORMATS, find_host
@@ -80,7 +80,8 @@ def run_and_report(
         needs_recording: True if nothing can be called, so that answers come from
             `invocation.replay`, else from the base branch's journal.
     """
-    suite, host = invocation.suite, _host(console)
+    suite = invocation.suite
+    host = _host(console)
     out = suite.out.absolute()  # code under test may change the folder
     job = host.start(suite, posting, console, console.log)
     with (
@@ -117,12 +118,13 @@ def run_and_report(
             console.remark(*_missing_parts(invocation, report))
             if invocation.shard:
                 _describe_shard(invocation.shard, report, console)
-                no_verdict = 3 if report.interrupted else 0
+                no_verdict = 0
+                if report.interrupted:
+                    no_verdict = 3
                 return Ended(running.exit_code or no_verdict)
 
-            summary = summarize(
-                report, suite.gate, invocation.baseline, confirm_runs=suite.confirm_runs
-            )
+            confirm_runs = suite.confirm_runs
+            summary = summarize(report, suite.gate, previous.baseline, confirm_runs=confirm_runs)
             if summary.compared is not None:
                 summary = reports.with_answers(summary)
             summary = replace(summary, links=job.links)
@@ -180,15 +182,18 @@ def run_each(
     os.chdir(here)
     redactor = Redactor(sensitive_values(console.environ))
     for name, why in not_run.items():
-        not_run[name] = one_line(console.clean(redactor.clean_text(why)), 1000)
+        cleaned = console.clean(redactor.clean_text(why))
+        not_run[name] = one_line(cleaned, 1000)
     _show_all(selection.suites, summaries, not_run, console, out, broken=bool(errors))
     if summaries:
         _host(console).report_all(summaries, not_run, out, console.log)
     if errors:
         if not isinstance(errors[0], ConfigError):
             raise errors[0]
-        config_errors = [error for error in errors if isinstance(error, ConfigError)]
-        problems = [problem for error in config_errors for problem in error.problems]
+        problems: list[Problem] = []
+        for each in errors:
+            if isinstance(each, ConfigError):
+                problems += each.problems
         raise ConfigError(problems, others_ran=bool(summaries))
     return max(codes)
 
@@ -209,7 +214,8 @@ def _show_all(
         for name, why in not_run.items():
             lines.append(f"{name_of(name)}: not run: {why}")
         for summary in summaries:
-            name, verdict = name_of(summary.report.suite.name), summary.verdict
+            name = name_of(summary.report.suite.name)
+            verdict = summary.verdict
             lines.append(f"{name}: {VERDICTS[verdict.status]}: {verdict.reason}")
         console.print("\n".join(lines))
     with_page = {suite.name for suite in suites if "html" in suite.formats}
@@ -219,7 +225,9 @@ def _show_all(
     sections = []
     for summary in summaries:
         name = summary.report.suite.name
-        own_page = f"{file_name(name)}/{page.name}" if name in with_page else None
+        own_page = None
+        if name in with_page:
+            own_page = f"{file_name(name)}/{page.name}"
         sections.append((summary, own_page))
     write_atomically(page, html.render_several(sections, not_run, broken=broken))
     if page.is_relative_to(Path.cwd()):
@@ -235,9 +243,10 @@ def _host(console: Console) -> Host:
 def _show(summary: Summary, console: Console) -> None:
     """Print the outcome of a run."""
     if console.output == "json":
-        console.print(report_json.render_brief(summary))
+        text = report_json.render_brief(summary)
     else:
-        console.print(terminal.render(summary, width=console.width, color=console.color))
+        text = terminal.render(summary, width=console.width, color=console.color)
+    console.print(text)
 
 
 def _describe_shard(shard: Shard, report: SuiteReport, console: Console) -> None:
@@ -250,12 +259,11 @@ def _describe_shard(shard: Shard, report: SuiteReport, console: Console) -> None
 
 def _list_files(suite: CheckedSuite, journal: Path, console: Console) -> None:
     """Print where the results are."""
-    files = [suite.out / FORMATS[name].file for name in suite.formats]
-    names = [path.as_posix() for path in (*files, journal)]
+    files = {name: suite.out / FORMATS[name].file for name in suite.formats}
+    names = [path.as_posix() for path in (*files.values(), journal)]
     console.remark(f"written: {', '.join(names)}")
-    if "html" in suite.formats:
-        page = suite.out / FORMATS["html"].file
-        console.remark(f"open: {page.as_posix()}")
+    if "html" in files:
+        console.remark(f"open: {files['html'].as_posix()}")
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
@@ -317,9 +325,8 @@ def _missing_parts(invocation: Invocation, report: SuiteReport) -> list[str]:
     if invocation.resume and report.resumption is None:
         return [f"nothing to resume: there was no {invocation.journal.as_posix()}"]
     if invocation.merge and not invocation.run_missing and report.interrupted:
-        return [
-            f"missing: {report.interrupted}: name its folder too, or have it run with --run-missing"
-        ]
+        remedy = "name its folder too, or have it run with --run-missing"
+        return [f"missing: {report.interrupted}: {remedy}"]
     return []
 
 
@@ -383,8 +390,9 @@ def run_command(
     """
     request.check()
     with _reporting_errors(console, posting_of(posting, request.shard)):
+        all_cases = replace(overrides, **ALL_CASES)
         suites, without_secrets = load_suites_of_job(
-            named, replace(overrides, **ALL_CASES), _host(console), offline=request.replay_only
+            named, all_cases, _host(console), offline=request.replay_only
         )
         if len(suites) > 1:
             request.check_for_several(len(suites))
@@ -392,16 +400,15 @@ def run_command(
         console.say(selection.remarks)
     if not selection.suites:
         for name, why in selection.left_out.items():
-            prefix = f"{name_of(name)}: " if len(suites) > 1 else ""
-            console.say([f"{prefix}nothing to run: {why}"])
+            text = f"nothing to run: {why}"
+            if len(suites) > 1:
+                text = f"{name_of(name)}: {text}"
+            console.say([text])
         return 0
-    if len(suites) == 1:
-        suite = selection.suites[0]
-        return _run_suite(
-            suite, request, posting, console, lacks_secrets=suite.name in without_secrets
-        ).exit_code
+    is_one_of_several = len(suites) > 1
     out = overrides.out or Path(RESULTS)
-    posting = replace(posting, results=out.absolute())
+    if is_one_of_several:
+        posting = replace(posting, results=out.absolute())
 
     def run(suite: CheckedSuite) -> Ended:
         return _run_suite(
@@ -410,10 +417,12 @@ def run_command(
             posting,
             console,
             lacks_secrets=suite.name in without_secrets,
-            is_one_of_several=True,
+            is_one_of_several=is_one_of_several,
         )
 
-    return run_each(selection, run, console, out.absolute())
+    if is_one_of_several:
+        return run_each(selection, run, console, out.absolute())
+    return run(selection.suites[0]).exit_code
 
 
 def _run_suite(
@@ -438,27 +447,37 @@ def _run_suite(
     unchanged = _skip_unchanged(suite, console, posting_of(posting, request.shard))
     if unchanged:
         return Ended(0, not_run=unchanged)
-    sources = [journal for path in request.resume_from for journal in journals_at(path)]
+    sources: list[Path] = []
+    for path in request.resume_from:
+        sources += journals_at(path)
     if is_one_of_several:
         sources = list(journals_of(sources, suite.name))
-    recording = request.record if lacks_secrets else request.replay
+    recording = request.replay
+    if lacks_secrets:
+        recording = request.record
+    if recording is not None:
+        recording = _journal(recording)
+    durations_s: Mapping[CellKey, float] = {}
+    if request.balance_by:
+        durations_s = known_durations(request.balance_by)
     invocation = Invocation(
         suite=suite,
         journal=suite.out / JOURNAL,
         resume=request.resume or bool(request.resume_from),
         sources=tuple(sources),
         shard=request.shard,
-        durations_s=known_durations(request.balance_by) if request.balance_by else {},
-        replay=_journal(recording) if recording else None,
+        durations_s=durations_s,
+        replay=recording,
         replay_only=request.replay_only or lacks_secrets,
         without_secrets=lacks_secrets,
         revision=revision(console),
         run_id=request.run_id or uuid4().hex,
         files=suite.out,
     )
-    # The artifact of a shard has no report: the base branch's is that of the merge, by its usual
-    # name.
-    base = RESULTS if request.shard else posting.artifact
+    base = posting.artifact
+    if request.shard:
+        # The artifact of a shard has no report; that of the merge has its usual name.
+        base = RESULTS
     return run_and_report(
         invocation,
         console,
@@ -509,21 +528,22 @@ def merge_command(
         if _skip_unchanged(suite, console, posting):
             return 0
         if not folders:
-            raise UsageError(
-                "there is nothing to merge: no shard has left a results folder, or none was named"
-            )
+            why = "no shard has left a results folder, or none was named"
+            raise UsageError(f"there is nothing to merge: {why}")
     run_missing = run_missing and not without_secrets
     sources = tuple(_journal(folder) for folder in folders)
     headers = [header for header in map(first_header, sources) if header]
     if run_id is None:  # the same when the merge is repeated
-        run_id = digest([(header.suite.run_id, header.started_at) for header in headers])
+        starts = [(header.suite.run_id, header.started_at) for header in headers]
+        run_id = digest(starts)
+    without_secrets = without_secrets or any(header.suite.without_secrets for header in headers)
     invocation = Invocation(
         suite=suite,
         journal=suite.out / JOURNAL,
         sources=sources,
         merge=True,
         run_missing=run_missing,
-        without_secrets=without_secrets or any(each.suite.without_secrets for each in headers),
+        without_secrets=without_secrets,
         replayed=any(header.suite.replayed for header in headers),
         revision=revision(console),
         run_id=run_id,
@@ -534,7 +554,8 @@ def merge_command(
     if run_missing:
         missing = missing_shards(sources)
         if missing:
-            console.say([f"missing: shard {', '.join(map(str, missing))}: its runs are run now"])
-    return run_and_report(
-        invocation, console, posting, ArtifactNames(posting.artifact), baseline
-    ).exit_code
+            shards = ", ".join(map(str, missing))
+            console.say([f"missing: shard {shards}: its runs are run now"])
+    artifacts = ArtifactNames(posting.artifact)
+    ended = run_and_report(invocation, console, posting, artifacts, baseline)
+    return ended.exit_code

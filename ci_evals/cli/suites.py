@@ -63,15 +63,17 @@ def load_suites_of_job(
     for suite in suites:
         other = files.setdefault(suite.name, suite.file)
         if other != suite.file:
-            raise UsageError(
-                f"{other} and {suite.file} are both called {suite.name!r}: give one another `name`"
-            )
-    secrets = tuple(dict.fromkeys(secret for suite in suites for secret in suite.secrets))
+            problem = f"{other} and {suite.file} are both called {suite.name!r}"
+            raise UsageError(f"{problem}: give one another `name`")
+    secrets: dict[str, None] = {}
+    for suite in suites:
+        secrets |= dict.fromkeys(suite.secrets)
     out = overrides.out or Path(RESULTS)
     with_folders = []
     for suite in suites:
-        report = replace(suite.report, out=(out / file_name(suite.name)).as_posix())
-        with_folders.append(replace(suite, secrets=secrets, report=report))
+        folder = out / file_name(suite.name)
+        report = replace(suite.report, out=folder.as_posix())
+        with_folders.append(replace(suite, secrets=tuple(secrets), report=report))
     return with_folders, frozenset(without_secrets)
 
 
@@ -109,7 +111,7 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
         if len(suites) > 1:
             where = where.parent
     saved = {report.suite.name: report for report in reports.read_reports(where)}
-    if saved.keys().isdisjoint(suite.name for suite in suites):
+    if not any(suite.name in saved for suite in suites):
         name, report = next(iter(saved.items()))
         raise UsageError(f"{report.name} is of another suite, {name!r}")
     selected: list[CheckedSuite] = []
@@ -126,17 +128,18 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
         if chosen:
             selected.append(_restrict(suite, chosen))
         else:
-            narrowed = overrides.tags is not None or overrides.cases is not None
-            subject = "none of the selected cases" if narrowed else "nothing"
+            subject = "nothing"
+            if overrides.tags is not None or overrides.cases is not None:
+                subject = "none of the selected cases"
             left_out[suite.name] = _nothing_failed(suite, report_of_suite, where, subject)
-        gone = sorted(failed_ids - {case.id for case in suite.cases})
+        known_ids = {case.id for case in suite.cases}
+        gone = sorted(failed_ids - known_ids)
         if gone:
             names = [name_of(case_id) for case_id in gone[:_MAX_NAMED]]
             if len(gone) > _MAX_NAMED:
                 names.append("…")
-            remarks.append(
-                f"not run: {suite.file} no longer has cases that failed: {', '.join(names)}"
-            )
+            named = ", ".join(names)
+            remarks.append(f"not run: {suite.file} no longer has cases that failed: {named}")
     return Selection(selected, left_out, remarks)
 
 
@@ -156,7 +159,8 @@ def _restrict(suite: CheckedSuite, cases: Sequence[Case]) -> CheckedSuite:
     """Return a suite with some of its cases, and with what says so in its reports."""
     if len(cases) == len(suite.cases):
         return suite
-    return apply_overrides(suite, Overrides(cases=tuple(case.id for case in cases)))
+    ids = tuple(case.id for case in cases)
+    return apply_overrides(suite, Overrides(cases=ids))
 
 
 def _nothing_failed(
@@ -169,9 +173,9 @@ def _nothing_failed(
     text = f"{subject} failed in {where.as_posix()}"
     if report.suite.selection:
         text += f", which has {report.suite.selection}"
-    quarantined = [
-        case for case in suite.cases if case.quarantine and case.id in report.failed_cases
-    ]
+    failed = [case for case in suite.cases if case.id in report.failed_cases]
+    quarantined = [case for case in failed if case.quarantine]
     if quarantined:
-        text += f", but for {number_of(len(quarantined), 'case')} in quarantine"
+        number = number_of(len(quarantined), "case")
+        text += f", but for {number} in quarantine"
     return text

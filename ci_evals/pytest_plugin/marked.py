@@ -100,7 +100,7 @@ def evaluate_test(item: pytest.Item, target: Any, fixture: Callable[[str], Any])
             make = settings.get(name)
             if inspect.isfunction(make):
                 parameters = inspect.signature(make).parameters
-                settings[name] = make(*(fixture(parameter) for parameter in parameters))
+                settings[name] = make(*map(fixture, parameters))
         runs = settings.pop("runs", None)
         max_concurrency = settings.pop("max_concurrency", None)
         suite = _suite(item, settings, target)
@@ -148,17 +148,16 @@ def evaluate_in_thread(
     if max_concurrency is None:
         max_concurrency = item.config.getoption("--evals-max-concurrency")
     out = _folder_of(item)
-    report = run_in_thread(
-        partial(
-            evaluate,
-            suite,
-            cases=cases,
-            runs=runs,
-            max_concurrency=max_concurrency,
-            out=out,
-            baseline=baseline_path(item.config),
-        )
+    make = partial(
+        evaluate,
+        suite,
+        cases=cases,
+        runs=runs,
+        max_concurrency=max_concurrency,
+        out=out,
+        baseline=baseline_path(item.config),
     )
+    report = run_in_thread(make)
     if out is not None:
         write_reports(report.judged, out, ("html",))
     return report
@@ -169,7 +168,8 @@ def _folder_of(item: pytest.Item | pytest.Collector) -> Path | None:
     folder: Path | None = item.config.getoption("--evals-report")
     if folder is None:
         return None
-    readable = re.sub(r"[^\w.-]+", "-", item.nodeid).strip("-.")[-80:]
+    readable = re.sub(r"[^\w.-]+", "-", item.nodeid)
+    readable = readable.strip("-.")[-80:]
     digest = blake2b(item.nodeid.encode("utf-8", "replace"), digest_size=4).hexdigest()
     return item.config.invocation_params.dir / folder / f"{readable}-{digest}"
 
@@ -190,8 +190,10 @@ def changes_of(report: Report, case: str | None = None) -> tuple[str, ...]:
         changes += [f"regressed: {variant_sentence(comparison, each)}" for each in variants]
     kinds: tuple[CellKind, ...] = ("regressed", "suspect", "fixed")
     for kind in kinds:
-        cells = [cell for cell in comparison.select(kind) if case in (None, cell.case)]
-        changes += [f"{kind}: {cell_sentence(comparison, cell)}" for cell in cells]
+        for cell in comparison.select(kind):
+            if case in (None, cell.case):
+                sentence = cell_sentence(comparison, cell)
+                changes.append(f"{kind}: {sentence}")
     return tuple(changes)
 
 

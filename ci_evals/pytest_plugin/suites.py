@@ -71,18 +71,22 @@ class CaseTest(pytest.Item):
         cells = [cell for cell in cell_views(report.judged) if cell.case.id == self.name]
         if not cells:
             pytest.fail("was not run", pytrace=False)
-        tallies = [_variant_prefix(cell, report) + cell.tally for cell in cells]
+        tallies = []
+        problems = []
+        for cell in cells:
+            tallies.append(_variant_prefix(cell, report) + cell.tally)
+            if cell.below_bar or not cell.counts.graded:
+                problems.append(_describe(cell, report))
+        problems += _regressions(report, self.name)
         self.user_properties.append((OUTCOME, ", ".join(tallies)))
         for change in changes_of(report, self.name):
             self.user_properties.append((OUTCOME, f"  {change}"))
-        bad = [cell for cell in cells if cell.below_bar or not cell.counts.graded]
-        problems = [_describe(cell, report) for cell in bad]
-        problems += _regressions(report, self.name)
         if not problems:
             return
         quarantine = cells[0].case.quarantine
         if quarantine:
-            pytest.xfail(f"in quarantine until {quarantine.until}: {one_line(quarantine.reason)}")
+            reason = one_line(quarantine.reason)
+            pytest.xfail(f"in quarantine until {quarantine.until}: {reason}")
         pytest.fail("\n".join(problems), pytrace=False)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
@@ -126,9 +130,12 @@ def _describe(cell: CellView, report: Report) -> str:
         status = "errored"
     prefix = _variant_prefix(cell, report)
     lines = [f"{cell.case.id}: {prefix}{cell.tally}  {place_of(cell.case)}"]
-    lines += [f"    {reason}" for reason in Failures.of(cell.results(status)).lines()]
+    failures = Failures.of(cell.results(status))
+    lines += [f"    {reason}" for reason in failures.lines()]
     run = cell.run(status)
     if run and run.answer is not None:
-        answer = one_line(run.answer, _ANSWER_CHARACTERS) or "(empty)"
+        answer = one_line(run.answer, _ANSWER_CHARACTERS)
+        if not answer:
+            answer = "(empty)"
         lines.append(f"    answer of run {run.first.run}: {answer}")
     return "\n".join(lines)

@@ -67,7 +67,8 @@ class TaskAgent(ProgramOptions):
         return f"task:{Path(self.argv[0]).name}"
 
     def problems(self, folder: Path) -> list[str]:
-        if found := ProgramOptions.problems(self, folder):
+        found = ProgramOptions.problems(self, folder)
+        if found:
             return found
         for word in self.argv:
             try:
@@ -80,7 +81,9 @@ class TaskAgent(ProgramOptions):
         if target_parts(self.sandbox) is None:
             names = ", ".join(BUILT_IN)
             found.append(f"sandbox: expected module:function, or one of {names}")
-        elif problem := missing_target(self.sandbox, folder):
+            return found
+        problem = missing_target(self.sandbox, folder)
+        if problem is not None:
             found.append(f"sandbox: {problem}")
         return found
 
@@ -146,12 +149,14 @@ class _Agent:
         }
         agent_s = task.agent_timeout_s or request.timeout_s
         for command in task.setup:
-            ended = await sandbox.run(("sh", "-c", command), stdin=b"", env=env, timeout_s=agent_s)
-            _check(ended, f"the setup command {one_line(command, 80)!r}", agent_s)
+            shell = ("sh", "-c", command)
+            ended = await sandbox.run(shell, stdin=b"", env=env, timeout_s=agent_s)
+            shown = one_line(command, 80)
+            _check(ended, f"the setup command {shown!r}", agent_s)
 
-        agent = await sandbox.run(
-            self._argv(request), stdin=_instruction(request), env=env, timeout_s=agent_s
-        )
+        argv = self._argv(request)
+        stdin = _instruction(request)
+        agent = await sandbox.run(argv, stdin=stdin, env=env, timeout_s=agent_s)
         await asyncio.to_thread(_keep, kept, "agent", agent)
         _check(agent, "the agent", agent_s)
 
@@ -212,11 +217,14 @@ def _read_reward(logs: Path, ended: ProgramEnd) -> float:
     Raises:
         ProviderError: it wrote none, so that nothing can be said of the agent's work.
     """
+    as_text = logs / "reward.txt"
+    as_json = logs / "reward.json"
     try:
-        if (logs / "reward.txt").is_file():
-            reward = float((logs / "reward.txt").read_text())
+        if as_text.is_file():
+            reward = float(as_text.read_text())
         else:
-            reward = float(json.loads((logs / "reward.json").read_bytes())["reward"])
+            values = json.loads(as_json.read_bytes())
+            reward = float(values["reward"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         where = "verifier/reward.txt of its LOGS_DIR"
         text = f"the verifier left no reward in {where} (exit status {ended.status})"
@@ -234,7 +242,8 @@ def _make_kept_folder(files: Path | None, provider: str, request: Request) -> Pa
     """Make an empty folder for what a run leaves behind: below `files`, or a temporary one."""
     if files is None:
         return Path(tempfile.mkdtemp(prefix="ci-evals-kept-"))
-    kept = files / "tasks" / file_name(request.case.id) / file_name(provider) / f"run-{request.run}"
+    cell = files / "tasks" / file_name(request.case.id) / file_name(provider)
+    kept = cell / f"run-{request.run}"
     shutil.rmtree(kept, ignore_errors=True)
     with _storage_errors(kept):
         kept.mkdir(parents=True)

@@ -57,7 +57,8 @@ class ContainerEngine:
             try:
                 await _succeed(program, "run", *options, image, "infinity", timeout_s=build_s)
                 container = _Container(program, name)
-                await _succeed(program, "exec", name, "mkdir", "-p", f"{container.logs}/verifier")
+                for_reward = f"{container.logs}/verifier"
+                await _succeed(program, "exec", name, "mkdir", "-p", for_reward)
                 yield container
             finally:
                 await asyncio.shield(_run([*remove, name], timeout_s=_QUICK_S))
@@ -77,7 +78,8 @@ class ContainerEngine:
         image = "an image of its own"
         if task.image:
             image = f"the image {task.image}"
-        why = ", and ".join([f"the task {task.folder.name} asks for {image}", *complaints])
+        need = f"the task {task.folder.name} asks for {image}"
+        why = ", and ".join([need, *complaints])
         other = "give the provider another `sandbox`: folder, or module:function"
         raise ProviderError("environment", f"{why}: start an engine, or {other}")
 

@@ -101,9 +101,8 @@ def read_task(path: Path, shown: str, pattern: str, root: Path) -> Case:
     required = ("instruction.md", "tests/test.sh")
     missing = [name for name in required if not (folder / name).is_file()]
     if missing:
-        raise ConfigError(
-            Problem(shown, None, "", f"there is no {name} beside it") for name in missing
-        )
+        texts = [f"there is no {name} beside it" for name in missing]
+        raise ConfigError([Problem(shown, None, "", text) for text in texts])
     environment = file.environment
     task = Task(
         folder=folder.resolve(),
@@ -151,7 +150,8 @@ def _read_toml(path: Path, shown: str) -> _TaskFile:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError([Problem(shown, None, "", f"not valid TOML: {error}")]) from None
+        problem = Problem(shown, None, "", f"not valid TOML: {error}")
+        raise ConfigError([problem]) from None
     known: dict[str, Any] = {}
     if "metadata" in values:
         known["metadata"] = values["metadata"]
@@ -171,7 +171,8 @@ def _without_other_keys(section: Any, kind: type) -> Any:
     """
     if not isinstance(section, dict):
         return section
-    return {key: value for key, value in section.items() if closest(key, keys_of(kind), _CLOSE)}
+    known = keys_of(kind)
+    return {key: value for key, value in section.items() if closest(key, known, _CLOSE)}
 
 
 def _lines(text: str) -> Lines:
@@ -179,10 +180,12 @@ def _lines(text: str) -> Lines:
     root = Lines(1)
     section = root
     for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[\s*(\w+)\s*\]", line):
+        header = re.match(r"\s*\[\s*(\w+)\s*\]", line)
+        key = re.match(r"\s*(\w+)\s*=", line)
+        if header:
             section = Lines(number)
             root.inside.setdefault(header[1], section)
-        elif key := re.match(r"\s*(\w+)\s*=", line):
+        elif key:
             section.inside.setdefault(key[1], number)
     return root
 
