@@ -106,28 +106,38 @@ def _shorten(expect: Iterable[Any], understood: Container[str]) -> None:
 
 
 def _share_expectations(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
-    """Write what every case expects once for the suite."""
-    first, *others = [case.get("expect", ()) for case in cases]
-    common = _without_comments(first)
-    for expect in others:
-        common = [grader for grader in common if grader in expect]
+    """Write what every case expects once for the suite.
+
+    A grader that has a comment in a case stays there.
+    """
+    common = _without_comments(cases[0].get("expect", ()))
+    for case in cases:
+        expect = case.get("expect", ())
+        commented = _after_comments(expect)
+        common = [grader for grader in common if grader in expect and grader not in commented]
     if not common:
         return
     _insert(suite, "expect", [*suite.get("expect", ()), *common])
     for case in cases:
         case["expect"] = [grader for grader in case["expect"] if grader not in common]
-        if not case["expect"]:
-            del case["expect"]
+        if not _without_comments(case["expect"]):
+            case.update(dict.fromkeys(case.pop("expect")))
 
 
 def _share_vars(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
-    """Write vars that every case has, with the same value, once for the suite."""
+    """Write vars that every case has, with the same value, once for the suite.
+
+    A var that has a comment in a case stays there.
+    """
     suite_vars = suite.get("vars", {})
+    commented: set[str] = set()
+    for case in cases:
+        commented.update(_after_comments(case.get("vars", ())))
     first_vars = cases[0].get("vars", {})
     shared = {}
     for name, value in first_vars.items():
         is_same = all(case.get("vars", {}).get(name, ...) == value for case in cases[1:])
-        if is_same and name not in suite_vars:
+        if is_same and name not in suite_vars and name not in commented:
             shared[name] = value
     if not shared:
         return
@@ -136,6 +146,19 @@ def _share_vars(suite: dict[Any, Any], cases: list[dict[Any, Any]]) -> None:
         case["vars"] = {name: case["vars"][name] for name in case["vars"] if name not in shared}
         if not case["vars"]:
             del case["vars"]
+
+
+def _after_comments(parts: Iterable[Any]) -> list[Any]:
+    """Return the items or keys that stand right after a comment."""
+    found = []
+    after_comment = False
+    for part in parts:
+        if isinstance(part, YamlComment):
+            after_comment = True
+        elif after_comment:
+            found.append(part)
+            after_comment = False
+    return found
 
 
 def _insert(suite: dict[Any, Any], key: str, value: Any) -> None:

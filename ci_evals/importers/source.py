@@ -3,6 +3,7 @@
 import csv
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -50,6 +51,15 @@ class Source:
         if node.line is None:
             return []
         return self._take(range(node.line, node.line + 1))
+
+    def with_comments(self, made: Mapping[Any, Any], written: Node) -> dict[Any, Any]:
+        """Return a mapping with the comments that the same keys have in its original."""
+        commented: dict[Any, Any] = {}
+        for key, value in made.items():
+            if isinstance(key, str) and key in written:
+                commented |= dict.fromkeys(self.take_comments(written[key]))
+            commented[key] = value
+        return commented
 
     def take_other_comments(self) -> list[YamlComment]:
         """Return the comments that nobody took as one, or none."""

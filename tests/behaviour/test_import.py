@@ -476,6 +476,106 @@ async def test_a_suite_of_agentv_is_not_taken_for_one_of_promptfoo(
     assert ended.err.startswith("error: sum.eval.yaml is of no known format; known: promptfoo")
 
 
+COMMENTED = """\
+evaluateOptions:
+  # one tier
+  maxConcurrency: 4
+  repeat: 3 # three are enough
+prompts: ['{{ q }} {{ style }}']
+providers:
+  # the cheap one
+  - id: openai:gpt-4o-mini
+    config:
+      # cold
+      temperature: 0
+      max_tokens: 100 # short
+defaultTest:
+  vars:
+    style: polite # everywhere
+  threshold: 0.5 # half
+tests:
+  # returns
+  - description: returns
+    # as they ask
+    vars:
+      q: may I return it? # on the phone
+      lang: en
+    assert:
+      # days
+      - {type: contains, value: 30 days}
+      - {type: icontains, value: receipt}
+    # most of it
+    threshold: 0.7
+    metadata:
+      source: tickets # of May
+  - vars:
+      q: hello
+      # by chance
+      lang: en
+    assert:
+      - {type: contains, value: 30 days} # as above
+"""
+COMMENTS_KEPT = """\
+# Imported from p.yaml (promptfoo).
+# three are enough
+runs: 3
+# one tier
+max_concurrency: 4
+
+providers:
+  # the cheap one
+  - type: openai
+    model: gpt-4o-mini
+    params:
+      # cold
+      temperature: 0
+      # short
+      max_tokens: 100
+
+prompts:
+  - "{{ q }} {{ style }}"
+
+vars:
+  # everywhere
+  style: polite
+
+# half
+threshold: 0.5
+
+cases:
+  # returns
+  - id: returns
+    # as they ask
+    vars:
+      # on the phone
+      q: may I return it?
+      lang: en
+    expect:
+      # days
+      - contains: 30 days
+      - icontains: receipt
+    # most of it
+    threshold: 0.7
+    metadata:
+      # of May
+      source: tickets
+  - vars:
+      q: hello
+      # by chance
+      lang: en
+    expect:
+      # as above
+      - contains: 30 days
+"""
+
+
+async def test_comments_stay_with_their_keys(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(COMMENTED)
+    ended = await ci_evals(tmp_path, "import", "p.yaml")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.rstrip() + "\n" == COMMENTS_KEPT
+
+
 async def test_a_problem_of_another_tools_suite_has_its_line(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(
         "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n  - vars: {q: hi}\n    assert:\n"

@@ -59,6 +59,12 @@ _OPTIONS: Mapping[str, str] = {
     "storeOutputAs": "cases do not follow one another: write a conversation, with `turns`",
     "runSerially": "`max_concurrency: 1` of the suite does that for all cases",
 }
+_EVALUATE_OPTIONS: Mapping[str, str] = {
+    "maxConcurrency": "max_concurrency",
+    "repeat": "runs",
+    "timeoutMs": "timeout_s",
+    "maxEvalTimeMs": "budget",
+}
 _ONLY_FILES = (
     "only files of CSV, YAML, JSON and JSONL are read:"
     " `cases: {python: …}` takes cases from a function"
@@ -154,8 +160,8 @@ class _Converter:
         root = self.source.written
         if "defaultTest" in root:
             self.read_default_test(root["defaultTest"])
-            if comments := self.source.take_comments(root["defaultTest"]):
-                self.section("judges").update(dict.fromkeys(comments))
+            comments = dict.fromkeys(self.source.take_comments(root["defaultTest"]))
+            self.sections["expect"] = comments | self.section("expect")
         for key in root.value:
             self.read_key(key, root[key])
         if "cases" not in self.sections and self.sections.get("prompts"):
@@ -172,6 +178,10 @@ class _Converter:
 
     def section(self, name: str) -> dict[Any, Any]:
         return self.sections.setdefault(name, {})
+
+    def comments_before(self, written: Node) -> dict[YamlComment, None]:
+        """Return the comments before and beside the first line of a value, as keys."""
+        return dict.fromkeys(self.source.take_comments_before(written))
 
     def read_key(self, key: str, written: Node) -> None:
         """Translate one key of the config, and add it to its section."""
@@ -200,13 +210,25 @@ class _Converter:
                 self.section(key).update(dict.fromkeys(comments))
                 return
         comments += self.source.take_comments(written)
+        self.add_to_sections(made, comments, key)
+
+    def add_to_sections(
+        self, made: Mapping[Any, Any], comments: list[YamlComment], last: str
+    ) -> None:
+        """Add each key to its section, with the comments before it; those after all to `last`."""
         for name, value in made.items():
-            section = self.section(str(name))
+            if isinstance(name, YamlComment):
+                comments.append(name)
+                continue
+            section = self.section(name)
             section |= dict.fromkeys(comments)
+            comments = []
             if isinstance(value, list):
                 section[name] = [*section.get(name, ()), *value]
             else:
                 section[name] = value
+        if comments:
+            self.section(last).update(dict.fromkeys(comments))
 
     def add_case_of_the_prompt(self) -> None:
         """Add the case that promptfoo runs if assertions hold for all tests, and there is none."""
@@ -251,11 +273,13 @@ class _Converter:
         """Convert each entry of a list, or the only one; what can't be becomes a comment."""
         made: list[Any] = []
         for entry in _entries(written):
-            made += self.source.take_comments(entry)
+            made += self.source.take_comments_before(entry)
             try:
-                made += [locate(part, entry.line) for part in read(entry)]
+                parts = [locate(part, entry.line) for part in read(entry)]
             except (UntranslatableError, ConfigError) as error:
-                made.append(self.draft.lose(entry, what, str(error), weakens=True))
+                parts = [self.draft.lose(entry, what, str(error), weakens=True)]
+            made += self.source.take_comments(entry)
+            made += parts
         return made
 
     # Settings.
@@ -271,16 +295,17 @@ class _Converter:
     def read_evaluate_options(self, written: Node) -> dict[Any, Any]:
         settings: dict[Any, Any] = {}
         for key, value in (written.value or {}).items():
-            is_number = isinstance(value, int | float) and value > 0
-            if key == "maxConcurrency" and is_number:
-                settings["max_concurrency"] = value
-            elif key == "repeat" and is_number:
-                if value > 1:
-                    settings["runs"] = value
-            elif key == "timeoutMs" and is_number:
-                settings["timeout_s"] = seconds(value)
-            elif key == "maxEvalTimeMs" and is_number:
-                settings["budget"] = {"max_duration_s": seconds(value)}
+            name = _EVALUATE_OPTIONS.get(key)
+            if name is not None and isinstance(value, int | float) and value > 0:
+                setting: Any = value
+                if key == "timeoutMs":
+                    setting = seconds(value)
+                elif key == "maxEvalTimeMs":
+                    setting = {"max_duration_s": seconds(value)}
+                elif setting == 1 and key == "repeat":
+                    continue
+                settings |= self.comments_before(written[key])
+                settings[name] = setting
             elif key not in ("cache", "showProgressBar"):
                 reason = NOTHING_LIKE_IT
                 if key == "delay":
@@ -303,6 +328,10 @@ class _Converter:
                 providers += self.read_provider_of(inner, other)
             return providers
         made = provider_of(entry, source, self.agents)
+        config = entry["config"]
+        for option, original_of_it in (("params", config), ("headers", config["headers"])):
+            if option in made.options:
+                made.options[option] = source.with_comments(made.options[option], original_of_it)
         provider: dict[Any, Any] = {}
         for name, reason in made.lost:
             what = f"provider {made.id}: {name}"
@@ -381,22 +410,27 @@ class _Converter:
             return
         comments = self.source.take_comments_before(written)
         self.judge = self.judge_of(written)
+        if self.judge is not None:
+            of_the_judge = self.source.take_comments(written["options"])
+            self.section("judges").update(dict.fromkeys(of_the_judge))
         vars_: dict[str, Any] = {}
         try:
             vars_, self.matrix = self.read_vars(written)
         except (UntranslatableError, ConfigError) as error:
             what = "defaultTest.vars"
             self.vars[self.draft.lose(written["vars"], what, str(error), weakens=True)] = None
-        self.vars |= dict.fromkeys(self.source.take_comments(written["vars"]))
-        self.vars |= vars_
+        self.vars |= self.comments_before(written["vars"])
+        self.vars |= self.source.with_comments(vars_, written["vars"])
+        comments += self.source.take_comments_before(written["assert"])
+        self.section("expect").update(dict.fromkeys(comments))
         if expect := self.read_expect(written):
-            self.section("expect").update(dict.fromkeys(comments))
             self.section("expect")["expect"] = expect
         metadata = written["metadata"].value
         if isinstance(metadata, dict):
             self.metadata = metadata
         threshold = written["threshold"].value
         if isinstance(threshold, int | float):
+            self.section("threshold").update(self.comments_before(written["threshold"]))
             self.section("threshold")["threshold"] = threshold
         lost = []
         for key in written.value:
@@ -500,42 +534,46 @@ class _Converter:
             raise UntranslatableError("a test is a mapping, or the path of a file")
         if "path" in test and "vars" not in test:
             raise UntranslatableError(_ONLY_FILES)
+        vars_, matrix = self.read_vars(
+            written
+        )  # it can fail: the comments stay where they are then
+        comments = self.comments_before(written)
         case: dict[Any, Any] = {}
         title = "description"
         if not str(test.get(title) or "").strip() and str(test.get("name") or "").strip():
             title = "name"
         description = str(test.get(title) or "").strip()
         if description:
+            case |= self.comments_before(written[title])
             if _is_short(description) and description not in self.ids:
                 case["id"] = description
             else:
                 case["description"] = description
             self.ids.add(description)
-        vars_, matrix = self.read_vars(written)
         default_matrix = {key: self.matrix[key] for key in self.matrix if key not in vars_}
         matrix = default_matrix | matrix
+        case |= self.comments_before(written["vars"])
         if vars_:
-            case["vars"] = vars_
+            case["vars"] = self.source.with_comments(vars_, written["vars"])
         if matrix:
-            case["matrix"] = matrix
+            case["matrix"] = self.source.with_comments(matrix, written["vars"])
         suite_vars = [name for name in self.vars if isinstance(name, str)]
         names = frozenset({*vars_, *matrix, *suite_vars})
         self.named.append(names)
-        # Names in a test's own assertions are asked of this case alone.
-        everywhere = self.templates.used
-        self.templates.used = set()
-        if expect := self.read_expect(written):
+        case |= self.comments_before(written["assert"])
+        if expect := self.read_own_expect(written, names):
             case["expect"] = expect
-        self.lacking |= self.templates.used - names
-        self.templates.used = everywhere
         if test.get("threshold") is not None:
+            case |= self.comments_before(written["threshold"])
             case["threshold"] = test["threshold"]
         metadata = {**self.metadata, **(test.get("metadata") or {})}
         if metadata:
-            case["metadata"] = metadata
-        runs = (test.get("options") or {}).get("repeat")
-        if runs is not None:
-            case["runs"] = runs
+            case |= self.comments_before(written["metadata"])
+            case["metadata"] = self.source.with_comments(metadata, written["metadata"])
+        options = written["options"]
+        if options["repeat"].value is not None:
+            case |= dict.fromkeys(self.source.take_comments(options))
+            case["runs"] = options["repeat"].value
         for key in test:
             if key not in (*_DEFAULT_TEST, title):
                 reason = _OF_A_TEST.get(key, NOTHING_LIKE_IT)
@@ -543,8 +581,17 @@ class _Converter:
                 comment = self.draft.lose(written[key], f"tests.{key}", reason, weakens=weakens)
                 case[comment] = None
         case |= dict.fromkeys(self.lose_options(written, "tests", ()))
-        comments = dict.fromkeys(self.source.take_comments(written))
+        comments |= dict.fromkeys(self.source.take_comments(written))
         return locate({**comments, **case}, written.line)
+
+    def read_own_expect(self, written: Node, names: frozenset[str]) -> list[Any]:
+        """Return what a test expects; its assertions ask this case alone for vars."""
+        everywhere = self.templates.used
+        self.templates.used = set()
+        expect = self.read_expect(written)
+        self.lacking |= self.templates.used - names
+        self.templates.used = everywhere
+        return expect
 
     def read_vars(self, written: Node) -> tuple[dict[str, Any], dict[str, list[Any]]]:
         """Return the vars of a test, and those that have several values."""
@@ -573,6 +620,7 @@ class _Converter:
         """Fill in the vars that are templates over others."""
         filled = {}
         values = {**self.vars, **vars_}
+        known = [name for name in values if isinstance(name, str)]
         for name, value in vars_.items():
             filled[name] = value
             if isinstance(value, str) and is_template(value):
@@ -580,7 +628,7 @@ class _Converter:
                 try:
                     filled[name] = template_sandbox().from_string(source).render(values)
                 except Exception as error:  # a template of the file can raise anything
-                    cause = one_line(describe_error(error, values))
+                    cause = one_line(describe_error(error, known))
                     reason = f"the var {name!r}, a template, cannot be rendered: {cause}"
                     raise UntranslatableError(reason) from error
         return filled
