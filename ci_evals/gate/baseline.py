@@ -27,8 +27,6 @@ DISAGREEMENT = 0.2
 """Newer and older runs of a cell with a two-sided p at or below this behave differently."""
 FALL = 0.001
 """The base branch fell where its newest reports are below all older ones, p at or below this."""
-LARGEST_SUPPORT = 1000
-"""Above, the normal distribution gives the same first three digits, and costs no time."""
 
 
 NO_RUNS = Tally(0, 0)
@@ -370,7 +368,7 @@ def _reports_since_fall(histories: Sequence[History]) -> int | None:
     most = max(history.pooled_reports for history in histories)
     for age in range(1, most):
         tables = split_histories(histories, age)
-        if stratified_lower(tables, largest_support=LARGEST_SUPPORT) <= FALL:
+        if stratified_lower(tables) <= FALL:
             return age
     return None
 

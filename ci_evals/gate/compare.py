@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple, get_args
 
 from ci_evals.gate.baseline import (
     DISAGREEMENT,
-    LARGEST_SUPPORT,
     NO_RUNS,
     BaseCell,
     Baseline,
@@ -390,8 +389,8 @@ def fall(cells: Sequence[tuple[Tally, History]]) -> Fall:
             pool_size = age
             break
     tables = _pool(cells, pool_size)
-    pooled = stratified_lower(tables, largest_support=LARGEST_SUPPORT)
-    newest = stratified_lower(_pool(cells, 1), largest_support=LARGEST_SUPPORT)
+    pooled = stratified_lower(tables)
+    newest = stratified_lower(_pool(cells, 1))
     return Fall(max(pooled, newest / NEWEST_ALONE), tables)
 
 

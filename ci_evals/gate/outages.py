@@ -8,7 +8,6 @@ from math import fsum
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import (
-    LARGEST_SUPPORT,
     NO_RUNS,
     BaseCell,
     Baseline,
@@ -87,7 +86,7 @@ def worst_round(by_cell: Sequence[Mapping[int, bool]]) -> FailedRound | None:
             if run in passed:
                 others = total - passed[run]
                 tables.append((int(passed[run]), 1, others, len(passed) - 1))
-        p = stratified_lower(tables, largest_support=LARGEST_SUPPORT)
+        p = stratified_lower(tables)
         if p < least:
             inside = add_tallies(Tally(*table[:2]) for table in tables)
             outside = add_tallies(Tally(*table[2:]) for table in tables)
@@ -258,7 +257,7 @@ def _collapsed(
     if 2 * passed >= expected:
         return not known_to_pass and expected == 0
     level = COLLAPSE if any(tally.passed for tally in runs.values()) else NO_PASS
-    return stratified_lower(tables, largest_support=LARGEST_SUPPORT) < level
+    return stratified_lower(tables) < level
 
 
 def _newest_lost(base: Baseline, lost_of: Mapping[Variant, Container[str]]) -> Iterator[LostReport]:

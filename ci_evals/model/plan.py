@@ -83,10 +83,6 @@ class RunPlan:
         """Return the number of planned runs of a cell."""
         return self.counts[cell]
 
-    def first_run(self, cell: int) -> int:
-        """Return the number of a cell's first run."""
-        return self.first_runs[cell]
-
     def index(self, cell: int, run: int) -> int:
         """Return the index of a cell's run, whose number counts from 1."""
         return self._first_indices[cell] + run - self.first_runs[cell]

@@ -65,7 +65,8 @@ def _head_passes(k_head: int, n_head: int, k_base: int, n_base: int) -> Hypergeo
 Table = tuple[int, int, int, int]
 """One cell as a 2×2 table: (head passed, head runs, base passed, base runs)."""
 
-LARGEST_SUPPORT = 4000
+LARGEST_SUPPORT = 1000
+"""Above, the normal distribution gives the same first three digits, and costs no time."""
 
 
 class _Stratum(NamedTuple):

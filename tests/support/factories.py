@@ -224,7 +224,9 @@ def _run(
     for cell in range(len(plan)):
         case, variant = plan.case(cell), plan.variant(cell)
         letters = outcomes[case.id][cell % len(plan.variants)] if case.id in outcomes else ""
-        runs = enumerate(zip(plan.indices(cell), letters, strict=False), start=plan.first_run(cell))
+        runs = enumerate(
+            zip(plan.indices(cell), letters, strict=False), start=plan.first_runs[cell]
+        )
         for run, (index, letter) in runs:
             if letter == ".":
                 continue
