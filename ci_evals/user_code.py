@@ -9,8 +9,8 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
 from functools import cache, lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
@@ -377,6 +377,19 @@ def is_async(function: Any) -> bool:
     if inspect.iscoroutinefunction(function):
         return True
     return inspect.iscoroutinefunction(type(function).__call__)
+
+
+@asynccontextmanager
+async def time_limit(timeout_s: float, error: Exception) -> AsyncIterator[None]:
+    """Raise `error` if the block takes longer. A TimeoutError of its own gets through."""
+    scope = asyncio.timeout(timeout_s)
+    try:
+        async with scope:
+            yield
+    except TimeoutError:
+        if scope.expired():
+            raise error from None
+        raise
 
 
 async def call(function: Callable[..., Any], *arguments: Any) -> Any:

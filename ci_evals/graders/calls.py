@@ -27,8 +27,9 @@ class ExpectedCall(Options):
             yield Mismatch("arguments", self.arguments, actual.arguments)
             return
         for key, value in self.arguments.items():
-            path = f"argument {one_line(key, 60)}"
-            if difference := first_difference(value, actual.arguments.get(key, ABSENT), path):
+            given = actual.arguments.get(key, ABSENT)
+            difference = first_difference(value, given, f"argument {one_line(key, 60)}")
+            if difference is not None:
                 yield difference
         if not ignore_extra_args:
             for key, value in actual.arguments.items():
@@ -95,7 +96,7 @@ def describe_call(call: ToolCall | ExpectedCall) -> str:
 
 def names_of(calls: Sequence[ToolCall | ExpectedCall], separator: str = ", ") -> str:
     """Return the tools of some calls: `search, book`."""
-    shown = separator.join(one_line(call.name, 80) for call in calls[:_MAX_NAMED])
-    if len(calls) <= _MAX_NAMED:
-        return shown
-    return f"{shown}{separator}… ({len(calls):,} calls)"
+    names = [one_line(call.name, 80) for call in calls[:_MAX_NAMED]]
+    if len(calls) > _MAX_NAMED:
+        names.append(f"… ({len(calls):,} calls)")
+    return separator.join(names)

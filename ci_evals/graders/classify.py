@@ -89,12 +89,15 @@ class Classify(GraderOptions):
             match = graders.Regex(self.pattern).search(output)
             if match is None:
                 return None
-            found: str | None = match[1] if match.re.groups else match[0]
+            group = 0
+            if match.re.groups:
+                group = 1
+            found: str | None = match[group]
             return found
         text = strip_fence(output).strip(" \t\r\n\"'`.*")
-        if not self.labels or any(_is_same(text, label) for label in self.labels):
-            return text or None
-        return self._find_inside(output)
+        if self.labels and self._known(text) is None:
+            return self._find_inside(output)
+        return text or None
 
     def _find_inside(self, output: str) -> str | None:
         """Find the one label that the answer mentions; those within a longer one don't count."""
@@ -113,15 +116,24 @@ class Classify(GraderOptions):
         """Put a label into the suite's spelling. An unknown one is cut, or counts as none if all
         labels are known.
         """
-        for label in (*self.labels, self.label):
-            if _is_same(named, label):
-                return label
+        known = self._known(named)
+        if known is not None:
+            return known
         if self.labels or not named.strip():
             return NONE
         return named.strip()[:_LONGEST_LABEL]
 
+    def _known(self, text: str) -> str | None:
+        """Return the label of the suite that a text is; None if it is none of them."""
+        for label in (*self.labels, self.label):
+            if _is_same(text, label):
+                return label
+        return None
+
     def _scores(self, data: Any, predicted: str) -> Mapping[str, float]:
-        found = _find(self.scores, data) if self.scores else []
+        if self.scores is None:
+            return {}
+        found = _find(self.scores, data)
         if not found:
             return {}
         given = found[0]

@@ -34,10 +34,10 @@ class EmbeddingSimilar(ModelGrader):
         output = answer.response.output
         if not output.strip():
             return failed("the answer is empty")
-        request = Request(
-            [output, self.value], (), answer.request.case, answer.request.run, timeout_s=0.0
-        )
-        similarity = _cosine((await models.ask(self, request)).output)
+        asked = answer.request
+        request = Request([output, self.value], (), asked.case, asked.run, timeout_s=0.0)
+        response = await models.ask(self, request)
+        similarity = _cosine(response.output)
         score = min(1.0, max(0.0, similarity))
         subject = f"cosine similarity to {quote(self.value)}"
         got = f"{similarity:.3f}"
@@ -62,4 +62,5 @@ def _cosine(reply: str) -> float:
     lengths = hypot(*one) * hypot(*other)
     if len(one) != len(other) or not lengths or not isfinite(lengths):
         raise GradingError("the provider gave embeddings that cannot be compared", "judge")
-    return fsum(left * right for left, right in zip(one, other, strict=True)) / lengths
+    products = [left * right for left, right in zip(one, other, strict=True)]
+    return fsum(products) / lengths

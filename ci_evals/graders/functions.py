@@ -10,7 +10,7 @@ from ci_evals.format import one_line, quote
 from ci_evals.graders.base import failed, passed, reaches
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.user_code import call, has_second_parameter, identity
+from ci_evals.user_code import call, has_second_parameter, identity, time_limit
 
 Judge = Callable[..., Any]
 """`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, or
@@ -99,15 +99,11 @@ class FunctionGrader:
 
     async def _call(self, answer: Answer) -> Finding:
         timeout_s = self.timeout_s or answer.request.timeout_s
-        try:
-            async with asyncio.timeout(timeout_s) as scope:
-                returned = await call(self.function, *self._arguments(answer))
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise GradingError(
-                f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more"
-            ) from None
+        too_slow = GradingError(
+            f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more"
+        )
+        async with time_limit(timeout_s, too_slow):
+            returned = await call(self.function, *self._arguments(answer))
         return self._read(returned)
 
     def _arguments(self, answer: Answer) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ from ci_evals.model.request import Answer
 _PARAMETERS = ("output", "answer", "vars", "input", "context")
 _MODULES = {"json": json, "math": math, "re": re}
 _FILE = "<python>"
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 @lru_cache(maxsize=256)
@@ -64,22 +65,24 @@ def compile_code(source: str) -> Callable[[Any, Answer], Any]:
 def _parse(source: str) -> list[ast.stmt]:
     """Return the body of the function that code is."""
     try:
-        return [ast.Return(ast.parse(f"({source}\n)", mode="eval").body)]
+        expression = ast.parse(f"({source}\n)", mode="eval")
+        return [ast.Return(expression.body)]
     except ValueError as error:  # half of a surrogate pair; before Python 3.11.4 also a null byte
         raise SyntaxError(str(error)) from None
     except SyntaxError:
         body = ast.parse(textwrap.dedent(source)).body
     kinds = {type(node) for node in _own_nodes(body)}
-    last = body[-1] if body else None
     if ast.Return in kinds:
         return body
-    if isinstance(last, ast.Expr) and not isinstance(last.value, ast.Constant):
-        return [*body[:-1], ast.Return(last.value)]
-    if isinstance(last, ast.FunctionDef) and last.name == "get_assert":
-        return [*body, *ast.parse("return get_assert(output, context)").body]
+    match body:
+        case [*before, ast.Expr(value)] if not isinstance(value, ast.Constant):
+            return [*before, ast.Return(value)]
+        case [*_, ast.FunctionDef("get_assert")]:
+            return [*body, *ast.parse("return get_assert(output, context)").body]
     if ast.Assert in kinds:
-        return [*body, ast.Return(ast.Constant(value=True))]
-    raise SyntaxError("nothing is returned", (None, len(source.splitlines()), None, None))
+        return [*body, *ast.parse("return True").body]
+    lines = len(source.splitlines())
+    raise SyntaxError("nothing is returned", (None, lines, None, None))
 
 
 def _own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
@@ -88,7 +91,7 @@ def _own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
     while remaining:
         node = remaining.pop()
         yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        if not isinstance(node, _SCOPES):
             remaining += ast.iter_child_nodes(node)
 
 
@@ -111,13 +114,15 @@ def _failed_assertion(error: AssertionError, output: Any, source: str) -> Findin
     last = traceback.extract_tb(error.__traceback__)[-1]
     if last.filename != _FILE or last.lineno is None:
         raise error
-    line = textwrap.dedent(source).splitlines()[last.lineno - 1]
-    return failed(one_line(str(error) or line.strip()), got=quote(output))
+    lines = textwrap.dedent(source).splitlines()
+    reason = str(error) or lines[last.lineno - 1].strip()
+    return failed(one_line(reason), got=quote(output))
 
 
 def context_of(answer: Answer) -> dict[str, Any]:
     """Return what code learns of a run besides its output."""
-    request, response, case = answer.request, answer.response, answer.request.case
+    request, response = answer.request, answer.response
+    case = request.case
     provider_response = to_jsonable_python(response, fallback=repr)
     provider_response["cost"] = answer.cost_usd
     provider_response["latencyMs"] = round(answer.latency_s * 1000)

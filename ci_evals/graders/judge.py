@@ -317,14 +317,20 @@ class LlmJudge(ModelGrader):
         """
         texts: list[Mapping[str, Any]] = []
         if self.context is not None:
-            given = self.context if isinstance(self.context, list | tuple) else [self.context]
+            given = self.context
+            if not isinstance(given, list | tuple):
+                given = [given]
             for each in given:
-                has_text = isinstance(each, Mapping) and "text" in each
-                texts.append(each if has_text else {"text": each})
+                if isinstance(each, Mapping) and "text" in each:
+                    texts.append(each)
+                else:
+                    texts.append({"text": each})
         elif answer.response.passages is not None:
             for passage in answer.response.passages:
-                named = {"id": passage.id} if passage.id else {}
-                texts.append({**named, "text": passage.text})
+                text = {"text": passage.text}
+                if passage.id:
+                    text = {"id": passage.id, **text}
+                texts.append(text)
         else:
             raise GradingError(
                 "the answer does not tell what was retrieved for it: return `context`,"
@@ -390,7 +396,9 @@ class LlmJudge(ModelGrader):
 def _describe_statements(listing: Listing, statements: Sequence[Statement]) -> str:
     """Return `the context supports 1 of 2 statements; not 'Refunds take 30 days.'`."""
     wrong = [each for each in statements if not each.holds]
-    noun = "text" if listing.by_text else "statement"
+    noun = "statement"
+    if listing.by_text:
+        noun = "text"
     share = f"{len(statements) - len(wrong):,} of {number_of(len(statements), noun)}"
     reason = listing.finding.format(share)
     if not wrong:

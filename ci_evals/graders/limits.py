@@ -29,7 +29,9 @@ class Latency(GraderOptions):
 
     @property
     def needs(self) -> Literal["first_token"] | None:
-        return None if self.first_token is None else "first_token"
+        if self.first_token is None:
+            return None
+        return "first_token"
 
     def problems(self) -> list[str]:
         if self.value is None and self.first_token is None:

@@ -62,7 +62,9 @@ class PythonGrader(GraderOptions):
     @property
     def function_name(self) -> str | None:
         """The target if it is `module:function`, None if it is code."""
-        return None if target_parts(self.target) is None else self.target
+        if target_parts(self.target) is None:
+            return None
+        return self.target
 
     def missing(self, folder: Path) -> str | None:
         if self.function_name is None:

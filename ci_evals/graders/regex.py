@@ -15,6 +15,13 @@ from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.user_code import call_in_thread
 
+_Match = regex.Match[str]
+
+_FLAGS = {
+    "i": regex.IGNORECASE,
+    "m": regex.MULTILINE,
+    "s": regex.DOTALL,
+}
 _LONGEST_SEARCH_S = 5.0
 _LONGEST_PAUSE_S = 0.02  # for which a search may hold up the calls that are under way
 
@@ -49,7 +56,7 @@ class Regex(GraderOptions):
             return call_in_thread(partial(self._judge_at_length, output))
         return self._judge(output, match)
 
-    def search(self, text: str, timeout_s: float = _LONGEST_SEARCH_S) -> regex.Match[str] | None:
+    def search(self, text: str, timeout_s: float = _LONGEST_SEARCH_S) -> _Match | None:
         """Search a text, for a bounded time: some patterns backtrack for ever.
 
         Raises:
@@ -67,16 +74,21 @@ class Regex(GraderOptions):
     def _judge_at_length(self, output: str) -> Finding:
         return self._judge(output, self.search(output))
 
-    def _judge(self, output: str, match: regex.Match[str] | None) -> Finding:
+    def _judge(self, output: str, match: _Match | None) -> Finding:
+        pattern = quote(self.pattern)
         if match is None:
-            return failed(f"nothing matches {quote(self.pattern)}", got=quote(output))
-        return passed(f"has a match of {quote(self.pattern)}", got=quote(match[0]))
+            return failed(f"nothing matches {pattern}", got=quote(output))
+        return passed(f"has a match of {pattern}", got=quote(match[0]))
 
 
-def _search(pattern: str, flags: str, text: str, timeout_s: float) -> regex.Match[str] | None:
-    return _compile(pattern, flags).search(text, timeout=timeout_s, concurrent=True)
+def _search(pattern: str, flags: str, text: str, timeout_s: float) -> _Match | None:
+    expression = _compile(pattern, flags)
+    return expression.search(text, timeout=timeout_s, concurrent=True)
 
 
 @lru_cache(maxsize=1024)
 def _compile(pattern: str, flags: str) -> regex.Pattern[str]:
-    return regex.compile(pattern, sum(regex.RegexFlag[flag.upper()] for flag in set(flags)))
+    combined = regex.RegexFlag(0)
+    for flag in flags:
+        combined |= _FLAGS[flag]
+    return regex.compile(pattern, combined)

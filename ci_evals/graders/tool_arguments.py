@@ -53,20 +53,23 @@ class Matcher(Options):
         """Say why a value is not like this, `is less than 10`; None if it is."""
         if self.equals is not UNSET and first_difference(self.equals, value):
             return f"is not {quote(self.equals)}"
-        if self.one_of is not None and all(first_difference(each, value) for each in self.one_of):
+        if self.one_of is not None and not self._is_one_of(value):
             return f"is none of {quote(list(self.one_of))}"
         if self.contains is not UNSET and not self._is_contained(value):
             return f"does not contain {quote(self.contains)}"
-        text = value if isinstance(value, str) else None
-        if self.icontains is not None and not self._is_contained_in_any_case(text):
+        if self.icontains is not None and not self._is_contained_in_any_case(value):
             return f"does not contain {quote(self.icontains)} in upper or lower case"
-        if self.regex is not None and not self._is_matched(text):
+        if self.regex is not None and not self._is_matched(value):
             return f"does not match {quote(self.regex)}"
         if self.approx is None and self.min is None and self.max is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
             return "is not a number"
         return self._numeric_mistake(value)
+
+    def _is_one_of(self, value: Any) -> bool:
+        allowed = self.one_of or ()
+        return any(first_difference(each, value) is None for each in allowed)
 
     def _is_contained(self, value: Any) -> bool:
         if isinstance(value, str):
@@ -75,19 +78,20 @@ class Matcher(Options):
             return any(first_difference(self.contains, item) is None for item in value)
         return False
 
-    def _is_contained_in_any_case(self, text: str | None) -> bool:
-        if text is None or self.icontains is None:
+    def _is_contained_in_any_case(self, value: Any) -> bool:
+        if not isinstance(value, str) or self.icontains is None:
             return False
-        return self.icontains.casefold() in text.casefold()
+        return self.icontains.casefold() in value.casefold()
 
-    def _is_matched(self, text: str | None) -> bool:
-        if text is None or self.regex is None:
+    def _is_matched(self, value: Any) -> bool:
+        if not isinstance(value, str) or self.regex is None:
             return False
-        return graders.Regex(self.regex).search(text) is not None
+        return graders.Regex(self.regex).search(value) is not None
 
     def _numeric_mistake(self, value: float) -> str | None:
         if self.approx is not None:
-            lowest, highest = self.approx - self.tolerance, self.approx + self.tolerance
+            lowest = self.approx - self.tolerance
+            highest = self.approx + self.tolerance
             if not lowest <= value <= highest:
                 return f"is not within {self.tolerance:g} of {self.approx:g}"
         if self.min is not None and not value >= self.min:
@@ -132,7 +136,10 @@ class ToolArguments(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         made = answer.response.calls_made
         name = one_line(self.tool)
-        indices = [index for index, call in enumerate(made) if call.name == self.tool]
+        indices = []
+        for index, call in enumerate(made):
+            if call.name == self.tool:
+                indices.append(index)
         if not indices:
             return failed(f"{name} was not called", got=names_of(made) or "no tool call")
         if self.calls == "first":

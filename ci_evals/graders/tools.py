@@ -77,7 +77,9 @@ class ToolCallMatch(GraderOptions):
         actual = answer.response.tool_calls or answer.response.calls_made
         fitting = find_fitting(expected, actual, ignore_extra_args=self.ignore_extra_args)
         in_any_order = pair_in_any_order(fitting)
-        pairs = pair_in_order(fitting) if self.match_order else in_any_order
+        pairs = in_any_order
+        if self.match_order:
+            pairs = pair_in_order(fitting)
         score = 0.0
         if len(expected) > 1:
             most = len(expected)

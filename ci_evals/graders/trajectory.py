@@ -48,7 +48,12 @@ class Trajectory(GraderOptions):
 
     def grade(self, answer: Answer) -> Finding:
         actual = answer.response.calls_made
-        expected = [ExpectedCall(call) if isinstance(call, str) else call for call in self.calls]
+        expected = []
+        for call in self.calls:
+            if isinstance(call, str):
+                expected.append(ExpectedCall(call))
+            else:
+                expected.append(call)
         pairs = self._pair(expected, actual)
         aligned = _Alignment(expected, actual, pairs, self.ignore_extra_args)
         match self.match:

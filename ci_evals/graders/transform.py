@@ -1,6 +1,5 @@
 """`transform`: what a grader sees instead of the answer's own text."""
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -27,6 +26,7 @@ from ci_evals.user_code import (
     load_target,
     missing_target,
     target_parts,
+    time_limit,
 )
 
 _NAMES = ("output", "input", "vars", "metadata")
@@ -37,7 +37,9 @@ def transform_problem(source: str, folder: Path) -> str | None:
     """Say what can be seen to be wrong with a transform before any call; None if nothing is."""
     if source.startswith("$"):
         problems = path_problems(source)
-        return problems[0] if problems else None
+        if not problems:
+            return None
+        return problems[0]
     if target_parts(source) is not None:
         return missing_target(source, folder)
     if is_template(source):
@@ -113,13 +115,9 @@ async def _call(target: str, answer: Answer) -> Any:
     if has_second_parameter(function, "answer", variadic=True):
         arguments = (answer.output, answer)
     timeout_s = answer.request.timeout_s
-    try:
-        async with asyncio.timeout(timeout_s) as scope:
-            value = await call(function, *arguments)
-    except TimeoutError:
-        if not scope.expired():
-            raise
-        raise GradingError(f"the transform {target} took more than {timeout_s:g} s") from None
+    too_slow = GradingError(f"the transform {target} took more than {timeout_s:g} s")
+    async with time_limit(timeout_s, too_slow):
+        value = await call(function, *arguments)
     if value is None:
         raise NothingThereError("it returned nothing", answer.output)
     return value

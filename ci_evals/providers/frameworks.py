@@ -35,7 +35,9 @@ async def unpack_result(value: object) -> object:
 
 
 def _has(value: object, *names: str) -> bool:
-    return not isinstance(value, Mapping) and all(hasattr(value, name) for name in names)
+    if isinstance(value, Mapping):
+        return False
+    return all(hasattr(value, name) for name in names)
 
 
 class _Trail:
@@ -143,11 +145,12 @@ def _from_pydantic_ai(result: Any) -> Response:
     trail = _Trail()
     for message in result.new_messages():
         if getattr(message, "kind", "") == "response":
-            texts = [part.content for part in message.parts if _kind(part) == "text"]
+            text = ""
+            for part in message.parts:
+                if _kind(part) == "text":
+                    text += part.content
             finish_reason = getattr(message, "finish_reason", None)
-            trail.add_model_request(
-                message.model_name, message.usage, "".join(texts), finish_reason
-            )
+            trail.add_model_request(message.model_name, message.usage, text, finish_reason)
         for part in message.parts:
             kind = _kind(part)
             call_id = getattr(part, "tool_call_id", None)
@@ -188,11 +191,15 @@ def _from_openai_agents(result: Any) -> Response:
             calls[call_id] = item
     trail = _Trail()
     for response in result.raw_responses:
-        messages = [item for item in response.output if _get(item, "type") == "message"]
-        text = "".join(_content_text(_get(message, "content")) for message in messages)
+        text = ""
+        for item in response.output:
+            if _get(item, "type") == "message":
+                text += _content_text(_get(item, "content"))
         trail.add_model_request(None, response.usage, text)
         for item in response.output:
-            call_id, name, arguments = (_get(item, key) for key in ("call_id", "name", "arguments"))
+            call_id = _get(item, "call_id")
+            name = _get(item, "name")
+            arguments = _get(item, "arguments")
             call = calls.get(call_id)
             kind = _get(item, "type")
             if call is not None and call.type == "handoff_call_item":

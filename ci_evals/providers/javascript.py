@@ -1,6 +1,5 @@
 """`javascript`: a function or a class of the team's own, in the machine's Node.js."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -22,6 +21,7 @@ from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.request_fields import request_fields
+from ci_evals.user_code import time_limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,16 +79,12 @@ class _JavaScriptProvider:
         prompt = request.input
         if not isinstance(prompt, str):
             prompt = json.dumps(prompt, ensure_ascii=False, default=str)
-        timeout_s = request.timeout_s
+        too_slow = ProviderError("timeout", f"no answer within {request.timeout_s:g} s")
         try:
-            async with asyncio.timeout(timeout_s) as scope:
+            async with time_limit(request.timeout_s, too_slow):
                 value = await current_node().ask(
                     do="call", **self._target, prompt=prompt, context=_context(request, prompt)
                 )
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise ProviderError("timeout", f"no answer within {timeout_s:g} s") from None
         except JavaScriptError as error:
             stack = str(error)
             text = one_line(stack.partition("\n")[0], 300)

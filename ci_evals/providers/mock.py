@@ -167,7 +167,8 @@ def _draw(run: bytes, attempt: int) -> tuple[float, float, float]:
     """Return three numbers that are independent and uniform in [0, 1), the same for the same run
     and attempt.
     """
-    digest = blake2b(run, digest_size=24, salt=attempt.to_bytes(8, "big")).digest()
+    salt = attempt.to_bytes(8, "big")
+    digest = blake2b(run, digest_size=24, salt=salt).digest()
     fault, flaky, latency = struct.unpack(">QQQ", digest)
     return fault / 2**64, flaky / 2**64, latency / 2**64
 
@@ -187,7 +188,8 @@ def _question(request: Request) -> str:
 def _response_of(answer: str | MockAnswer) -> Response:
     if isinstance(answer, str):
         return _text_response(answer)
-    response = as_response({each.name: getattr(answer, each.name) for each in fields(answer)})
+    given = {each.name: getattr(answer, each.name) for each in fields(answer)}
+    response = as_response(given)
     finish_reason = "stop"
     if answer.tool_calls:
         finish_reason = "tool_calls"
@@ -200,7 +202,11 @@ def _text_response(text: str) -> Response:
 
 def _count_tokens(request: Request, question: str, response: Response) -> Usage:
     """Return the tokens of a run, at four characters each."""
-    input_characters = sum(len(message.text) for message in request.messages) or len(question)
+    input_characters = 0
+    for message in request.messages:
+        input_characters += len(message.text)
+    if input_characters == 0:
+        input_characters = len(question)
     output_characters = len(response.output)
     for call in response.tool_calls:
         output_characters += len(call.name) + len(str(call.arguments))

@@ -33,7 +33,10 @@ def message_fields(request: Request) -> list[dict[str, Any]]:
 
 
 def _message_fields(message: Message) -> dict[str, Any]:
-    fields: dict[str, Any] = {"role": message.role, "content": content_fields(message)}
+    fields: dict[str, Any] = {
+        "role": message.role,
+        "content": content_fields(message),
+    }
     if message.tool_calls:
         calls = []
         for call in message.tool_calls:
