@@ -46,7 +46,10 @@ def as_table(text: str) -> list[list[str]] | None:
     text = text.strip()
     if len(text) > MAX_CHARACTERS:
         return None
-    rows = _rows_of_objects(text) if text.startswith("[") else _rows_of_lines(text)
+    if text.startswith("["):
+        rows = _rows_of_objects(text)
+    else:
+        rows = _rows_of_lines(text)
     if rows is None or not 1 < len(rows[0]) <= _MAX_COLUMNS:
         return None
     return rows
@@ -60,7 +63,8 @@ def _rows_of_objects(text: str) -> list[list[str]] | None:
     if not objects or not all(type(each) is dict and each for each in objects):
         return None
     names = list(dict.fromkeys(chain.from_iterable(objects)))
-    return [names, *([json_text(each.get(name, "")) for name in names] for each in objects)]
+    rows = [[json_text(each.get(name, "")) for name in names] for each in objects]
+    return [names, *rows]
 
 
 def _rows_of_lines(text: str) -> list[list[str]] | None:
@@ -69,7 +73,8 @@ def _rows_of_lines(text: str) -> list[list[str]] | None:
         return None
     separator = max("\t;,", key=first.count)
     try:
-        rows = list(csv.reader(text.splitlines(), delimiter=separator, strict=True))
+        lines = text.splitlines()
+        rows = list(csv.reader(lines, delimiter=separator, strict=True))
     except csv.Error:
         return None
     if len(rows) < _FEWEST_ROWS or len({len(row) for row in rows}) > 1:

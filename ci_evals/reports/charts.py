@@ -177,13 +177,18 @@ def trend_chart(
     if len(earlier) + 1 < _FEWEST_POINTS:
         return None
     rates = []
+    known = []
     for each in variants[:MAX_LINES]:
         theirs = comparison.base_variant(each.variant)
-        rates.append([*(rate_in(point, theirs) for point in earlier), each.pass_rate])
-    known = [rate for line in rates for rate in line if rate is not None]
+        line = [rate_in(point, theirs) for point in earlier]
+        line.append(each.pass_rate)
+        rates.append(line)
+        known += [rate for rate in line if rate is not None]
     if not known:
         return None
-    bottom, top = _axis(known if bar is None else [*known, bar])
+    if bar is not None:
+        known.append(bar)
+    bottom, top = _axis(known)
     width, height = 360, 64
 
     def height_of(rate: float) -> float:
@@ -192,21 +197,26 @@ def trend_chart(
     names = [short_sha(point.report.revision or point.report.id) for point in earlier]
     names.append("here")
     lines = []
-    for number, (each, line) in enumerate(zip(variants, rates, strict=False)):
+    for number, line in enumerate(rates):
         points = []
-        for place, (name, rate) in enumerate(zip(names, line, strict=True)):
+        for place, rate in enumerate(line):
             if rate is not None:
                 x = round(place / len(earlier) * width, 1)
-                points.append(Point(x, height_of(rate), f"{name}: {percent(round(rate, 4))}"))
+                text = f"{names[place]}: {percent(round(rate, 4))}"
+                points.append(Point(x, height_of(rate), text))
         if len(points) > 1:
-            lines.append(Line(each.variant, number, tuple(points)))
+            lines.append(Line(variants[number].variant, number, tuple(points)))
     oldest_s = max(0.0, report.started_at - earlier[0].report.started_at)
+    grid = [(height_of(rate), percent(rate)) for rate in _round_rates(bottom, top)]
+    bar_height = None
+    if bar is not None:
+        bar_height = height_of(bar)
     return TrendChart(
         width=width,
         height=height,
         lines=tuple(lines),
-        grid=tuple((height_of(rate), percent(rate)) for rate in _round_rates(bottom, top)),
-        bar=None if bar is None else height_of(bar),
+        grid=tuple(grid),
+        bar=bar_height,
         first=f"{duration(oldest_s)} ago",
         reports=len(earlier) + 1,
     )
@@ -251,30 +261,34 @@ def scatters(variants: Sequence[VariantReport]) -> Iterator[Scatter]:
     """Yield cost and latency against the pass rate, where they are known of two variants or
     more.
     """
-    costs = [each.figures.cost_per_run_usd for each in variants]
-    latencies = [each.figures.latency_p50_s for each in variants]
-    for title, values, show in (("cost per run", costs, usd), ("latency p50", latencies, seconds)):
-        known = [
-            (each.variant, each.pass_rate, value)
-            for each, value in zip(variants, values, strict=True)
-            if each.pass_rate is not None and value is not None
-        ]
-        if len(known) > 1 and any(value for _, _, value in known):
-            yield _scatter(title, known, show)
+    costs = []
+    latencies = []
+    for each in variants:
+        if each.pass_rate is None:
+            continue
+        cost, latency_s = each.figures.cost_per_run_usd, each.figures.latency_p50_s
+        if cost is not None:
+            costs.append((each.variant, each.pass_rate, cost))
+        if latency_s is not None:
+            latencies.append((each.variant, each.pass_rate, latency_s))
+    yield from _scatter("cost per run", costs, usd)
+    yield from _scatter("latency p50", latencies, seconds)
 
 
 def _scatter(
     title: str, known: Sequence[tuple[Variant, float, float]], show: Callable[[float], str]
-) -> Scatter:
+) -> Iterator[Scatter]:
     width, height = 300, 160
-    most = max(value for _, _, value in known)
+    most = max((value for _, _, value in known), default=0)
+    if len(known) < 2 or not most:
+        return
     bottom, top = _axis([rate for _, rate, _ in known])
     points = []
     for variant, rate, value in known:
         x = round(value / most * width, 1)
         y = round((top - rate) / (top - bottom) * height, 1)
         points.append((variant, Point(x, y, f"{percent(rate)}, {show(value)}")))
-    return Scatter(
+    yield Scatter(
         title=title,
         width=width,
         height=height,
@@ -305,4 +319,6 @@ def _beats(one: Point, other: Point) -> bool:
     """Return True if one point is better than another in one direction, and no worse in the other
     one.
     """
-    return one.x <= other.x and one.y <= other.y and (one.x, one.y) != (other.x, other.y)
+    no_worse = one.x <= other.x and one.y <= other.y
+    better = one.x < other.x or one.y < other.y
+    return no_worse and better

@@ -10,7 +10,6 @@ from junit_xml import TestCase, TestSuite
 
 from ci_evals.format import number_of, one_line, rate_with_interval, shorten, visible
 from ci_evals.gate.wording import cell_finding, unchecked_sentence
-from ci_evals.model.case import Variant
 from ci_evals.model.result import Result
 from ci_evals.reports.files import Format
 from ci_evals.reports.notes import notes
@@ -39,15 +38,15 @@ def render(summary: Summary) -> Iterator[bytes]:
     names = _distinct(f"{suite_name} · {each.variant}" for each in variants)
     case_names = _distinct(case.id for case in report.plan.cases)
     run_notes = _properties((note.label, note.text) for note in notes(report))
-    cells: dict[Variant, list[CellView]] = {each.variant: [] for each in variants}
-    for cell in cell_views(summary):
-        cells[cell.variant].append(cell)
     root = Element("testsuites", name=_attribute(suite_name))
     for figures, name in zip(variants, names, strict=True):
         cases = []
         time_s = 0.0
-        for cell in cells[figures.variant]:
-            cell_s = sum(record.latency_s for record in report.records_of((cell.cell,)))
+        for cell in cell_views(summary):
+            if cell.variant != figures.variant:
+                continue
+            records = report.records_of((cell.cell,))
+            cell_s = sum(record.latency_s for record in records)
             case = TestCase(
                 case_names[report.plan.row(cell.cell)],
                 name,
@@ -58,16 +57,19 @@ def render(summary: Summary) -> Iterator[bytes]:
             _add_outcome(case, summary, cell)
             cases.append(case)
             time_s += cell_s
-        metrics = _properties(
-            (f"metric {metric.name}", rate_with_interval(metric.mean, metric.lower, metric.upper))
-            for metric in figures.metrics
-        )
-        suite = TestSuite(name, cases, properties=run_notes | metrics).build_xml_doc()
+        metrics = []
+        for metric in figures.metrics:
+            mean = rate_with_interval(metric.mean, metric.lower, metric.upper)
+            metrics.append((f"metric {metric.name}", mean))
+        properties = run_notes | _properties(metrics)
+        suite = TestSuite(name, cases, properties=properties).build_xml_doc()
         suite.set("time", f"{time_s:.3f}")  # the library writes 1e-07 as such
         root.append(suite)
     for count in ("tests", "failures", "errors", "skipped"):
-        root.set(count, str(sum(int(suite.attrib[count]) for suite in root)))
-    root.set("time", f"{sum(float(suite.attrib['time']) for suite in root):.3f}")
+        total = sum(int(suite.attrib[count]) for suite in root)
+        root.set(count, f"{total}")
+    total_s = sum(float(suite.attrib["time"]) for suite in root)
+    root.set("time", f"{total_s:.3f}")
     root.insert(0, Comment(" ci-evals "))
     indent(root)
     yield tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
@@ -76,7 +78,8 @@ def render(summary: Summary) -> Iterator[bytes]:
 def _properties(labels_and_texts: Iterable[tuple[str, str]]) -> dict[str, str]:
     pairs = list(labels_and_texts)
     labels = _distinct(label for label, _ in pairs)
-    return {label: _attribute(text) for label, (_, text) in zip(labels, pairs, strict=True)}
+    texts = [_attribute(text) for _, text in pairs]
+    return dict(zip(labels, texts, strict=True))
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:
@@ -119,9 +122,11 @@ def _add_outcome(case: TestCase, summary: Summary, cell: CellView) -> None:
             message = f"{finding}; {message}"
         case.add_failure_info(message, body)
     elif finding or cell.counts.passed < cell.counts.planned:
-        lines = [cell.tally, _body(cell.results("failed", "errored", most=MAX_RUNS_SHOWN))]
+        lines = []
         if finding:
-            lines.insert(0, finding)
+            lines.append(finding)
+        results = cell.results("failed", "errored", most=MAX_RUNS_SHOWN)
+        lines += [cell.tally, _body(results)]
         case.stdout = "\n".join(lines)
 
 
@@ -153,7 +158,8 @@ def _message_and_body(cell: CellView, status: Literal["failed", "errored"]) -> t
     results = cell.results(status, most=MAX_RUNS_SHOWN)
     reasons = Failures.of(results).reasons
     if reasons:
-        message = f"{message}: {_attribute(reasons[0][0])}"
+        first, _ = reasons[0]
+        message = f"{message}: {_attribute(first)}"
     if len(reasons) > 1:
         message = f"{message} (and {number_of(len(reasons) - 1, 'other reason')})"
     body = _body(results)
@@ -164,7 +170,8 @@ def _message_and_body(cell: CellView, status: Literal["failed", "errored"]) -> t
 
 def _body(results: Sequence[Result]) -> str:
     """Return the account of each run; runs that ended alike share one."""
-    return "".join(f"\n{run.title}\n{_account(run)}\n" for run in alike(results))
+    accounts = [f"\n{run.title}\n{_account(run)}\n" for run in alike(results)]
+    return "".join(accounts)
 
 
 def _account(run: RunView) -> str:

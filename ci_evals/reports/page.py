@@ -55,7 +55,8 @@ class PagePart:
         """The number of its cases whose row is in another part."""
         if self.heading is None:
             return 0
-        return len({cell.case.id for cell in self.heading.cells}) - self.count
+        cases = {cell.case.id for cell in self.heading.cells}
+        return len(cases) - self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ class _Rows:
     """Makes a row of each case, in the first part that asks for it."""
 
     def __init__(self, summary: Summary) -> None:
-        self._by_case = {view.case.id: view.cells for view in case_views(cell_views(summary))}
+        cases = case_views(cell_views(summary))
+        self._by_case = {view.case.id: view.cells for view in cases}
         self._placed: set[str] = set()
         self._written = 0
         self._unfolded = 0
@@ -198,11 +200,12 @@ def choices(summary: Summary) -> dict[str, list[tuple[str, int]]]:
             changes[CHANGES[cell.found.kind]] += 1
         for tag in dict.fromkeys(cell.case.tags):
             tags[tag] = tags.get(tag, 0) + 1
-    found = {"outcome": outcomes, "change": changes, "tag": tags}
-    return {
-        name: [(option, number) for option, number in each.items() if number][:MAX_OPTIONS]
-        for name, each in found.items()
-    }
+    return {"outcome": _options(outcomes), "change": _options(changes), "tag": _options(tags)}
+
+
+def _options(numbers: Mapping[str, int]) -> list[tuple[str, int]]:
+    options = [(option, number) for option, number in numbers.items() if number]
+    return options[:MAX_OPTIONS]
 
 
 # Pass rates by part.
@@ -250,8 +253,10 @@ def _slices(tallies_of: Mapping[str, Sequence[Tally]], confidence: float) -> lis
         estimate = pass_rate(tallies)
         if estimate is None:
             continue
+        rate = float(estimate.rate)
         lower, upper = estimate.bounds(confidence)
         passed = sum(tally.passed for tally in tallies)
         graded = sum(tally.graded for tally in tallies)
-        found.append(Slice(name, float(estimate.rate), lower, upper, Tally(passed, graded)))
+        runs = Tally(passed, graded)
+        found.append(Slice(name, rate, lower, upper, runs))
     return sorted(found, key=lambda each: each.rate)

@@ -7,6 +7,7 @@ that follows from it is derived.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from math import isclose
 from pathlib import Path
 from typing import Literal
@@ -296,29 +297,30 @@ def report_so_far(
         latest[result.case, Variant(result.provider, result.prompt), result.run] = result
     if not latest:
         return None
-    cases = {case: row for row, case in enumerate(dict.fromkeys(case for case, _, _ in latest))}
-    variants = list(dict.fromkeys(variant for _, variant, _ in latest))
-    counts = [0] * (len(cases) * len(variants))
-    cells: dict[tuple[str, Variant, int], int] = {}
+    rows: dict[str, int] = {}
+    columns: dict[Variant, int] = {}
+    runs: dict[tuple[int, int], int] = {}
     for case, variant, run in latest:
-        cell = cases[case] * len(variants) + variants.index(variant)
-        cells[case, variant, run] = cell
-        counts[cell] = max(counts[cell], run)
-    plan = RunPlan(
-        [Case(id=case, file=suite.file) for case in cases],
-        variants,
-        counts,
-        first_runs=[1] * len(counts),
-    )
-    by_index = {plan.index(cells[key], key[2]): result for key, result in latest.items()}
-    ended_at = max(result.started_at + result.latency_s for result in latest.values())
+        row = rows.setdefault(case, len(rows))
+        column = columns.setdefault(variant, len(columns))
+        runs[row, column] = max(run, runs.get((row, column), 0))
+    cases = [Case(id=name, file=suite.file) for name in rows]
+    variants = list(columns)
+    counts = [runs.get(place, 0) for place in product(range(len(rows)), range(len(columns)))]
+    plan = RunPlan(cases, variants, counts, first_runs=[1] * len(counts))
+    by_index: dict[int, Result] = {}
+    ended_at = started_at
+    for (case, variant, run), result in latest.items():
+        cell = rows[case] * len(columns) + columns[variant]
+        by_index[plan.index(cell, run)] = result
+        ended_at = max(ended_at, result.started_at + result.latency_s)
     return SuiteReport(
         suite,
         plan,
         records_of(by_index),
         lines=lines_of(by_index),
         started_at=started_at,
-        duration_s=max(0.0, ended_at - started_at),
+        duration_s=ended_at - started_at,
         fingerprints=[""] * len(cases),
     )
 

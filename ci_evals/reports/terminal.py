@@ -31,13 +31,22 @@ from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.reports.findings import Findings, findings
 from ci_evals.reports.groups import ForeignText, Group, GroupItem, GroupKind, Tone, join_sentence
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES, Standing, TaskReport, VariantReport
+from ci_evals.reports.variants import (
+    MAX_LABELS_SHOWN,
+    TIES,
+    Standing,
+    TaskReport,
+    VariantChange,
+    VariantReport,
+)
 from ci_evals.reports.view import FEW, MANY, NAME_CHARACTERS, SOME, place_of, question_text
 
 _QUESTION_CHARACTERS = 60
 _ANSWER_CHARACTERS = 140
 _LABEL_CHARACTERS = 40  # of a grader, a label or a variant in a column
 _SENTENCE_CHARACTERS = 1000
+
+Parts = Iterator[ConsoleRenderable]
 
 UNBOUNDED = 1000
 """Columns for text that a terminal may break wherever it likes."""
@@ -95,8 +104,13 @@ def columns(rows: Sequence[Row], *, gap: int = 2, flush_right: bool = False) -> 
     """
     table = Table.grid(padding=(0, gap, 0, 0))
     for row in rows:
-        # A plain string would be read as markup.
-        table.add_row(*[Text(cell) if isinstance(cell, str) else cell for cell in row])
+        cells = []
+        for cell in row:
+            if isinstance(cell, Text):
+                cells.append(cell)
+            else:
+                cells.append(Text(cell))  # a plain string would be read as markup
+        table.add_row(*cells)
     for number, column in enumerate(table.columns):
         column.overflow = "fold"
         if flush_right and number:
@@ -106,17 +120,19 @@ def columns(rows: Sequence[Row], *, gap: int = 2, flush_right: bool = False) -> 
 
 def render_comparison(comparison: Comparison) -> str:
     """Return a line for each figure of a variant and for each cell, changed ones first."""
-    rows: list[tuple[str, ...]] = [("", "baseline", "here", "change", "p")]
+    rows: list[Row] = [("", "baseline", "here", "change", "p")]
     for variant in comparison.variants:
         rows += _variant_rows(comparison, variant)
-    changed: tuple[CellKind, ...] = ("regressed", "suspect", "fixed")
-    for kind in dict.fromkeys((*changed, *KINDS)):
+    kinds: list[CellKind] = ["regressed", "suspect", "fixed"]
+    kinds += [kind for kind in KINDS if kind not in kinds]
+    for kind in kinds:
         cells = [cell for cell in comparison.cells if cell.kind == kind]
         rows += [_cell_row(comparison, cell) for cell in cells]
-    return draw([columns(rows)], width=UNBOUNDED).rstrip("\n")
+    table = columns(rows)
+    return draw([table], width=UNBOUNDED).rstrip("\n")
 
 
-def _variant_rows(comparison: Comparison, variant: VariantComparison) -> Iterator[tuple[str, ...]]:
+def _variant_rows(comparison: Comparison, variant: VariantComparison) -> Iterator[Row]:
     figures = variant.differences
     name = ""
     if comparison.several_variants:
@@ -129,13 +145,11 @@ def _variant_rows(comparison: Comparison, variant: VariantComparison) -> Iterato
     yield f"{name}pass rate", base, here, points, f"{variant.p:.2g}"
     if figures.score is not None:
         yield f"{name}mean score", "", "", _with_bounds(figures.score, "+.2f"), ""
-    for label, ratio in (
-        ("cost", figures.cost),
-        ("tokens", figures.tokens),
-        ("latency", figures.latency),
-    ):
+    ratios = {"cost": figures.cost, "tokens": figures.tokens, "latency": figures.latency}
+    for label, ratio in ratios.items():
         if ratio is not None:
-            yield f"{name}{label}", "", "", f"× {_with_bounds(ratio, '.2f')}", ""
+            change = _with_bounds(ratio, ".2f")
+            yield f"{name}{label}", "", "", f"× {change}", ""
 
 
 def _with_bounds(figure: Difference, form: str) -> str:
@@ -146,7 +160,7 @@ def _with_bounds(figure: Difference, form: str) -> str:
     return f"{value} ({format(figure.lower, form)} to {format(figure.upper, form)})"
 
 
-def _cell_row(comparison: Comparison, cell: CellComparison) -> tuple[str, ...]:
+def _cell_row(comparison: Comparison, cell: CellComparison) -> Row:
     name = _name(cell.case)
     if comparison.several_variants:
         name = f"{name} on {_name(cell.variant)}"
@@ -162,7 +176,7 @@ def _tally(tally: Tally) -> str:
     return tally_text(tally)
 
 
-def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
+def _parts(summary: Summary, width: int) -> Parts:
     found = findings(summary)
     headline = join_sentence(found.headline, _name)
     yield _verdict(found, one_line(headline, _SENTENCE_CHARACTERS))
@@ -178,12 +192,10 @@ def _parts(summary: Summary, width: int) -> Iterator[ConsoleRenderable]:
         yield from _leaderboard(found.leaderboard)
     if found.bars:
         yield from _bars(summary.report, found.bars)
-    folded = []
     for group in found.groups:
-        if group.folded:
-            folded.append(_folded_group(group))
-        else:
+        if not group.folded:
             yield from _group(group)
+    folded = [_folded_group(group) for group in found.groups if group.folded]
     if folded:
         yield _BLANK
         yield from folded
@@ -217,17 +229,22 @@ class Column(NamedTuple):
     is_marked: bool = False
 
 
-def _figures(found: Findings, width: int) -> Iterator[ConsoleRenderable]:
+def _figures(found: Findings, width: int) -> Parts:
     """Yield a table with a row for each variant, and as many columns as fit."""
     chosen = list(_columns(found))
-    console = Console(width=UNBOUNDED, height=25)
     table = _table_of_variants(found, chosen)
-    while len(chosen) > 1 and Measurement.get(console, console.options, table).maximum > width:
-        chosen.remove(max(chosen, key=lambda column: column.rank))
+    while len(chosen) > 1 and _width(table) > width:
+        least = max(chosen, key=lambda column: column.rank)
+        chosen.remove(least)
         table = _table_of_variants(found, chosen)
     yield table
     if any(column.is_marked for column in chosen):
         yield _dim("▲ best  ▼ worst")
+
+
+def _width(table: Table) -> int:
+    console = Console(width=UNBOUNDED, height=25)
+    return Measurement.get(console, console.options, table).maximum
 
 
 def _table_of_variants(found: Findings, chosen: Sequence[Column]) -> Table:
@@ -243,7 +260,8 @@ def _table_of_variants(found: Findings, chosen: Sequence[Column]) -> Table:
         table.add_column(column.title, justify="right", no_wrap=True)
     for row, variant in enumerate(found.variants):
         name = Text(_name(variant.variant), "bold")
-        table.add_row(name, *[column.figures[row] for column in chosen])
+        figures = [column.figures[row] for column in chosen]
+        table.add_row(name, *figures)
     return table
 
 
@@ -253,8 +271,11 @@ def _columns(found: Findings) -> Iterator[Column]:
     figures = [each.figures for each in variants]
     changes = list(found.variant_changes.values())
 
-    rates = [each.pass_rate for each in variants]
-    texts = [rate_with_interval(each.pass_rate, each.lower, each.upper) for each in variants]
+    rates = []
+    texts = []
+    for each in variants:
+        rates.append(each.pass_rate)
+        texts.append(rate_with_interval(each.pass_rate, each.lower, each.upper))
     yield _column("pass rate", 0, texts, rates, highest_is_best=True)
     texts = [f"{each.passed:,}/{each.graded:,}" for each in counts]
     yield _column("runs", 5, texts)
@@ -272,25 +293,7 @@ def _columns(found: Findings) -> Iterator[Column]:
     scores = [each.match_rate for each in variants]
     yield _column("score", 6, map(score, scores), scores, highest_is_best=True)
 
-    costs: list[float | None] = []
-    tokens: list[float | None] = []
-    for each in variants:
-        cost = each.figures.cost_usd
-        if each.unpriced_runs:
-            cost = None
-        costs.append(cost)
-        tokens.append((each.figures.input_tokens + each.figures.output_tokens) or None)
-    cost_texts = [each.cost_text for each in variants]
-    token_texts = [UNKNOWN if number is None else f"{number:,}" for number in tokens]
-    has_tokens = any(tokens)
-    if len({each.graded for each in counts}) > 1:
-        # Of different numbers of runs, the fewer would look cheaper.
-        costs = tokens = []
-    yield _column("cost", 3, cost_texts, costs)
-    if any(change.cost for change in changes):
-        yield _column("per run", 9, [change.cost for change in changes])
-    if has_tokens:
-        yield _column("tokens", 10, token_texts, tokens)
+    yield from _cost_columns(variants, changes)
 
     latencies_s = [each.latency_p50_s for each in figures]
     yield _column("p50", 4, map(seconds, latencies_s), latencies_s)
@@ -301,6 +304,37 @@ def _columns(found: Findings) -> Iterator[Column]:
         yield _column("first token", 12, map(seconds, latencies_s), latencies_s)
     if any(change.latency for change in changes):
         yield _column("p50's change", 11, [change.latency for change in changes])
+
+
+def _cost_columns(
+    variants: Sequence[VariantReport], changes: Sequence[VariantChange]
+) -> Iterator[Column]:
+    costs: list[float | None] = []
+    tokens: list[float | None] = []
+    cost_texts: list[str] = []
+    token_texts: list[str] = []
+    for each in variants:
+        cost = each.figures.cost_usd
+        if each.unpriced_runs:
+            cost = None
+        costs.append(cost)
+        cost_texts.append(each.cost_text)
+        number = each.figures.input_tokens + each.figures.output_tokens
+        if number:
+            tokens.append(number)
+            token_texts.append(f"{number:,}")
+        else:
+            tokens.append(None)
+            token_texts.append(UNKNOWN)
+    has_tokens = any(tokens)
+    if len({each.counts.graded for each in variants}) > 1:
+        # Of different numbers of runs, the fewer would look cheaper.
+        costs = tokens = []
+    yield _column("cost", 3, cost_texts, costs)
+    if any(change.cost for change in changes):
+        yield _column("per run", 9, [change.cost for change in changes])
+    if has_tokens:
+        yield _column("tokens", 10, token_texts, tokens)
 
 
 def _column(
@@ -314,12 +348,13 @@ def _column(
     """Mark the best and the worst figure. Those that look the same are marked the same."""
     shown = list(texts)
     by_text = dict(zip(shown, numbers, strict=False))
-    known = sorted({number for number in by_text.values() if number is not None})
+    known = {number for number in by_text.values() if number is not None}
     if len(known) < 2:
         return Column(title, rank, [Text(text) for text in shown])
-    marks: dict[float | None, str] = {known[0]: _BEST, known[-1]: _WORST}
+    best, worst = min(known), max(known)
     if highest_is_best:
-        marks = {known[0]: _WORST, known[-1]: _BEST}
+        best, worst = worst, best
+    marks: dict[float | None, str] = {best: _BEST, worst: _WORST}
     figures = []
     for text in shown:
         mark = marks.get(by_text[text], _NO_MARK)
@@ -338,12 +373,15 @@ def _graders(variants: Sequence[VariantReport]) -> Iterator[Text]:
     perfect = len(graders) - len(imperfect)
     if perfect > FEW:
         graders = imperfect
-    texts = [f"{_label(grader)} {span(means[grader], score)}" for grader in graders]
+    texts = []
+    for grader in graders:
+        figures = span(means[grader], score)
+        texts.append(f"{_label(grader)} {figures}")
     if perfect > FEW:
         noun = "others" if imperfect else "graders"
         texts.append(f"{perfect} {noun} 1.00")
     if texts:
-        yield Text.assemble(("graders  ", "dim"), ", ".join(texts))
+        yield _figure("graders", ", ".join(texts))
 
 
 def _metrics(found: Findings) -> Iterator[Text]:
@@ -355,7 +393,12 @@ def _metrics(found: Findings) -> Iterator[Text]:
             text = f"{text} on {_name(variant)}"
         by_name.setdefault(metric.name, []).append(text)
     for name, texts in by_name.items():
-        yield Text.assemble(("metric  ", "dim"), f"{_label(name)} {', '.join(texts)}")
+        means = ", ".join(texts)
+        yield _figure("metric", f"{_label(name)} {means}")
+
+
+def _figure(title: str, text: str) -> Text:
+    return Text.assemble((f"{title}  ", "dim"), text)
 
 
 def _label(name: str) -> str:
@@ -365,7 +408,7 @@ def _label(name: str) -> str:
 # The sections.
 
 
-def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[ConsoleRenderable]:
+def _labels(found: Findings, variant: Variant, task: TaskReport) -> Parts:
     """Yield the figures of a classification, and which label was taken for which."""
     title = _name(task.name).capitalize()
     if found.several_variants:
@@ -375,42 +418,49 @@ def _labels(found: Findings, variant: Variant, task: TaskReport) -> Iterator[Con
     yield Text.assemble((title, "bold"), f": accuracy {accuracy}, macro F1 {macro_f1}")
     headings = ("true label", "precision", "recall", "F1", "ROC AUC", "taken for")
     rows: list[Row] = [[Text(heading, "bold dim") for heading in headings]]
-    for row, each in enumerate(task.labels[:MAX_LABELS_SHOWN]):
-        rates = (each.precision, each.recall, each.f1, each.roc_auc)
-        taken_for = task.taken_for(row, _label)
-        rows.append([_label(each.label), *map(percent, rates), taken_for])
+    for number, label in enumerate(task.labels[:MAX_LABELS_SHOWN]):
+        row = [
+            _label(label.label),
+            percent(label.precision),
+            percent(label.recall),
+            percent(label.f1),
+            percent(label.roc_auc),
+            task.taken_for(number, _label),
+        ]
+        rows.append(row)
     yield columns(rows)
     yield from _more(len(task.labels) - MAX_LABELS_SHOWN, "label")
 
 
-def _leaderboard(standings: Sequence[Standing]) -> Iterator[ConsoleRenderable]:
+def _leaderboard(standings: Sequence[Standing]) -> Parts:
     """List the variants, the best first."""
     rows = []
     for standing in standings:
         report = standing.variant
+        name = _name(report.variant)
         rate = rate_with_interval(report.pass_rate, report.lower, report.upper)
-        rows.append((standing.place, _name(report.variant), rate))
+        rows.append((standing.place, name, rate))
     yield from _table("Leaderboard", rows, MANY, "variant")
     if any(standing.tied for standing in standings):
         yield _dim(TIES)
 
 
-def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Iterator[ConsoleRenderable]:
+def _bars(report: SuiteReport, scopes: Sequence[ScopeVerdict]) -> Parts:
     """List the parts of the matrix that have a bar, the worst first."""
     rows = []
     for scope in scopes:
-        verdict = VERDICTS[scope.status].upper()
+        _, style = _VERDICT_MARKS[scope.status]
+        verdict = Text(VERDICTS[scope.status].upper(), style)
         name = scope_label(scope, report)
         if scope.kind != "suite":
             name = f"{name} {scope.name}"
-        _, style = _VERDICT_MARKS[scope.status]
         rate = rate_with_interval(scope.rate, scope.lower, scope.upper, scope.bar)
-        bar = f"bar {percent(scope.bar, scope.bar)}"
-        rows.append((Text(verdict, style), _name(name), rate, bar))
+        bar = percent(scope.bar, scope.bar)
+        rows.append((verdict, _name(name), rate, f"bar {bar}"))
     return _table("Gate", rows, SOME, "bar")
 
 
-def _table(title: str, rows: Sequence[Row], most: int, noun: str) -> Iterator[ConsoleRenderable]:
+def _table(title: str, rows: Sequence[Row], most: int, noun: str) -> Parts:
     yield _BLANK
     yield Text(f"{title} ({len(rows):,})", "bold")
     yield columns(rows[:most])
@@ -430,7 +480,7 @@ _TONE_MARKS: Final[Mapping[Tone, tuple[str, str]]] = {
 }
 
 
-def _group(group: Group) -> Iterator[ConsoleRenderable]:
+def _group(group: Group) -> Parts:
     yield _BLANK
     yield Text(group.heading, "bold")
     for entry in group.entries[:SOME]:
@@ -447,14 +497,18 @@ def _folded_group(group: Group) -> Text:
     for entry in group.entries:
         names += [_name(cell.case.id) for cell in entry.cells]
     names = list(dict.fromkeys(names or lines))[:FEW]
-    if group.count > len(names):
-        names.append(f"{group.count - len(names):,} more")
+    more = group.count - len(names)
+    if more > 0:
+        names.append(f"{more:,} more")
     return _dim(f"{group.title} ({group.count:,}): {', '.join(names)}")
 
 
-def _entry(entry: GroupItem, group: Group) -> Iterator[ConsoleRenderable]:
+def _entry(entry: GroupItem, group: Group) -> Parts:
     """`✗ refund on gpt: 1 of 3 runs passed  evals.yaml:12`, with the answer and why it failed."""
-    mark, color = _GROUP_MARKS.get(group.kind, _TONE_MARKS[group.tone])
+    if group.kind in _GROUP_MARKS:
+        mark, color = _GROUP_MARKS[group.kind]
+    else:
+        mark, color = _TONE_MARKS[group.tone]
     text = Text()
     if entry.critical:
         text.append("critical ", color)
@@ -464,20 +518,24 @@ def _entry(entry: GroupItem, group: Group) -> Iterator[ConsoleRenderable]:
         else:
             text.append(piece)
     if len(entry.cells) == 1:
-        text.append(f"  {_name(place_of(entry.cells[0].case))}", "dim")
-    yield columns([(Text(mark, color), text)], gap=1)
+        place = place_of(entry.cells[0].case)
+        text.append(f"  {_name(place)}", "dim")
+    row = (Text(mark, color), text)
+    yield columns([row], gap=1)
     if group.kind != "flaky":
         yield from _details(entry, group)
 
 
-def _details(entry: GroupItem, group: Group) -> Iterator[ConsoleRenderable]:
+def _details(entry: GroupItem, group: Group) -> Parts:
     cell, run = entry.cell, entry.run
     frames: Sequence[str] = entry.frames
+    lines: list[str | Text] = []
     if run is not None:
         frames = run.frames
-    lines: list[str | Text] = []
-    if cell and run and run.answer is not None and (group.kind != "possible" or cell.below_bar):
-        asked = one_line(question_text(cell.case, run.first), _QUESTION_CHARACTERS)
+    is_noise = group.kind == "possible" and not (cell and cell.below_bar)
+    if cell and run and run.answer is not None and not is_noise:
+        question = question_text(cell.case, run.first)
+        asked = one_line(question, _QUESTION_CHARACTERS)
         answer = one_line(run.answer, _ANSWER_CHARACTERS) or "(empty)"
         lines.append(_dim(f"{asked} → {answer}".lstrip()))
     if cell and len(entry.cells) == 1:
@@ -487,7 +545,7 @@ def _details(entry: GroupItem, group: Group) -> Iterator[ConsoleRenderable]:
         yield Padding(line, _INDENT)
 
 
-def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
+def _ending(found: Findings) -> Parts:
     for note in found.notes:
         text = one_line(note.text, _SENTENCE_CHARACTERS)
         yield columns([(f"{note.label}:", text)], gap=1)
@@ -501,7 +559,7 @@ def _ending(found: Findings) -> Iterator[ConsoleRenderable]:
     yield _verdict(found, " · ".join([headline, *found.facts]))
 
 
-def _more(left_out: int, noun: str) -> Iterator[ConsoleRenderable]:
+def _more(left_out: int, noun: str) -> Parts:
     if left_out > 0:
         yield _dim(f"… and {number_of(left_out, f'more {noun}')} in summary.md")
 
