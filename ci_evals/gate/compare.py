@@ -457,7 +457,7 @@ def comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[MatchedCe
 def base_keys(head: Sequence[HeadCell], base: Baseline) -> Mapping[CellKey, CellKey]:
     """Map each cell to its name in the baseline, whatever its case or variant is called there."""
     variants = match_variants((cell.variant for cell in head), base.variants)
-    mine = {_key(cell.key[0], variants.get(cell.variant, cell.variant)): cell for cell in head}
+    mine = _by_base_key(head, variants)
     old_names = _old_names(mine, base)
     return {
         cell.key: (old_names.get(base_key, base_key[0]), *base_key[1:])
@@ -465,17 +465,25 @@ def base_keys(head: Sequence[HeadCell], base: Baseline) -> Mapping[CellKey, Cell
     }
 
 
-def _match_cells(
-    head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
-) -> tuple[list[MatchedCell], list[CellComparison]]:
-    """Return the cells that can be compared, and the findings on all others."""
+def _by_base_key(
+    head: Sequence[HeadCell], variants: Mapping[Variant, Variant]
+) -> Mapping[CellKey, HeadCell]:
+    """Return the cells by the names that they have in the baseline, where no case was renamed."""
     base_names = {(mine.provider, mine.prompt): theirs for mine, theirs in variants.items()}
-    mine = {}
+    found = {}
     for cell in head:
         key = cell.key
         if key[1:] in base_names:
             key = _key(key[0], base_names[key[1:]])
-        mine[key] = cell
+        found[key] = cell
+    return found
+
+
+def _match_cells(
+    head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
+) -> tuple[list[MatchedCell], list[CellComparison]]:
+    """Return the cells that can be compared, and the findings on all others."""
+    mine = _by_base_key(head, variants)
     old_names = _old_names(mine, base)
     matched: list[MatchedCell] = []
     rest: list[CellComparison] = []

@@ -578,16 +578,16 @@ def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
         rate = f"pass rate {rate}"
     bar = f"the bar of {percent(scope.bar, scope.bar)}"
     sure = f"{percent(rules.confidence)} sure"
-    at_least = f"({sure}: at least {percent(scope.lower, scope.bar)})"
     if scope.status == "fail":
         return f"{rate} is below {bar} ({sure}: at most {percent(scope.upper, scope.bar)})"
-    if scope.status == "pass" and rules.prove:
-        return f"{rate} meets {bar} {at_least}"
-    if scope.status == "pass":
+    if scope.status == "pass" and not rules.prove:
         return f"{rate} meets {bar}"
-    if scope.rate >= scope.bar:
-        return f"{rate} meets {bar}, but more runs are needed to prove it {at_least}"
-    return f"{rate} is below {bar}, but {_doubt(scope, rules)}"
+    if scope.rate < scope.bar:
+        return f"{rate} is below {bar}, but {_doubt(scope, rules)}"
+    proof = f"({sure}: at least {percent(scope.lower, scope.bar)})"
+    if scope.status == "pass":
+        return f"{rate} meets {bar} {proof}"
+    return f"{rate} meets {bar}, but more runs are needed to prove it {proof}"
 
 
 def _doubt(scope: ScopeVerdict, rules: Gate) -> str:
