@@ -41,7 +41,7 @@ from ci_evals.github.comment_body import (
 from ci_evals.github.context import Context, PullRequest
 from ci_evals.hosts import BaselineChoice
 from ci_evals.reports.markdown import Links, comment_document, problems_text, progress_text
-from ci_evals.reports.read import baseline_of, judge_beside, read_baseline, read_report
+from ci_evals.reports.read import ReportError, baseline_of, judge_beside, read_baseline, read_report
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.saved import SavedReport
 from ci_evals.reports.summary import Note, Summary
@@ -315,8 +315,8 @@ def _report_of_artifact(file: Path) -> SavedReport:
     """Return a report of an artifact; raises StorageError if it is damaged."""
     try:
         return read_report(file)
-    except StorageError as error:
-        raise StorageError(f"{REPORT} {str(error).removeprefix(f'{file}: ')}") from error
+    except ReportError as error:
+        raise StorageError(f"{REPORT} {error.problem}") from error
 
 
 async def _judge(

@@ -48,11 +48,19 @@ def _document_adapter() -> TypeAdapter[Document1 | Document2]:
     return TypeAdapter(Annotated[Document1 | Document2, Field(discriminator="schema_version")])
 
 
+class ReportError(StorageError):
+    """A report.json that cannot be used; `problem` says why, without the path."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.problem = problem
+
+
 def read_report(path: Path) -> SavedReport:
     """Read one report.json, or the one in a folder.
 
     Raises:
-        StorageError: there is none, it is damaged or contradicts itself, or another version of
+        ReportError: there is none, it is damaged or contradicts itself, or another version of
             ci-evals wrote it.
     """
     if path.is_dir():
@@ -60,16 +68,16 @@ def read_report(path: Path) -> SavedReport:
     try:
         if path.stat().st_size > MAX_REPORT_BYTES:
             limit = f"{MAX_REPORT_BYTES >> 20:,} MiB"
-            raise StorageError(f"{path}: is larger than {limit}: no report of ci-evals is")
+            raise ReportError(path, f"is larger than {limit}: no report of ci-evals is")
         content = path.read_bytes()
     except FileNotFoundError:
-        raise StorageError(f"{path}: there is no report: {_WHAT_TO_NAME}") from None
+        raise ReportError(path, f"there is no report: {_WHAT_TO_NAME}") from None
     except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ReportError(path, f"cannot be read: {error.strerror}") from error
     try:
         return replace(decode_report(content), path=path)
     except ValueError as error:
-        raise StorageError(f"{path}: {_explain(error, content, path)}") from error
+        raise ReportError(path, _explain(error, content, path)) from error
 
 
 _WHAT_TO_NAME: Final = "pass one written by `ci-evals run`, or its folder"
