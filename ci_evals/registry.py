@@ -27,11 +27,15 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """Where a thing is defined (`module:attribute`), its line of help, and its section there."""
+    """Where a thing is defined (`module:attribute`), its line of help, and its section there.
+
+    `file` is what a report format writes.
+    """
 
     target: str
     help: str = ""
     section: str = ""
+    file: str = ""
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -412,14 +416,23 @@ FORMATS: "Registry[Format]" = Registry(
         "json": Entry(
             "ci_evals.reports.report_json:JSON",
             "report.json: everything, for programs and as a baseline.",
+            file="report.json",
         ),
         "junit": Entry(
-            "ci_evals.reports.junit:JUNIT", "junit.xml: a test case for each case and variant."
+            "ci_evals.reports.junit:JUNIT",
+            "junit.xml: a test case for each case and variant.",
+            file="junit.xml",
         ),
         "markdown": Entry(
-            "ci_evals.reports.markdown:MARKDOWN", "summary.md: the verdict and what failed."
+            "ci_evals.reports.markdown:MARKDOWN",
+            "summary.md: the verdict and what failed.",
+            file="summary.md",
         ),
-        "html": Entry("ci_evals.reports.html:HTML", "report.html: every case with its runs."),
+        "html": Entry(
+            "ci_evals.reports.html:HTML",
+            "report.html: every case with its runs.",
+            file="report.html",
+        ),
     },
     "ci_evals.reports.files:Format",
 )

@@ -31,7 +31,7 @@ from ci_evals.model.plan import CellKey, Shard
 from ci_evals.model.report import SuiteReport
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import FORMATS, find_host
-from ci_evals.reports import html, report_json, terminal
+from ci_evals.reports import report_json, terminal
 from ci_evals.reports.files import remove_reports, write_reports
 from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.summary import Summary, summarize
@@ -229,7 +229,7 @@ def _show_all(
         if name in with_page:
             own_page = f"{file_name(name)}/{page.name}"
         sections.append((summary, own_page))
-    write_atomically(page, html.render_several(sections, not_run, broken=broken))
+    write_atomically(page, reports.render_several(sections, not_run, broken=broken))
     if page.is_relative_to(Path.cwd()):
         page = page.relative_to(Path.cwd())
     console.remark(f"open: {page.as_posix()}")

@@ -1,10 +1,11 @@
-"""Reports. Saved ones are read back by files that load when they are first used."""
+"""Reports. Files that read saved ones, or write a page, load when they are first used."""
 
 from typing import TYPE_CHECKING
 
 from ci_evals.registry import lazy_attributes
 
 if TYPE_CHECKING:
+    from ci_evals.reports.html import render_several as render_several
     from ci_evals.reports.read import read_baseline as read_baseline
     from ci_evals.reports.read import read_reports as read_reports
     from ci_evals.reports.read import with_answers as with_answers
@@ -16,6 +17,7 @@ __getattr__ = lazy_attributes(
         "SavedReport": "ci_evals.reports.saved",
         "read_baseline": "ci_evals.reports.read",
         "read_reports": "ci_evals.reports.read",
+        "render_several": "ci_evals.reports.html",
         "with_answers": "ci_evals.reports.read",
     },
 )

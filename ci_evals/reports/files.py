@@ -35,12 +35,16 @@ def remove_reports(folder: Path, formats: Iterable[str] = ()) -> None:
 
     Args:
         folder: the results folder.
-        formats: formats of other packages that the suite writes; our own are always removed.
+        formats: what the suite writes; of our own formats, the others are removed, too.
 
     Raises:
         StorageError: a report cannot be removed.
     """
-    names = dict.fromkeys((*FORMATS.own, *formats))
+    names = dict.fromkeys(formats)
+    for name, entry in FORMATS.own.items():
+        path = folder / entry.file
+        if path.is_file() or any(partial_files(path)):
+            names[name] = None
     for format_ in [FORMATS[name] for name in names]:  # all are loaded before a file is removed
         path = folder / format_.file
         try:

@@ -44,8 +44,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def with_lines_added(source: str, diff: str) -> str:
     """The source with each `+` line after the line of context above it, and without each `-` line.
 
-    An empty line of the diff is one of context, too: the one that follows there. `@@` stands for
-    lines left out.
+    A line of context is the one that follows there, else the only one of its kind; an empty line of
+    the diff is one of context, too. `@@` stands for lines left out.
     """
     lines, at = source.splitlines(), 0
     for line in diff.splitlines():
@@ -57,6 +57,9 @@ def with_lines_added(source: str, diff: str) -> str:
             continue
         if not line:
             assert not lines[at], f"no empty line follows {lines[at - 1]!r}"
+            at += 1
+            continue
+        if at and lines[at] == line[1:] and not line.startswith("-"):
             at += 1
             continue
         assert lines.count(line[1:]) == 1, f"there is no one line {line[1:]!r}"
