@@ -60,7 +60,8 @@ def init(folder: Path) -> None:
     else:
         _write_suite(suite, project)
     _ignore_results(folder / ".gitignore")
-    keys = list(dict.fromkeys((*_keys_of(suite), *project.keys)))
+    named = _keys_of(suite) + project.keys
+    keys = list(dict.fromkeys(named))
     is_kept = workflow.exists()
     if is_kept:
         _say(f"kept: {workflow.as_posix()}")
@@ -234,8 +235,10 @@ class _Project:
 
     @property
     def has_pytest(self) -> bool:
+        if "pytest" in self._needs:
+            return True
         files = ("pytest.ini", "conftest.py", "tests/conftest.py")
-        return "pytest" in self._needs or any((self.folder / name).exists() for name in files)
+        return any((self.folder / name).exists() for name in files)
 
     @property
     def branch(self) -> str:
@@ -295,7 +298,8 @@ def _write_suite(path: Path, project: _Project) -> None:
     model = {"type": vendor, "model": _MODELS[vendor], "key": key}
     name = json.dumps(project.name, ensure_ascii=False)
     text = _render("evals.yaml", name=name, target=project.target, model=model)
-    _write(path, text, f"asks {project.target or 'a table of answers'}")
+    target = project.target or "a table of answers"
+    _write(path, text, f"asks {target}")
 
 
 def _write_workflow(path: Path, project: _Project, keys: Sequence[str]) -> None:

@@ -39,13 +39,14 @@ def read_traces(path: Path, match: str | None = None) -> list[Trace]:
                 continue
             tasks = _tasks(document)
             if tasks is None:
-                raise StorageError(
-                    f"{file}: is not a trace: expected OTLP JSON (`resourceSpans`) or a run JSON"
-                    " of ag2"
-                )
-            traces.extend(map(_from_task, tasks))
-    names = (match,) if match else CASE_ATTRIBUTES
-    traces.extend(_from_spans(spans_of_one, names) for spans_of_one in spans.values())
+                expected = "expected OTLP JSON (`resourceSpans`) or a run JSON of ag2"
+                raise StorageError(f"{file}: is not a trace: {expected}")
+            traces += map(_from_task, tasks)
+    names: Sequence[str] = CASE_ATTRIBUTES
+    if match:
+        names = (match,)
+    for spans_of_trace in spans.values():
+        traces.append(_from_spans(spans_of_trace, names))
     return traces
 
 
@@ -112,10 +113,7 @@ def _spans(document: Mapping[str, Any]) -> Iterator[Span]:
         shared = _attributes(_mapping(resource, "resource"))
         for scope in _list(resource, "scopeSpans"):
             for span in _list(scope, "spans"):
-                attributes = {**shared, **_attributes(span)}
-                status, error = _mapping(span, "status"), None
-                if status.get("code") in (2, "STATUS_CODE_ERROR"):
-                    error = str(status.get("message") or attributes.get("error.type") or "failed")
+                attributes = shared | _attributes(span)
                 yield Span(
                     trace_id=str(span.get("traceId")),
                     span_id=str(span.get("spanId")),
@@ -124,8 +122,16 @@ def _spans(document: Mapping[str, Any]) -> Iterator[Span]:
                     attributes=attributes,
                     start_ns=_nanoseconds(span.get("startTimeUnixNano")),
                     end_ns=_nanoseconds(span.get("endTimeUnixNano")),
-                    error=error,
+                    error=_error_of(span, attributes),
                 )
+
+
+def _error_of(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> str | None:
+    status = _mapping(span, "status")
+    if status.get("code") not in (2, "STATUS_CODE_ERROR"):
+        return None
+    error = status.get("message") or attributes.get("error.type")
+    return str(error or "failed")
 
 
 def _attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +147,10 @@ def _value(value: Any) -> Any:
     """Unpack an OTLP `AnyValue`; 64-bit integers are text there."""
     match value:
         case {"intValue": number}:
-            return int(number) if str(number).lstrip("-").isdecimal() else None
+            digits = str(number).removeprefix("-")
+            if not digits.isdecimal():
+                return None
+            return int(number)
         case {"arrayValue": {"values": list(values)}}:
             return [_value(each) for each in values]
         case {"kvlistValue": dict(pairs)}:
@@ -164,29 +173,39 @@ def _list(holder: Any, key: str) -> list[dict[str, Any]]:
 
 def _mapping(holder: Any, key: str) -> dict[str, Any]:
     """Return the mapping that an untrusted mapping should have."""
-    inner = holder.get(key) if isinstance(holder, dict) else None
-    return inner if isinstance(inner, dict) else {}
+    if not isinstance(holder, dict):
+        return {}
+    inner = holder.get(key)
+    if not isinstance(inner, dict):
+        return {}
+    return inner
 
 
 def _nanoseconds(value: Any) -> int:
-    return int(value) if str(value).isdecimal() else 0
+    if not str(value).isdecimal():
+        return 0
+    return int(value)
 
 
 def _from_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
     start_ns = min(span.start_ns for span in spans)
     end_ns = max(span.end_ns for span in spans)
-    response, error = None, None
+    response = None
+    error = None
     try:
         response = response_of(spans)
     except ValueError as wrong:
         error = str(wrong)
     name = f"trace {spans[0].trace_id}"
-    root = next((span for span in spans if span.parent_id is None), None)
-    if root is not None:
+    roots = [span for span in spans if span.parent_id is None]
+    if roots:
+        root = roots[0]
         if root.name:
             name = f"{name} ({root.name})"
-        if root.error is not None and response is not None and not response.output:
-            response, error = None, root.error
+        has_no_output = response is not None and not response.output
+        if root.error is not None and has_no_output:
+            response = None
+            error = root.error
     return Trace(
         case_id=attribute(spans, names),
         question=question_of(spans),
@@ -209,7 +228,9 @@ def _tasks(document: Any) -> list[dict[str, Any]] | None:
     for tasks in holders:
         if isinstance(tasks, list) and tasks and all(map(_is_task, tasks)):
             return tasks
-    return [document] if _is_task(document) else None
+    if _is_task(document):
+        return [document]
+    return None
 
 
 def _is_task(value: Any) -> bool:
@@ -217,53 +238,81 @@ def _is_task(value: Any) -> bool:
 
 
 def _from_task(task: Mapping[str, Any]) -> Trace:
-    case_id, latency_s = str(task["task_id"]), float(task.get("duration_ms") or 0) / 1000
+    case_id = str(task["task_id"])
+    duration_ms = float(task.get("duration_ms") or 0)
+    latency_s = duration_ms / 1000
     if task.get("exception"):
         error = json.dumps(task["exception"], default=str)
         return Trace(case_id, None, None, latency_s, 0.0, error)
     events = _list(task, "events")
-    output = task.get("output")
-    if "output" not in task:
-        texts = map(_message, reversed(events))
-        output = next((text for text in texts if text), "")
     steps = [step for step in map(_event_step, events) if step is not None]
-    response = as_response({"output": output or "", "steps": steps})
-    usage, tokens = None, _mapping(task, "tokens")
-    if tokens:
-        counts = [tokens.get(key) for key in ("input", "output")]
-        usage = Usage(*[count if isinstance(count, int) else 0 for count in counts])
+    response = as_response({"output": _output_of(task, events), "steps": steps})
+    response = Response(response.output, usage=_usage_of(task), steps=response.steps)
     question = _mapping(task, "inputs").get("input")
-    return Trace(
-        case_id,
-        question if isinstance(question, str) else None,
-        Response(response.output, usage=usage, steps=response.steps),
-        latency_s,
-        0.0,
-    )
+    if not isinstance(question, str):
+        question = None
+    return Trace(case_id, question, response, latency_s, 0.0)
+
+
+def _output_of(task: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the output of a task, or its last message."""
+    if "output" in task:
+        return task["output"] or ""
+    for event in reversed(events):
+        message = _message(event)
+        if message:
+            return message
+    return ""
+
+
+def _usage_of(task: Mapping[str, Any]) -> Usage | None:
+    tokens = _mapping(task, "tokens")
+    if not tokens:
+        return None
+    counts = []
+    for key in ("input", "output"):
+        count = tokens.get(key)
+        if not isinstance(count, int):
+            count = 0
+        counts.append(count)
+    return Usage(*counts)
 
 
 def _event_step(event: Mapping[str, Any]) -> dict[str, Any] | None:
     kind = _kind_of(event)
     if "tool" in kind and "result" not in kind and event.get("name"):
         arguments = event.get("arguments", event.get("args"))
+        if not isinstance(arguments, dict | str):
+            arguments = {}
+        error = event.get("error") or None
+        if error is not None:
+            error = str(error)
         return {
             "kind": "tool_call",
             "name": str(event["name"]),
-            "arguments": arguments if isinstance(arguments, dict | str) else {},
-            "error": str(event["error"]) if event.get("error") else None,
+            "arguments": arguments,
+            "error": error,
         }
     if "model" in kind and "response" in kind:
-        return {"kind": "model_request", "name": str(event.get("model") or "")}
+        model = event.get("model") or ""
+        return {
+            "kind": "model_request",
+            "name": str(model),
+        }
     return None
 
 
 def _message(event: Mapping[str, Any]) -> str:
-    """Return what an event says, if it is a message; else nothing."""
-    kind, content = _kind_of(event), event.get("content")
-    if isinstance(content, str) and ("message" in kind or "response" in kind):
-        return content
-    return ""
+    """Return the content of an event if it is a message; else nothing."""
+    kind = _kind_of(event)
+    if "message" not in kind and "response" not in kind:
+        return ""
+    content = event.get("content")
+    if not isinstance(content, str):
+        return ""
+    return content
 
 
 def _kind_of(event: Mapping[str, Any]) -> str:
-    return str(event.get("type") or event.get("kind") or "").lower()
+    kind = event.get("type") or event.get("kind") or ""
+    return str(kind).lower()

@@ -75,15 +75,18 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
     check_selection((suite,), overrides)
     providers = suite.providers
     if overrides.providers is not None:
-        _check("provider", overrides.providers, [str(each.name) for each in providers])
+        names = [str(provider.name) for provider in providers]
+        _check("provider", overrides.providers, names)
         providers = tuple(each for each in providers if each.name in overrides.providers)
     cases = select_cases(suite, overrides)
+    is_part = len(cases) < len(suite.cases)
     gate = suite.gate
     if gate is not None:
-        gate = _restrict_gate(gate, providers, cases, all_cases=len(cases) == len(suite.cases))
+        gate = _restrict_gate(gate, providers, cases, all_cases=not is_part)
     selection = suite.selection
-    if len(cases) < len(suite.cases):
-        selection = f"{len(cases):,} of {number_of(len(suite.cases), 'case')}"
+    if is_part:
+        total = number_of(len(suite.cases), "case")
+        selection = f"{len(cases):,} of {total}"
     return replace(suite, providers=providers, cases=cases, gate=gate, selection=selection)
 
 
@@ -91,17 +94,21 @@ def _restrict_gate(
     gate: Gate, providers: Sequence[ProviderOptions], cases: Sequence[Case], *, all_cases: bool
 ) -> Gate:
     """Return the gate without bars for anything that is not selected."""
-    names = {each.name for each in providers}
-    tags = {tag for case in cases for tag in case.tags}
+    names = {provider.name for provider in providers}
+    bars = {name: bar for name, bar in gate.providers.items() if name in names}
+    known_tags = _tags_of(cases)
+    tags = {tag: rule for tag, rule in gate.tags.items() if tag in known_tags}
     metrics = gate.metrics
     if not all_cases:
         metrics = {name: bar for name, bar in metrics.items() if _is_measured(name, cases)}
-    return replace(
-        gate,
-        providers={name: bar for name, bar in gate.providers.items() if name in names},
-        tags={tag: rule for tag, rule in gate.tags.items() if tag in tags},
-        metrics=metrics,
-    )
+    return replace(gate, providers=bars, tags=tags, metrics=metrics)
+
+
+def _tags_of(cases: Iterable[Case]) -> set[str]:
+    tags: set[str] = set()
+    for case in cases:
+        tags.update(case.tags)
+    return tags
 
 
 def _is_measured(name: str, cases: Iterable[Case]) -> bool:
@@ -125,13 +132,14 @@ def check_selection(suites: Sequence[CheckedSuite], overrides: Overrides) -> Non
     Raises:
         UsageError: with what they have.
     """
-    cases = [case for suite in suites for case in suite.cases]
-    _check("tag", overrides.tags or (), sorted({tag for case in cases for tag in case.tags}))
-    ids = {case.id: None for case in cases}
+    cases: list[Case] = []
+    for suite in suites:
+        cases += suite.cases
+    _check("tag", overrides.tags or (), sorted(_tags_of(cases)))
+    ids = dict.fromkeys(case.id for case in cases)
     for name in overrides.cases or ():
-        if name in ids:
-            continue
-        if not _is_pattern(name) or not any(fnmatchcase(each, name) for each in ids):
+        fits_pattern = _is_pattern(name) and any(fnmatchcase(each, name) for each in ids)
+        if name not in ids and not fits_pattern:
             raise UsageError(unknown("case", name, ids))
     if not any(select_cases(suite, overrides) for suite in suites):
         raise UsageError("nothing is selected: no case fits all that --tags and --case ask for")
@@ -141,19 +149,19 @@ def select_cases(suite: CheckedSuite, overrides: Overrides) -> Sequence[Case]:
     """Return the cases of a suite that are selected."""
     cases = suite.cases
     if overrides.tags is not None:
-        cases = [case for case in cases if not set(overrides.tags).isdisjoint(case.tags)]
+        tags = set(overrides.tags)
+        cases = [case for case in cases if not tags.isdisjoint(case.tags)]
     if overrides.cases is not None:
         ids = {case.id for case in suite.cases}
-        exact = set(overrides.cases)
-        patterns = [name for name in exact - ids if _is_pattern(name)]
-        cases = [
-            case
-            for case in cases
-            if case.id in exact or any(fnmatchcase(case.id, each) for each in patterns)
-        ]
+        chosen = ids.intersection(overrides.cases)
+        for name in overrides.cases:
+            if name not in ids and _is_pattern(name):
+                chosen.update(each for each in ids if fnmatchcase(each, name))
+        cases = [case for case in cases if case.id in chosen]
     cases = cases[: overrides.first]
     if overrides.sample is not None and overrides.sample < len(cases):
-        numbers = random.Random(suite.seed).sample(range(len(cases)), overrides.sample)  # noqa: S311  no secret
+        generator = random.Random(suite.seed)  # noqa: S311  no secret
+        numbers = generator.sample(range(len(cases)), overrides.sample)
         cases = [cases[number] for number in sorted(numbers)]
     return tuple(cases)
 
