@@ -195,3 +195,13 @@ def failed(reason: str, score: float = 0.0, *, got: str | None = None) -> Findin
 def reaches(score: float, threshold: float) -> bool:
     """Return True if a score is at least the threshold, within the rounding errors of floats."""
     return score >= threshold - _TOLERANCE
+
+
+def judge_similarity(subject: str, similarity: float, threshold: float, output: str) -> Finding:
+    """Hold the similarity of an output to a threshold; the score is the similarity from 0 to 1."""
+    score = min(1.0, max(0.0, similarity))
+    got = f"{similarity:.3f}"
+    if reaches(similarity, threshold):
+        return passed(f"{subject} is at least {threshold:g}", score, got=got)
+    reason = f"{subject} is less than {threshold:g}"
+    return failed(reason, score, got=f"{got}: {quote(output)}")

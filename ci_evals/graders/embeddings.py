@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from ci_evals.errors import GradingError
 from ci_evals.format import quote
-from ci_evals.graders.base import ModelGrader, failed, passed, reaches
+from ci_evals.graders.base import ModelGrader, failed, judge_similarity
 from ci_evals.model.fields import NonEmpty, Share
 from ci_evals.model.grading import Finding, Models
 from ci_evals.model.request import Answer, Request
@@ -38,13 +38,8 @@ class EmbeddingSimilar(ModelGrader):
         request = Request([output, self.value], (), asked.case, asked.run, timeout_s=0.0)
         response = await models.ask(self, request)
         similarity = _cosine(response.output)
-        score = min(1.0, max(0.0, similarity))
         subject = f"cosine similarity to {quote(self.value)}"
-        got = f"{similarity:.3f}"
-        if reaches(similarity, self.threshold):
-            return passed(f"{subject} is at least {self.threshold:g}", score, got=got)
-        reason = f"{subject} is less than {self.threshold:g}"
-        return failed(reason, score, got=f"{got}: {quote(output)}")
+        return judge_similarity(subject, similarity, self.threshold, output)
 
 
 @cache

@@ -39,8 +39,7 @@ class Latency(GraderOptions):
         return []
 
     def grade(self, answer: Answer) -> Finding:
-        kept: list[tuple[str, str]] = []
-        missed: list[tuple[str, str]] = []
+        measured: list[tuple[float, float, str]] = []
         if self.first_token is not None:
             first_token_s = answer.response.slowest_first_token_s
             if first_token_s is None:
@@ -48,26 +47,16 @@ class Latency(GraderOptions):
                     "the time to the first token is not known:"
                     " the provider did not stream its answer"
                 )
-            limit = f"{self.first_token:g} s allowed to the first token"
-            if first_token_s <= self.first_token:
-                kept.append((limit, _seconds(first_token_s)))
-            else:
-                missed.append((limit, _seconds(first_token_s)))
+            measured.append((first_token_s, self.first_token, " to the first token"))
         if self.value is not None:
-            limit = f"{self.value:g} s allowed"
-            if answer.latency_s <= self.value:
-                kept.append((limit, _seconds(answer.latency_s)))
-            else:
-                missed.append((limit, _seconds(answer.latency_s)))
-        limits = " and ".join(f"the {limit}" for limit, _ in missed or kept)
-        got = " and ".join(took for _, took in missed or kept)
+            measured.append((answer.latency_s, self.value, ""))
+        missed = [(took, limit, to) for took, limit, to in measured if took > limit]
+        shown = missed or measured
+        limits = " and ".join(f"the {limit:g} s allowed{to}" for _, limit, to in shown)
+        got = " and ".join(f"{round(took, 3):g} s" for took, _, _ in shown)
         if missed:
             return failed(f"took more than {limits}", got=got)
         return passed(f"took no more than {limits}", got=got)
-
-
-def _seconds(seconds: float) -> str:
-    return f"{round(seconds, 3):g} s"
 
 
 @dataclass(frozen=True, slots=True)

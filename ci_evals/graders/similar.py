@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rapidfuzz.distance import Indel
 
 from ci_evals.format import quote
-from ci_evals.graders.base import GraderOptions, failed, passed, reaches
+from ci_evals.graders.base import GraderOptions, judge_similarity
 from ci_evals.model.fields import Bool, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
@@ -34,9 +34,5 @@ class Similar(GraderOptions):
         if self.ignore_case:
             output, value = output.casefold(), value.casefold()
         score = Indel.normalized_similarity(value, output)
-        similarity = f"similarity to {quote(self.value)}"
-        got = f"{score:.3f}"
-        if reaches(score, self.threshold):
-            return passed(f"{similarity} is at least {self.threshold:g}", score, got=got)
-        reason = f"{similarity} is less than {self.threshold:g}"
-        return failed(reason, score, got=f"{got}: {quote(answer.response.output)}")
+        subject = f"similarity to {quote(self.value)}"
+        return judge_similarity(subject, score, self.threshold, answer.response.output)

@@ -48,8 +48,8 @@ class IContains(GraderOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class ContainsAll(GraderOptions):
-    """The answer has each of the texts in it; the score is the share of them that it has.
+class Texts(GraderOptions):
+    """The options of `contains_all` and `contains_any`.
 
     Args:
         value: the texts to look for, in any order.
@@ -59,9 +59,20 @@ class ContainsAll(GraderOptions):
     value: OneOrMore[NonEmpty]
     ignore_case: Bool = False
 
+    def _find_absent(self, output: str) -> list[str]:
+        if self.ignore_case:
+            output = output.casefold()
+            return [text for text in self.value if text.casefold() not in output]
+        return [text for text in self.value if text not in output]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainsAll(Texts):
+    """The answer has each of the texts in it; the score is the share of them that it has."""
+
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
-        absent = _find_absent(self.value, output, ignore_case=self.ignore_case)
+        absent = self._find_absent(output)
         if not absent:
             return passed(f"contains all of {_join(self.value)}")
         score = 1 - len(absent) / len(self.value)
@@ -69,31 +80,16 @@ class ContainsAll(GraderOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class ContainsAny(GraderOptions):
-    """The answer has at least one of the texts in it.
-
-    Args:
-        value: the texts to look for.
-        ignore_case: upper and lower case are the same.
-    """
-
-    value: OneOrMore[NonEmpty]
-    ignore_case: Bool = False
+class ContainsAny(Texts):
+    """The answer has at least one of the texts in it."""
 
     def grade(self, answer: Answer) -> Finding:
         output = answer.response.output
-        absent = _find_absent(self.value, output, ignore_case=self.ignore_case)
+        absent = self._find_absent(output)
         for text in self.value:
             if text not in absent:
                 return passed(f"contains {quote(text)}")
         return failed(f"contains none of {_join(absent)}", got=quote(output))
-
-
-def _find_absent(texts: Sequence[str], output: str, *, ignore_case: bool) -> list[str]:
-    if ignore_case:
-        output = output.casefold()
-        return [text for text in texts if text.casefold() not in output]
-    return [text for text in texts if text not in output]
 
 
 def _join(texts: Sequence[str]) -> str:

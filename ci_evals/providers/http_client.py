@@ -51,7 +51,7 @@ def open_session(resources: Resources) -> aiohttp.ClientSession:
 
 
 class HttpClient:
-    """Makes the calls of one provider. See `http_messages.HttpSender`.
+    """Makes the calls of one provider. See `http_messages.HttpClient`.
 
     Args:
         resources: the engine's.
