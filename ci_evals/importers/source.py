@@ -42,15 +42,11 @@ class Source:
 
     def take_comments(self, node: Node) -> list[YamlComment]:
         """Return the comments before and inside a value as one, or none, and forget them."""
-        if node.line is None:
-            return []
-        return self._take(range(node.line, _last_line(node.lines) + 1))
+        return self._take_at(node, _last_line(node.lines))
 
     def take_comments_before(self, node: Node) -> list[YamlComment]:
         """Return the comments before and beside the first line of a value, and forget them."""
-        if node.line is None:
-            return []
-        return self._take(range(node.line, node.line + 1))
+        return self._take_at(node, node.line)
 
     def with_comments(self, made: Mapping[Any, Any], written: Node) -> dict[Any, Any]:
         """Return a mapping with the comments that the same keys have in its original."""
@@ -64,6 +60,11 @@ class Source:
     def take_other_comments(self) -> list[YamlComment]:
         """Return the comments that nobody took as one, or none."""
         return self._take(range(1, max(self.comments, default=0) + 1))
+
+    def _take_at(self, node: Node, last: int | None) -> list[YamlComment]:
+        if node.line is None or last is None or node.file != self.shown:
+            return []
+        return self._take(range(node.line, last + 1))
 
     def _take(self, numbers: range) -> list[YamlComment]:
         lines = []

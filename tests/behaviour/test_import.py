@@ -576,6 +576,17 @@ async def test_comments_stay_with_their_keys(tmp_path: Path) -> None:
     assert ended.out.rstrip() + "\n" == COMMENTS_KEPT
 
 
+async def test_a_default_test_in_a_file_takes_no_comments_of_the_config(tmp_path: Path) -> None:
+    (tmp_path / "default.yaml").write_text("\n\nassert:\n  - {type: contains, value: hi}\n")
+    (tmp_path / "p.yaml").write_text(
+        "prompts:\n  # the only one\n  - '{{ q }}'\nproviders: [echo]\n"
+        "defaultTest: file://default.yaml\ntests: [{vars: {q: hi}}]\n"
+    )
+    ended = await ci_evals(tmp_path, "import", "p.yaml")
+    assert "prompts:\n  # the only one\n" in ended.out
+    assert "expect:\n  - contains: hi\n" in ended.out
+
+
 async def test_a_problem_of_another_tools_suite_has_its_line(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(
         "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n  - vars: {q: hi}\n    assert:\n"

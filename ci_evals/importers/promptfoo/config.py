@@ -329,16 +329,18 @@ class _Converter:
             return providers
         made = provider_of(entry, source, self.agents)
         config = entry["config"]
-        for option, original_of_it in (("params", config), ("headers", config["headers"])):
-            if option in made.options:
-                made.options[option] = source.with_comments(made.options[option], original_of_it)
+        options = made.options
+        if "params" in options:
+            options["params"] = source.with_comments(options["params"], config)
+        if "headers" in options:
+            options["headers"] = source.with_comments(options["headers"], config["headers"])
         provider: dict[Any, Any] = {}
         for name, reason in made.lost:
             what = f"provider {made.id}: {name}"
             weakens = name == "transform"
             self.draft.lost.append(Lost(entry.file, entry.line, what, reason, weakens))
             provider[YamlComment(f"not imported: {name}: {reason}")] = None
-        return [{**provider, **made.options}]
+        return [{**provider, **options}]
 
     # Prompts.
 
@@ -534,9 +536,8 @@ class _Converter:
             raise UntranslatableError("a test is a mapping, or the path of a file")
         if "path" in test and "vars" not in test:
             raise UntranslatableError(_ONLY_FILES)
-        vars_, matrix = self.read_vars(
-            written
-        )  # it can fail: the comments stay where they are then
+        # This may fail, so no comment is taken before.
+        vars_, matrix = self.read_vars(written)
         comments = self.comments_before(written)
         case: dict[Any, Any] = {}
         title = "description"
