@@ -5,12 +5,15 @@ from pathlib import Path
 
 from ci_evals.errors import ConfigError, UsageError
 from ci_evals.format import number_of
-from ci_evals.importers.draft import SuiteDraft, UntranslatableError
+from ci_evals.importers.draft import Lost, SuiteDraft, UntranslatableError
 from ci_evals.importers.parts import tidy
 from ci_evals.importers.source import Source, read_source
 from ci_evals.importers.writing import YamlComment, write_yaml
 from ci_evals.registry import IMPORTERS
 from ci_evals.suite.nodes import Node
+
+_WRONG_SHAPE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""Each of these comes of a value of another shape than the format has."""
 
 
 def translate_config(path: Path, config: Node) -> SuiteDraft | None:
@@ -28,21 +31,37 @@ def translate(source: Source) -> SuiteDraft | None:
     Raises:
         ConfigError: a file that it names cannot be read.
     """
-    name = next((name for name in IMPORTERS if IMPORTERS[name].recognize(source)), None)
+    name = _format_of(source)
     if name is None:
         return None
+    draft: SuiteDraft
     try:
-        draft: SuiteDraft = IMPORTERS[name].convert(source)
+        draft = IMPORTERS[name].convert(source)
         tidy(draft)
     except UntranslatableError as error:
-        raise ConfigError([source.written.problem(str(error))]) from None
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        # Any of these comes of a value of another shape.
+        problem = source.written.problem(str(error))
+        raise ConfigError([problem]) from None
+    except _WRONG_SHAPE as error:
         cause = f"{type(error).__name__}: {error}"
         text = f"it looks like {name}, and is not in the shape of its files: {cause}"
-        raise ConfigError([source.written.problem(text)]) from error
-    draft.lost.sort(key=lambda lost: (lost.file != source.shown, lost.file, lost.line or 0))
+        problem = source.written.problem(text)
+        raise ConfigError([problem]) from error
+
+    def place(lost: Lost) -> tuple[bool, str, int]:
+        is_elsewhere = lost.file != source.shown
+        return is_elsewhere, lost.file, lost.line or 0
+
+    draft.lost.sort(key=place)
     return draft
+
+
+def _format_of(source: Source) -> str | None:
+    """Return the name of the importer that recognizes a file."""
+    for name in IMPORTERS:
+        importer = IMPORTERS[name]
+        if importer.recognize(source):
+            return name
+    return None
 
 
 def import_suite(paths: Sequence[Path], folder: Path) -> SuiteDraft:
@@ -57,28 +76,31 @@ def import_suite(paths: Sequence[Path], folder: Path) -> SuiteDraft:
         UsageError: a file has an unknown format, or a further one has prompts or providers of its
             own.
     """
-    drafts = []
-    for path in paths:
-        draft = translate(read_source(path, path.as_posix(), folder.resolve()))
-        if draft is None:
-            known = ", ".join(IMPORTERS)
-            raise UsageError(f"{path.as_posix()} is of no known format; known: {known}")
-        drafts.append(draft)
-    first, *others = drafts
-    for path, other in zip(paths[1:], others, strict=True):
-        _append(first, other, path)
-    return first
+    draft = _import_file(paths[0], folder)
+    for path in paths[1:]:
+        other = _import_file(path, folder)
+        _append(draft, other, path)
+    return draft
+
+
+def _import_file(path: Path, folder: Path) -> SuiteDraft:
+    shown = path.as_posix()
+    source = read_source(path, shown, folder.resolve())
+    draft = translate(source)
+    if draft is None:
+        known = ", ".join(IMPORTERS)
+        raise UsageError(f"{shown} is of no known format; known: {known}")
+    return draft
 
 
 def _append(draft: SuiteDraft, other: SuiteDraft, path: Path) -> None:
     """Add the cases of another draft, which is of the file `path`."""
-    own = []
     for key, value in other.suite.items():
         if key not in ("name", "cases") and value != draft.suite.get(key):
-            own.append(key)
-    if own:
-        raise UsageError(f"{path.as_posix()} has {min(own)} of its own: import it by itself")
-    draft.suite["cases"] = [*draft.suite.get("cases", ()), *other.suite.get("cases", ())]
+            raise UsageError(f"{path.as_posix()} has {key} of its own: import it by itself")
+    cases = draft.suite.get("cases", [])
+    more_cases = other.suite.get("cases", [])
+    draft.suite["cases"] = cases + more_cases
     draft.lost += other.lost
 
 
@@ -89,4 +111,6 @@ def suite_text(draft: SuiteDraft, paths: Sequence[Path]) -> str:
     if draft.lost:
         parts = number_of(len(draft.lost), "part")
         heading += f" {parts} could not be translated: see `not imported`."
-    return write_yaml({YamlComment(heading): None, **draft.suite})
+    suite = {YamlComment(heading): None}
+    suite |= draft.suite
+    return write_yaml(suite)

@@ -576,6 +576,21 @@ async def test_comments_stay_with_their_keys(tmp_path: Path) -> None:
     assert ended.out.rstrip() + "\n" == COMMENTS_KEPT
 
 
+async def test_a_further_file_adds_cases_alone(tmp_path: Path) -> None:
+    config = (
+        "prompts: ['{}']\nproviders: [echo]\ntests: [{{assert: [{{type: contains, value: {}}}]}}]\n"
+    )
+    (tmp_path / "a.yaml").write_text(config.format("Say a", "a"))
+    (tmp_path / "b.yaml").write_text(config.format("Say a", "b"))
+    (tmp_path / "c.yaml").write_text(config.format("Say c", "c"))
+    both = await ci_evals(tmp_path, "import", "a.yaml", "b.yaml")
+    suite, _, _ = parse(both.out, "evals.yaml")
+    assert [case["expect"] for case in suite["cases"]] == [[{"contains": "a"}], [{"contains": "b"}]]
+    refused = await ci_evals(tmp_path, "import", "a.yaml", "c.yaml")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == "error: c.yaml has prompts of its own: import it by itself\n"
+
+
 async def test_a_default_test_in_a_file_takes_no_comments_of_the_config(tmp_path: Path) -> None:
     (tmp_path / "default.yaml").write_text("\n\nassert:\n  - {type: contains, value: hi}\n")
     (tmp_path / "p.yaml").write_text(
