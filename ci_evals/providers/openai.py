@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Required
 
 from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.request import Request
@@ -74,29 +75,34 @@ class ChatCompletions:
             reply = await self._post_with_schema(fields, request.schema, request.timeout_s)
         else:
             reply = await self._endpoint.post(fields, request.timeout_s)
+        first_token_s = None
         if reply.events is None:
             completion = self._endpoint.read(_completion(), reply)
         else:
-            completion = self._assemble(reply.events)
-        if not completion.choices:
-            raise self._no_choice(completion.error)
-        choice = completion.choices[0]
+            completion, first_token_s = self._assemble(reply.events)
+        choices = completion.get("choices")
+        if not choices:
+            raise self._no_choice(completion.get("error"))
+        choice = choices[0]
+        message = choice["message"]
         usage, cost_usd = None, reply.cost_usd
-        if completion.usage is not None:
-            usage = completion.usage.tokens
+        counts = completion.get("usage")
+        if counts is not None:
+            usage = _tokens(counts)
             if cost_usd is None:
-                cost_usd = completion.usage.cost_usd
+                cost_usd = _cost_usd(counts)
         tool_calls: tuple[ToolCall, ...] = ()
-        if choice.message.tool_calls:
-            tool_calls = tuple(map(_tool_call, choice.message.tool_calls))
+        calls = message.get("tool_calls")
+        if calls:
+            tool_calls = tuple(map(_tool_call, calls))
         return Response(
-            output=_text(choice.message.content) or choice.message.refusal or "",
+            output=_text(message.get("content")) or message.get("refusal") or "",
             tool_calls=tool_calls,
             usage=usage,
-            model=completion.model,
-            finish_reason=choice.finish_reason,
+            model=completion.get("model"),
+            finish_reason=choice.get("finish_reason"),
             cost_usd=cost_usd,
-            first_token_s=completion.first_token_s,
+            first_token_s=first_token_s,
         )
 
     async def _post_with_schema(
@@ -119,8 +125,9 @@ class ChatCompletions:
         self._takes_schema = False
         return await self._endpoint.post(fields, timeout_s)
 
-    def _assemble(self, events: Sequence[Event]) -> "_Completion":
-        """Return a streamed completion as if it had come at once.
+    def _assemble(self, events: Sequence[Event]) -> "tuple[_Completion, float | None]":
+        """Return a streamed completion as if it had come at once, and the seconds to its first
+        token.
 
         Raises:
             ProviderError: it was broken off, or an event has another shape.
@@ -129,30 +136,32 @@ class ChatCompletions:
         calls: list[_Call] = []
         model = usage = finish_reason = first_token_s = None
         for chunk, after_s in self._endpoint.read_events(_chunk(), events):
-            if chunk.error is not None:
-                raise self._stream_error(chunk.error)
-            model = chunk.model or model
-            usage = chunk.usage or usage
-            for choice in chunk.choices or ():
-                if choice.index != 0:
+            error = chunk.get("error")
+            if error is not None:
+                raise self._stream_error(error)
+            model = chunk.get("model") or model
+            usage = chunk.get("usage") or usage
+            for choice in chunk.get("choices") or ():
+                if choice.get("index", 0) != 0:
                     continue
-                finish_reason = choice.finish_reason or finish_reason
-                delta = choice.delta
+                finish_reason = choice.get("finish_reason") or finish_reason
+                delta = choice.get("delta")
                 if delta is None:
                     continue
-                has_content = delta.content or delta.refusal or delta.tool_calls
-                if has_content and first_token_s is None:
+                content, refused = delta.get("content"), delta.get("refusal")
+                pieces = delta.get("tool_calls")
+                if first_token_s is None and (content or refused or pieces):
                     first_token_s = after_s
-                text += _text(delta.content)
-                refusal += delta.refusal or ""
-                for piece in delta.tool_calls or ():
+                text += _text(content)
+                refusal += refused or ""
+                for piece in pieces or ():
                     _add_piece(calls, piece)
         has_end = any(event.data == END_OF_STREAM for event in events)
         if finish_reason is None and not has_end:
             raise self._endpoint.broken_off()
-        message = _Message(text, refusal, calls)
-        choices = [_Choice(message, finish_reason)]
-        return _Completion(choices, model, usage, first_token_s=first_token_s)
+        message: _Message = {"content": text, "refusal": refusal, "tool_calls": calls}
+        choices: list[_Choice] = [{"message": message, "finish_reason": finish_reason}]
+        return {"choices": choices, "model": model, "usage": usage}, first_token_s
 
     def _stream_error(self, error: object) -> ProviderError:
         match error:
@@ -192,18 +201,19 @@ class EmbeddingsEndpoint:
             texts = [str(text) for text in request.input]
         reply = await self._endpoint.post({"input": texts}, request.timeout_s)
         answer = self._endpoint.read(_vectors(), reply)
-        vectors = sorted(answer.data or (), key=lambda vector: vector.index)
+        vectors = sorted(answer.get("data") or (), key=lambda vector: vector.get("index", 0))
         if len(vectors) != len(texts):
             found = f"{len(vectors)} embeddings of {len(texts)} texts"
             text = f"{self._endpoint.host} answered with {found}: is this an embeddings endpoint?"
             raise ProviderError("bad_answer", text)
         usage = None
-        if answer.usage is not None:
-            usage = answer.usage.tokens
+        counts = answer.get("usage")
+        if counts is not None:
+            usage = _tokens(counts)
         return Response(
-            encode_json([vector.embedding for vector in vectors]).decode(),
+            encode_json([vector["embedding"] for vector in vectors]).decode(),
             usage=usage,
-            model=answer.model,
+            model=answer.get("model"),
             cost_usd=reply.cost_usd,
         )
 
@@ -247,109 +257,81 @@ def _call_fields(call: ToolCall) -> dict[str, Any]:
 # The fields of an answer that are read.
 
 
-@dataclass(slots=True)
-class _Function:
-    name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+class _Function(TypedDict, total=False):
+    name: str | None
+    arguments: str | dict[str, Any] | None
 
 
-@dataclass(slots=True)
-class _Custom:
-    name: str
-    input: str = ""
+class _Custom(TypedDict, total=False):
+    name: Required[str]
+    input: str
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(TypedDict, total=False):
     """A tool call, or a piece of one; `index` tells the calls of a stream apart."""
 
-    id: str | None = None
-    function: _Function | None = None
-    custom: _Custom | None = None
-    index: int | None = None
+    id: str | None
+    function: _Function | None
+    custom: _Custom | None
+    index: int | None
 
 
-@dataclass(slots=True)
-class _Part:
-    text: str | None = None
-    refusal: str | None = None
+class _Part(TypedDict, total=False):
+    text: str | None
+    refusal: str | None
 
 
-@dataclass(slots=True)
-class _Message:
-    content: str | list[_Part] | None = None
-    refusal: str | None = None
-    tool_calls: list[_Call] | None = None
+class _Message(TypedDict, total=False):
+    content: str | list[_Part] | None
+    refusal: str | None
+    tool_calls: list[_Call] | None
 
 
-@dataclass(slots=True)
-class _Choice:
-    message: _Message
-    finish_reason: str | None = None
+class _Choice(TypedDict, total=False):
+    message: Required[_Message]
+    finish_reason: str | None
 
 
-@dataclass(slots=True)
-class _InputDetails:
-    cached_tokens: int | None = None
+class _InputDetails(TypedDict, total=False):
+    cached_tokens: int | None
 
 
-@dataclass(slots=True)
-class _Usage:
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _InputDetails | None = None
-    cost: Any = None
-
-    @property
-    def cost_usd(self) -> float | None:
-        """The cost of the answer, as OpenRouter tells it."""
-        if isinstance(self.cost, int | float) and 0 <= self.cost < math.inf:
-            return float(self.cost)
-        return None
-
-    @property
-    def tokens(self) -> Usage:
-        cached_tokens = None
-        if self.prompt_tokens_details is not None:
-            cached_tokens = self.prompt_tokens_details.cached_tokens
-        return Usage(self.prompt_tokens or 0, self.completion_tokens or 0, cached_tokens or 0)
+class _Usage(TypedDict, total=False):
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    prompt_tokens_details: _InputDetails | None
+    cost: Any
 
 
-@dataclass(slots=True)
-class _Completion:
-    choices: list[_Choice] | None = None
-    model: str | None = None
-    usage: _Usage | None = None
-    error: Any = None
-    first_token_s: float | None = None
+class _Completion(TypedDict, total=False):
+    choices: list[_Choice] | None
+    model: str | None
+    usage: _Usage | None
+    error: Any
 
 
-@dataclass(slots=True)
-class _ChoiceDelta:
-    delta: _Message | None = None
-    index: int = 0
-    finish_reason: str | None = None
+class _ChoiceDelta(TypedDict, total=False):
+    delta: _Message | None
+    index: int
+    finish_reason: str | None
 
 
-@dataclass(slots=True)
-class _Chunk:
-    choices: list[_ChoiceDelta] | None = None
-    model: str | None = None
-    usage: _Usage | None = None
-    error: Any = None
+class _Chunk(TypedDict, total=False):
+    choices: list[_ChoiceDelta] | None
+    model: str | None
+    usage: _Usage | None
+    error: Any
 
 
-@dataclass(slots=True)
-class _Vector:
-    embedding: list[float]
-    index: int = 0
+class _Vector(TypedDict, total=False):
+    embedding: Required[list[float]]
+    index: int
 
 
-@dataclass(slots=True)
-class _Vectors:
-    data: list[_Vector] | None = None
-    model: str | None = None
-    usage: _Usage | None = None
+class _Vectors(TypedDict, total=False):
+    data: list[_Vector] | None
+    model: str | None
+    usage: _Usage | None
 
 
 @cache
@@ -369,19 +351,37 @@ def _vectors() -> TypeAdapter[_Vectors]:
 
 def _text(content: str | list[_Part] | None) -> str:
     if isinstance(content, list):
-        return "".join(part.text or part.refusal or "" for part in content)
+        return "".join(part.get("text") or part.get("refusal") or "" for part in content)
     return content or ""
 
 
+def _tokens(usage: _Usage) -> Usage:
+    cached_tokens = None
+    details = usage.get("prompt_tokens_details")
+    if details is not None:
+        cached_tokens = details.get("cached_tokens")
+    input_tokens, output_tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    return Usage(input_tokens or 0, output_tokens or 0, cached_tokens or 0)
+
+
+def _cost_usd(usage: _Usage) -> float | None:
+    """Return the cost of the answer, as OpenRouter tells it."""
+    cost = usage.get("cost")
+    if isinstance(cost, int | float) and 0 <= cost < math.inf:
+        return float(cost)
+    return None
+
+
 def _tool_call(call: _Call) -> ToolCall:
-    if call.function is not None:
-        arguments: Mapping[str, Any] | str = call.function.arguments or ""
+    function, custom, id_ = call.get("function"), call.get("custom"), call.get("id")
+    if function is not None:
+        arguments: Mapping[str, Any] | str = function.get("arguments") or ""
         if isinstance(arguments, str):
             arguments = read_arguments(arguments)
-        return ToolCall(call.function.name or "", arguments, call.id)
-    if call.custom is not None:
-        return ToolCall(call.custom.name, call.custom.input, call.id)
-    return ToolCall("", {}, call.id)
+        return ToolCall(function.get("name") or "", arguments, id_)
+    if custom is not None:
+        return ToolCall(custom["name"], custom.get("input", ""), id_)
+    return ToolCall("", {}, id_)
 
 
 def _add_piece(calls: list[_Call], piece: _Call) -> None:
@@ -390,20 +390,21 @@ def _add_piece(calls: list[_Call], piece: _Call) -> None:
     Some endpoints send whole calls, without an index or all with index 0: an id of its own makes
     another call, too.
     """
-    function = piece.function or _Function()
+    id_, index = piece.get("id"), piece.get("index")
+    function = piece.get("function") or {}
+    name, arguments = function.get("name"), function.get("arguments")
     for call in reversed(calls):
-        same_index = piece.index is None or call.index == piece.index
-        if not same_index:
+        if index is not None and call.get("index") != index:
             continue
-        if piece.id and call.id and piece.id != call.id:
+        if id_ and call.get("id") and id_ != call.get("id"):
             break
-        assert call.function is not None
-        call.id = call.id or piece.id
-        call.function.name = call.function.name or function.name
-        call.function.arguments = _join(call.function.arguments, function.arguments)
+        begun = call["function"]
+        assert begun is not None
+        call["id"] = call.get("id") or id_
+        begun["name"] = begun.get("name") or name
+        begun["arguments"] = _join(begun.get("arguments"), arguments)
         return
-    new = _Function(function.name, function.arguments)
-    calls.append(_Call(piece.id, new, index=piece.index))
+    calls.append({"id": id_, "function": {"name": name, "arguments": arguments}, "index": index})
 
 
 def _join(
