@@ -363,9 +363,9 @@ class Journal:
         """Return True if an output of the response, or of one of its turns, is longer than
         `max_answer_bytes`.
         """
-        responses = [response]
-        responses += [turn.response for turn in response.turns]
-        return any(self._exceeds(each.output) for each in responses)
+        if self._exceeds(response.output):
+            return True
+        return any(self._exceeds(turn.response.output) for turn in response.turns)
 
     def _exceeds(self, output: str) -> bool:
         if len(output) <= self._max_answer_bytes // 4:

@@ -334,14 +334,16 @@ def _common_grades(of_each: Sequence[Sequence[Grade]]) -> list[Grade]:
     common = []
     for same in zip(*of_each, strict=True):
         first, *others = same
+        reason, got, statements = first.reason, first.got, first.statements
+        for other in others:
+            if other.reason != first.reason:
+                reason, got = "", None
+            if other.got != first.got:
+                got = None
+            if other.statements != first.statements:
+                statements = ()
         parts = _common_grades([grade.parts for grade in same])
-        grade = replace(first, parts=tuple(parts))
-        if any(other.reason != first.reason for other in others):
-            grade = replace(grade, reason="", got=None)
-        if any(other.got != first.got for other in others):
-            grade = replace(grade, got=None)
-        if any(other.statements != first.statements for other in others):
-            grade = replace(grade, statements=())
+        grade = replace(first, reason=reason, got=got, statements=statements, parts=tuple(parts))
         common.append(grade)
     return common
 
