@@ -8,7 +8,7 @@ from ci_evals.gate.wording import same_reason
 from ci_evals.github.log import Annotation, Level
 from ci_evals.reports.groups import cells_by_group
 from ci_evals.reports.summary import Summary
-from ci_evals.reports.view import CellView, reasons_of
+from ci_evals.reports.view import CellView, group_by, reasons_of
 
 
 def annotations(summary: Summary) -> Iterator[Annotation]:
@@ -23,40 +23,34 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
             unchecked_level = "warning"
         yield Annotation(unchecked_level, f"{verdict.reason}\n{verdict.hint}", title="Not checked")
     level: Level = "error" if verdict.status == "fail" else "warning"
-    worse = [("Regressed", cell) for cell in found["regressed"]]
-    worse += [("Failing", cell) for cell in (*found["failing"], *found["still failing"])]
-    by_cause: dict[Hashable, list[tuple[str, CellView]]] = {}
-    for word, cell in worse:
-        error = cell.common_error
-        cause: Hashable = cell.key
-        if error:
-            cause = (cell.variant, same_reason(error))
-        by_cause.setdefault((word, cause), []).append((word, cell))
-    for alike in by_cause.values():
-        word, first = alike[0]
-        cells = [cell for _, cell in alike]
-        if len(cells) > 1:
-            finding = f"{_extent(summary, cells)} without an answer"
-        else:
-            finding = first.finding
-        yield _annotation(summary, level, word, cells, finding)
-    yield from _errored(summary, found["errored"])
-
-
-def _errored(summary: Summary, errored: Sequence[CellView]) -> Iterator[Annotation]:
-    """Yield a warning for each reason why cells have no graded run."""
-    by_reason: dict[Hashable, list[CellView]] = {}
-    for cell in errored:
-        (result,) = cell.results("errored", most=1)
-        reason: Hashable = cell.key
-        if result.error:
-            reason = same_reason(result.error)
-        by_reason.setdefault(reason, []).append(cell)
-    for cells in by_reason.values():
+    failing = [*found["failing"], *found["still failing"]]
+    for word, worse in (("Regressed", found["regressed"]), ("Failing", failing)):
+        for cells in group_by(worse, _cause):
+            finding = cells[0].finding
+            if len(cells) > 1:
+                finding = f"{_extent(summary, cells)} without an answer"
+            yield _annotation(summary, level, word, cells, finding)
+    for cells in group_by(found["errored"], _reason):
         finding = cells[0].tally
         if len(cells) > 1:
             finding = f"{_extent(summary, cells)} without a graded run"
         yield _annotation(summary, "warning", "No verdict", cells, finding)
+
+
+def _cause(cell: CellView) -> Hashable:
+    """Return a key that cells share if all their runs ended without an answer for one reason."""
+    error = cell.common_error
+    if error is None:
+        return cell.key
+    return cell.variant, same_reason(error)
+
+
+def _reason(cell: CellView) -> Hashable:
+    """Return a key that cells share if their runs errored for one reason."""
+    (result,) = cell.results("errored", most=1)
+    if result.error is None:
+        return cell.key
+    return same_reason(result.error)
 
 
 def _annotation(
