@@ -1,12 +1,13 @@
 """Reports that were written by schema version 1."""
 
+import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from factories import STARTED_AT, baseline_of, many, report_of
 
-from ci_evals.gate.compare import Comparison
+from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.outages import find_lost_reports
 from ci_evals.model.case import Quarantine, Variant
 from ci_evals.model.rules import Gate
@@ -96,3 +97,13 @@ def test_a_report_of_schema_1_is_the_same_baseline() -> None:
     assert baseline.trend == expected.trend
     assert baseline.gate == expected.gate
     assert baseline.source == str(WRITTEN)
+
+
+def test_the_reason_for_having_no_baseline_is_read_without_its_beginning(tmp_path: Path) -> None:
+    document = json.loads(WRITTEN.read_text())
+    for cell in document["cells"]:
+        cell["comparison"] = None
+    document["comparison"] = {"reason": "no baseline: there is no report at main"}
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(document))
+    assert read_report(path).base == NoComparison("there is no report at main")
