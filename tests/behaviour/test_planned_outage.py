@@ -250,7 +250,7 @@ async def test_a_base_branch_of_which_no_run_ever_passed_is_no_baseline(tmp_path
     found = await run(tmp_path, "--out", "out")
     assert "no baseline: 0 of 30 runs on the baseline passed: likely an outage" in found.err
     assert report_in(tmp_path / "out")["comparison"]["reason"].startswith(
-        "no baseline: 0 of 30 runs"
+        "0 of 30 runs on the baseline passed: likely an outage"
     )
 
 
