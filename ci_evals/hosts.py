@@ -1,7 +1,7 @@
-"""Where a command runs: on a CI system, or on a machine without one.
+"""The CI system that a command runs on, or a machine without one.
 
-A host knows the change under test, finds what earlier runs have left, and shows a verdict. The
-classes here stand for a machine without a CI system; a plug-in folder such as `github/` has
+A host knows the change under test, finds the results of earlier runs, and shows a verdict. The
+classes here are for a machine without a CI system; plug-in folders such as `github/` have
 subclasses, which `HOSTS` leads to.
 """
 
@@ -31,7 +31,7 @@ CommentMode = Literal["auto", "off", "new"]
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """How a verdict leaves the results folder.
+    """Options for publishing a verdict.
 
     Args:
         artifact: the name of the artifact that the results are uploaded as.

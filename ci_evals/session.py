@@ -318,7 +318,7 @@ class _Part(NamedTuple):
 
 
 class _Evidence(NamedTuple):
-    """What a report is made of.
+    """The runs and looks that a report is made from.
 
     Args:
         planned: the planned runs.

@@ -46,7 +46,7 @@ def git(*arguments: str, folder: Path | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """How a command prints.
+    """The environment and output streams of a command.
 
     Args:
         environ: the environment of the command.

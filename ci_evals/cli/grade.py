@@ -31,7 +31,7 @@ from ci_evals.suite.types import RESULTS
 )
 @options.suite
 @options.option(
-    "--match", metavar="ATTRIBUTE", help="The attribute of a trace that holds the id of its case."
+    "--match", metavar="ATTRIBUTE", help="The attribute of a trace with the id of its case."
 )
 @options.out
 @options.console

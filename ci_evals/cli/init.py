@@ -42,7 +42,7 @@ def init(folder: Path) -> None:
     evals.yaml and a GitHub workflow go into FOLDER (default: here), the results folder into
     .gitignore. A promptfooconfig.yaml found there is imported, a function such as `answer` in
     agent.py is called, and the workflow gets the keys that the project names. If there is neither,
-    the suite asks a table of answers, so that it runs at once without a key or a network.
+    the suite uses a mock provider, so that it runs at once without a key or a network.
 
     No file is overwritten.
     """

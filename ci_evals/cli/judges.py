@@ -40,7 +40,7 @@ def judge() -> None:
     "labels", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="LABELS.jsonl"
 )
 @options.suite
-@options.option("--rubric", help="Which judge, by its rubric, if the suite has several.")
+@options.option("--rubric", help="The rubric of the judge to check, if the suite has several.")
 @options.output
 def judge_check(
     labels: Path, config: Path | None, rubric: str | None, output: Literal["table", "json"]
@@ -83,7 +83,7 @@ def judge_check(
     type=options.PATH,
     default=RESULTS,
     show_default=True,
-    help="Where A and B are looked up if they are variants: a report, a journal, or the folder of"
+    help="Where to look up A and B if they are variants: a report, a journal, or the folder of"
     " either.",
 )
 @options.option(
@@ -92,7 +92,7 @@ def judge_check(
 @options.option(
     "--rubric",
     metavar="TEXT",
-    help="What the judge looks for; default: correct, helpful, to the point.",
+    help="The rubric for the judge; default: correct, helpful, to the point.",
 )
 @options.option(
     "--function",
@@ -103,8 +103,7 @@ def judge_check(
 @options.option(
     "--fail-if-worse",
     is_flag=True,
-    help="Exit 1 if A is preferred beyond what luck explains, 3 if over 5 % of the pairs got no"
-    " judgement.",
+    help="Exit 1 if A is preferred beyond chance, 3 if over 5 % of the pairs got no judgement.",
 )
 def pairwise_command(
     *,

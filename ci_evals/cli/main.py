@@ -69,8 +69,8 @@ class LazyGroup(click.Group):
 def group() -> None:
     """The merge gate for the behaviour of LLM apps and agents.
 
-    Runs every case of a suite on every provider and prompt, several times, judges the answers, and
-    says by its exit code whether they are good enough to merge.
+    Runs every case of a suite on every provider and prompt, several times, grades the answers, and
+    tells by its exit code if they are good enough to merge.
 
     \b
     Start here:

@@ -19,14 +19,14 @@ from ci_evals.suite.load import load_mock
     type=options.PATH,
     help="The suite whose `mock` provider answers; default: echo.",
 )
-@options.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@options.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @options.option(
     "--port",
     type=click.IntRange(0, 65535),
     metavar="N",
     default=8080,
     show_default=True,
-    help="0 takes a free one.",
+    help="The port to listen on; 0 takes a free one.",
 )
 def mock_server(config: Path | None, host: str, port: int) -> None:
     """Serve an OpenAI-compatible endpoint on loopback.

@@ -87,7 +87,7 @@ def _format(*choices: str, envvar: str | None = None) -> Decorator:
         allow_from_autoenv=False,
         show_default=True,
         show_envvar=True,
-        help="What is printed on stdout.",
+        help="The format of the output on stdout.",
     )
 
 
@@ -125,7 +125,7 @@ out = setting(
     "-o",
     "--out",
     type=PATH,
-    help="Folder for results; default: the suite's, else ci-evals-results.",
+    help="The results folder; default: the suite's, otherwise ci-evals-results.",
 )
 quiet = setting("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 

@@ -165,9 +165,9 @@ def _choose_cells(
 def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
     """Compare a report with those of its base, offline.
 
-    Says what got worse, and how sure that is. BASE and HEAD are each a report.json or a results
+    Shows what got worse, and how sure that is. BASE and HEAD are each a report.json or a results
     folder; HEAD comes last. Several BASEs, or a folder with reports in it, are the newest with its
-    history. The exit code is what HEAD's gate says of the comparison alone, whatever its bars say.
+    history. The exit code follows from HEAD's gate and the comparison alone, without the bars.
     Nothing is run: a case that looks worse counts only with the confirm runs that HEAD has.
 
     \b
@@ -200,7 +200,7 @@ def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
     "--report",
     type=options.PATH,
     metavar="PATH",
-    help="A report.json or a results folder; default: the suite's folder for results, else"
+    help="A report.json or a results folder; default: the suite's results folder, otherwise"
     " ci-evals-results.",
 )
 @options.config
@@ -220,7 +220,7 @@ def explain(
     """Show everything about one CASE.
 
     Prints every run here and on the base, its grades, and the statistical test in words. Without
-    --baseline, the comparison is the one that the report has; with it, the report is compared
+    --baseline, it shows the comparison that the report has; with it, the report is compared
     again, and the runs of the newest base report are shown, too. If several suites were run, each
     that has such a case is shown; --config names one.
 
@@ -259,13 +259,13 @@ def explain(
     "--serve",
     "live",
     is_flag=True,
-    help="Follow a run while it goes on, at an address of this machine.",
+    help="Follow a run in progress, on a local address.",
 )
 @options.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="The port of --serve; default: any that is free.",
+    help="The port of --serve; default: any free one.",
 )
 def view(
     report: Path | None, baseline: tuple[Path, ...], port: int, *, no_browser: bool, live: bool

@@ -1,4 +1,4 @@
-"""The commands that run a suite and decide, `run` and `merge`, and the story that they share."""
+"""The commands that run a suite and give a verdict, `run` and `merge`, and their common flow."""
 
 import os
 import tempfile
@@ -73,9 +73,9 @@ def run_and_report(
 
     Args:
         invocation: what to run.
-        console: where people read.
-        posting: what becomes of the verdict outside of the results folder.
-        artifacts: where the host has the results of earlier runs.
+        console: the terminal or log.
+        posting: how to publish the verdict.
+        artifacts: the names of the artifacts with results of earlier runs.
         baseline: what to compare with.
         needs_recording: True if nothing can be called, so that answers come from
             `invocation.replay`, else from the base branch's journal.
@@ -207,7 +207,7 @@ def _show_all(
     *,
     broken: bool,
 ) -> None:
-    """Print a line for each of several suites, and write the page that leads to those of all."""
+    """Print a line for each of several suites, and write a page with links to their pages."""
     if console.output != "json":
         total = number_of(len(summaries) + len(not_run), "suite")
         lines = [f"\n{len(summaries)} of {total} run"]
@@ -250,7 +250,7 @@ def _show(summary: Summary, console: Console) -> None:
 
 
 def _describe_shard(shard: Shard, report: SuiteReport, console: Console) -> None:
-    """Print what a shard has done, which leaves the verdict to the merge."""
+    """Print the outcome of a shard, which leaves the verdict to the merge."""
     for note in notes(report):
         console.remark(f"{note.label.lower()}: {note.text}")
     name = f"shard {shard} of {report.suite.name}"
@@ -258,7 +258,7 @@ def _describe_shard(shard: Shard, report: SuiteReport, console: Console) -> None
 
 
 def _list_files(suite: CheckedSuite, journal: Path, console: Console) -> None:
-    """Print where the results are."""
+    """Print the paths of the results."""
     files = {name: suite.out / FORMATS[name].file for name in suite.formats}
     names = [path.as_posix() for path in (*files.values(), journal)]
     console.remark(f"written: {', '.join(names)}")
@@ -267,7 +267,7 @@ def _list_files(suite: CheckedSuite, journal: Path, console: Console) -> None:
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
-    """Return why a suite with `skip_unchanged` need not run, and show that; None if it must run."""
+    """Return and show why a suite with `skip_unchanged` need not run; None if it must run."""
     unchanged = _host(console).find_unchanged(suite, console.log)
     if unchanged:
         _host(console).report_unchanged(unchanged, suite.name, posting, console.log)
@@ -286,7 +286,7 @@ def _reporting_errors(console: Console, posting: Posting, suite: str = "") -> It
 
 
 class _Progress(Watcher):
-    """Shows on stderr how a run goes."""
+    """Shows the progress of a run on stderr."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -301,7 +301,7 @@ class _Progress(Watcher):
 
 
 def _recording(named: Path | None, of_base: Path | None, scratch: Path, job: Job) -> Path:
-    """Return the journal to answer from where nothing can be called.
+    """Return the journal to answer from if nothing can be called.
 
     That is the one that is named, else the base branch's, else an empty one.
     """
@@ -321,7 +321,7 @@ def _recording(named: Path | None, of_base: Path | None, scratch: Path, job: Job
 
 
 def _missing_parts(invocation: Invocation, report: SuiteReport) -> list[str]:
-    """Name what is missing although the command line asked for it."""
+    """Warn about things that the command line asked for and that are missing."""
     if invocation.resume and report.resumption is None:
         return [f"nothing to resume: there was no {invocation.journal.as_posix()}"]
     if invocation.merge and not invocation.run_missing and report.interrupted:
@@ -339,14 +339,14 @@ def revision(console: Console) -> str | None:
 
 
 def posting_of(posting: Posting, shard: Shard | None) -> Posting:
-    """Return how a run leaves the results folder: a shard leaves the comment to the merge."""
+    """Return the options for publishing; a shard leaves the comment to the merge."""
     if shard:
         return replace(posting, comment="off")
     return posting
 
 
 def _journal(path: Path) -> Path:
-    """Return a journal that is named itself or by its folder."""
+    """Return the journal at a path, which may be its folder."""
     if path.is_dir():
         return path / JOURNAL
     return path
@@ -369,12 +369,12 @@ def run_command(
 ) -> int:
     """Run suites, judge them, and exit with the worst verdict.
 
-    SUITE is a config, or a folder for all that are in it and below; default: evals.yaml here or in
-    .github/. Several run one after the other, each with a folder of its name in the results folder.
+    SUITE is a suite file, or a folder to run all suites in it and below; default: evals.yaml here
+    or in .github/. Several suites run one after the other, each with its own results folder.
 
-    Writes report.html, report.json, junit.xml, summary.md and results.jsonl (one line per run,
-    while they happen) into the results folder, progress to stderr and the outcome to stdout. The
-    command line wins over CI_EVALS_… variables, those over the file.
+    Writes report.html, report.json, junit.xml, summary.md and results.jsonl (one line per run, as
+    it ends) to the results folder, progress to stderr and the outcome to stdout. The command line
+    wins over CI_EVALS_… variables, and those win over the file.
 
     \b
     Examples:
@@ -495,7 +495,7 @@ def _run_suite(
 @options.setting(
     "--run-missing",
     is_flag=True,
-    help="Run what no shard has a result of, and again what looks worse than the baseline.",
+    help="Run what is missing from the shards, and rerun what looks worse than the baseline.",
 )
 @run_options.run_id
 @run_options.baseline
@@ -515,7 +515,7 @@ def merge_command(
     """Merge the results of shards, and judge them.
 
     The verdict is the exit code. DIR is a shard's results folder. The suite, --runs and --providers
-    must be those of the shards. What comes out is what one unsharded run would have written.
+    must be the same as in the shards. The reports are those of one unsharded run.
 
     \b
     Example:

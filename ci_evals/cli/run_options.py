@@ -75,7 +75,7 @@ class SectionedCommand(click.Command):
 
 
 class _IntegerOr(click.IntRange):
-    """A whole number, or a word, which stands for `meaning`."""
+    """A whole number, or a word with the value `meaning`."""
 
     def __init__(self, word: str, meaning: Any, least: int, most: int | None = None) -> None:
         super().__init__(least, most)
@@ -96,7 +96,7 @@ def to_baseline(
     """Return `auto`, `none`, or paths. Default: `auto` in a CI system with reports, else `none`.
 
     Raises:
-        click.BadParameter: a report.json is named that is not there.
+        click.BadParameter: a named report.json does not exist.
     """
     values = [each for each in value if each]
     if not values:
@@ -106,7 +106,7 @@ def to_baseline(
     for word in ("auto", "none"):
         if word in values:
             if len(values) > 1:
-                raise click.BadParameter(f"{word!r} does not go with others")
+                raise click.BadParameter(f"{word!r} cannot be combined with other baselines")
             return word
     paths = tuple(Path(each) for each in values)
     for path in paths:
@@ -119,7 +119,7 @@ def to_baseline(
 
 
 def failed(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --failed, whose value may be left out: a suite after it is one of SUITE..."""
+    """Add --failed, whose value is optional: a suite that follows it counts as SUITE."""
 
     @options.option(
         "--failed",
@@ -146,8 +146,8 @@ baseline = options.setting(
     type=click.Path(),
     metavar="auto|none|PATH",
     help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: the"
-    " base branch's report on GitHub, else `evals.baseline.json` beside the suite. Default: auto in"
-    " GitHub Actions, else none.",
+    " base branch's report on GitHub, otherwise `evals.baseline.json` next to the suite. Default:"
+    " auto in GitHub Actions, otherwise none.",
 )
 
 
@@ -181,8 +181,7 @@ run_id = options.setting(
     "--run-id",
     callback=to_run_id,
     metavar="TEXT",
-    help="Identifies the run in journal and reports, such as a CI system's id of it; default: a"
-    " random one.",
+    help="The id of the run in journal and reports, such as the CI system's; default: random.",
 )
 overriding = options.collect(
     Overrides,
@@ -207,57 +206,57 @@ overriding = options.collect(
             "--sample",
             type=click.IntRange(min=1),
             metavar="N",
-            help="Run only N cases, drawn by the suite's `seed`: the same ones each time.",
+            help="Run only N random cases, drawn by the suite's `seed`: the same ones each time.",
         ),
         "runs": options.runs,
         "max_runs": options.setting(
             "--max-runs",
             type=click.IntRange(min=1),
             metavar="N",
-            help="Add runs up to this many of a cell while the verdict is open.",
+            help="Run each cell up to this many times while the verdict is open.",
         ),
         "confirm_runs": options.setting(
             "--confirm-runs",
             type=_IntegerOr("auto", "auto", 0, 1000),
             metavar="N|auto",
-            help="Further runs of a case that looks worse than the baseline; auto: as many as it"
+            help="Extra runs of a case that looks worse than the baseline; auto: as many as it"
             " takes to be sure; 0: none.",
         ),
         "max_concurrency": options.setting(
             "--max-concurrency",
             type=_IntegerOr("unlimited", UNLIMITED, 1),
             metavar="N",
-            help="Calls under way at once, over all providers; or `unlimited`.",
+            help="How many calls may run at once, over all providers; or `unlimited`.",
         ),
         "timeout_s": options.setting(
             "--timeout-s",
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
-            help="Seconds that one call may take.",
+            help="The longest time for one call.",
         ),
         "retries": options.setting(
             "--retries",
             type=click.IntRange(min=0, max=20),
             metavar="N",
-            help="Further attempts after a refused or lost call.",
+            help="How often to retry a refused or lost call.",
         ),
         "executor": options.setting(
             "--executor",
             callback=to_executor,
             metavar="local|ray[://HOST:PORT]",
             help="Where your own code runs: on this machine, or on a Ray cluster. Default: the"
-            " suite's, else local.",
+            " suite's, otherwise local.",
         ),
         "reuse": options.setting(
             "--reuse/--no-reuse",
             default=None,
-            help="Take answers from the last run here, or on the base branch, unless something that"
-            " they depend on has changed. Default: the suite's.",
+            help="Take unchanged answers from the last run here, or on the base branch. Default:"
+            " the suite's.",
         ),
         "label": options.setting(
             "--label",
             metavar="TEXT",
-            help="Kept in the reports, to group them by; default: the suite's.",
+            help="A label for the reports, to group them by; default: the suite's.",
         ),
     },
 )
@@ -272,14 +271,14 @@ posting = options.collect(
             metavar="NAME",
             default=RESULTS,
             show_default=True,
-            help="The name under which the results are uploaded in GitHub Actions, and under which"
-            " `--baseline auto` and later attempts look for them.",
+            help="The name of the artifact with the results in GitHub Actions, by which `--baseline"
+            " auto` and later attempts find them.",
         ),
         "fail_on": options.setting(
             "--fail-on",
             type=click.Choice(["fail", "borderline", "never"]),
-            help="Exit with an error on this verdict or a worse one; `never`: exit 0 even without a"
-            " verdict. Default: what the suite's `gate.on_borderline` says.",
+            help="Exit 1 on this verdict or worse; `never`: exit 0 even without a verdict. Default:"
+            " as the suite's `gate.on_borderline` says.",
         ),
         "comment": options.setting(
             "--comment",
@@ -292,7 +291,7 @@ posting = options.collect(
         "comment_progress": options.setting(
             "--comment-progress",
             is_flag=True,
-            help="Say in the comment that a run is under way.",
+            help="Post the comment when the run starts, and update it when it ends.",
         ),
     },
 )
@@ -323,7 +322,7 @@ class RunRequest:
     baseline: BaselineChoice
 
     def check(self) -> None:
-        """Check that the options go together.
+        """Check that the options can be combined.
 
         Raises:
             UsageError: they do not.
@@ -335,7 +334,7 @@ class RunRequest:
         """Check that the options can be used with several suites.
 
         Raises:
-            UsageError: one of them is for one suite.
+            UsageError: one of them works with a single suite only.
         """
         of_one = {
             "--shard": self.shard,
@@ -345,9 +344,7 @@ class RunRequest:
         }
         for name, value in of_one.items():
             if value:
-                raise UsageError(
-                    f"{name} is for one suite, and {number} are named: run them one by one"
-                )
+                raise UsageError(f"{name} works with one suite, got {number}: run them one by one")
 
 
 request = options.collect(
@@ -357,30 +354,30 @@ request = options.collect(
         "resume": options.setting(
             "--resume",
             is_flag=True,
-            help="Continue the journal in the results folder: graded runs are kept, errored ones"
-            " tried again.",
+            help="Continue from the journal in the results folder: keep graded runs, retry errored"
+            " ones.",
         ),
         "resume_from": options.option(
             "--resume-from",
             multiple=True,
             type=options.PATH,
             metavar="PATH",
-            help="Take over the results of another journal, of the one in a folder, or of all in"
-            " its folders; may be repeated.",
+            help="Take over the results of another journal: a file, the one in a folder, or all in"
+            " its subfolders; may be repeated.",
         ),
         "shard": options.setting(
             "--shard",
             callback=to_shard,
             metavar="K/N",
-            help="Run only the K-th of N shares of the cells; `ci-evals merge` puts them together"
-            " and decides.",
+            help="Run only the K-th of N shards of the cells; `ci-evals merge` combines them and"
+            " decides.",
         ),
         "balance_by": options.setting(
             "--balance-by",
             type=options.PATH,
             metavar="PATH",
-            help="Balance shards by the durations in this journal or report.json; every shard must"
-            " be given the same.",
+            help="Balance shards by the durations in this journal or report.json; pass the same"
+            " path to every shard.",
         ),
         "replay": options.setting(
             "--replay",
@@ -391,7 +388,7 @@ request = options.collect(
         "replay_only": options.setting(
             "--replay-only",
             is_flag=True,
-            help="With --replay: call no provider; runs that are not recorded are errored. Needs no"
+            help="With --replay: call no provider; runs without a recording are errored. Needs no"
             " keys.",
         ),
         "record": options.setting(

@@ -12,7 +12,7 @@ from ci_evals.suite.schema import suite_schema_text
 @options.option(
     "--names",
     is_flag=True,
-    help="List everything that has a name instead, installed plug-ins included.",
+    help="List every name instead, including those of installed plug-ins.",
 )
 def schema(*, names: bool) -> None:
     """Print the JSON Schema of evals.yaml.

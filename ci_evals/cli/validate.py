@@ -24,8 +24,8 @@ def validate(
 ) -> None:
     """Check suites without calling anything.
 
-    SUITE is a config, or a folder for all that are in it and below; default: evals.yaml here or in
-    .github/.
+    SUITE is a suite file, or a folder to check all suites in it and below; default: evals.yaml here
+    or in .github/.
 
     Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate
     ids, missing files, variables that are not set, templates that do not fit their cases, functions

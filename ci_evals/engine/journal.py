@@ -202,7 +202,7 @@ def _whole_lines(path: Path, start: int = 0) -> Iterator[tuple[int, int, bytes]]
                 offset += len(line)
     except FileNotFoundError:
         raise StorageError(
-            f"{path}: there is no journal: name the folder that a run left its results in,"
+            f"{path}: there is no journal here: pass the results folder of a run,"
             f" or their {JOURNAL}"
         ) from None
     except OSError as error:

@@ -118,7 +118,7 @@ def find_judge(suite: CheckedSuite, rubric: str | None) -> LlmJudge:
     """Return the judge of a suite: the one with the given rubric, or without a rubric the only one.
 
     Raises:
-        UsageError: there is no such judge, or there are several.
+        UsageError: the judge does not exist, or there are several.
     """
     found: dict[str, LlmJudge] = {}
     for case in suite.cases:

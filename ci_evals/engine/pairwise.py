@@ -152,7 +152,7 @@ def _by_function(function: Callable[..., object], timeout_s: float) -> Prefer:
         try:
             async with scope:
                 preferred = await call_in_thread(lambda: function(case, first, second))
-        except Exception as raised:  # whatever the user's code raises, the other pairs count
+        except Exception as raised:  # the user's code may raise anything; the other pairs count
             if scope.expired():
                 raise ProviderError("timeout", f"no preference within {timeout_s:g} s") from None
             raise ProviderError.of(raised) from raised

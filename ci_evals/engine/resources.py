@@ -1,5 +1,5 @@
-"""What the providers of one invocation share: folders, what they open once, and the executor of the
-team's own code; this process is the usual one.
+"""The resources that the providers of one invocation share: folders, what they open once, and the
+executor of the team's own code, by default this process.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping

@@ -61,7 +61,7 @@ async def open_suite(
         files: the results folder, for files in answers; None keeps none.
 
     Raises:
-        ConfigError: something cannot be opened; it tells of all that cannot.
+        ConfigError: something cannot be opened; it lists everything that cannot.
     """
     called = _providers_called(suite, calls=calls, judges=judges)
     expectations, transforms = _graders_and_transforms(suite)
@@ -144,7 +144,7 @@ async def prepare(
         resources: theirs.
 
     Raises:
-        ConfigError: something is missing; it tells of all that is.
+        ConfigError: something is missing; it lists everything that is.
     """
     problems: list[Problem] = []
     tokens: dict[Any, str] = {}

@@ -92,7 +92,7 @@ def _digest_of(content: Content) -> str:
 class Stage:
     """One stage: its name in the suite, what answers, and what decides its answers.
 
-    `price` is that of a stage that is a provider; a function of the team's own costs nothing.
+    `price` is the price of a stage that is a provider; a function of the team's own costs nothing.
     """
 
     name: str

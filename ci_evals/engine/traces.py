@@ -221,7 +221,7 @@ def _from_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
 
 
 def _tasks(document: Any) -> list[dict[str, Any]] | None:
-    """Return the tasks of a run; None if the document is no such run."""
+    """Return the tasks of a run; None if the document is not a run."""
     holders = [document]
     if isinstance(document, dict):
         holders = list(document.values())

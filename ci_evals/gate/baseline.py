@@ -309,7 +309,7 @@ class Baseline:
         lost: what looks like an outage in the newest reports, and does not count.
         cells: the cells of the newest one, in its order.
         trend: the figures of each report, newest first, at most `TREND_POINTS`.
-        source: the path of the newest one; None if it is not at hand.
+        source: the path of the newest one; None if the file is not available.
         gate: the rules of the newest one; None if they are not known.
     """
 
@@ -448,13 +448,13 @@ class HeadCell(NamedTuple):
 
     Args:
         key: its name.
-        fingerprint: identifies the question and its grading, whatever the case is called.
+        fingerprint: identifies the question and its grading, but not the case's name.
         planned: its planned runs, without those that only repeat a recording.
         unanswered: the number of these that failed without an answer.
         confirming: the runs that it got because it was a suspect.
         confirmed: True if these are complete.
-        critical: True if its regression is red whatever else the gate allows.
-        quarantined: True if it is not compared, as whatever becomes of it blocks nothing.
+        critical: True if its regression is always red, even if the gate allows some.
+        quarantined: True if it is not compared, because its results block nothing.
         per_run: the averages of its planned runs.
     """
 

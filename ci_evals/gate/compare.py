@@ -65,7 +65,7 @@ CellKind = Literal[
 KINDS: tuple[CellKind, ...] = get_args(CellKind)
 
 _EXACT_ENOUGH = 60
-"""Newer and older reports of one branch are told apart exactly up to this support."""
+"""The largest support for which newer and older reports of a branch are compared exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +189,7 @@ class Comparison:
         return _key(key[0], self.base_variant(Variant(*key[1:])))
 
     def base_of(self, key: CellKey) -> BaseCell | None:
-        """Return a cell's counterpart in the baseline, whatever its name there."""
+        """Return a cell's counterpart in the baseline, which may have another name there."""
         return self.baseline.cells.get(self.base_key(key))
 
     @cached_property
@@ -455,7 +455,7 @@ def comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[MatchedCe
 
 
 def base_keys(head: Sequence[HeadCell], base: Baseline) -> Mapping[CellKey, CellKey]:
-    """Map each cell to its name in the baseline, whatever its case or variant is called there."""
+    """Map each cell to its name in the baseline, where its case or variant may be renamed."""
     variants = match_variants((cell.variant for cell in head), base.variants)
     mine = _by_base_key(head, variants)
     old_names = _old_names(mine, base)

@@ -83,7 +83,7 @@ def _ratio(amounts: _Amounts, confidence: float) -> Difference | None:
 
 
 def _latency_ratio(amounts: _Amounts, confidence: float) -> Difference | None:
-    """Compare latencies; None if both sides come to 0 ms, whose ratio would be noise."""
+    """Compare latencies; None if both sides round to 0 ms, as their ratio would be noise."""
     head, base = _known(amounts)
     if max(fsum(head), fsum(base)) < LEAST_LATENCY_S * len(head):
         return None

@@ -20,7 +20,7 @@ def label_metric(
 ) -> MetricFigure | None:
     """Return a metric of labelled runs by its name, such as `recall.refund`.
 
-    None if there is no such metric, or it is not defined.
+    None if the metric does not exist or is undefined.
     """
     metric = read_metric(name)
     if metric is None:
@@ -37,7 +37,7 @@ GROUPS = 50
 """The number of groups that cases fall into: a metric that depends on single groups is not sure."""
 MAX_LABELS = 200
 OTHER = "(other)"
-"""The label that stands for those beyond `MAX_LABELS`: a model may answer anything."""
+"""The label for all those beyond `MAX_LABELS`: a model may answer anything."""
 
 
 class LabelledRun(NamedTuple):

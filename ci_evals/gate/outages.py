@@ -243,7 +243,7 @@ def _lost_reports(
 def _collapsed(
     runs: Mapping[int, Tally], history: Mapping[int, Tally], *, known_to_pass: bool
 ) -> bool:
-    """Return True if a report looks like an outage beside the older ones of the same cells.
+    """Return True if a report looks like an outage compared with older ones of the same cells.
 
     Without any that let expect passes, it does if nothing of any variant passed.
     """

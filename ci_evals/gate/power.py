@@ -117,9 +117,7 @@ def size_sentence(cases: int, runs: int, drop: float | None) -> str:
     size = f"{number_of(cases, 'case')} × {number_of(runs, 'run')}"
     if drop is None:
         return f"{size}: too few for this comparison to detect a drop of the whole"
-    points = max(
-        1, ceil(100 * drop - 1e-9)
-    )  # a drop of 8 % is 8 points, whatever floats make of it
+    points = max(1, ceil(100 * drop - 1e-9))  # a drop of 8 % is 8 points, despite rounding errors
     return f"{size}: this comparison detects drops of {number_of(points, 'point')} or more"
 
 

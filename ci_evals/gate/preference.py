@@ -63,7 +63,7 @@ class Preference:
 
 
 def preference(pairs: Iterable[Pair], confidence: float = 0.95) -> Preference:
-    """Count pairs by case; every case has one vote, whatever the number of its runs."""
+    """Count pairs by case; every case has one vote, however many runs it has."""
     every = tuple(pairs)
     unjudged = [pair for pair in every if not pair.is_judged]
     by_case: dict[str, list[Pair]] = defaultdict(list)

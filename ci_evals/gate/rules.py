@@ -45,7 +45,7 @@ STABLE_REPORTS = 3
 """A rate is stable when this many reports in a row reached it together."""
 
 LATENCY_HISTORY = 10
-"""The spread of latencies is that of this many of the base's last reports at most."""
+"""The most of the base's last reports that the spread of latencies is computed from."""
 LATENCY_REPORTS = 3
 """With fewer base reports, the spread of their latencies is not known."""
 LATENCY_SPREAD = 2

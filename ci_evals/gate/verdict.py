@@ -125,7 +125,7 @@ def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None
     Args:
         verdict: the decision.
         gate: the suite's.
-        fail_on: fail on this verdict or worse, whatever `on_borderline` says; `never` returns 0
+        fail_on: fail on this verdict or worse; overrides `on_borderline`; `never` returns 0
             even without a verdict.
     """
     if fail_on == "never":
@@ -151,7 +151,7 @@ def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None
 def comparison_verdict(
     report: SuiteReport, gate: Gate | None, comparison: Comparison | NoComparison
 ) -> Verdict:
-    """Decide by the comparison alone, whatever the report's own bars say."""
+    """Decide by the comparison alone, without the report's own bars."""
     if report.unchecked:
         return _unchecked(report)
     rules = _share_confidence(report, gate or Gate())

@@ -458,7 +458,7 @@ def unknown_increase_sentence(
 ) -> str:
     """`cost is unknown, so max_cost_increase: 1.1 was not checked`."""
     if variant.differences.ratio(figure) is not None:
-        lack = f"{figure} of one case alone tells no increase"
+        lack = f"{figure} of a single case cannot show an increase"
     elif known_here:
         lack = f"{figure} on {comparison.baseline.label} is unknown or 0"
     else:

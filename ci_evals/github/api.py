@@ -46,7 +46,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRun:
-    """A workflow run. `name` is that of the workflow."""
+    """A workflow run. `name` is the workflow's name."""
 
     id: int
     event: str
@@ -260,7 +260,7 @@ class GitHub:
             path, kind: as for `get`.
             key: the field that holds the list, if it is not the answer itself.
             limit: no more items than this.
-            query: parameters besides `per_page`.
+            query: parameters in addition to `per_page`.
         """
         parameters: dict[str, Any] = {"query": {"per_page": min(limit, _PER_PAGE), **query}}
         adapter = TypeAdapter(kind)

@@ -43,7 +43,7 @@ class ArtifactOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Files that a run has uploaded. `size_in_bytes` is that of the zip."""
+    """Files that a run has uploaded. `size_in_bytes` is the size of the zip."""
 
     id: int
     name: str

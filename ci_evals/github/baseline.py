@@ -155,7 +155,7 @@ class BaseReport:
 
     Attributes:
         report: the report.
-        recording: the journal beside it, if there is one.
+        recording: the journal in the same artifact, if there is one.
         place: how its commit is related to the one under test, in words.
     """
 

@@ -61,7 +61,7 @@ def comment(
     run of this pull request, of one suite or of several. With --from-run, the reports are those
     that another workflow run has uploaded: that is how pull requests from forks, whose own jobs may
     not comment, get theirs. Such reports are not trusted: they are judged again by their results,
-    against a --baseline that is fetched anew.
+    against a freshly downloaded --baseline.
 
     \b
     Examples:

@@ -61,7 +61,7 @@ _NOT_POSTED = "no comment was posted"
 SETTLE_S: Final = 3.0
 MAX_ROUNDS: Final = 12
 MAX_LOST: Final = 3
-"""How often a comment is created anew after no answer came."""
+"""The most attempts to create a comment when GitHub does not answer."""
 WRITE_SPACING_S: Final = 1.0
 """GitHub's advice."""
 _ACTIONS_LOGIN = "github-actions[bot]"

@@ -26,7 +26,7 @@ class GitHubJob(Job):
     Args:
         suite: what is run. The log hides its secrets from now on.
         context: what GitHub says of the job.
-        posting: what becomes of the verdict.
+        posting: how to publish the verdict.
         stream: the job's log.
         workspace: the root of the repository.
     """
@@ -51,7 +51,7 @@ class GitHubJob(Job):
         self._job_log.write_commands(mask_commands(suite.secrets))
         if context.problem:
             self.warn(context.problem)
-        # Set now: whatever happens to this process, later steps upload the folder.
+        # Set now, so that later steps upload the folder even if this process dies.
         self._set_outputs({"results-path": str((posting.results or suite.out).absolute())})
 
     def say(self, lines: Iterable[str]) -> None:
@@ -65,7 +65,7 @@ class GitHubJob(Job):
     def locate_cases(self, suite: CheckedSuite) -> CheckedSuite:
         """Return the suite with the files of its cases as paths from the root of the repository.
 
-        So reports name the same place whatever folder the job runs in. Files outside of the
+        So reports name the same path, independent of the job's folder. Files outside of the
         repository have absolute paths.
         """
         files = {case.file for case in suite.cases}

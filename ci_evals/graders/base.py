@@ -1,4 +1,4 @@
-"""What all graders have: a grader *is* its options, and its fields are the keys in the YAML."""
+"""The base of all graders: a grader *is* its options, and its fields are the keys in the YAML."""
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace

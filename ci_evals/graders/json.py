@@ -216,7 +216,7 @@ class Mismatch:
 
     @property
     def got(self) -> str | None:
-        """What is there, quoted; None if nothing is."""
+        """The value that is there, quoted; None if there is none."""
         if self.actual is ABSENT:
             return None
         return quote(self.actual)

@@ -142,7 +142,7 @@ class LlmJudge(ModelGrader):
 
     @property
     def _listing(self) -> Listing | None:
-        """What a ready rubric has listed instead of a verdict, if it is of that kind."""
+        """The list that a ready rubric asks for instead of a verdict, if it is of that kind."""
         if self.rubric in RUBRICS:
             return RUBRICS[self.rubric].listing
         return None

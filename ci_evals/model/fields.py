@@ -2,7 +2,7 @@
 engine reads.
 
 Options are frozen dataclasses. Making one never raises; a `TypeAdapter` of the class checks it when
-its suite is loaded, so that all problems of a suite are told at once. A grader, for example:
+its suite is loaded, so that all problems of a suite are reported at once. A grader, for example:
 
     @dataclass(frozen=True, slots=True)
     class Mentions(GraderOptions):
@@ -170,7 +170,7 @@ def _check_as_first(union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
 
 
 OrMapping = Annotated[T | Mapping[str, Any], GetPydanticSchema(_check_as_first)]
-"""An object or, in Python too, the mapping that stands for it in YAML."""
+"""An object or, in Python too, its mapping in YAML."""
 
 
 class Unset(Enum):

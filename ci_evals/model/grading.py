@@ -1,4 +1,4 @@
-"""What is expected of an answer, who judges it, and what they find."""
+"""Expectations of an answer, the graders that check it, and their findings."""
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a grader finds, before its name, negation and weight are added.
+    """A grader's result, before its name, negation and weight are added.
 
     `reason` says what was expected or missed, and `got` what the answer has instead, quoted.
     """

@@ -197,7 +197,7 @@ def cells_of_shard(
 ) -> frozenset[int]:
     """Return the cells of one shard.
 
-    Every cell is in exactly one, whatever the order of cases in the file. Longest processing time
+    Every cell is in exactly one, in any order of cases in the file. Longest processing time
     first: each cell, the longest first, goes to the shard with the least to do.
     Source: R. Graham, "Bounds on Multiprocessing Timing Anomalies", SIAM J. Appl. Math. 17 (1969).
 

@@ -251,7 +251,7 @@ class Figures:
     """Latency in seconds over the runs that took place; first tokens, cost and tokens over those
     that report them.
 
-    `cost_usd` is that of the `priced_runs`; None if there are none.
+    `cost_usd` is the cost of the `priced_runs`; None if there are none.
     """
 
     latency_mean_s: float | None
@@ -272,7 +272,7 @@ class Figures:
 
 
 class Spent(NamedTuple):
-    """The cost of calls of known price, in USD, by purpose; None where there is no such call."""
+    """The cost of calls with a known price, in USD, by purpose; None if there are none."""
 
     planned: float | None
     confirming: float | None
@@ -363,7 +363,7 @@ class SuiteReport:
 
     @cached_property
     def cases_fingerprint(self) -> str:
-        """Identifies all that is asked and how it is judged, in whatever order."""
+        """Identifies all questions and their grading, in any order."""
         in_order = sorted(self.fingerprints)
         return _short_digest("\n".join(in_order))
 

@@ -129,7 +129,7 @@ class Passage:
 
 
 Detail = Literal["cost", "steps", "context", "first_token"]
-"""What a response may have besides the answer. Not every provider tells it; some graders need it.
+"""The parts of a response besides the answer. Not every provider has them; some graders need them.
 """
 
 StepKind = Literal["message", "model_request", "tool_call", "agent"]
@@ -145,7 +145,7 @@ class Step:
         name: the tool, the model, the agent, or the role of a message.
         arguments: what a tool or an agent was given: a mapping, or the model's text if that is not
             a JSON object.
-        result: what came of it, as text: a tool's result, a message, what a model said.
+        result: its result as text: a tool's result, a message, a model's reply.
         error: why it failed; None if it did not.
         usage: its tokens.
         duration_s: how long it took, in seconds.
@@ -191,11 +191,11 @@ class Response:
         steps: how the agent came to the answer; None if it does not tell.
         reward: the score that a task's verifier gave.
         turns: the exchanges of a conversation; `output` is then the last answer.
-        files: what the answer has besides text.
+        files: the files of the answer.
         whole: the path, in the results folder, of an output that is too long for journals and
             reports. `output` then has its beginning, and a last line that says so.
         context: what was retrieved for the answer; None if it does not tell.
-        metadata: anything else that it tells, as JSON values.
+        metadata: anything else that the provider returns, as JSON values.
         first_token_s: when the first of a streamed answer came, in seconds after the request.
     """
 
@@ -228,7 +228,7 @@ class Response:
 
     @property
     def passages(self) -> tuple[Passage, ...] | None:
-        """The retrieved texts of all turns, each once; None if nothing is told about them."""
+        """The retrieved texts of all turns, each once; None if they are unknown."""
         if self.context is not None or not self.turns:
             return self.context
         is_told = False

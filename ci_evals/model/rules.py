@@ -190,7 +190,7 @@ class Metric:
 def read_metric(text: str) -> Metric | None:
     """Parse the name of a metric, such as `recall.refund` or `language/accuracy`.
 
-    Returns None if there is no such metric.
+    Returns None if the metric does not exist.
     """
     task = USUAL_TASK
     if "/" in text:

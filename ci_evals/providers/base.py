@@ -225,7 +225,7 @@ class ProviderOptions(Options):
 
     @property
     def details(self) -> Sequence[Detail]:
-        """What its answers may have besides the output."""
+        """The details that its answers may have besides the output."""
         return ("cost", "steps", "context", "first_token")
 
     @property

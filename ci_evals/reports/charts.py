@@ -11,7 +11,7 @@ from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.reports.variants import VariantReport, rate_in
 
 MAX_LINES = 6
-"""Lines of a chart that can still be told apart."""
+"""The most lines of a chart that are still distinguishable."""
 
 _SPARK_REPORTS = 9
 _SPARK_HEIGHT, _SPARK_STEP = 12, 4
@@ -60,7 +60,7 @@ def rate_chart(
 
     Args:
         rate: as a fraction, as are its bounds `lower` and `upper` and the `bar`.
-        whole: the axis goes from 0 to 100 %, not only as far as is needed.
+        whole: the axis goes from 0 to 100 %, not only over the range of the data.
     """
     if rate is None or lower is None or upper is None:
         return None

@@ -124,7 +124,7 @@ def explanations(
     Args:
         summary: the report and its comparison.
         cells: their numbers.
-        base: the newest report of the baseline, if it is at hand.
+        base: the newest report of the baseline, if available.
     """
     base_cells = {}
     if base is not None:

@@ -66,7 +66,7 @@ _HEADLINE_CHARACTERS: Final = 80  # two lines of a phone
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What happened: `2 cases regressed: refund, cancel`.
+    """The outcome in a sentence: `2 cases regressed: refund, cancel`.
 
     Attributes:
         sentence: what happened, by name where single cases decided.
@@ -310,7 +310,7 @@ def brief_chance(p: float | None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What a person is shown of a summary; each part is worked out when it is first asked for."""
+    """A summary in sentences for people; each part is computed on first use."""
 
     summary: Summary
 
@@ -320,7 +320,7 @@ class Findings:
 
     @property
     def headline(self) -> Sentence:
-        """What happened, by name: `2 cases regressed: refund, cancel`."""
+        """The outcome, by name: `2 cases regressed: refund, cancel`."""
         return self._headline.sentence
 
     @property
@@ -330,7 +330,7 @@ class Findings:
 
     @property
     def evidence(self) -> str:
-        """What the verdict says beyond the headline; empty if rows of regressed cells say it."""
+        """The verdict beyond the headline; empty if rows of regressed cells say it."""
         if self.cells["regressed"]:
             return ""
         return self._headline.evidence
@@ -342,9 +342,7 @@ class Findings:
 
     @cached_property
     def facts(self) -> tuple[str, ...]:
-        """What the run came to, in a few words each: passed runs, the base's pass rate, repeats,
-        cost, time.
-        """
+        """Facts in a few words each: passed runs, the base's pass rate, repeats, cost, time."""
         rest = facts(self.summary)
         if self._headline.is_outcome:
             return tuple(rest)
@@ -367,13 +365,13 @@ class Findings:
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
-        """What else is to be known of the run and of the judgement."""
+        """Remarks about the run and the verdict."""
         bounds = Note("Bounds", bounds_fact(self.summary.gate))
         return (*notes(self.summary.report), *comparison_notes(self.summary), bounds)
 
     @cached_property
     def basis(self) -> tuple[SourceSentence | str, ...]:
-        """What the verdict rests on: the baseline, the size of the plan, what bounds mean."""
+        """The basis of the verdict: the baseline, the size of the plan, the meaning of bounds."""
         return tuple(basis(self.summary))
 
     # Cells.

@@ -104,7 +104,7 @@ class GroupItem:
 
     @property
     def reasons(self) -> list[str]:
-        """Why its runs failed, the most frequent reason first."""
+        """The reasons of its failed runs, the most frequent first."""
         if len(self.cells) == 1:
             return self.cells[0].failures.lines()
         return list(self.frames)
@@ -147,7 +147,7 @@ class Group:
         count: the number in the heading: of cases, if it has cases.
         total: how many entries there are; `entries` has the first of them.
         folded: nothing in it must be seen at once.
-        remark: what the heading says besides.
+        remark: an addition to the heading.
     """
 
     kind: GroupKind

@@ -277,7 +277,7 @@ def _with_code(text: str) -> Markup:
 
 
 def _marked(sentence: Sentence) -> Markup:
-    """Render a sentence of findings; no name in it can reorder the text beside it."""
+    """Render a sentence of findings; no name in it can reorder the text around it."""
     return Markup(  # noqa: S704  both escape
         join_sentence(
             sentence,

@@ -96,9 +96,9 @@ def _distinct(texts: Iterable[str]) -> list[str]:
 
 
 def _add_outcome(case: TestCase, summary: Summary, cell: CellView) -> None:
-    """Add what became of a cell.
+    """Add the outcome of a cell.
 
-    Readers know nothing of the gate, so a cell that makes it red has failed, whatever its bar.
+    Readers know nothing of the gate, so a cell that makes it red has failed, even above its bar.
     """
     report = summary.report
     quarantine = cell.case.quarantine

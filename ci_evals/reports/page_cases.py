@@ -224,7 +224,7 @@ def _cell(view: CellView, *, is_worst: bool) -> Shown:
 
 
 def outcome_of(view: CellView) -> CellOutcome:
-    """Return what became of a cell; one that regressed has failed, whatever its bar."""
+    """Return the outcome of a cell; one that regressed has failed, even if it meets its bar."""
     if view.found is not None and view.found.kind == "regressed":
         return "failed"
     return view.outcome
@@ -435,7 +435,7 @@ def _step(step: Step) -> Shown:
 
 
 def _expectations(expect: Sequence[Any]) -> list[Shown]:
-    """Return expectations, as far as they are known: a report that was read back has none."""
+    """Return the known expectations: a report that was read back has none."""
     return [_expectation(each) for each in expect if isinstance(each, Expectation)]
 
 

@@ -267,7 +267,7 @@ def with_answers(summary: Summary) -> Summary:
 
 
 def judge_beside(saved: SavedReport, baseline: Baseline) -> Summary:
-    """Judge an untrusted report against a trusted baseline whose file is at hand.
+    """Re-judge an untrusted report against a trusted baseline.
 
     Whoever writes a report also writes its rules: the gate, the bars of its cases, which of them
     are critical. So it is judged by those of the baseline's report, too, and the worse verdict

@@ -100,7 +100,7 @@ class CellComparisonEntry(CellComparison):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantComparisonEntry(VariantComparison):
-    """A variant beside its base, in numbers and in words."""
+    """A variant compared with its base, in numbers and in words."""
 
     sentence: str
 
@@ -192,7 +192,7 @@ class ReportCellEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseCellEntry:
-    """What is known of a cell of the baseline.
+    """A cell of the baseline.
 
     Attributes:
         fingerprint: identifies what its case asked and how it was judged.
@@ -223,7 +223,7 @@ class BaseCellEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseEntry:
-    """What is known of the baseline, so that the report can be compared with it again.
+    """The baseline, with all that it takes to compare the report with it again.
 
     Attributes:
         name: its name in sentences.

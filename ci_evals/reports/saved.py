@@ -50,7 +50,7 @@ class ContradictionError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedCell:
-    """What is read of a cell: its plan and the rules for it. See `ReportCellEntry`."""
+    """The fields read from a cell: its plan and the rules for it. See `ReportCellEntry`."""
 
     case: str
     provider: str
@@ -73,7 +73,7 @@ class SavedCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What is read of a report.json of any schema version. See `ReportDocument`."""
+    """The fields read from a report.json of any schema version. See `ReportDocument`."""
 
     suite: SuiteInfo
     started_at: StartedAt
@@ -90,7 +90,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document2(Measured):
-    """What is read of a report.json of schema version 2."""
+    """The fields read from a report.json of schema version 2."""
 
     schema_version: Literal[2]
     base: BaseEntry | NoComparison | None
@@ -336,7 +336,7 @@ def lines_of(results: Mapping[int, Result]) -> Callable[[Iterable[int]], Iterato
 
 
 def _restore_plans(document: Measured) -> tuple[RunPlan, RunPlan]:
-    """Return the plan of the report, and that of its confirm runs."""
+    """Return the plan of the report, and the plan of its confirm runs."""
     variants = tuple(dict.fromkeys(document.variants))
     cells = {cell.key: cell for cell in document.cells}
     first_cells: dict[str, SavedCell] = {}

@@ -85,7 +85,7 @@ class Cell1(SavedCell):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document1(Measured):
-    """What is read of a report.json of schema version 1."""
+    """The fields read from a report.json of schema version 1."""
 
     schema_version: Literal[1]
     id: str

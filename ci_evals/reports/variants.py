@@ -84,7 +84,7 @@ class VariantReport:
         match_rate: the mean score.
         unpriced_runs: graded runs whose price is not known.
         recorded_runs: runs that a recording answered instead of the provider.
-        grader_means: the mean score of each grader, by its own name or that of its type.
+        grader_means: the mean score of each grader, by its own name or its type.
         metrics: the mean scores by metric of graders.
         k: the fewest graded runs of a cell; None if that is one.
         pass_at_k: the chance that of `k` runs of a case one passes.
@@ -259,7 +259,7 @@ class Trend:
 
 def trend_of(summary: Summary, variants: Sequence[VariantReport]) -> Trend | None:
     """Return the trend of the variants that have a rate in two of these reports or more; None if
-    there is no such variant.
+    the variant does not exist.
     """
     comparison = summary.compared
     if comparison is None:

@@ -55,7 +55,7 @@ MOST: Final = 200
 
 
 class Reason(NamedTuple):
-    """Why a run did not pass.
+    """A reason for a run not to pass.
 
     Attributes:
         missed: what was expected, without the answer: `contains: does not contain 'Paris'`. Runs
@@ -101,7 +101,7 @@ class RunView:
 
     @property
     def error(self) -> str | None:
-        """Why there was nothing to grade; None if there was."""
+        """The reason why there was nothing to grade; None if there was something."""
         error = self.first.error
         if error is None:
             return None
@@ -154,7 +154,7 @@ class RunView:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What else the provider said of the answer, and of all of them alike."""
+        """Further details from the provider about the answer, and about all answers alike."""
         if self.first.response is None:
             return {}
         shared = dict(self.first.response.metadata)
@@ -415,7 +415,7 @@ def metadata_lines(metadata: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Why the failed runs of a cell did not pass, confirm runs included.
+    """The reasons of a cell's failed runs, including confirm runs.
 
     Attributes:
         runs: how many failed.
@@ -502,7 +502,7 @@ class CellView(CellReport):
 
     @cached_property
     def outcome(self) -> CellOutcome:
-        """What became of it.
+        """The outcome of the cell.
 
         `errored` is a cell without any graded run. `failed` is one below its bar if the gate says
         that the bar is missed, or if no run passed; any other one with failed runs is `flaky`.
@@ -525,7 +525,7 @@ class CellView(CellReport):
 
     @property
     def tally(self) -> str:
-        """`3 of 5 runs passed`, of the runs that were graded, and what became of the others."""
+        """`3 of 5 runs passed`, of the graded runs, and the outcomes of the others."""
         counts = self.counts
         if counts.errored == counts.planned == 1:
             return "1 run errored"
@@ -540,7 +540,7 @@ class CellView(CellReport):
 
     @property
     def finding(self) -> str:
-        """What the comparison found, or how many of its runs passed here and on the base."""
+        """The comparison's result, or the number of its runs that passed here and on the base."""
         comparison, found = self.summary.compared, self.found
         text = self.tally
         flips = flip_rate(self.counts.passed, self.counts.graded)
@@ -584,7 +584,7 @@ class CellView(CellReport):
 
     @property
     def failures(self) -> Failures:
-        """Why its failed runs did not pass."""
+        """The reasons of its failed runs."""
         return _failures(self.summary).get(self.cell, Failures())
 
     @property

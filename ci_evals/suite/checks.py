@@ -318,7 +318,7 @@ def _unknown_metric(name: str, metrics: Collection[str]) -> str:
 
 
 def check_needs(draft: Draft) -> Iterator[Problem]:
-    """Find graders that need what a provider never tells of its answers.
+    """Find graders that need details that a provider never returns with its answers.
 
     That is their cost, their steps, their context or the time to their first token.
     """
@@ -494,7 +494,7 @@ CHECKS: Sequence[Callable[[Draft], Iterable[Problem]]] = (
     check_paths,
     check_selected_tags,
 )
-"""Every check of a draft. Each finds all problems of its kind, whatever the others find."""
+"""Every check of a draft. Each finds all problems of its kind, independent of the others."""
 
 
 def check_size(suite: CheckedSuite, runs: Node) -> Iterator[Problem]:

@@ -32,7 +32,7 @@ def find_dependencies(
     Args:
         written: the suite as it is written.
         cases: its cases, whose datasets may name further files.
-        paths: what its author names besides; a leading slash starts at the root of the repository.
+        paths: the suite's `paths`; a leading slash starts at the root of the repository.
         folder: the suite's.
     """
     patterns: list[str] = []
@@ -122,7 +122,7 @@ def _imported_by(code: str) -> Iterator[str]:
 
 
 def fits_any_file(pattern: str, folder: Path) -> bool:
-    """Return True if a pattern of `paths` fits a file, or if there is no repository to look in.
+    """Return True if a pattern of `paths` matches a file, or if there is no repository to look in.
 
     Args:
         pattern: as its author wrote it.

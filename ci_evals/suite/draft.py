@@ -55,7 +55,7 @@ class Draft:
 
     @cached_property
     def stages(self) -> Mapping[str, ProviderOptions]:
-        """What answers for each stage that a selected provider names."""
+        """The provider of each stage that a selected provider names."""
         return stage_options(self.providers.selected, self.providers.by_name)
 
     @cached_property

@@ -17,7 +17,7 @@ _REFERENCE = r"\$\$(?=\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-(?P<
 
 
 def read_dotenv(folder: Path) -> Mapping[str, str]:
-    """Read the variables of the `.env` file beside the config.
+    """Read the variables of the `.env` file next to the config.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -38,7 +38,7 @@ class Interpolation:
             `${NAME:-default}` of the shell.
         offline: leave references to variables that are not set as they are: nothing will be
             called.
-        verbatim: leave every text as it is: Python code has the environment at hand.
+        verbatim: leave every text as it is: Python code can read the environment itself.
         used: the variables that were used, with their values.
     """
 
@@ -48,7 +48,7 @@ class Interpolation:
     used: dict[str, str] = field(default_factory=dict)
 
     def fill(self, node: Node) -> Reading[Node]:
-        """Replace references in every text inside a value; `$${` stands for a literal `${`.
+        """Replace references in every text inside a value; `$${` is a literal `${`.
 
         A variable that is not set and has no default is a problem.
         """

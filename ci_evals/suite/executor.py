@@ -49,16 +49,16 @@ class Executor(Protocol):
         ...
 
     async def grade(self, grader: Grader, answer: Answer) -> Finding:
-        """Judge an answer. Raises whatever the grader raises, or a `GradingError` that tells it."""
+        """Grade an answer. Raises what the grader raises, or a `GradingError` that describes it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorOptions(Options):
-    """Where the team's own providers and graders run.
+    """The place where the team's own providers and graders run.
 
     Other packages add theirs as entry points of `ci_evals.executors`; the fields are the keys in
-    the YAML beside `type`.
+    the YAML besides `type`.
     """
 
     short_form: ClassVar[str] = ""
@@ -79,7 +79,7 @@ class ExecutorOptions(Options):
         return cls() if text == name else None
 
     def filled_from(self, suite: "ExecutorOptions") -> "ExecutorOptions":
-        """Return these options, as the command line names them, with what the suite says beside."""
+        """Return these options of the command line, completed by those of the suite."""
         return suite if type(suite) is type(self) else self
 
     def problems(
@@ -119,7 +119,7 @@ LOCAL = Local()
 
 
 def parse_executor(text: str) -> ExecutorOptions:
-    """Return what a short form stands for: `local`, `ray` or `ray://host:port`.
+    """Return the options of a short form: `local`, `ray` or `ray://host:port`.
 
     Raises:
         ValueError: it is none.
@@ -148,14 +148,14 @@ def _load(name: str) -> type[ExecutorOptions]:
 
 
 def short_forms() -> list[str]:
-    """Return every text that stands for an executor, as messages show it."""
+    """Return every short form of an executor, as messages show it."""
     forms = [*EXECUTORS]
     forms += [cls.short_form for _, cls in EXECUTORS.loadable() if cls.short_form]
     return forms
 
 
 def read_executor(value: Any) -> Any:
-    """Return the options that a value of the YAML stands for.
+    """Return the options in a value of the YAML.
 
     Raises:
         ValueError: it is of no executor, or has keys that its executor does not have.

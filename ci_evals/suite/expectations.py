@@ -238,7 +238,7 @@ def _takes_mapping(cls: Any) -> bool:
 
 
 def _describe_misplacement(entry: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with several keys in one entry: graders, or options beside a grader."""
+    """Return the problem of an entry with several keys: graders, or options next to a grader."""
     names = [name for name in entry if _find_grader(name)]
     if len(names) > 1:
         return _describe_graders(entry, names)

@@ -25,7 +25,7 @@ class Fingerprints:
     Args:
         suite: the suite's own.
         judgements: how the answers to each case are judged, by row.
-        cases: `asked.judged` of each case, by row, whatever the case is called.
+        cases: `asked.judged` of each case, by row, independent of its name.
     """
 
     suite: str

@@ -43,7 +43,7 @@ def load_suite(
 
     Args:
         path: the config file.
-        environ: the environment; a `.env` file beside the config adds to it.
+        environ: the environment; a `.env` file next to the config adds to it.
         overrides: values that win over the file's.
         offline: nothing will be called, so keys and variables may be missing.
         judging: judges will be called nevertheless, so theirs may not be missing.
@@ -113,7 +113,7 @@ def load_judge(
 
     Raises:
         ConfigError: with every problem of the file.
-        UsageError: there is no such model, or it answers with embeddings.
+        UsageError: the model does not exist, or it answers with embeddings.
     """
     known = load_suite(path, environ, offline=True)
     judges = [str(options.name) for options in known.judges]

@@ -59,7 +59,7 @@ def _check_format(name: str) -> str:
     """Return the name of a report format.
 
     Raises:
-        ValueError: there is no such format, or its package cannot be loaded.
+        ValueError: the format does not exist, or its package cannot be loaded.
     """
     if name in FORMATS.own:
         return name

@@ -128,7 +128,7 @@ async def test_what_cannot_be_told_apart_or_is_for_one_suite_is_refused(tmp_path
     check_usage_error(twice, "name suites side by side, without an option")
     write(tmp_path / "evals" / "b.yaml", "b")
     shard = await ci_evals(tmp_path, "run", "evals", "--shard", "1/2")
-    check_usage_error(shard, "--shard is for one suite, and 2 are named: run them one by one")
+    check_usage_error(shard, "--shard works with one suite, got 2: run them one by one")
     assert not (tmp_path / "ci-evals-results").exists()
 
 
