@@ -249,7 +249,7 @@ async def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
     ended = await ci_evals(tmp_path, "merge", "shard")
     assert ended.code == 3
     assert (
-        "shard/results.jsonl: there is no journal: name the folder that a run left its results in"
+        "shard/results.jsonl: there is no journal here: pass the results folder of a run"
         in ended.err
     )
 

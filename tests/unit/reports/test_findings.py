@@ -75,10 +75,10 @@ def test_a_limit_that_was_not_checked_is_a_warning_and_no_objection() -> None:
     [warnings] = [group for group in findings(summary).groups if group.kind == "warnings"]
     assert (warnings.tone, warnings.entries[0].line()) == (
         "unsure",
-        "cost of one case alone tells no increase, so max_cost_increase: 1.2 was not checked",
+        "cost of a single case cannot show an increase, so max_cost_increase: 1.2 was not checked",
     )
     text = terminal_of(summary)
-    assert "cost of one case" in text
+    assert "cost of a single case" in text
     assert "✗ cost" not in text
 
 
