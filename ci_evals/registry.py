@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """Where a thing is defined (`module:attribute`), its line of help, and its section there.
+    """The target of a name (`module:attribute`), its line of help, and its section there.
 
-    `file` is what a report format writes.
+    `file` is the name of a report format's file.
     """
 
     target: str
