@@ -51,7 +51,7 @@ def compile_code(source: str) -> Callable[[Any, Answer], Any]:
             return _failed_assertion(error, output, source)
         except json.JSONDecodeError as error:
             if isinstance(output, str) and error.doc.strip() == output.strip():
-                return failed(f"is not JSON: {error}", got=quote(output))
+                return failed("is not JSON", got=f"{quote(output)}: {error}")
             raise
         if isinstance(value, re.Match):
             return True

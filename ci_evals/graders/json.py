@@ -157,7 +157,7 @@ def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
     try:
         data = from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        return failed(f"is not JSON: {one_line(str(error))}", got=quote(body))
+        return failed("is not JSON", got=f"{quote(body)}: {one_line(str(error))}")
     try:
         return judge(data)
     except OverflowError:

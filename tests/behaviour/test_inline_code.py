@@ -79,7 +79,9 @@ async def test_an_answer_that_is_no_json_has_failed_and_other_crashes_are_errors
 ) -> None:
     failed = await run(tmp_path, "Paris", {"python": "json.loads(output)['city'] == 'Paris'"})
     assert failed["status"] == "failed"
-    assert failed["grades"][0]["reason"].startswith("is not JSON: Expecting value")
+    (grade,) = failed["grades"]
+    assert grade["reason"] == "is not JSON"
+    assert grade["got"].startswith("'Paris': Expecting value")
     errored = await run(tmp_path, "Paris", {"python": "json.loads('{')"})
     assert (errored["status"], errored["error"]["kind"]) == ("errored", "grader")
     assert (await run(tmp_path, JSON, {"python": "json.loads(output)['town']"}))[

@@ -1,6 +1,7 @@
 """Why runs failed: what was missed, what the answers have instead, and which failures are alike."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,19 @@ async def test_calls_made_do_not_keep_failures_apart(
     )
     ran = await ci_evals(tmp_path, "run", "--out", "out")
     assert f"3 cases: {missed}, in a (evals.yaml:1)" in " ".join(ran.stdout.decode().split())
+
+
+@pytest.mark.parametrize(
+    "expect", [{"is_json": True}, {"json_path": "$.a"}, {"python": "json.loads(output)['a']"}]
+)
+async def test_answers_that_stop_being_json_at_different_places_fail_alike(
+    tmp_path: Path, expect: dict[str, Any]
+) -> None:
+    (name,) = expect
+    write_suite(tmp_path, answering({"a": "[1", "b": '{"a": 1', "c": "[1, 2, 3"}, expect))
+    ran = await ci_evals(tmp_path, "run", "--out", "out")
+    shown = " ".join(ran.stdout.decode().split())
+    assert re.search(rf"3 cases: {name}[^:]*: is not JSON, in a \(evals.yaml:1\)", shown)
 
 
 async def test_runs_that_fail_alike_have_one_reason(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_good_schema_has_no_problems(schema: dict[str, Any]) -> None:
         ('{"a": 1}', None),
         ('```json\n{"a": 1}\n```', None),
         ('{"a": "1"}', "is JSON that does not fit the schema at $.a: '1' is not of type 'integer'"),
-        ("no JSON", "is not JSON: "),
+        ("no JSON", "is not JSON, got 'no JSON': "),
     ],
 )
 def test_json_may_be_held_to_a_schema(
