@@ -437,13 +437,18 @@ class SuiteReport:
     @cached_property
     def gated_cells(self) -> Sequence[int]:
         """The cells that the gate judges: all but those of cases in quarantine."""
-        cells = range(len(self.plan))
-        return [cell for cell in cells if self.plan.case(cell).quarantine is None]
+        width = len(self.plan.variants)
+        cells: list[int] = []
+        for row, case in enumerate(self.plan.cases):
+            if case.quarantine is None:
+                first = row * width
+                cells += range(first, first + width)
+        return cells
 
     def gated_cells_of(self, variant: Variant) -> Sequence[int]:
         """The cells of one variant that the gate judges."""
-        cells = self.cells_of(variant)
-        return [cell for cell in cells if self.plan.case(cell).quarantine is None]
+        cells = zip(self.cells_of(variant), self.plan.cases, strict=True)
+        return [cell for cell, case in cells if case.quarantine is None]
 
     @cached_property
     def gated(self) -> Counts:
