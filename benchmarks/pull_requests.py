@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef
 from ci_evals.gate.compare import MOST_CONFIRM_RUNS, compare, suspects
-from ci_evals.gate.outages import find_lost_reports, outages, worst_round
+from ci_evals.gate.outages import find_lost_reports, find_outages, worst_round
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
@@ -225,7 +225,7 @@ def outcome(
         else cell
         for cell, passed in zip(head, repeats, strict=True)
     ]
-    out = outages(confirmed, base, ALPHA)
+    out = find_outages(confirmed, base, ALPHA)
     made = compare(confirmed, base, confirm_runs=suite.confirm_runs, alpha=ALPHA)
     number_of = {key: number for number, key in enumerate(names)}
     return Outcome(

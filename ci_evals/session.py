@@ -14,6 +14,7 @@ from math import fsum
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from ci_evals import gate
 from ci_evals.engine.cells import Cells
 from ci_evals.engine.interrupt import Stop
 from ci_evals.engine.journal import (
@@ -31,7 +32,6 @@ from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, add_tallies, head_cells
 from ci_evals.gate.compare import NoComparison, failed_confirmations, suspects
-from ci_evals.gate.outages import failed_rounds, outages
 from ci_evals.gate.verdict import is_certain, settle
 from ci_evals.gate.wording import (
     failed_confirmation_sentence,
@@ -469,10 +469,10 @@ class _Session:
         run.
         """
         suite, plan = self.invocation.suite, evidence.planned.plan
-        gate = suite.gate or Gate()
+        rules = suite.gate or Gate()
         report = self._report(evidence)
         head = head_cells(report, suite.gate, unplanned=True)
-        found = suspects(head, baseline, suite.confirm_runs, gate.alpha)
+        found = suspects(head, baseline, suite.confirm_runs, rules.alpha)
         cells = {}
         for cell in range(len(plan)):
             key = report.plan.key(cell)  # without secrets in its names, as in the baseline
@@ -515,8 +515,10 @@ class _Session:
 
     def _withdraw_failed_rounds(self, evidence: _Evidence) -> _Evidence:
         """Withdraw a round that failed as one, variant by variant, before it decides anything."""
+        if max(evidence.planned.plan.counts, default=0) < 2:
+            return evidence  # there is no other round to tell one from
         report = self._report(evidence)
-        for variant, found in failed_rounds(report).items():
+        for variant, found in gate.failed_rounds(report).items():
             runs: list[int] = []
             for cell in report.cells_of(variant):
                 runs += report.plan.indices(cell)[found.run - 1 : found.run]
@@ -547,8 +549,10 @@ class _Session:
 
     def _withdraw_outages(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
         """Withdraw all planned runs of a variant that failed as one."""
-        report, gate = self._report(evidence), self.invocation.suite.gate or Gate()
-        for variant, outage in outages(head_cells(report, gate), baseline, gate.alpha).items():
+        report = self._report(evidence)
+        rules = self.invocation.suite.gate or Gate()
+        found = gate.find_outages(head_cells(report, rules), baseline, rules.alpha)
+        for variant, outage in found.items():
             runs = _indices(report, variant)
             part = self._withdraw(evidence.planned, report, variant, runs, outage_sentence(outage))
             evidence = evidence._replace(planned=part, settled=None)

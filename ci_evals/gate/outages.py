@@ -104,7 +104,9 @@ class Outage(NamedTuple):
     repeated: Tally
 
 
-def outages(head: Sequence[HeadCell], base: Baseline, alpha: float) -> Mapping[Variant, Outage]:
+def find_outages(
+    head: Sequence[HeadCell], base: Baseline, alpha: float
+) -> Mapping[Variant, Outage]:
     """Find the variants that look worse because of an outage while their planned runs were made.
 
     Half of their cells are suspects, the repeats of these show no drop, and are better than the

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
+from ci_evals import gate
 from ci_evals.format import RAREST, name_of, number_of, once_in, percent, percent_figure, seconds
 from ci_evals.gate.bars import Cause, ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef, add_tallies
@@ -17,7 +18,6 @@ from ci_evals.gate.compare import (
     VariantComparison,
 )
 from ci_evals.gate.differences import Difference, RatioFigure
-from ci_evals.gate.outages import FailedRound, Outage
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Counts, SuiteReport, Tally
@@ -229,7 +229,7 @@ def _surely_higher(variant: VariantComparison) -> bool:
 # Outages.
 
 
-def outage_sentence(outage: Outage) -> str:
+def outage_sentence(outage: "gate.Outage") -> str:
     """`all 30 planned runs of 10 cases failed, and all 70 repeats passed: likely an outage`."""
     failed = outage.planned.graded - outage.planned.passed
     failures = _part_of(failed, outage.planned.graded, "planned run")
@@ -238,7 +238,7 @@ def outage_sentence(outage: Outage) -> str:
     return f"{failures} of {cases} failed, and {repeats} passed: likely an outage"
 
 
-def failed_round_sentence(found: FailedRound) -> str:
+def failed_round_sentence(found: "gate.FailedRound") -> str:
     """`all 40 failures were in run 2, and all 80 other runs passed: likely an outage`."""
     inside = found.inside.graded - found.inside.passed
     outside = found.others.graded - found.others.passed

@@ -12,7 +12,7 @@ from ci_evals.gate.outages import (
     FailedRound,
     Outage,
     find_lost_reports,
-    outages,
+    find_outages,
     unanswered_runs,
     worst_round,
 )
@@ -86,7 +86,7 @@ def test_without_an_outage_hardly_any_round_is_lost() -> None:
 
 def test_planned_runs_that_fail_as_one_and_whose_repeats_pass_are_an_outage() -> None:
     head = head_of(dict.fromkeys(FORTY, (0, 3)), dict.fromkeys(FORTY[:20], (7, 7)))
-    assert outages(head, base_of(STEADY_BASE), 0.05) == {
+    assert find_outages(head, base_of(STEADY_BASE), 0.05) == {
         Variant("agent"): Outage(20, Tally(0, 60), Tally(140, 140))
     }
 
@@ -109,15 +109,15 @@ def test_planned_runs_that_fail_as_one_and_whose_repeats_pass_are_an_outage() ->
 def test_anything_else_is_no_outage(
     planned: dict[str, tuple[int, int]], repeated: dict[str, tuple[int, int]]
 ) -> None:
-    assert not outages(head_of(planned, repeated), base_of(STEADY_BASE), 0.05)
+    assert not find_outages(head_of(planned, repeated), base_of(STEADY_BASE), 0.05)
 
 
 def test_what_the_gate_would_not_call_red_needs_no_outage_as_a_reason() -> None:
     few = FORTY[:2]
     head = head_of(dict.fromkeys(few, (1, 3)), dict.fromkeys(few, (7, 7)))
     base = base_of(dict.fromkeys(few, (3, 3)))
-    assert outages(head, base, 0.05)
-    assert not outages(head, base, 0.01)
+    assert find_outages(head, base, 0.05)
+    assert not find_outages(head, base, 0.01)
 
 
 # Reports of the base branch.
