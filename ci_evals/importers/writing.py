@@ -60,13 +60,17 @@ def _entry(key: Any, value: Any, indent: int) -> Iterator[str]:
         return
     start = f"{_scalar(str(key))}:"
     line = None
-    if not (key in _BLOCKS and value and isinstance(value, list)):
-        line = _one_line(value, WIDTH - indent - len(start) - 1)
-    if lines := _beside(start, value, indent, line):
+    is_section = key in _BLOCKS and isinstance(value, list) and bool(value)
+    if not is_section:
+        room = WIDTH - indent - len(start) - 1
+        line = _one_line(value, room)
+    lines = _beside(start, value, indent, line)
+    if lines:
         yield from lines
-    else:
-        yield " " * indent + start
-        yield from _inside(value, indent + 2, in_cases=key == "cases" and not indent)
+        return
+    yield " " * indent + start
+    in_cases = key == "cases" and indent == 0
+    yield from _inside(value, indent + 2, in_cases=in_cases)
 
 
 def _inside(value: Any, indent: int, *, in_cases: bool = False) -> Iterator[str]:
@@ -87,7 +91,8 @@ def _item(item: Any, indent: int, *, in_cases: bool) -> Iterator[str]:
     line = None
     if not isinstance(item, Mapping) or (len(item) != 1 and not in_cases):
         line = _one_line(item, WIDTH - indent - 2)
-    if lines := _beside("-", item, indent, line):
+    lines = _beside("-", item, indent, line)
+    if lines:
         yield from lines
         return
     is_first = True
@@ -119,19 +124,23 @@ def _beside(start: str, value: Any, indent: int, line: str | None) -> list[str]:
         mark = "|-"
         if value.endswith("\n"):
             mark = "|"
-        lines = value.removesuffix("\n").split("\n")
-        return [f"{space}{start} {mark}", *(f"{space}  {text}".rstrip() for text in lines)]
-    if any(not isinstance(part, YamlComment) for part in value):
-        return []
+        texts = value.removesuffix("\n").split("\n")
+        block = [f"{space}  {text}".rstrip() for text in texts]
+        return [f"{space}{start} {mark}", *block]
+    for part in value:
+        if not isinstance(part, YamlComment):
+            return []
+    comments = list(_inside(value, indent))
     empty = "[]"
     if isinstance(value, Mapping):
         empty = "{}"
-    return [*_inside(value, indent), f"{space}{start} {empty}"]
+    return [*comments, f"{space}{start} {empty}"]
 
 
 def _comment(comment: YamlComment, indent: int) -> Iterator[str]:
+    space = " " * indent
     for line in comment.text.splitlines():
-        yield f"{' ' * indent}# {line}".rstrip()
+        yield f"{space}# {line}".rstrip()
 
 
 def _one_line(value: Any, room: int) -> str | None:
