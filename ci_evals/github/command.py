@@ -70,7 +70,7 @@ def comment(
       ci-evals comment --from-run ${{ github.event.workflow_run.id }}
 
     \b
-    Exit codes: 0 posted, or rightly not (no pull request, a newer run) ·
+    Exit codes: 0 posted, or nothing to post (no pull request, a newer run) ·
     1 not posted, the reason is printed · 2 the command line is wrong ·
     3 the report cannot be read
     """

@@ -236,7 +236,7 @@ def _part(part: Part, folder: Path) -> dict[str, Any]:
     if sent.is_image:
         return {"type": "image_url", "image_url": {"url": sent.data_url}}
     if sent.url is not None:
-        advice = "put it beside the suite and name its path"
+        advice = "put it next to the suite and name its path"
         text = f"chat completions take no address of a file ({sent.url}): {advice}"
         raise ProviderError("rejected", readable(text))
     return {"type": "file", "file": {"filename": sent.name, "file_data": sent.data_url}}
