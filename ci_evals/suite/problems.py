@@ -63,7 +63,7 @@ _CONSTRAINTS = {
 
 
 class Hint(NamedTuple):
-    """What follows `unknown key 'x'` in a message, and the keys that it suggests."""
+    """The text after `unknown key 'x'` in a message, and the keys that it suggests."""
 
     text: str
     keys: tuple[str, ...] = ()
