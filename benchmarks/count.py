@@ -17,7 +17,7 @@ def run(counts: Path) -> None:
     profile = Profile(builtins=False)
     profile.enable()
     try:
-        runpy.run_module("ci_evals", run_name="__main__")
+        runpy.run_module("ci_evals.cli", run_name="__main__")
     finally:
         profile.disable()
         calls: Counter[tuple[str, str]] = Counter()

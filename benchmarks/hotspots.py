@@ -26,8 +26,9 @@ def main() -> None:
     ):
         suite = write_suite(Path(folder), load, openai(server))
         profile = suite.with_name("profile")
-        python, *arguments = run_command(suite, new_out(suite))
-        spend([python, "-m", "cProfile", "-o", str(profile), *arguments])
+        python, _, _, *arguments = run_command(suite, new_out(suite))
+        in_this_process = ["-m", "ci_evals.cli", *arguments]
+        spend([python, "-m", "cProfile", "-o", str(profile), *in_this_process])
         pstats.Stats(str(profile)).strip_dirs().sort_stats(options.sort).print_stats(30)
 
 

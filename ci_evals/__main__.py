@@ -1,6 +1,18 @@
 """The console script, and `python -m ci_evals`."""
 
-from ci_evals.cli.main import main
+import sys
+
+from ci_evals.cli import main as command_line
+from ci_evals.cli.watchdog import watch
+from ci_evals.registry import COMMANDS
+
+
+def main() -> None:
+    """Run the command line; what runs code of a suite does so in a child process."""
+    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+        watch(command_line.main, command_line.report_unproven)
+    command_line.main()
+
 
 if __name__ == "__main__":
     main()

@@ -48,6 +48,10 @@ class Posting:
     fail_on: FailOn | None = None
     results: Path | None = None
 
+    def note(self, suite: str) -> dict[str, str]:
+        """Return what another process needs for `Host.report_lost_run`."""
+        return {"suite": suite, "artifact": self.artifact, "comment": self.comment}
+
 
 @dataclass(frozen=True, slots=True)
 class ArtifactNames:
@@ -202,6 +206,14 @@ class Host:
             suite: the name of the suite; empty if that could not be read.
             posting: where to show it.
             stream: what the host's log shows.
+        """
+
+    def report_lost_run(self, text: str, note: Mapping[str, str]) -> None:
+        """Show that the process of a run ended before there was a verdict.
+
+        Args:
+            text: what happened.
+            note: what `Posting.note` returned for the suite; empty if none was running yet.
         """
 
     def report_all(

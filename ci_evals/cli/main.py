@@ -2,15 +2,17 @@
 
 import gc
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import click
 
 from ci_evals.cli.help import write_sections
+from ci_evals.cli.watchdog import Unproven, prove_exit_code
 from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.format import closest, number_of
 from ci_evals.redaction import Redactor, sensitive_values
@@ -85,8 +87,8 @@ def group() -> None:
     """
 
 
-def main() -> None:
-    """Run the console script."""
+def main() -> NoReturn:
+    """Run a command in this process, and exit."""
     gc.set_threshold(_NEW_OBJECTS)
     prepare_streams()
     environ = dict(os.environ)
@@ -109,9 +111,33 @@ def main() -> None:
         elif text:
             say(sys.stderr, f"{text}\n")
     flush_streams()
+    prove_exit_code(code)
     if code in EXIT_CODES.values():
         os._exit(code)  # threads and tasks of code under test may still be busy
     sys.exit(code)
+
+
+def report_unproven(ending: Unproven) -> int:
+    """Report that a command ended without a verdict, and return the exit code.
+
+    Args:
+        ending: how its process ended.
+    """
+    how = f"exit status {ending.status}"
+    if ending.status < 0:
+        how = signal.Signals(-ending.status).name
+    text = (
+        f"the command ended with {how} before it gave a verdict: code under test ended the process"
+        " (os._exit, exec), crashed it, or used up the memory; finished runs are in the journal,"
+        " and --resume continues with them"
+    )
+    host = find_host(os.environ)
+    if host:
+        host.report_failure(text, (Problem("", None, "", text),), Path.cwd(), sys.argv[1:])
+        host.report_lost_run(text, ending.note)
+    else:
+        say(sys.stderr, f"error: {text}\n")
+    return 3
 
 
 class _Failure(NamedTuple):

@@ -17,6 +17,7 @@ from ci_evals.cli import options, run_options
 from ci_evals.cli.console import Console, git
 from ci_evals.cli.run_options import RunRequest
 from ci_evals.cli.suites import Selection, load_suite_of_job, load_suites_of_job, select
+from ci_evals.cli.watchdog import end_if_forked, leave_note
 from ci_evals.engine.interrupt import StoppableRun
 from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
@@ -84,6 +85,7 @@ def run_and_report(
     host = _host(console)
     out = suite.out.absolute()  # code under test may change the folder
     job = host.start(suite, posting, console, console.log)
+    leave_note(posting_of(posting, invocation.shard).note(suite.name))
     with (
         _reporting_errors(console, posting_of(posting, invocation.shard), suite.name),
         tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch,
@@ -115,6 +117,7 @@ def run_and_report(
             with job.fold(f"Progress of {suite.name}"):
                 work = execute(invocation, watcher=_Progress(console), stop=running.stop)
                 report = running.run(work)
+            end_if_forked()
             console.remark(*_missing_parts(invocation, report))
             if invocation.shard:
                 _describe_shard(invocation.shard, report, console)

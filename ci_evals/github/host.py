@@ -17,7 +17,16 @@ from ci_evals.github.context import read_context, remove_credentials
 from ci_evals.github.job import GitHubJob, path_in
 from ci_evals.github.log import Annotation, JobLog, annotation_commands
 from ci_evals.github.step_files import append_summary, outputs_of_all, write_outputs
-from ci_evals.hosts import ArtifactNames, BaselineChoice, Host, Job, Log, Posting, Previous
+from ci_evals.hosts import (
+    ArtifactNames,
+    BaselineChoice,
+    CommentMode,
+    Host,
+    Job,
+    Log,
+    Posting,
+    Previous,
+)
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.reports.markdown import problems_text, suites_text, unchanged_text
 from ci_evals.reports.summary import Summary
@@ -140,6 +149,14 @@ class GitHubActions(Host):
             return problems_text(problems, **options)  # type: ignore[arg-type]  # by keyword
 
         self._show_text(render, "error", suite, posting, stream)
+
+    def report_lost_run(self, text: str, note: Mapping[str, str]) -> None:
+        """Show in the job's summary and in the comment that a run ended without a verdict."""
+        if note:
+            comment: CommentMode = note["comment"]  # type: ignore[assignment]  # as `Posting.note` has it
+            posting = Posting(note["artifact"], comment)
+            error = CiEvalsError(text)
+            self.report_problems(error, Path.cwd(), note["suite"], posting, sys.stderr)
 
     def report_all(
         self, summaries: Sequence[Summary], not_run: Mapping[str, str], out: Path, stream: TextIO

@@ -160,6 +160,17 @@ def inputs_of(**given: str) -> dict[str, str]:
 
 
 @posix
+def test_the_last_step_fails_where_a_verdict_is_missing(tmp_path: Path) -> None:
+    last = action()["runs"]["steps"][-1]
+    assert last["if"].startswith("steps.run.outputs.verdict == ''")
+    ended = subprocess.run(
+        as_runner(last["run"], tmp_path), capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 3
+    assert ended.stdout.startswith("::error title=ci-evals::The evals ended without a verdict.")
+
+
+@posix
 async def test_the_run_step_does_what_its_inputs_say(
     repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:

@@ -518,6 +518,30 @@ async def test_an_error_that_ends_the_job_is_shown_and_handed_on(
     assert job.outputs["verdict"] == "error"
 
 
+async def test_an_agent_that_ends_the_process_leaves_no_green_comment(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(BASE, GREEN, RED)
+    pull = open_pull(fake, head_sha=GREEN, base_sha=BASE)
+    repository.suite()
+    await repository.pull_request(GREEN)
+    (comment,) = comments(fake)
+    assert "✅" in comment.body
+
+    pull.head_sha = RED
+    agent = "import os\ndef leave(question): os._exit(0)\n"
+    (repository.folder / "agent.py").write_text(agent)
+    repository.suite(providers=[{"name": "agent", "type": "python", "target": "agent:leave"}])
+    job = await repository.pull_request(RED)
+    assert job.ended.code == 3
+    assert job.outputs["verdict"] == "error"
+    (edited,) = comments(fake)
+    assert edited.id == comment.id
+    assert "✅" not in edited.body
+    for text in (edited.body, job.summary):
+        assert "before it gave a verdict" in text
+
+
 async def test_a_command_line_that_is_wrong_is_shown_and_handed_on(
     repository: Repository, fake: FakeGitHub
 ) -> None:

@@ -1,0 +1,172 @@
+"""Runs a command in a child process, and trusts only the exit code that the command proves.
+
+Code under test runs in the process of the command: `os._exit(0)`, an `exec`, an `atexit` handler or
+a crash in it ends the command with a status that says nothing about the gate. So the console script
+waits for a child, which writes down its exit code as its last act. If it has not, there is no
+verdict.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from threading import Thread
+from types import FrameType
+from typing import Any, NamedTuple, NoReturn
+
+from ci_evals.errors import EXIT_CODES, StorageError
+
+_FOLDER = "CI_EVALS_WATCHDOG_FOLDER"
+_LIFELINE = "CI_EVALS_WATCHDOG_LIFELINE"
+"""The variables for a child that is started by a command line of its own."""
+_EXIT_CODE = "exit-code"
+_NOTE = "note.json"
+_KILLED = 137  # as a shell has it for SIGKILL
+
+
+class Unproven(NamedTuple):
+    """The end of a child that proved no exit code.
+
+    Attributes:
+        status: its exit status; negative if a signal ended it.
+        note: the last note that it left; empty if it left none.
+    """
+
+    status: int
+    note: Mapping[str, Any]
+
+
+class _Watched(NamedTuple):
+    """This process, if it is the child of a watchdog."""
+
+    folder: Path
+    pid: int
+
+
+_watched: _Watched | None = None
+
+
+def watch(command: Callable[[], NoReturn], report: Callable[[Unproven], int]) -> NoReturn:
+    """Run a command in a child process, and exit with the code that it proves.
+
+    Signals are passed on to the child. If this process is killed, the child is killed, too.
+
+    Args:
+        command: runs the command, calls `prove_exit_code` and exits.
+        report: tells people that the child ended without a proof, and returns the exit code.
+    """
+    folder = Path(mkdtemp(prefix="ci-evals-"))
+    status = _run_in_child(command, folder)
+    try:
+        code = int((folder / _EXIT_CODE).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        code = status
+        if status not in EXIT_CODES.values():  # a second signal ends the child at once
+            code = report(Unproven(status, _read_note(folder)))
+    shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(code)
+
+
+def prove_exit_code(code: int) -> None:
+    """Write down the exit code of this command. Nothing but its end may follow."""
+    if _watched is not None and _watched.pid == os.getpid():
+        _write(_watched.folder / _EXIT_CODE, str(code))
+
+
+def leave_note(note: Mapping[str, Any]) -> None:
+    """Leave what is needed to report that the command ended without a proof.
+
+    Args:
+        note: values that JSON has. It replaces an earlier note.
+    """
+    if _watched is not None:
+        _write(_watched.folder / _NOTE, json.dumps(note))
+
+
+def end_if_forked() -> None:
+    """End this process if it is a copy of the command that code under test has forked."""
+    if _watched is not None and _watched.pid != os.getpid():
+        os._exit(3)
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{file}: cannot be written: {error.strerror}") from error
+
+
+def _read_note(folder: Path) -> Mapping[str, Any]:
+    try:
+        note: Mapping[str, Any] = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return note
+
+
+def _become_child(folder: Path, lifeline: int) -> None:
+    global _watched  # noqa: PLW0603  a process is watched or it is not
+    _watched = _Watched(folder, os.getpid())
+    Thread(target=_die_with_parent, args=(lifeline,), name="ci-evals-lifeline", daemon=True).start()
+
+
+def _die_with_parent(lifeline: int) -> None:
+    os.read(lifeline, 1)  # nobody writes: it returns when the parent is gone
+    os._exit(_KILLED)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _run_in_child(command: Callable[[], NoReturn], folder: Path) -> int:
+        """Start this command line once more, and return the exit status of that process."""
+        if _FOLDER in os.environ:  # this is that process
+            lifeline = msvcrt.open_osfhandle(int(os.environ.pop(_LIFELINE)), os.O_RDONLY)
+            _become_child(Path(os.environ.pop(_FOLDER)), lifeline)
+            command()
+        lifeline, _end_of_parent = os.pipe()
+        os.set_inheritable(lifeline, True)  # noqa: FBT003  positional-only
+        handle = msvcrt.get_osfhandle(lifeline)
+        environ = {**os.environ, _FOLDER: str(folder), _LIFELINE: str(handle)}
+        options = ["-P"] if sys.flags.safe_path else []
+        again = [sys.executable, *options, "-m", "ci_evals", *sys.argv[1:]]
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the child by itself
+        return subprocess.run(again, env=environ, close_fds=False, check=False).returncode  # noqa: S603  itself
+
+else:
+
+    def _run_in_child(command: Callable[[], NoReturn], folder: Path) -> int:
+        """Run a command in a fork of this process, and return its exit status.
+
+        The status is negative if a signal ended the child.
+        """
+        lifeline, end_of_parent = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(end_of_parent)
+            os.setsid()  # so that a Ctrl-C arrives once, passed on by the parent
+            _become_child(folder, lifeline)
+            command()
+
+        def pass_on(number: int, _frame: FrameType | None) -> None:
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(child, number)
+
+        def suspend(_number: int, _frame: FrameType | None) -> None:
+            os.kill(child, signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            os.kill(child, signal.SIGCONT)
+
+        for number in EXIT_CODES:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
+                signal.signal(number, pass_on)
+        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGTSTP, suspend)
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status)
