@@ -1,6 +1,5 @@
 """The command line: its commands, and the border where errors become exit codes."""
 
-import gc
 import os
 import signal
 import sys
@@ -20,8 +19,6 @@ from ci_evals.registry import COMMANDS, find_host
 from ci_evals.streams import flush_streams, prepare_streams, say
 
 _MAX_PROBLEMS_SHOWN = 50
-_NEW_OBJECTS = 10_000
-"""Collect garbage after so many. Little of a run is in cycles, and Python's 700 cost 5 % of it."""
 _BUG = "This is a bug in ci-evals. Please report it with the lines above."
 
 
@@ -89,7 +86,6 @@ def group() -> None:
 
 def main() -> NoReturn:
     """Run a command in this process, and exit."""
-    gc.set_threshold(_NEW_OBJECTS)
     prepare_streams()
     environ = dict(os.environ)
     host = None
