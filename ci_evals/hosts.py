@@ -19,6 +19,8 @@ from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import FailOn
 from ci_evals.gate.wording import lost_report_sentences, source_sentence
+from ci_evals.model.plan import Shard
+from ci_evals.model.report import SuiteReport
 from ci_evals.redaction import Redactor
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.types import RESULTS, CheckedSuite
@@ -125,6 +127,9 @@ class Job:
 
     def finish(self, summary: Summary) -> None:
         """Show the verdict."""
+
+    def finish_shard(self, shard: Shard, report: SuiteReport) -> None:
+        """Show the outcome of a shard, and that it is not a verdict."""
 
 
 class Host:

@@ -21,7 +21,7 @@ from ci_evals.cli.watchdog import end_if_forked, leave_note
 from ci_evals.engine.interrupt import StoppableRun
 from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
-from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, UsageError
+from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.files import file_name, write_atomically
 from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
@@ -121,10 +121,12 @@ def run_and_report(
             console.remark(*_missing_parts(invocation, report))
             if invocation.shard:
                 _describe_shard(invocation.shard, report, console)
-                no_verdict = 0
-                if report.interrupted:
-                    no_verdict = 3
-                return Ended(running.exit_code or no_verdict)
+                no_evidence = report.totals.planned > 0 and not report.totals.graded
+                code = 0
+                if report.interrupted or no_evidence:
+                    code = 3
+                job.finish_shard(invocation.shard, report)
+                return Ended(running.exit_code or code)
 
             confirm_runs = suite.confirm_runs
             summary = summarize(report, suite.gate, previous.baseline, confirm_runs=confirm_runs)
@@ -257,7 +259,7 @@ def _describe_shard(shard: Shard, report: SuiteReport, console: Console) -> None
     for note in notes(report):
         console.remark(f"{note.label.lower()}: {note.text}")
     name = f"shard {shard} of {report.suite.name}"
-    console.remark(f"{name}: {outcome(report)}; `ci-evals merge` decides")
+    console.remark(f"{name}: {outcome(report)}; no verdict: `ci-evals merge` gives it")
 
 
 def _list_files(suite: CheckedSuite, journal: Path, console: Console) -> None:
@@ -346,6 +348,21 @@ def posting_of(posting: Posting, shard: Shard | None) -> Posting:
     if shard:
         return replace(posting, comment="off")
     return posting
+
+
+def _journals_of_shards(folders: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the journals to merge.
+
+    Raises:
+        StorageError: no shard has left one.
+    """
+    journals: list[Path] = []
+    for folder in folders:
+        journals += journals_at(folder)
+    if not any(path.is_file() for path in journals):
+        where = ", ".join(folder.as_posix() for folder in folders) or "a folder that was named"
+        raise StorageError(f"there is nothing to merge: no shard has left results in {where}")
+    return tuple(journals)
 
 
 def _journal(path: Path) -> Path:
@@ -492,7 +509,7 @@ def _run_suite(
 
 
 @options.command("merge", cls=run_options.SectionedCommand)
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="DIR...")
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="DIR...")
 @options.config
 @run_options.overriding
 @options.setting(
@@ -517,8 +534,9 @@ def merge_command(
 ) -> int:
     """Merge the results of shards, and judge them.
 
-    The verdict is the exit code. DIR is a shard's results folder. The suite, --runs and --providers
-    must be the same as in the shards. The reports are those of one unsharded run.
+    The verdict is the exit code. DIR is a shard's results folder, or a folder of such folders. The
+    suite, --runs and --providers must be the same as in the shards. The reports are those of one
+    unsharded run.
 
     \b
     Example:
@@ -528,14 +546,12 @@ def merge_command(
         suite, without_secrets = load_suite_of_job(
             config, overrides, _host(console), offline=not run_missing
         )
-        if _skip_unchanged(suite, console, posting):
-            return 0
-        if not folders:
-            why = "no shard has left a results folder, or none was named"
-            raise UsageError(f"there is nothing to merge: {why}")
+    if _skip_unchanged(suite, console, posting):
+        return 0
     run_missing = run_missing and not without_secrets
-    sources = tuple(_journal(folder) for folder in folders)
-    headers = [header for header in map(first_header, sources) if header]
+    with _reporting_errors(console, posting, suite.name):
+        sources = _journals_of_shards(folders)
+        headers = [header for header in map(first_header, sources) if header]
     if run_id is None:  # the same when the merge is repeated
         starts = [(header.suite.run_id, header.started_at) for header in headers]
         run_id = digest(starts)

@@ -1,6 +1,6 @@
 """The run of one suite in a job of GitHub Actions."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +14,11 @@ from ci_evals.github.context import Context
 from ci_evals.github.log import JobLog, annotation_commands
 from ci_evals.github.step_files import append_summary, outputs, write_outputs
 from ci_evals.hosts import Job, Posting
+from ci_evals.model.plan import Shard
+from ci_evals.model.report import SuiteReport
 from ci_evals.redaction import Redactor, listen, mask_commands
-from ci_evals.reports.markdown import summary_document
+from ci_evals.reports.markdown import shard_text, summary_document
+from ci_evals.reports.notes import outcome
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.types import CheckedSuite
 
@@ -99,11 +102,7 @@ class GitHubJob(Job):
 
         What cannot be written or posted is a warning. A job that was told to end posts nothing.
         """
-        if self._context.step_summary_path:
-            try:
-                append_summary(self._context.step_summary_path, summary_document(summary).render)
-            except CiEvalsError as error:
-                self.warn(f"the summary is not on the job's page: GITHUB_STEP_SUMMARY: {error}")
+        self._append_summary(summary_document(summary).render)
         self._set_outputs(outputs(summary, self._out))
         clean = self._redactor.clean_text
         self._job_log.write_commands(
@@ -116,6 +115,26 @@ class GitHubJob(Job):
         if wanted and not summary.report.was_signalled:
             self._comment(summary)
         self.say([f"{VERDICTS[summary.verdict.status].upper()}: {summary.verdict.reason}"])
+
+    def finish_shard(self, shard: Shard, report: SuiteReport) -> None:
+        """Say in the job's summary that a shard gives no verdict, and warn if a run did not pass.
+
+        The merge may be missing from the workflow, and the job of a shard is green.
+        """
+        self._append_summary(lambda _: shard_text(shard, report))
+        if report.totals.passed < report.totals.planned:
+            self.warn(
+                f"shard {shard} of {report.suite.name}: {outcome(report)}. This job gives no"
+                " verdict: require the job that merges the shards"
+            )
+
+    def _append_summary(self, render: Callable[[int], str]) -> None:
+        """Add a text to the job's summary; if that fails, warn."""
+        if self._context.step_summary_path:
+            try:
+                append_summary(self._context.step_summary_path, render)
+            except CiEvalsError as error:
+                self.warn(f"the summary is not on the job's page: GITHUB_STEP_SUMMARY: {error}")
 
     def _set_outputs(self, values: Mapping[str, str]) -> None:
         """Set outputs of the step; what cannot be written is a warning."""

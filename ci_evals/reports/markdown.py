@@ -35,10 +35,13 @@ from ci_evals.format import (
 from ci_evals.gate.bars import VERDICTS, VerdictStatus
 from ci_evals.gate.wording import SourceSentence, scope_label
 from ci_evals.model.case import Case
+from ci_evals.model.plan import Shard
+from ci_evals.model.report import SuiteReport
 from ci_evals.release import __version__
 from ci_evals.reports.files import Format
 from ci_evals.reports.findings import ROWS, CellRow, Findings, findings
 from ci_evals.reports.groups import Group, GroupItem, GroupKind, join_sentence
+from ci_evals.reports.notes import outcome
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
 from ci_evals.reports.view import (
@@ -180,6 +183,13 @@ def unchanged_text(
     if run_url:
         name = fill("{} · {}", name, link("see the run", run_url))
     return f"{headline}\n\n{name}\n"
+
+
+def shard_text(shard: Shard, report: SuiteReport) -> str:
+    """Return the summary of a shard, which gives no verdict."""
+    headline = fill("## Shard {}: {}", str(shard), outcome(report))
+    advice = "This job gives no verdict. Require the job that merges the shards, not this one."
+    return f"{headline}\n\n{fill('**{}**', _suite(report.suite.name))}\n\n{advice}\n"
 
 
 def suites_text(summaries: Sequence[Summary], not_run: Mapping[str, str]) -> str:

@@ -248,10 +248,7 @@ async def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
     (tmp_path / "shard").mkdir()
     ended = await ci_evals(tmp_path, "merge", "shard")
     assert ended.code == 3
-    assert (
-        "shard/results.jsonl: there is no journal here: pass the results folder of a run"
-        in ended.err
-    )
+    assert "there is nothing to merge: no shard has left results in shard" in ended.err
 
 
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read everything")

@@ -79,7 +79,7 @@ async def test_five_shards_one_of_them_killed_and_run_again_give_the_report_of_o
     assert "resumed: 11 of 32 runs kept, 21 new ones" in ended[-1].err
     assert paid_twice == 4, "what was under way when the process was killed"
     assert [each.code for each in ended] == [0] * SHARDS
-    assert all("`ci-evals merge` decides" in each.err for each in ended)
+    assert all("no verdict: `ci-evals merge` gives it" in each.err for each in ended)
     merged = await merge(tmp_path, "--out", "merged")
     assert merged.code == 1
     assert "missing" not in merged.err
@@ -157,6 +157,36 @@ async def test_a_shard_that_its_budget_stopped_is_no_success(tmp_path: Path) -> 
         stopped = await shard(tmp_path, 1, of=2)
     assert stopped.code == 3
     assert "interrupted: the budget" in stopped.err
+
+
+async def test_a_shard_without_any_graded_run_is_no_success(tmp_path: Path) -> None:
+    provider = chat("http://127.0.0.1:9/v1", retries=0)
+    write_suite(tmp_path, cases_of(4), providers=[provider])
+    down = await shard(tmp_path, 1, of=2)
+    assert down.code == 3, down.err
+    assert "shard 1/2 of test: no run was graded, 2 errored" in down.err
+
+
+async def test_a_shard_of_which_no_run_passed_says_that_it_gives_no_verdict(tmp_path: Path) -> None:
+    write_suite(tmp_path, cases_of(1), runs=4)
+    ended = await shard(tmp_path, 1, of=1)
+    assert ended.code == 0
+    assert "0 of 4 runs passed (0 %), 4 failed; no verdict: `ci-evals merge` gives it" in ended.err
+
+
+async def test_a_share_without_any_case_is_a_success(tmp_path: Path) -> None:
+    write_suite(tmp_path, cases_of(1, wrong=None))
+    ended = [await shard(tmp_path, number, of=2) for number in (1, 2)]
+    assert [each.code for each in ended] == [0, 0]
+
+
+async def test_shards_are_merged_from_the_folder_that_has_their_folders(tmp_path: Path) -> None:
+    write_suite(tmp_path, cases_of(4, wrong=None))
+    for number in (1, 2):
+        await ci_evals(tmp_path, "run", "--shard", f"{number}/2", "--out", f"shards/{number} of 2")
+    merged = await ci_evals(tmp_path, "merge", "shards", "--out", "merged")
+    assert merged.code == 0, merged.err
+    assert report_in(tmp_path / "merged")["totals"]["passed"] == 4
 
 
 async def test_merging_needs_no_keys(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ from jobs import Repository, outputs_in
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from processes import ci_evals, environment, finished, start
-from pulls import HEAD, open_pull
+from pulls import HEAD, NUMBER, open_pull
+from pulls import comments as comments_of
 from suites import write_suite
 
 from ci_evals import release
@@ -219,27 +220,69 @@ async def test_the_merge_step_puts_together_what_shards_have_left(
 
 
 @posix
-async def test_a_merge_without_any_shard_is_an_error_that_says_so(
+async def test_the_merge_step_finds_a_shard_that_is_downloaded_without_a_folder_of_its_own(
     repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:
+    """The download action puts a single artifact straight into the folder that it is given."""
     repository.suite()
-    environ = repository.environment(
-        "push", {"before": "b" * 40}, fake.state.add_run("a" * 40), tmp_path
-    )
-    environ = {
-        **environ,
-        **inputs_of(merge="ci-evals-shard-*"),
-        "RUNNER_TEMP": str(tmp_path / "temp"),
-    }
+    run, event = fake.state.add_run("a" * 40), {"before": "b" * 40}
+    shard = await repository.job("push", event, run, "--shard", "1/2")
+    shard.results.rename(tmp_path / "ci-evals-shards")
+    environ = repository.environment("push", event, run, tmp_path) | {"RUNNER_TEMP": str(tmp_path)}
+    given = inputs_of(merge="ci-evals-shard-*", **{"extra-args": "--quiet --out merged"})
+    command = as_runner(step("run")["run"], tmp_path)
+    ended = await ci_evals(tmp_path, command=command, environ={**environ, **given})
+    assert (ended.code, ended.err) == (0, "missing: shard 2/2: its runs are run now\n")
+    assert outputs_in(tmp_path / "output")["verdict"] == "pass"
+
+
+@posix
+@pytest.mark.parametrize("folder", ["is empty", "is missing"])
+async def test_a_merge_without_any_shard_has_no_verdict_and_says_so(
+    folder: str, repository: Repository, fake: FakeGitHub, tmp_path: Path
+) -> None:
+    repository.suite()
+    open_pull(fake)
+    run = fake.state.add_run(HEAD, head_branch="feature", event="pull_request")
+    if folder == "is empty":
+        (tmp_path / "ci-evals-shards").mkdir()
+    event = {"pull_request": fake.state.pull_answer(fake.state.pulls[NUMBER])}
+    environ = repository.environment("pull_request", event, run, tmp_path)
+    environ |= {**inputs_of(merge="ci-evals-shard-*"), "RUNNER_TEMP": str(tmp_path)}
+    environ |= {"GITHUB_TOKEN": TOKEN}
     ended = await ci_evals(
         tmp_path, command=as_runner(step("run")["run"], tmp_path), environ=environ
     )
-    assert ended.code == 2
-    assert (
-        "::error title=ci-evals::there is nothing to merge: no shard has left a results folder"
-        in ended.err
-    )
-    assert outputs_in(tmp_path / "output") == {"verdict": "error"}
+    assert ended.code == 3, ended.err
+    said = "there is nothing to merge: no shard has left results in"
+    assert f"::error title=ci-evals::{said}" in ended.err
+    handed_on = outputs_in(tmp_path / "output")
+    assert handed_on["verdict"] == "error"
+    (comment,) = comments_of(fake)
+    assert "### ⚠️ There is nothing to merge: no shard has left results in" in comment.body
+    assert "suite=geography" in comment.body
+    assert handed_on["comment-url"].endswith(f"#issuecomment-{comment.id}")
+    assert "There is nothing to merge" in (tmp_path / "summary").read_text("utf-8")
+
+
+@pytest.mark.parametrize("wrong", [(), ("river",)])
+async def test_the_job_of_a_shard_says_that_it_gives_no_verdict(
+    wrong: tuple[str, ...], repository: Repository, fake: FakeGitHub
+) -> None:
+    repository.suite(wrong=wrong)
+    run = fake.state.add_run("a" * 40)
+    job = await repository.job("push", {}, run, "--shard", "1/1")
+    assert job.ended.code == 0, job.ended.err
+    passed = "15 of 20 runs passed" if wrong else "20 of 20 runs passed"
+    assert f"## Shard 1/1: {passed}" in job.summary
+    assert "gives no verdict. Require the job that merges the shards, not this one." in job.summary
+    warnings = [line for line in job.ended.out.splitlines() if line.startswith("::warning ")]
+    if wrong:
+        (warning,) = warnings
+        assert f"::shard 1/1 of geography: {passed}" in warning
+        assert "require the job that merges the shards" in warning
+    else:
+        assert warnings == []
 
 
 @posix
