@@ -1,5 +1,6 @@
 """Jinja2: a sandbox for the templates of a suite, and the environment of the reports' own."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -57,6 +58,22 @@ class _Undefined(StrictUndefined):
         return super()._undefined_message
 
 
+class Absent(Undefined):
+    """A value that nobody has set. A template may test it, as with `default` or `if`, but not use
+    it.
+
+    Args:
+        message: the error of a template that uses it.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, message: str) -> None:
+        super().__init__(hint=message)
+
+    __str__ = __iter__ = __len__ = Undefined._fail_with_undefined_error  # noqa: SLF001  as in StrictUndefined
+
+
 def describe_error(error: Exception, names: Iterable[str] = ()) -> str:
     """Return what went wrong in a template, with the name that an undefined one may stand for.
 
@@ -86,6 +103,26 @@ def _hint(name: str, known: Iterable[Any]) -> str:
     return f"; known: {', '.join(names[:_MAX_NAMES])}{more}"
 
 
+def json_text(value: Any) -> str:
+    """Return a value as JSON on one line; what JSON does not know is its `str`."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+def _as_written(value: Any) -> Any:
+    """Return a value as a template writes it: as JSON does, and None as nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, bool | Mapping | list | tuple):
+        return json_text(value)
+    return value
+
+
 class _Sandbox(SandboxedEnvironment):
     """A sandbox whose templates make at most `MAX_CHARACTERS`."""
 
@@ -104,7 +141,8 @@ def template_sandbox(
 ) -> SandboxedEnvironment:
     """Return an environment for templates of a suite, which reach nothing but their values.
 
-    A name without a value is an error, and so is a text of more than `MAX_CHARACTERS`. Nothing is
+    A name without a value is an error, and so is a text of more than `MAX_CHARACTERS`. Lists and
+    mappings are written as JSON, booleans as `true` and `false`, None as nothing. Nothing is
     escaped: what is made is not HTML.
 
     Args:
@@ -113,7 +151,12 @@ def template_sandbox(
         keep_last_newline: keep a line feed at the very end, as in the body of a request.
     """
     kind = _Sandbox if lists_may_grow else _ImmutableSandbox
-    return kind(undefined=_Undefined, autoescape=False, keep_trailing_newline=keep_last_newline)
+    return kind(
+        undefined=_Undefined,
+        finalize=_as_written,
+        autoescape=False,
+        keep_trailing_newline=keep_last_newline,
+    )
 
 
 Render = Callable[[Mapping[str, Any]], Any]

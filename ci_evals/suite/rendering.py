@@ -1,7 +1,6 @@
 """Renders what a provider is sent: prompts filled in with a case's vars, or the case as it is."""
 
 import dataclasses
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ from jinja2 import Template
 from ci_evals.model.case import Case, Prompt
 from ci_evals.model.response import Message, Part, Role
 from ci_evals.providers.parts import content_fields, identify
-from ci_evals.templating import Render, json_renderer, template_sandbox
+from ci_evals.templating import Render, json_renderer, json_text, template_sandbox
 
 _ONLY_INPUT = re.compile(r"\{\{-?\s*input\s*-?\}\}")
 
@@ -158,7 +157,7 @@ def _render_case(case: Case) -> Rendered:
         value = dict(case.vars)
     text = value
     if not isinstance(text, str):
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+        text = json_text(value)
     return Rendered(value, (Message("user", text),))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from ci_evals.providers.command import ProgramOptions
 from ci_evals.providers.subprocess import ProgramEnd
 from ci_evals.tasks.containers import ContainerEngine
 from ci_evals.tasks.sandboxes import MakeSandbox, Sandbox, folder_sandbox
-from ci_evals.templating import template_sandbox
+from ci_evals.templating import Absent, describe_error, template_sandbox
 from ci_evals.user_code import load_target, missing_target, target_parts
 
 BUILT_IN = ("auto", "folder", "docker", "podman")
@@ -86,6 +86,13 @@ class TaskAgent(ProgramOptions):
         if problem is not None:
             found.append(f"sandbox: {problem}")
         return found
+
+    def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
+        for request in requests:
+            try:
+                _render_command(self, request, "")
+            except ProviderError as error:
+                yield request, error.message
 
     def open(self, resources: Resources) -> Provider:
         """Make the live agent.
@@ -154,7 +161,7 @@ class _Agent:
             shown = one_line(command, 80)
             _check(ended, f"the setup command {shown!r}", agent_s)
 
-        argv = self._argv(request)
+        argv = _render_command(self._options, request, self._folder)
         stdin = _instruction(request)
         agent = await sandbox.run(argv, stdin=stdin, env=env, timeout_s=agent_s)
         await asyncio.to_thread(_keep, kept, "agent", agent)
@@ -173,22 +180,39 @@ class _Agent:
         output = clean_text(agent.stdout.decode(errors="replace")).strip()
         return Response(output, reward=reward)
 
-    def _argv(self, request: Request) -> list[str]:
-        case = request.case
-        names = {
-            "input": request.input,
-            "case": {
-                "id": case.id,
-                "tags": list(case.tags),
-                "metadata": case.metadata,
-            },
-            "run": request.run,
-            "folder": self._folder,
-            "model": case.overrides.model or self._options.model,
-            "params": {**self._options.params, **case.overrides.params},
-        }
-        templates = template_sandbox()
-        return [templates.from_string(word).render(names) for word in self._options.argv]
+
+def _render_command(options: TaskAgent, request: Request, folder: str) -> list[str]:
+    """Return the words of an agent's command for one run.
+
+    Raises:
+        ProviderError: one of them asks for what the run does not have.
+    """
+    case = request.case
+    model: Any = case.overrides.model or options.model
+    if model is None:
+        model = Absent("`model` is not set: give it to the provider, or to `overrides` of the case")
+    names = {
+        "input": request.input,
+        "case": {
+            "id": case.id,
+            "tags": list(case.tags),
+            "metadata": case.metadata,
+        },
+        "run": request.run,
+        "folder": folder,
+        "model": model,
+        "params": {**options.params, **case.overrides.params},
+    }
+    templates = template_sandbox()
+    words = []
+    for word in options.argv:
+        try:
+            words.append(templates.from_string(word).render(names))
+        except Exception as error:  # a user's template can raise anything
+            why = describe_error(error, names)
+            text = f"command: {one_line(word, 80)!r} cannot be rendered: {why}"
+            raise ProviderError("rejected", text) from error
+    return words
 
 
 def _instruction(request: Request) -> bytes:

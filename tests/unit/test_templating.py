@@ -1,6 +1,7 @@
 """The sandbox of what a suite writes as a template, and the templates of the reports."""
 
 from pathlib import Path
+from types import MappingProxyType
 
 import jinja2
 import pytest
@@ -48,6 +49,35 @@ def test_a_value_is_never_read_as_a_template() -> None:
     render = json_renderer({"q": "{{ question }}", "text": "It asks {{ question }}"})
     question = "{{ 7 * 7 }} {% for x in y %}"
     assert render({"question": question}) == {"q": question, "text": f"It asks {question}"}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"k": [1, "é", None, True]}, '{"k":[1,"é",null,true]}'),
+        ([], "[]"),
+        ((1, {"a": "<b>"}), '[1,{"a":"<b>"}]'),
+        (MappingProxyType({"k": 1}), '{"k":1}'),
+        (True, "true"),
+        (False, "false"),
+        (None, ""),
+        (1.5, "1.5"),
+        ("True", "True"),
+    ],
+)
+def test_a_value_is_written_as_json_would_have_it_and_null_as_nothing(
+    value: object, text: str
+) -> None:
+    assert text_renderer("a {{ value }} b")({"value": value}) == f"a {text} b"
+    assert json_renderer({"q": "{{ value }}"})({"value": value}) == {"q": value}
+
+
+def test_an_absent_value_is_an_error_only_where_it_is_used() -> None:
+    names = {"model": templates.Absent("`model` is not set")}
+    for source in ("{{ model | default('any') }}", "{{ model or 'any' }}"):
+        assert text_renderer(source)(names) == "any"
+    with pytest.raises(jinja2.UndefinedError, match=r"^`model` is not set$"):
+        text_renderer("{{ model }}")(names)
 
 
 def test_an_unknown_key_of_a_mapping_says_which_are_known() -> None:

@@ -462,7 +462,7 @@ async def test_a_prompt_may_replace_the_instruction_or_everything(answer_of: Ans
     _, (request,) = await judged(
         options | {"prompt": messages}, answer_of("Lyon {{ 7 * 7 }}"), verdict("pass")
     )
-    assert request.messages[1].content == "Capital of France? -> Lyon {{ 7 * 7 }} (Oui., None)"
+    assert request.messages[1].content == "Capital of France? -> Lyon {{ 7 * 7 }} (Oui., )"
     assert len(request.messages) == 2
 
 
