@@ -143,8 +143,6 @@ class Host:
     """What people call it; empty without a CI system."""
     lacks_secrets = False
     """True if the host gives no secrets to this job, as for pull requests of forks."""
-    revision: str | None = None
-    """The commit under test, if the host knows it better than git."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ

@@ -47,7 +47,15 @@ from ci_evals.model.plan import (
     plan_further_runs,
     plan_runs,
 )
-from ci_evals.model.report import Looks, Resumption, RunRecord, SuiteInfo, SuiteReport, move_records
+from ci_evals.model.report import (
+    Checkout,
+    Looks,
+    Resumption,
+    RunRecord,
+    SuiteInfo,
+    SuiteReport,
+    move_records,
+)
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.redaction import Redactor
@@ -79,7 +87,7 @@ class Invocation:
         without_secrets: GitHub gives the job no secrets, so only recordings answer.
         replayed: a recording answered in one of the sources, or in the journal that is resumed.
         traces: answers from elsewhere by case; no provider is called then, but judges are.
-        revision: the commit under test.
+        checkout: the commit under test.
         run_id: identifies a new journal; one that is resumed keeps its own.
         files: the folder for files that answers bring, where reports of an earlier run are removed;
             None keeps none.
@@ -100,7 +108,7 @@ class Invocation:
     without_secrets: bool = False
     replayed: bool = False
     traces: Mapping[str, Sequence[Trace]] | None = None
-    revision: str | None = None
+    checkout: Checkout = field(default_factory=Checkout)
     run_id: str | None = None
     files: Path | None = None
     baseline: Baseline | NoComparison | None = None
@@ -142,7 +150,8 @@ class Invocation:
             fingerprint=suite.fingerprint,
             runs=suite.runs,
             version=__version__,
-            revision=self.revision,
+            revision=self.checkout.revision,
+            dirty=self.checkout.dirty,
             shard=str(self.shard) if self.shard else None,
             label=suite.label,
             run_id=self.run_id,

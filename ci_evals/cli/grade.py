@@ -9,7 +9,7 @@ import click
 
 from ci_evals.cli import options
 from ci_evals.cli.console import Console
-from ci_evals.cli.run import revision, run_and_report
+from ci_evals.cli.run import read_checkout, run_and_report
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.traces import match_traces, read_traces
 from ci_evals.errors import UsageError
@@ -76,7 +76,7 @@ def grade(
         suite=suite,
         journal=suite.out / JOURNAL,
         traces=found.by_case,
-        revision=revision(console),
+        checkout=read_checkout(suite.folder),
         run_id=uuid4().hex,
         files=suite.out,
     )

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 import click
@@ -19,7 +19,7 @@ from ci_evals.cli.run_options import RunRequest
 from ci_evals.cli.suites import Selection, load_suite_of_job, load_suites_of_job, select
 from ci_evals.cli.watchdog import end_if_forked, leave_note
 from ci_evals.engine.interrupt import StoppableRun
-from ci_evals.engine.journal import JOURNAL, first_header, journals_at, journals_of
+from ci_evals.engine.journal import JOURNAL, Header, first_header, journals_at, journals_of
 from ci_evals.engine.runner import Run
 from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.files import file_name, write_atomically
@@ -29,7 +29,7 @@ from ci_evals.gate.verdict import exit_code
 from ci_evals.hosts import ArtifactNames, BaselineChoice, Host, Job, Posting, find_previous
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.plan import CellKey, Shard
-from ci_evals.model.report import SuiteReport
+from ci_evals.model.report import Checkout, SuiteReport
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import FORMATS, find_host
 from ci_evals.reports import report_json, terminal
@@ -335,12 +335,44 @@ def _missing_parts(invocation: Invocation, report: SuiteReport) -> list[str]:
     return []
 
 
-def revision(console: Console) -> str | None:
-    """Return the commit under test, as the host or git knows it.
+_COMMIT_LINE: Final = "# branch.oid "
 
-    Of a pull request that is its head, not the merge commit that a host may make for the job.
+
+def read_checkout(folder: Path) -> Checkout:
+    """Return the commit that is checked out in a folder, as git knows it.
+
+    The environment of a CI system is not asked: it names the commit of the event, and the job may
+    have checked out another one. Files that git does not track are no change.
     """
-    return _host(console).revision or git("rev-parse", "HEAD") or None
+    status = git(
+        *("--no-optional-locks", "-c", "safe.directory=*"),  # a container's user may be another
+        *("status", "--porcelain=v2", "--branch", "--untracked-files=no"),
+        folder=folder,
+    )
+    commit, dirty = "", False
+    for line in status.splitlines():
+        if line.startswith(_COMMIT_LINE):
+            commit = line.removeprefix(_COMMIT_LINE)
+        elif not line.startswith("#"):
+            dirty = True
+    if not commit or commit == "(initial)":
+        return Checkout()
+    return Checkout(commit, dirty)
+
+
+def _checkout_of_shards(
+    suite: CheckedSuite, headers: Sequence[Header], *, run_missing: bool
+) -> Checkout:
+    """Return the commit that all shards had checked out; an unknown one if they differ.
+
+    A merge that runs what is missing is a shard, too.
+    """
+    checkouts = {Checkout(header.suite.revision, header.suite.dirty) for header in headers}
+    if run_missing or not checkouts:
+        checkouts.add(read_checkout(suite.folder))
+    if len(checkouts) > 1:
+        return Checkout()
+    return checkouts.pop()
 
 
 def posting_of(posting: Posting, shard: Shard | None) -> Posting:
@@ -490,7 +522,7 @@ def _run_suite(
         replay=recording,
         replay_only=request.replay_only or lacks_secrets,
         without_secrets=lacks_secrets,
-        revision=revision(console),
+        checkout=read_checkout(suite.folder),
         run_id=request.run_id or uuid4().hex,
         files=suite.out,
     )
@@ -564,7 +596,7 @@ def merge_command(
         run_missing=run_missing,
         without_secrets=without_secrets,
         replayed=any(header.suite.replayed for header in headers),
-        revision=revision(console),
+        checkout=_checkout_of_shards(suite, headers, run_missing=run_missing),
         run_id=run_id,
         files=suite.out,
     )

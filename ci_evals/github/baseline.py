@@ -1,15 +1,17 @@
 """The results of the base branch and of earlier attempts, found among GitHub's artifacts."""
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from ci_evals.engine.journal import JOURNAL, journals_of
 from ci_evals.errors import GitHubError, StorageError
-from ci_evals.format import name_of, number_of
+from ci_evals.format import name_of, number_of, short_sha
 from ci_evals.gate.compare import NoComparison
 from ci_evals.github.api import GitHub, WorkflowRun, connect
 from ci_evals.github.artifacts import MAX_LISTED, Artifact, ArtifactOrigin, artifacts_of_run, fetch
@@ -31,6 +33,8 @@ MAX_COMMITS: Final = 50
 MAX_TRIED: Final = 5  # downloads
 MAX_CHANGED: Final = 300  # files that GitHub lists of a comparison
 PATIENCE_S: Final = 60.0  # for GitHub's limits and failures, before a run starts
+
+_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 # Runs of other events can have the base branch as theirs while they evaluate a pull request.
 _TRUSTED_EVENTS = frozenset(("push", "schedule", "workflow_dispatch"))
@@ -179,12 +183,57 @@ async def find_base_report(
 
     The report of the merge base is preferred, then that of the nearest commit before it, then the
     newest of the branch. Only complete reports of concluded runs of the repository's own branch
-    count.
+    count, and only if what was checked out is a commit of that branch, without changes. Those of
+    another commit than their run's come last.
 
     Raises:
         GitHubError: GitHub cannot be reached or refuses.
         StorageError: `folder` cannot be written.
     """
+    candidates = await _list_candidates(github, search)
+    if isinstance(candidates, NotFound):
+        return candidates
+    start = "its base"
+    if search.head_sha:
+        start = "the merge base"
+    history = await _history(github, search)
+    best_first = _sort_candidates(candidates, history, start)
+    reasons: list[str] = []
+    failed = False
+    of_another_commit: BaseReport | None = None
+    for number, candidate in enumerate(islice(best_first, MAX_TRIED)):
+        try:
+            report = await _try(github, candidate, suite, folder / str(number))
+            if isinstance(report, BaseReport):
+                report = await _check_commit(github, report, search, history)
+        except GitHubError as error:
+            if error.kind in ("rate_limited", "unreachable"):
+                raise
+            if error.kind != "missing":
+                failed = True
+            report = str(error)
+        if not isinstance(report, BaseReport):
+            reasons.append(f"run {candidate.run.id}: {report}")
+        elif report.report.suite.revision == candidate.run.head_sha:
+            return report
+        elif of_another_commit is None:
+            of_another_commit = report
+    if of_another_commit:
+        return of_another_commit
+    branch = name_of(search.base_ref)
+    return NotFound(
+        f"none of the last reports of {branch} can be used ({'; '.join(reasons)})", failed
+    )
+
+
+class _Candidate(NamedTuple):
+    artifact: Artifact
+    run: ArtifactOrigin
+    place: str = "the newest there is"
+
+
+async def _list_candidates(github: GitHub, search: Search) -> Sequence[_Candidate] | NotFound:
+    """Return the artifacts of the base branch's own runs, newest first."""
     name = search.artifact
     branch = name_of(search.base_ref)
     artifacts = await github.list(
@@ -198,43 +247,16 @@ async def find_base_report(
         if run.head_repository_id == run.repository_id:  # a fork may have a branch of that name
             trusted.append(_Candidate(artifact, run))
     candidates = [each for each in trusted if not each.artifact.expired]
-    if trusted and not candidates:
+    if candidates:
+        return candidates
+    if trusted:
         return NotFound(f"every artifact {name!r} of {branch} has expired")
-    if artifacts and not trusted:
+    if artifacts:
         reason = f"no run of {branch} itself has left an artifact {name!r}"
         if len(artifacts) == MAX_LISTED:
             reason += f" among the last {MAX_LISTED:,}"
         return NotFound(reason)
-    if not artifacts:
-        return NotFound(f"there is no artifact {name!r} yet; the first run on {branch} makes one")
-
-    start = "its base"
-    if search.head_sha:
-        start = "the merge base"
-    best_first = _sort_candidates(candidates, await _history(github, search), start)
-    reasons: list[str] = []
-    failed = False
-    for number, candidate in enumerate(islice(best_first, MAX_TRIED)):
-        try:
-            report = await _try(github, candidate, suite, folder / str(number))
-        except GitHubError as error:
-            if error.kind in ("rate_limited", "unreachable"):
-                raise
-            if error.kind != "missing":
-                failed = True
-            report = str(error)
-        if isinstance(report, BaseReport):
-            return report
-        reasons.append(f"run {candidate.run.id}: {report}")
-    return NotFound(
-        f"none of the last reports of {branch} can be used ({'; '.join(reasons)})", failed
-    )
-
-
-class _Candidate(NamedTuple):
-    artifact: Artifact
-    run: ArtifactOrigin
-    place: str = "the newest there is"
+    return NotFound(f"there is no artifact {name!r} yet; the first run on {branch} makes one")
 
 
 def _sort_candidates(
@@ -311,6 +333,28 @@ async def _history(github: GitHub, search: Search) -> list[str]:
     return [commit.sha for commit in commits]
 
 
+async def _check_commit(
+    github: GitHub, report: BaseReport, search: Search, history: Sequence[str]
+) -> BaseReport | str:
+    """Return the report if the commit that it checked out is one of the base branch."""
+    sha = str(report.report.suite.revision)
+    if sha in history or await _is_ancestor(github, sha, search.base_ref):
+        return report
+    return f"it checked out {short_sha(sha)}, which is not a commit of {name_of(search.base_ref)}"
+
+
+async def _is_ancestor(github: GitHub, sha: str, branch: str) -> bool:
+    """Return True if a commit is on a branch: the newest there, or before it."""
+    path = f"compare/{sha}...{quote(branch, safe='')}"
+    try:
+        comparison = await github.get(path, _CommitComparison, per_page=1)
+    except GitHubError as error:
+        if error.kind == "missing":  # nobody knows the commit, or it has nothing in common
+            return False
+        raise
+    return comparison.merge_base_commit.sha == sha
+
+
 async def _try(github: GitHub, candidate: _Candidate, suite: str, folder: Path) -> BaseReport | str:
     """Download a candidate and return its report, or why it cannot be used."""
     run = await github.get(f"actions/runs/{candidate.run.id}", WorkflowRun)
@@ -327,21 +371,28 @@ async def _try(github: GitHub, candidate: _Candidate, suite: str, folder: Path) 
         return f"it has no {REPORT}"
     of_suite = [each for each in reports if each[1].suite.name == suite]
     path, report = (of_suite or reports)[0]
-    problem = _unusable(report, suite, run.head_sha)
+    problem = _unusable(report, suite)
     if problem:
         return problem
+    place = candidate.place
+    if report.suite.revision != run.head_sha:
+        place = "another commit than its run's"
     recording: Path | None = path.with_name(JOURNAL)
     if recording not in files:
         recording = None
-    return BaseReport(report, recording, candidate.place)
+    return BaseReport(report, recording, place)
 
 
-def _unusable(report: SavedReport, suite: str, sha: str) -> str | None:
+def _unusable(report: SavedReport, suite: str) -> str | None:
     """Return why a report cannot be the baseline of a suite; None if it can."""
     if report.suite.name != suite:
         return f"its report is of another suite, {report.suite.name!r}"
-    if report.suite.revision != sha:
-        return f"its report is of another commit, {name_of(report.suite.revision)}"
+    if not report.suite.revision or report.suite.dirty is None:
+        return "git did not tell which commit it checked out"
+    if not _SHA.fullmatch(report.suite.revision):
+        return f"{name_of(report.suite.revision)} is not a commit"
+    if report.suite.dirty:
+        return "files that git tracks were changed before it ran"
     if report.report.interrupted:
         return f"its report is incomplete: {report.report.interrupted}"
     if not any(cell.planned.graded for cell in report.head):

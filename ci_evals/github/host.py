@@ -47,7 +47,6 @@ class GitHubActions(Host):
         super().__init__(environ)
         self._context = read_context(environ)
         self.lacks_secrets = self._context.read_only
-        self.revision = self._context.sha
 
     def remove_credentials(self, environ: MutableMapping[str, str]) -> None:
         """Remove the job's tokens, and the files by which a step steers later steps."""

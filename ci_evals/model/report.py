@@ -30,9 +30,22 @@ def _check_share(text: str) -> str:
     return str(Shard.parse(text))
 
 
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """The state of the repository that a suite runs in, as git tells it.
+
+    Attributes:
+        revision: the commit that is checked out; None without git.
+        dirty: True if files that git tracks differ from that commit; None if that is not known.
+    """
+
+    revision: str | None = None
+    dirty: bool | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteInfo:
-    """The suite that a report is of.
+    """The suite that a report is of, and the `revision` and `dirty` of its `Checkout`.
 
     `fingerprint` identifies cases, prompts and providers together, `run_id` the journal through all
     its continuations; `label` is the user's, to group reports by. `own_code` are the providers that
@@ -49,6 +62,7 @@ class SuiteInfo:
     runs: int
     version: str
     revision: str | None = None
+    dirty: bool | None = None
     shard: Annotated[str, AfterValidator(_check_share)] | None = None
     label: str | None = None
     run_id: str | None = None

@@ -250,6 +250,7 @@ def _suite(runs: int, changes: Mapping[str, Any]) -> SuiteInfo:
         "runs": runs,
         "version": "0.1.0",
         "revision": "0123456789abcdef0123456789abcdef01234567",
+        "dirty": False,
     }
     return SuiteInfo(**(defaults | dict(changes)))
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +52,25 @@ class Repository:
         self.fake = fake
         self.constants: Mapping[str, float] = SETTLED
 
+    def git(self, *arguments: str) -> str:
+        """What git prints in the checkout."""
+        user = ("-c", "user.name=octocat", "-c", "user.email=octocat@example.org")
+        command = ("git", "-C", str(self.folder), *user, *arguments)
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def check_out(self, sha: str) -> None:
+        """Commit the files as they are under a commit id of our choice, as its only one."""
+        if not (self.folder / ".git").exists():
+            self.git("init", "--quiet")
+            ignored = (".runner-*", "ci-evals-*", "__pycache__")
+            (self.folder / ".git" / "info" / "exclude").write_text("\n".join(ignored))
+        self.git("add", "--all")
+        commit = self.git("commit-tree", self.git("write-tree"), "-m", "a state of the app")
+        replaced = self.folder / ".git" / "refs" / "replace"
+        replaced.mkdir(exist_ok=True)
+        (replaced / sha).write_text(f"{commit}\n")
+        (self.folder / ".git" / "HEAD").write_text(f"{sha}\n")
+
     def suite(
         self, wrong: tuple[str, ...] = (), cases: tuple[str, ...] = CASES, **settings: Any
     ) -> None:
@@ -68,6 +88,7 @@ class Repository:
 
     async def push(self, sha: str, *arguments: str, before: str = "0" * 40, **changes: str) -> Job:
         """A push to main, whose results are uploaded."""
+        self.check_out(sha)
         run = self.fake.state.add_run(sha)
         event = {"before": before, "after": sha}
         job = await self.job(
@@ -80,6 +101,7 @@ class Repository:
         self, sha: str, *arguments: str, run: StoredRun | None = None, **changes: str
     ) -> Job:
         """A push to the pull request that is open on the fake."""
+        self.check_out(MERGE_COMMIT)
         pull = self.fake.state.pulls[NUMBER]
         run = run or self.fake.state.add_run(sha, head_branch=pull.head_ref, event="pull_request")
         event = {"pull_request": self.fake.state.pull_answer(replace(pull, head_sha=sha))}

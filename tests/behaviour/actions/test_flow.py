@@ -16,12 +16,13 @@ from fakes.chat import completion
 from fakes.github import TOKEN, FakeGitHub, Fault
 from fakes.github_state import FORK, Token
 from fakes.http_server import FakeServer, Scripted, serving
-from jobs import SETTLED, Job, Repository
+from jobs import MERGE_COMMIT, SETTLED, Job, Repository
 from processes import ci_evals
 from pulls import NUMBER, comments, open_pull
 from suites import chat, write_suite
 
 BASE, OLDER, RED, GREEN = "b" * 40, "a" * 40, "c" * 40, "d" * 40
+FEATURE = "f" * 40
 
 
 async def main_run(repository: Repository) -> Job:
@@ -42,9 +43,7 @@ async def test_a_regression_is_named_in_one_comment_which_turns_green_when_it_is
     red = await repository.pull_request(RED)
     assert red.ended.code == 1
     assert (red.outputs["verdict"], red.outputs["regressions"]) == ("fail", "1")
-    assert red.report["suite"]["revision"] == RED, (
-        "the merge commit that was checked out is on no branch"
-    )
+    assert red.report["suite"]["revision"] == MERGE_COMMIT, "it is what was checked out"
     lines = red.ended.out.splitlines()
     assert lines[-1].startswith("FAIL: ")
     assert "river" in lines[-1]
@@ -113,6 +112,86 @@ async def test_a_report_of_another_commit_is_no_baseline(
     fake.state.add_artifact(fake.state.add_run(RED), own.content, own.name)
     job = await repository.push(GREEN, before=RED)
     assert "compared with main at bbbbbbb (1 commit before the one it is based on)" in job.ended.out
+
+
+async def test_a_dispatched_run_that_checked_out_a_pull_request_is_no_baseline(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    await main_run(repository)
+    fake.state.parents[FEATURE] = BASE  # a commit that main doesn't have
+    repository.suite(wrong=("river",))
+    repository.check_out(FEATURE)
+    run = fake.state.add_run(GREEN, event="workflow_dispatch")
+    dispatched = await repository.job("workflow_dispatch", {}, run, GITHUB_REF="refs/heads/main")
+    assert dispatched.report["suite"]["revision"] == FEATURE
+    repository.upload(dispatched, run)
+
+    open_pull(fake, head_sha=FEATURE, base_sha=GREEN)
+    job = await repository.pull_request(FEATURE)
+    assert "compared with main at bbbbbbb" in job.ended.out
+    assert job.ended.code == 1
+
+
+async def test_a_dispatched_run_of_an_older_commit_of_main_is_a_baseline_of_last_resort(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(OLDER, BASE, RED, GREEN)
+    repository.suite()
+    repository.check_out(OLDER)
+    run = fake.state.add_run(BASE, event="workflow_dispatch")
+    dispatched = await repository.job("workflow_dispatch", {}, run, GITHUB_REF="refs/heads/main")
+    repository.upload(dispatched, run)
+    job = await repository.push(RED, before=BASE)
+    assert "compared with main at aaaaaaa (another commit than its run's)" in job.ended.out
+
+
+async def test_a_run_of_changed_files_is_no_baseline(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(OLDER, BASE, RED, GREEN)
+    repository.suite()
+    repository.check_out(BASE)
+    (repository.folder / "made-by-the-workflow.txt").write_text("git does not track it")
+    repository.suite(wrong=("river",))
+    run = fake.state.add_run(BASE)
+    job = await repository.job("push", {"before": OLDER}, run, GITHUB_REF="refs/heads/main")
+    assert (job.report["suite"]["revision"], job.report["suite"]["dirty"]) == (BASE, True)
+    repository.upload(job, run)
+    after = await repository.push(RED, before=BASE)
+    assert "files that git tracks were changed before it ran" in after.ended.out
+
+    (repository.folder / "another.txt").write_text("git does not track it, either")
+    run = fake.state.add_run(GREEN)
+    repository.check_out(GREEN)
+    (repository.folder / "a-third.txt").write_text("written after the checkout")
+    job = await repository.job("push", {"before": RED}, run, GITHUB_REF="refs/heads/main")
+    assert job.report["suite"]["dirty"] is False
+
+
+async def test_a_run_without_git_is_no_baseline(repository: Repository, fake: FakeGitHub) -> None:
+    fake.state.add_history(OLDER, BASE, RED, GREEN)
+    repository.suite()
+    run = fake.state.add_run(BASE)
+    job = await repository.job("push", {"before": OLDER}, run, GITHUB_REF="refs/heads/main")
+    assert job.report["suite"]["revision"] is None
+    repository.upload(job, run)
+    after = await repository.push(RED, before=BASE)
+    assert "git did not tell which commit it checked out" in after.ended.out
+
+
+async def test_the_commit_is_that_of_the_suites_own_checkout(
+    fake: FakeGitHub, tmp_path: Path
+) -> None:
+    """A job may check the repository out into a folder of its workspace."""
+    inner = Repository(tmp_path / "app", fake)
+    inner.folder.mkdir()
+    inner.suite()
+    inner.check_out(BASE)
+    outer = Repository(tmp_path, fake)
+    run = fake.state.add_run(BASE)
+    job = await outer.job("push", {}, run, "app/evals.yaml", GITHUB_REF="refs/heads/main")
+    assert job.ended.code == 0, job.ended.err
+    assert (job.report["suite"]["revision"], job.report["suite"]["dirty"]) == (BASE, False)
 
 
 async def test_two_jobs_at_once_end_in_one_comment_with_both_sections(

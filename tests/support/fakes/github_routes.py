@@ -195,7 +195,7 @@ ROUTES: tuple[tuple[str, str, _Handler], ...] = (
     ("DELETE", rf"{_REPO}/issues/comments/(?P<id>\d+)", _delete_comment),
     ("GET", rf"{_REPO}/pulls/(?P<number>\d+)", _get_pull),
     ("GET", rf"{_REPO}/pulls", _list_pulls),
-    ("GET", rf"{_REPO}/compare/(?P<basehead>[^/]+)", _compare),
+    ("GET", rf"{_REPO}/compare/(?P<basehead>.+)", _compare),
     ("GET", rf"{_REPO}/commits", _commits),
     ("GET", rf"{_REPO}/actions/runs/(?P<id>\d+)", _run),
     ("GET", rf"{_REPO}/actions/runs/(?P<id>\d+)/artifacts", _artifacts),

@@ -77,6 +77,7 @@ class State:
         self.comments: dict[int, StoredComment] = {}
         self.deleted: list[StoredComment] = []
         self.parents: dict[str, str | None] = {}
+        self.branches: dict[str, str] = {}
         self.runs: dict[int, StoredRun] = {}
         self.artifacts: dict[int, StoredArtifact] = {}
         self.changed: dict[str, tuple[str, ...]] = {}  # files by the head that changes them
@@ -97,14 +98,15 @@ class State:
         )
 
     def add_history(self, *shas: str) -> None:
-        """Commits upon each other, the oldest first."""
+        """Commits of main upon each other, the oldest first."""
+        self.branches["main"] = shas[-1]
         for parent, sha in zip((None, *shas), shas, strict=False):
             self.parents[sha] = parent
 
     def ancestry(self, sha: str) -> list[str]:
-        """A commit and those before it, the nearest first."""
+        """A commit, or the newest of a branch, and those before it, the nearest first."""
         found = []
-        at: str | None = sha
+        at: str | None = self.branches.get(sha, sha)
         while at is not None and at in self.parents:
             found.append(at)
             at = self.parents[at]
