@@ -959,7 +959,7 @@ async def test_a_merge_without_shards_says_so_in_the_comment(
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite()
     merge = await repository.pull_request(RED, "merge")
-    assert (merge.ended.code, merge.outputs["verdict"]) == (2, "error")
+    assert (merge.ended.code, merge.outputs["verdict"]) == (3, "error")
     (comment,) = comments(fake)
     assert "⚠️ There is nothing to merge" in comment.body
     assert "There is nothing to merge" in merge.summary
