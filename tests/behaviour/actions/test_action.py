@@ -44,6 +44,7 @@ WORKFLOWS = sorted(
         ROOT / "templates/init/workflow.yml",
     ]
 )
+YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INPUT = re.compile(r"\binputs\.([\w-]+)")
 PIN = re.compile(r"^([\w.-]+)==([^\s;]+)((?:.*\\\n)*.*\n)", re.MULTILINE)
 posix = pytest.mark.skipif(os.name == "nt", reason="the runner's bash")
@@ -92,7 +93,7 @@ def test_no_script_has_an_expression_in_it(path: Path) -> None:
 
 
 def test_every_output_is_one_that_is_handed_on() -> None:
-    known = {"verdict", "pass-rate", "regressions", "cost-usd", "report-path"}
+    known = {"verdict", "pass-rate", "regressions", "cost-usd", "report-path", "results-path"}
     values = {name: each["value"] for name, each in action()["outputs"].items()}
     assert values == {
         name: f"${{{{ steps.run.outputs.{name} }}}}" for name in known | {"comment-url"}
@@ -124,6 +125,54 @@ def test_no_checkout_that_is_shown_leaves_its_token_behind() -> None:
     assert len(checkouts) > 10
     following = re.compile(r".*\n +with:\n( +[\w-]+: .*\n)*? +persist-credentials: false\n")
     assert [name for name, part in checkouts if not following.match(part)] == []
+
+
+def workflows_shown() -> Iterator[tuple[str, Any]]:
+    """Every workflow file, and every one in the docs, by a name."""
+    for path in WORKFLOWS:
+        yield path.name, yaml.safe_load(path.read_text(encoding="utf-8"))
+    for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md")):
+        for text in YAML_BLOCK.findall(page.read_text("utf-8")):
+            if re.search(r"^on:", text, re.MULTILINE):
+                yield page.name, yaml.safe_load(text)
+
+
+def test_a_push_to_a_pull_request_is_not_paid_for_twice() -> None:
+    """A push to a branch with a pull request starts both events."""
+    shown = list(workflows_shown())
+    assert {"README.md", "github.md", "plain.yml"} <= {name for name, _ in shown}
+    both = [
+        (name, workflow[True]["push"])
+        for name, workflow in shown
+        if "pull_request" in workflow[True] and "push" in workflow[True]
+    ]
+    assert len(both) > 5
+    assert [name for name, push in both if len((push or {}).get("branches", ())) != 1] == []
+
+
+def test_a_fork_cannot_cancel_the_run_of_a_branch_that_is_named_as_its_own() -> None:
+    groups = [
+        (name, workflow["concurrency"]["group"])
+        for name, workflow in workflows_shown()
+        if workflow.get("concurrency", {}).get("cancel-in-progress")
+    ]
+    assert len(groups) > 4
+    assert [name for name, group in groups if "head_ref" in group] == []
+
+
+def test_a_job_that_gives_the_verdict_over_others_cannot_be_skipped() -> None:
+    """GitHub counts a skipped job as passed where it is required."""
+    conditions = {
+        (path.name, name): job["if"]
+        for path in ROOT.glob("examples/workflows/*.yml")
+        for name, job in yaml.safe_load(path.read_text("utf-8"))["jobs"].items()
+        if "if" in job
+    }
+    assert conditions.pop(("forks.yml", "comment"))  # comments, and is not required
+    assert conditions == {
+        ("matrix.yml", "verdict"): "always()",
+        ("monorepo.yml", "verdict"): "always()",
+    }
 
 
 def test_no_workflow_runs_on_pull_request_target() -> None:
@@ -362,6 +411,82 @@ def test_the_install_step_finds_the_environment_that_is_meant(python: str, tmp_p
     assert all("--require-hashes" in each for each in asked[:-1] if " install " in each)
 
 
+@posix
+@pytest.mark.parametrize("arguments", [(), ("key",)])
+def test_the_install_step_works_beside_modules_that_are_named_as_pythons_own(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Everything but pip is real."""
+    for name in ("email", "types", "token", "hashlib", "pip"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('this is a module of the agent')")
+    stub = programs(tmp_path, {"bash": shutil.which("bash")}) / "python3"
+    stub.write_text(
+        f"""#!/bin/sh
+        case "$*" in
+          "-m venv "*)
+            mkdir -p "{tmp_path}/ci-evals/bin"
+            cp "$0" "{tmp_path}/ci-evals/bin/python" ;;
+          "-m pip "*) ;;
+          *) exec "{sys.executable}" "$@" ;;
+        esac
+        """
+    )
+    stub.chmod(0o755)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    done = install(tmp_path, *arguments, PYTHON="", VIRTUAL_ENV="", PATH=path)
+    assert done.returncode == 0, done.stderr
+    handed_on = (tmp_path / "output").read_text()
+    if arguments:
+        assert re.fullmatch(r"key=[0-9a-f]{64}\n", handed_on)
+    else:
+        assert handed_on == f"python={tmp_path}/ci-evals/bin/python\n"
+
+
+@posix
+def test_an_environment_from_the_cache_is_not_made_again(tmp_path: Path) -> None:
+    stub = programs(tmp_path, {"bash": shutil.which("bash")}) / "python3"
+    stub.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\n')
+    restored = tmp_path / "ci-evals" / "bin" / "python"
+    restored.parent.mkdir(parents=True)
+    restored.with_name("python").symlink_to(stub)
+    (tmp_path / "ci-evals" / "pyvenv.cfg").touch()
+    (tmp_path / "ci-evals-build").mkdir()
+    stub.chmod(0o755)
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    done = install(tmp_path, PYTHON="", VIRTUAL_ENV="", PATH=path)
+    assert done.returncode == 0, done.stderr
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert [each for each in asked if "venv" in each] == []
+    (installed,) = (each for each in asked if " install " in each)
+    assert installed.endswith(f" --no-deps --no-build-isolation {ROOT}")
+
+
+@posix
+def test_an_environment_that_is_given_has_no_key_in_the_cache(tmp_path: Path) -> None:
+    done = install(tmp_path, "key", PYTHON=sys.executable)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "output").exists()
+
+
+def test_the_environment_is_saved_before_code_under_test_runs_in_it() -> None:
+    names = [each.get("id") or each["name"] for each in steps()]
+    order = ["environment", "cached", "install", "Save the environment", "run"]
+    assert [name for name in names if name in order] == order
+    restore, save = step("cached"), action()["runs"]["steps"][names.index("Save the environment")]
+    assert restore["with"]["path"] == save["with"]["path"]
+    assert "cache-hit != 'true'" in save["if"]
+
+
+def test_artifacts_are_left_to_the_workflow_on_enterprise_server() -> None:
+    """That server refuses these versions, which is an error of the job."""
+    hosted = (
+        "(github.server_url == 'https://github.com' || endsWith(github.server_url, '.ghe.com'))"
+    )
+    uses = [each for each in steps() if "-artifact@" in each.get("uses", "")]
+    assert len(uses) == 2
+    assert [each["name"] for each in uses if hosted not in each["if"]] == []
+
+
 @pytest.mark.parametrize("name", ["constraints.txt", "build-constraints.txt"])
 def test_every_dependency_of_the_action_is_pinned_with_hashes(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -488,12 +613,12 @@ def programs(folder: Path, found: Mapping[str, str | None]) -> Path:
     return folder / "bin"
 
 
-def install(folder: Path, **given: str) -> "subprocess.CompletedProcess[str]":
+def install(folder: Path, *arguments: str, **given: str) -> "subprocess.CompletedProcess[str]":
     environ = environment(
         {"SOURCE": str(ROOT), "GITHUB_OUTPUT": str(folder / "output"), "RUNNER_TEMP": str(folder)}
     )
     return subprocess.run(
-        as_runner(step("install")["run"], folder),
+        as_runner(" ".join([step("install")["run"], *arguments]), folder),
         cwd=folder,
         env={**environ, **given},
         capture_output=True,
