@@ -53,7 +53,10 @@ class GraderOptions(Options):
 
     @property
     def may_take_long(self) -> bool:
-        """True if it may compute for long even with a short answer: it then runs in a thread."""
+        """True if it may compute for long even with a short answer.
+
+        It then judges in a worker process, which is ended after ten seconds.
+        """
         return False
 
     @property

@@ -34,7 +34,7 @@ class WithSchema(AlwaysTrue):
 
     @property
     def may_take_long(self) -> bool:
-        return self.schema is not None
+        return self.schema is not None and graders.JsonSchema(self.schema).may_take_long
 
     def problems(self) -> list[str]:
         found = AlwaysTrue.problems(self)
@@ -124,10 +124,13 @@ class JsonPath(GraderOptions):
     """
 
     short: ClassVar[str] = "path"
-    may_take_long = True
 
     path: NonEmpty
     value: Any = UNSET
+
+    @property
+    def may_take_long(self) -> bool:
+        return "?" in self.path or ".." in self.path  # a filter, a search at every depth
 
     def problems(self) -> list[str]:
         return path_problems(self.path)

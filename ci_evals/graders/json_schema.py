@@ -21,6 +21,10 @@ from ci_evals.graders.json import judge_json
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 
+_SLOW_KEYS = frozenset(
+    ("pattern", "patternProperties", "uniqueItems", "$ref", "$dynamicRef", "$recursiveRef")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema(GraderOptions):
@@ -33,9 +37,12 @@ class JsonSchema(GraderOptions):
 
     short: ClassVar[str] = "schema"
     from_file: ClassVar[tuple[str, ...]] = ("schema",)
-    may_take_long = True
 
     schema: Mapping[str, Any]
+
+    @property
+    def may_take_long(self) -> bool:
+        return may_take_long(self.schema)
 
     def problems(self) -> list[str]:
         if not isinstance(self.schema.get("$schema", ""), str):
@@ -65,6 +72,21 @@ class JsonSchema(GraderOptions):
         if error is None:
             return None
         return f"at {one_line(error.json_path)}: {one_line(error.message)}"
+
+
+def may_take_long(schema: Any) -> bool:
+    """Return True if checking short data by a schema may take long.
+
+    Patterns may backtrack for ever, unique items are compared each with each, and a schema that
+    refers to itself may look at the same data again and again.
+    """
+    if isinstance(schema, Mapping):
+        if not _SLOW_KEYS.isdisjoint(schema):
+            return True
+        return any(map(may_take_long, schema.values()))
+    if isinstance(schema, list | tuple):
+        return any(map(may_take_long, schema))
+    return False
 
 
 @lru_cache(maxsize=256)

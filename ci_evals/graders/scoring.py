@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from ci_evals import graders
+from ci_evals.errors import GradingError
 from ci_evals.format import exact_mean, one_line
 from ci_evals.graders.base import (
     Composite,
@@ -16,29 +17,61 @@ from ci_evals.graders.base import (
     reaches,
 )
 from ci_evals.model.grading import Expectation, Finding, Grader, Models
-from ci_evals.model.request import Answer
+from ci_evals.model.request import Answer, sendable
 from ci_evals.model.result import Grade
+from ci_evals.python_worker import UnsendableError, current_workers
 from ci_evals.user_code import call_in_thread
+from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
 LONG_ANSWER: Final = 100_000
 """Characters; any grader judges a longer answer in a thread, so that calls go on meanwhile."""
+
+LONGEST_JUDGING_S: Final = 10.0
+"""Seconds that a grader of ours may take in a worker process."""
 
 JudgeBy = Callable[[Grader, Answer], Awaitable[Finding]]
 
 
 async def judge(grader: Grader, answer: Answer) -> Finding:
-    """Judge an answer by a grader that asks no model, in this process.
+    """Judge an answer by a grader that asks no model, on this machine.
 
     Raises:
         BaseException: whatever the grader raises; it may be the team's own code.
     """
-    if getattr(grader, "may_take_long", False) or len(answer.response.output) > LONG_ANSWER:
+    if getattr(grader, "may_take_long", False):
+        return await _judge_elsewhere(grader, answer)
+    if len(answer.response.output) > LONG_ANSWER:
         finding: Finding = await call_in_thread(partial(grader.grade, answer))
         return finding
     found = grader.grade(answer)
     if isinstance(found, Finding):
         return found
     return await found
+
+
+async def _judge_elsewhere(grader: Grader, answer: Answer) -> Finding:
+    """Judge an answer in a worker process, which is ended if it takes too long.
+
+    Raises:
+        GradingError: it took too long, or used up the machine's memory.
+    """
+    workers = current_workers()
+    finding: Finding
+    if workers is not None:
+        try:
+            finding = await workers.call_alone(
+                grader.grade, sendable(answer), timeout_s=LONGEST_JUDGING_S
+            )
+        except WorkerTimeoutError:
+            raise GradingError(f"gave up after {LONGEST_JUDGING_S:g} s") from None
+        except WorkerEndedError as error:
+            raise GradingError(str(error)) from error
+        except UnsendableError:
+            pass
+        else:
+            return finding
+    finding = await call_in_thread(partial(grader.grade, answer))
+    return finding
 
 
 async def grade(

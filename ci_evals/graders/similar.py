@@ -10,6 +10,8 @@ from ci_evals.model.fields import Bool, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 
+_LONG_TEXT = 10_000  # characters; what two texts take grows with the product of their lengths
+
 
 @dataclass(frozen=True, slots=True)
 class Similar(GraderOptions):
@@ -23,11 +25,13 @@ class Similar(GraderOptions):
         ignore_case: upper and lower case are the same.
     """
 
-    may_take_long = True
-
     value: str
     threshold: Share = 0.8
     ignore_case: Bool = False
+
+    @property
+    def may_take_long(self) -> bool:
+        return len(self.value) > _LONG_TEXT
 
     def grade(self, answer: Answer) -> Finding:
         output, value = answer.response.output, self.value

@@ -1,7 +1,7 @@
 """One run as a provider sees it, and its answer as graders see it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ci_evals.model.case import Case
@@ -51,3 +51,18 @@ class Answer:
         if self.value is UNSET:
             return self.response.output
         return self.value
+
+
+def sendable(answer: Answer) -> Answer:
+    """Return an answer as another process gets it: without what is expected, and without other
+    providers and keys.
+    """
+    return replace(answer, request=sendable_request(answer.request))
+
+
+def sendable_request(request: Request) -> Request:
+    """Return the request of a `sendable` answer."""
+    case = request.case
+    turns = [replace(turn, expect=()) for turn in case.turns]
+    case = replace(case, expect=(), user=None, turns=tuple(turns))
+    return replace(request, case=case)

@@ -41,7 +41,7 @@ from ci_evals.errors import (
 )
 from ci_evals.format import one_line
 from ci_evals.model.grading import Finding, Grader
-from ci_evals.model.request import Answer, Request
+from ci_evals.model.request import Answer, Request, sendable_request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.ray import worker
@@ -367,13 +367,12 @@ class RayExecutor:
         """Return a request as the cluster gets it: without what is expected, and without other
         providers and keys.
         """
-        case = request.case
-        turns = [replace(turn, expect=()) for turn in case.turns]
-        task = case.task
-        if task is not None and self._shipped is not None:
-            folder = task.folder.resolve().relative_to(self._shipped)
-            task = replace(task, folder=folder)
-        case = replace(case, expect=(), user=None, turns=tuple(turns), task=task)
+        request = sendable_request(request)
+        task = request.case.task
+        if task is None or self._shipped is None:
+            return request
+        folder = task.folder.resolve().relative_to(self._shipped)
+        case = replace(request.case, task=replace(task, folder=folder))
         return replace(request, case=case)
 
     async def call(self, remote: Any, called: bytes, given: bytes) -> Outcome:

@@ -1,10 +1,12 @@
 """A grader that hangs costs its run the verdict, but neither other runs nor the program's end."""
 
+import json
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from leftovers import journaled, report_in
 from processes import ci_evals, finished, start, until
@@ -20,6 +22,7 @@ def sync(output):
 async def later(output):
     return await asyncio.Event().wait()
 """
+IMPATIENT = {"ci_evals.graders.scoring.LONGEST_JUDGING_S": 1.5}
 ALMOST = f"{'a' * 100}!"
 
 
@@ -57,6 +60,56 @@ async def test_a_recorded_answer_is_judged_no_longer_than_another(tmp_path: Path
     assert "no judgement within 0.2 s" in ended.out
 
 
+PATTERN = {"type": "string", "pattern": "^(a+)+$"}
+OBJECTS = json.dumps([{"number": number} for number in range(6_000)])
+
+
+@pytest.mark.parametrize(
+    ("answer", "grader"),
+    [
+        (json.dumps(ALMOST), {"json_schema": {"schema": PATTERN}}),
+        (json.dumps(ALMOST), {"not_is_json": {"schema": PATTERN}}),
+        (json.dumps([ALMOST]), {"contains_json": {"schema": {"items": PATTERN}}}),
+        (OBJECTS, {"json_schema": {"schema": {"uniqueItems": True}}}),
+    ],
+)
+async def test_a_grader_of_ours_gives_up_and_costs_nothing_but_its_own_run(
+    answer: str, grader: dict[str, Any], tmp_path: Path
+) -> None:
+    cases = [
+        {"id": "hanging", "input": answer, "expect": [grader]},
+        *({"id": f"good-{n}", "input": '"aa"', "expect": [grader]} for n in range(3)),
+        {"id": "other", "input": "hi", "expect": [{"equals": "hi"}]},
+    ]
+    write_suite(tmp_path, cases)
+    ended = await ci_evals(tmp_path, "run", "--out", "out", constants=IMPATIENT)
+    assert ended.code == 3, ended.err
+    statuses = {each["case"]: each["status"] for each in journaled(tmp_path / "out")}
+    assert statuses.pop("hanging") == "errored"
+    assert "errored" not in statuses.values()
+    assert statuses["other"] == "passed"
+    assert "could not judge: gave up after 1.5 s" in " ".join(ended.out.split())
+    assert workers_in(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize(
+    ("which", "code"),
+    [(signal.SIGTERM, 143), (signal.SIGKILL, -9)] if sys.platform != "win32" else [],
+)
+async def test_a_grader_that_is_stuck_ends_with_the_run(
+    which: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    expect = [{"json_schema": {"schema": PATTERN}}]
+    write_suite(tmp_path, [{"id": "hanging", "input": json.dumps(ALMOST), "expect": expect}])
+    process = await start(tmp_path, "run", "--out", "out")
+    await until(lambda: any(each.cpu_times().user > 1 for each in workers_in(tmp_path)))
+    (worker,) = workers_in(tmp_path)
+    process.send_signal(which)
+    assert (await finished(process)).code == code
+    await until(lambda: not worker.is_running())
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 async def test_a_stopped_run_has_its_report(tmp_path: Path) -> None:
     suite(
@@ -82,3 +135,14 @@ async def test_a_stopped_run_has_its_report(tmp_path: Path) -> None:
     report = report_in(tmp_path / "out")
     assert report["interrupted"] == "SIGTERM"
     assert [each["case"] for each in report["results"]] == ["good-0", "good-1", "good-2"]
+
+
+def workers_in(folder: Path) -> list[psutil.Process]:
+    """The worker processes of a run in a folder."""
+    found = psutil.process_iter(["cmdline", "cwd"])
+    return [
+        each
+        for each in found
+        if each.info["cwd"] == str(folder)
+        and "python_worker" in " ".join(each.info["cmdline"] or ())
+    ]

@@ -1,0 +1,124 @@
+"""Python in worker processes: functions of ours that may compute for ever, and the team's own."""
+
+import json
+import pickle
+import sys
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ci_evals.workers import START_S, Worker, Workers
+
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]);"
+    " from ci_evals.python_worker_main import serve; serve(sys.argv[1])"
+)
+
+
+class PythonWorker(Worker):
+    """A process of this Python, in which the suite's folder is importable.
+
+    It does `{"do": "call", "call": pickled}`, a function with its arguments; what the function
+    prints goes to stderr of this process.
+    """
+
+    title = "the worker process"
+
+    def __init__(self, folder: Path) -> None:
+        paths = json.dumps([str(Path(path).absolute()) for path in sys.path])
+        command = [sys.executable, "-P", "-c", _START, str(folder.absolute()), paths]
+        super().__init__(command, Path.cwd())
+
+    def encode(self, request: Mapping[str, Any]) -> bytes:
+        return b64encode(pickle.dumps(request))
+
+    def decode(self, line: bytes) -> Mapping[str, Any]:
+        try:
+            answer: Mapping[str, Any] = pickle.loads(b64decode(line.strip(), validate=True))
+        except Exception as error:  # unpickling raises anything
+            raise ValueError(f"not an answer: {error}") from error
+        return answer
+
+    def error(self, answer: Mapping[str, Any]) -> Exception:
+        error: Exception = answer["error"]
+        return error
+
+    def note(self, line: str) -> None:
+        sys.stderr.write(line)
+
+
+class UnsendableError(Exception):
+    """A call cannot be pickled: it holds objects that only this process knows."""
+
+
+class PythonWorkers:
+    """The worker processes of an invocation, started on first use.
+
+    Args:
+        folder: the suite's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._workers = Workers(partial(PythonWorker, folder))
+
+    async def call(self, function: Callable[..., Any], *arguments: Any, timeout_s: float) -> Any:
+        """Call a function in the process that all calls of the team's own code share.
+
+        Raises:
+            UnsendableError: the function or an argument cannot be sent; nothing was called.
+            WorkerTimeoutError: it took too long.
+            WorkerEndedError: it ended its process.
+            Exception: what the function raises.
+        """
+        request = _request(function, arguments, timeout_s)
+        return await self._workers.ask(request, timeout_s)
+
+    async def call_alone(
+        self, function: Callable[..., Any], *arguments: Any, timeout_s: float
+    ) -> Any:
+        """Call a function in a process that does nothing else meanwhile. Raises as `call`."""
+        request = _request(function, arguments, timeout_s)
+        return await self._workers.ask_alone(request, timeout_s)
+
+    def check(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function that ends soon in the process that calls share, and wait for it."""
+        return self._workers.check(_request(function, arguments, START_S))
+
+    def close(self) -> None:
+        """End the processes."""
+        self._workers.close()
+
+
+def _request(
+    function: Callable[..., Any], arguments: tuple[Any, ...], timeout_s: float
+) -> Mapping[str, Any]:
+    try:
+        call = pickle.dumps((function, arguments))
+    except Exception as error:  # pickling raises anything
+        raise UnsendableError(str(error)) from error
+    return {"do": "call", "call": call, "timeout_s": timeout_s}
+
+
+_current: ContextVar[PythonWorkers | None] = ContextVar("python_workers", default=None)
+
+
+@contextmanager
+def python_workers(folder: Path) -> Iterator[None]:
+    """Provide worker processes for a suite in a folder while the context lasts."""
+    workers = PythonWorkers(folder)
+    before = _current.get()
+    _current.set(workers)
+    try:
+        yield
+    finally:
+        _current.set(before)
+        workers.close()
+
+
+def current_workers() -> PythonWorkers | None:
+    """Return the worker processes of the innermost `python_workers`; None outside of one."""
+    return _current.get()

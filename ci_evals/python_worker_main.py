@@ -1,0 +1,98 @@
+"""The inside of a worker process: takes calls from `python_worker.py` and returns their results."""
+
+import asyncio
+import faulthandler
+import os
+import pickle
+import sys
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Thread
+from typing import Any, BinaryIO
+
+from ci_evals.user_code import call, describe_crash, importable
+
+_TICK_S = 1.0
+_LAST_S = 5.0  # for which a process that is stuck outlives the time of its calls
+
+
+def serve(folder: str) -> None:
+    """Answer the requests on stdin until it ends. What is printed goes to stderr."""
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]  # they are files
+    with importable(Path(folder)):
+        asyncio.run(_Server(requests, answers).serve())
+
+
+class _Server:
+    def __init__(self, requests: BinaryIO, answers: BinaryIO) -> None:
+        self._requests = requests
+        self._answers = answers
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._longest_s = 0.0
+        self._nowhere = Path(os.devnull).open("w")  # noqa: SIM115  until the end
+
+    async def serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        Thread(target=self._read, daemon=True).start()
+        Thread(target=self._tick, daemon=True).start()
+        await asyncio.Event().wait()
+
+    def _read(self) -> None:
+        for line in self._requests:
+            request = pickle.loads(b64decode(line))
+            self._loop.call_soon_threadsafe(self._take, request)
+        os._exit(0)  # whatever still runs
+
+    def _tick(self) -> None:
+        """Put off the end of the process as long as its threads go on."""
+        while True:
+            self._put_off_end()
+            time.sleep(_TICK_S)
+
+    def _put_off_end(self) -> None:
+        """Let the process end by itself if it is stuck in code that keeps all its threads waiting.
+
+        Otherwise, such a process would outlive a parent that was killed.
+        """
+        limit_s = self._longest_s + _LAST_S
+        faulthandler.dump_traceback_later(limit_s, exit=True, file=self._nowhere)
+
+    def _take(self, request: Mapping[str, Any]) -> None:
+        if request["do"] == "ping":
+            self._answer({"id": request["id"], "value": None})
+            return
+        self._longest_s = max(self._longest_s, request["timeout_s"])
+        self._put_off_end()
+        task = self._loop.create_task(self._call(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _call(self, request: Mapping[str, Any]) -> None:
+        answer: dict[str, Any] = {"id": request["id"]}
+        try:
+            function, arguments = pickle.loads(request["call"])
+            answer["value"] = await call(function, *arguments)
+        except BaseException as error:  # noqa: BLE001  it may be the team's own code
+            answer["error"] = error
+        try:
+            self._answer(answer)
+        except Exception:  # noqa: BLE001  pickling raises anything
+            problem = answer.get("error")
+            if problem is None:
+                text = f"returned what cannot be sent: {type(answer['value']).__name__}"
+            else:
+                text = describe_crash(problem)
+            self._answer({"id": request["id"], "error": RuntimeError(text)})
+
+    def _answer(self, answer: Mapping[str, Any]) -> None:
+        line = b64encode(pickle.dumps(answer)) + b"\n"
+        self._answers.write(line)
+        self._answers.flush()
