@@ -1,4 +1,4 @@
-"""`ci-evals judge` and `ci-evals pairwise`: judge a judge, and compare answers by preference."""
+"""`ci-evals judge` and `ci-evals pairwise`: measure a judge, and compare two variants."""
 
 from pathlib import Path
 from typing import Literal
@@ -45,7 +45,7 @@ def judge() -> None:
 def judge_check(
     labels: Path, config: Path | None, rubric: str | None, output: Literal["table", "json"]
 ) -> int:
-    """Say whether a judge is fit to gate.
+    """Decide if a judge is fit to gate.
 
     Compares its verdicts with people's labels. LABELS.jsonl has one answer per line: `output`,
     `label` (pass or fail), and perhaps `input`, `reference`, `context` and `case`. The judge is the
@@ -120,8 +120,8 @@ def pairwise_command(
     """Ask which of two variants is preferred, case by case.
 
     Each pair of answers is shown in both orders. A and B are variants of one report, or the paths
-    of two (PATH, or PATH::VARIANT where there are several). A preference counts if it is the same
-    in both orders; one that goes with the order is a flip, and a tie.
+    of two (PATH, or PATH::VARIANT if a report has several variants). A preference counts if it is
+    the same in both orders; one that changes with the order is a flip and counts as a tie.
 
     \b
     Examples:

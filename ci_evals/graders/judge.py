@@ -86,19 +86,19 @@ class LlmJudge(ModelGrader):
         elif len(self.rubric.split()) == 1:
             close = closest(self.rubric.strip().lower(), RUBRICS, 0.7)
             if close is not None:  # else it is a rubric of one word
-                hint = f"did you mean {quote(close)}? Else say it in a sentence"
+                hint = f"did you mean {quote(close)}? If not, describe it in a sentence"
                 found.append(f"unknown rubric {quote(self.rubric)}, {hint}")
         if self._listing is not None:
             if self.choices is not None or self.scale is not None:
                 found.append(
-                    f"the rubric `{self.rubric}` is scored by what holds, statement by statement:"
+                    f"the rubric `{self.rubric}` is scored statement by statement:"
                     " it takes neither `choices` nor a `scale`"
                 )
             return found
         outcomes = {reaches(score, self._threshold) for score in self.scores.values()}
         if len(outcomes) == 1:
             found.append(
-                "no verdict would change anything:"
+                "every verdict has the same outcome:"
                 f" all scores are on one side of the threshold {self._threshold:g}"
             )
         return found
@@ -333,7 +333,7 @@ class LlmJudge(ModelGrader):
                 texts.append(text)
         else:
             raise GradingError(
-                "the answer does not tell what was retrieved for it: return `context`,"
+                "the answer does not say what was retrieved for it: return `context`,"
                 " or give the judge a `context`"
             )
         return [{"number": number, **each} for number, each in enumerate(texts, 1)]

@@ -27,9 +27,9 @@ class Trajectory(GraderOptions):
 
     Args:
         calls: names of tools, or mappings of `name` and `arguments`.
-        match: `exact`: these calls in this order and no other; `in_order`: these in this order,
-            others may stand between them; `any_order`: these and no other, in any order; `subset`:
-            none but these; `superset`: these at least, in any order.
+        match: `exact`: these calls in this order and no others; `in_order`: these in this order,
+            others may come between them; `any_order`: these and no others, in any order; `subset`:
+            only these; `superset`: at least these, in any order.
         ignore_extra_args: a call may have more arguments than expected.
     """
 
@@ -97,7 +97,7 @@ _Difference = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class _Alignment:
-    """Both trajectories, and which expected call is which actual one."""
+    """The expected and the actual calls, and the pairs of them that match."""
 
     expected: Sequence[ExpectedCall]
     actual: Sequence[ToolCall]
@@ -146,7 +146,7 @@ class _Alignment:
         """Describe the first call that was not expected."""
         for at in self._extra:
             call = describe_call(self.actual[at])
-            return self._in_full("made another call", f"{call} as call {at + 1}")
+            return self._in_full("made an unexpected call", f"{call} as call {at + 1}")
         return None
 
     @property
@@ -206,8 +206,8 @@ class MaxToolCalls(GraderOptions):
     """At most `value` tool calls were made.
 
     Args:
-        value: the most that may be made.
-        tool: count the calls of this tool only.
+        value: the largest allowed number of calls.
+        tool: count only the calls of this tool.
     """
 
     reads_text: ClassVar[bool] = False
@@ -251,7 +251,7 @@ class MaxModelRequests(GraderOptions):
         requests = [step for step in _steps(answer) if step.kind == "model_request"]
         if not requests:
             raise GradingError(
-                "the steps tell of no request to a model: add steps of kind `model_request`"
+                "the steps have no `model_request`: return one for each request to a model"
             )
         return _at_most(self.value, requests, "model request")
 
@@ -273,4 +273,4 @@ def _steps(answer: Answer) -> tuple[Step, ...]:
     subject = "the answer"
     if answer.response.turns:
         subject = "one of the conversation's answers"
-    raise GradingError(f"{subject} tells no steps: have the provider return `steps`")
+    raise GradingError(f"{subject} has no steps: have the provider return `steps`")

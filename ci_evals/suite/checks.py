@@ -32,7 +32,7 @@ _ANY_LINE = "…"  # what a simulated user may say
 def check_names(draft: Draft) -> Iterator[Problem]:
     """Find judges with the name of a provider."""
     for name in sorted({*draft.judges.names} & {*draft.providers.names}):
-        text = f"{name!r} is the name of a provider too: give the judge another"
+        text = f"{name!r} is also the name of a provider: rename the judge"
         yield draft.node["judges"].problem(text)
 
 
@@ -107,12 +107,12 @@ def _lack_of_model(grader: ModelGrader, draft: Draft) -> str | None:
         if model.name == grader.provider:
             if model.embeds == grader.embeds:
                 return None
-            return f"needs {kind}, and {grader.provider} is none"
+            return f"needs {kind}, and {grader.provider} is not one"
     return unknown("judge", grader.provider, [str(model.name) for model in models])
 
 
 def check_prompts(draft: Draft) -> Iterator[Problem]:
-    """Render every case with every prompt: nothing is paid for before all are known to work.
+    """Render every case with every prompt, so that a bad template is found before anything is paid.
 
     Without prompts, providers are sent a case as it is.
     """
@@ -132,10 +132,10 @@ def _prompt_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     for case in draft.cases.cases:
         if case.is_conversation:
             if unprompted and case.input is not None:
-                text = "has an `input`, which nobody says in its conversation"
+                text = "has an `input` that is not part of its conversation"
                 yield case, "", f"{text}: make it one of its `turns` or `messages`"
         elif chat is not None and case.input is None and not case.messages:
-            remedy = f"add `prompts` that make a question for {chat} of them, or give it `input`"
+            remedy = f"add `prompts` that make a question for {chat} of them, or an `input`"
             yield case, "", f"has only `vars`: {remedy}"
         for prompt in draft.prompts:
             try:
@@ -178,7 +178,7 @@ def _problems_of_providers(
 
 
 def _first_requests(draft: Draft) -> Iterator[Request]:
-    """Yield what the first call of every cell asks; what a simulated user will say is not known."""
+    """Yield the first request of every cell, with a placeholder for a simulated user's words."""
     templates = Templates(draft.folder)
     for case in draft.cases.cases:
         if case.recording is not None:
@@ -199,7 +199,7 @@ def _first_requests(draft: Draft) -> Iterator[Request]:
 
 
 def check_tasks(draft: Draft) -> Iterator[Problem]:
-    """Find tasks for a provider that cannot work on them, and other cases for one that only can."""
+    """Find tasks for a provider without support for them, and other cases for one of tasks only."""
     yield from problems_of_cases(_task_misfits(draft))
 
 
@@ -244,7 +244,7 @@ def _override_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
 def check_gate(draft: Draft) -> Iterator[Problem]:
     """Find bars that no run can miss: for an unknown tag, provider, label or metric.
 
-    Without a case or a provider that is right, no name is known.
+    Names are known only if a case or provider could be read.
     """
     gate, cases = draft.node["gate"], draft.cases
     per_variant = gate["per_variant"]
@@ -311,16 +311,16 @@ def _labels(draft: Draft) -> Mapping[str, Collection[str] | None]:
 def _unknown_metric(name: str, metrics: Collection[str]) -> str:
     close = closest(name, (*metrics, *WHOLE))
     if close:
-        return f"{name!r} is no `metric`, did you mean {close!r}?"
+        return f"{name!r} is not a `metric`, did you mean {close!r}?"
     known = ", ".join(sorted(metrics)) or "none"
     classify = f"{', '.join(WHOLE)}, or {', '.join(BY_LABEL)} of a label: `recall.refund`"
-    return f"{name!r} is no `metric` of a grader ({known}) or of `classify`: {classify}"
+    return f"{name!r} is not a `metric` of a grader ({known}) or of `classify`: {classify}"
 
 
 def check_needs(draft: Draft) -> Iterator[Problem]:
     """Find graders that need details that a provider never returns with its answers.
 
-    That is their cost, their steps, their context or the time to their first token.
+    Details are the cost, the steps, the context and the time to the first token.
     """
     if draft.offline:
         return  # the answers are those of others
@@ -358,18 +358,18 @@ def _lack_of_detail(detail: Detail, options: ProviderOptions, *, priced: bool) -
         return f"{text}: give the provider a `price`"
     match detail:
         case "cost":
-            text = f"needs the cost of an answer, and {name} tells neither that nor tokens"
+            text = f"needs the cost of an answer, and {name} reports neither cost nor tokens"
             if "cost_usd" in keys:
-                text += ": say with `cost_usd` or `usage` where they are"
+                text += ": say where with `cost_usd` or `usage`"
             return text
         case "context":
             where = ""
             if "context" in keys:
                 where = "say with `context` where its answers have it, or "
-            text = f"needs what was retrieved for an answer, which {name} does not tell"
+            text = f"needs what was retrieved for an answer, which {name} does not report"
             return f"{text}: {where}give the grader a `context`"
         case "steps":
-            return f"needs the steps towards an answer, which {name} does not tell"
+            return f"needs the steps of an answer, which {name} does not report"
         case "first_token":
             text = f"needs the time to the first token, and {name} does not stream"
             return f"{text}: give it `stream`"
@@ -399,7 +399,7 @@ def check_prices(draft: Draft) -> Iterator[Problem]:
 
 
 def _asked(draft: Draft) -> Iterator[tuple[ProviderOptions, str | None]]:
-    """Yield everything that is asked, after which the model of a case's own, if it has one."""
+    """Yield every provider and judge that is called, with the case's own model if it has one."""
     for options in (*draft.providers.selected, *draft.grader_models, *draft.stages.values()):
         yield options, None
     for case in draft.cases.cases:
@@ -418,7 +418,7 @@ def check_runs(draft: Draft) -> Iterator[Problem]:
     if settings is None or settings.max_runs is None or settings.max_runs >= settings.runs:
         return
     text = f"{settings.max_runs} is less than `runs: {settings.runs}`"
-    yield draft.node["max_runs"].problem(f"{text}: it says how far to go on after these")
+    yield draft.node["max_runs"].problem(f"{text}, which it includes")
 
 
 def check_executor(draft: Draft) -> Iterator[Problem]:
@@ -458,7 +458,7 @@ def check_paths(draft: Draft) -> Iterator[Problem]:
             start = str(draft.folder)
             if pattern.startswith("/"):
                 start = "the root of the repository"
-            yield node["paths"][index].problem(f"{pattern!r} fits no file (looked in {start})")
+            yield node["paths"][index].problem(f"{pattern!r} matches no file (looked in {start})")
 
 
 def check_selected_tags(draft: Draft) -> Iterator[Problem]:
@@ -498,10 +498,10 @@ CHECKS: Sequence[Callable[[Draft], Iterable[Problem]]] = (
 
 
 def check_size(suite: CheckedSuite, runs: Node) -> Iterator[Problem]:
-    """Find a plan that no job can carry out: a slip of the keyboard."""
+    """Find a plan that is too large for any job, most likely a typo."""
     most = max(suite.runs, suite.max_runs or 0)
     planned = sum(case.runs or most for case in suite.cases) * len(suite.columns)
     if planned > MAX_PLANNED_RUNS:
         per_cell = MAX_PLANNED_RUNS // (len(suite.cases) * len(suite.columns))
-        text = f"{planned:,} runs are planned, and {MAX_PLANNED_RUNS:,} fit"
-        yield runs.problem(f"{text}: at most {per_cell:,} per cell")
+        allowed = f"at most {per_cell:,} per cell are allowed, {MAX_PLANNED_RUNS:,} in all"
+        yield runs.problem(f"{planned:,} runs are planned: {allowed}")

@@ -234,7 +234,7 @@ def test_what_is_wrong_with_a_conversation_is_told(tmp_path: Path) -> None:
         {"id": "a", "turns": [{"user": "x", "expect": [{"contians": "x"}]}]}
     )
     assert "nothing is expected of the answer" in problems({"id": "a", "turns": [{"user": "x"}]})
-    assert "case 'talk': has an `input`, which nobody says in its conversation" in problems(
+    assert "case 'talk': has an `input` that is not part of its conversation" in problems(
         {**TURNS, "input": "x"}
     )
 
@@ -293,7 +293,7 @@ async def test_steps_that_one_turn_does_not_tell_leave_their_number_open(tmp_pat
     result = await one(tmp_path, case, providers=[agent(tmp_path, "half_stepping_agent", source)])
     assert result.status == "errored"
     assert result.error is not None
-    assert "one of the conversation's answers tells no steps" in result.error.message
+    assert "one of the conversation's answers has no steps" in result.error.message
 
 
 JUDGE = {"name": "strict", "type": "mock", "default": '{"reason": "So it is.", "verdict": "pass"}'}

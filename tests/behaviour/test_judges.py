@@ -181,7 +181,7 @@ async def test_another_judge_is_another_judgement(tmp_path: Path) -> None:
             {"judges": [JUDGE, {**JUDGE, "name": "mild"}]},
             "name one of the judges with `provider`: strict, mild",
         ),
-        ({"judges": [{**JUDGE, "name": "echo"}]}, "'echo' is the name of a provider too"),
+        ({"judges": [{**JUDGE, "name": "echo"}]}, "'echo' is also the name of a provider"),
         ({"judges": [{**JUDGE, "type": "mok"}]}, "unknown provider type 'mok'"),
     ],
 )
@@ -285,5 +285,5 @@ async def test_a_python_agent_that_forgets_its_context_is_errored_and_not_failed
     assert (report.errored, report.failed) == (1, 0)
     assert report.runs[0].error is not None
     assert (
-        "does not tell what was retrieved for it: return `context`" in report.runs[0].error.message
+        "does not say what was retrieved for it: return `context`" in report.runs[0].error.message
     )

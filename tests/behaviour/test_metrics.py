@@ -174,11 +174,11 @@ def test_a_new_name_is_no_new_question(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bars", "problem"),
     [
-        ({"ton": 0.5}, "'ton' is no `metric`, did you mean 'tone'?"),
+        ({"ton": 0.5}, "'ton' is not a `metric`, did you mean 'tone'?"),
         (
             {"speed": 0.5},
             (
-                "'speed' is no `metric` of a grader (accuracy, tone)"
+                "'speed' is not a `metric` of a grader (accuracy, tone)"
                 " or of `classify`: accuracy, macro_f1"
             ),
         ),

@@ -97,7 +97,7 @@ async def test_measured_figures_do_not_keep_failures_apart(
         ),
         (
             {"trajectory": {"calls": ["search"], "match": "subset"}},
-            "trajectory: made another call; expected search",
+            "trajectory: made an unexpected call; expected search",
         ),
         (
             {"tool_arguments": {"tool": "pay", "arguments": {"eur": 1}}},

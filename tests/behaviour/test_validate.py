@@ -116,7 +116,7 @@ async def test_a_var_that_a_case_lacks_is_told_of_the_service_that_is_sent_it(
     ]
 
 
-SAY_WHERE = "say with `cost_usd` or `usage` where they are"
+SAY_WHERE = "say where with `cost_usd` or `usage`"
 
 
 @pytest.mark.parametrize(
@@ -133,19 +133,19 @@ SAY_WHERE = "say with `cost_usd` or `usage` where they are"
         (
             {"not_cost": 1},
             SERVICE,
-            f"the cost of an answer, and service tells neither that nor tokens: {SAY_WHERE}",
+            f"the cost of an answer, and service reports neither cost nor tokens: {SAY_WHERE}",
         ),
         ({"cost": 1}, {**SERVICE, "usage": "$.usage"}, None),
-        ({"max_steps": 3}, OPENAI, "the steps towards an answer, which model does not tell"),
+        ({"max_steps": 3}, OPENAI, "the steps of an answer, which model does not report"),
         (
             {"max_model_requests": 3},
             SERVICE,
-            "the steps towards an answer, which service does not tell",
+            "the steps of an answer, which service does not report",
         ),
         (
             {"no_tool_errors": True},
             SERVICE,
-            "the steps towards an answer, which service does not tell",
+            "the steps of an answer, which service does not report",
         ),
         ({"max_tool_calls": 3}, OPENAI, None),
         ({"cost": 1}, {**OPENAI, "price": {"input_per_mtok": 1, "output_per_mtok": 2}}, None),
@@ -174,11 +174,11 @@ async def test_a_recorded_answer_may_tell_what_its_provider_does_not(tmp_path: P
             SERVICE,
             {},
             (
-                "service does not tell: say with `context` where its answers have it, "
+                "service does not report: say with `context` where its answers have it, "
                 "or give the grader a `context`"
             ),
         ),
-        (OPENAI, {}, "model does not tell: give the grader a `context`"),
+        (OPENAI, {}, "model does not report: give the grader a `context`"),
         (OPENAI, {"context": "Paris is in France."}, None),
         ({**SERVICE, "context": "$.sources"}, {}, None),
     ],
@@ -309,9 +309,9 @@ async def test_paths_that_fit_no_file_are_told(tmp_path: Path) -> None:
         folder, skip_unchanged=True, paths=["src", *good, "../src/*.ts", "/uv.lok"]
     )
     assert found == [
-        f"paths[0]: 'src' fits no file (looked in {folder})",
-        f"paths[8]: '../src/*.ts' fits no file (looked in {folder})",
-        "paths[9]: '/uv.lok' fits no file (looked in the root of the repository)",
+        f"paths[0]: 'src' matches no file (looked in {folder})",
+        f"paths[8]: '../src/*.ts' matches no file (looked in {folder})",
+        "paths[9]: '/uv.lok' matches no file (looked in the root of the repository)",
     ]
 
 
@@ -464,6 +464,6 @@ async def test_usual_slips_are_told_with_what_to_write(tmp_path: Path) -> None:
         ),
     ]
     case = {**ONE_CASE, "expect": [{"classify": {"label": "a"}}]}
-    assert "'acuracy' is no `metric`, did you mean 'accuracy'?" in "".join(
+    assert "'acuracy' is not a `metric`, did you mean 'accuracy'?" in "".join(
         await problems(tmp_path, case, gate=gate)
     )

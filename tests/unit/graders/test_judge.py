@@ -249,8 +249,8 @@ async def test_negation_turns_a_verdict_round(answer_of: AnswerOf) -> None:
         ({"rubric": "faithful", "scale": 5}, "takes neither `choices` nor a `scale`"),
         ({"rubric": "faithfull"}, "did you mean 'faithful'"),
         ({"rubric": "polite", "choices": {"a": 1, "b": 0}, "scale": 5}, "either"),
-        ({"rubric": "polite", "choices": {"a": 1, "b": 0.9}}, "no verdict would change anything"),
-        ({"rubric": "polite", "threshold": 0}, "no verdict would change anything"),
+        ({"rubric": "polite", "choices": {"a": 1, "b": 0.9}}, "every verdict has the same outcome"),
+        ({"rubric": "polite", "threshold": 0}, "every verdict has the same outcome"),
     ],
 )
 def test_what_cannot_work_is_refused(options: dict[str, Any], problem: str) -> None:
@@ -407,7 +407,7 @@ async def test_where_nothing_was_retrieved_there_is_nothing_to_find_in_it(
 
 async def test_an_answer_that_tells_no_context_cannot_be_judged_by_it(answer_of: AnswerOf) -> None:
     with pytest.raises(
-        GradingError, match="does not tell what was retrieved for it: return `context`"
+        GradingError, match="does not say what was retrieved for it: return `context`"
     ) as caught:
         await judged({"rubric": "faithful"}, answer_of("x"), listed())
     assert caught.value.kind == "grader"

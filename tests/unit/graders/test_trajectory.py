@@ -121,13 +121,13 @@ def test_what_matches_and_what_does_not(
             "subset",
             ["search"],
             [SEARCH, PAY],
-            "made another call; expected search, got pay({}) as call 2 in search → pay",
+            "made an unexpected call; expected search, got pay({}) as call 2 in search → pay",
         ),
         (
             "any_order",
             ["pay"],
             [PAY, SEARCH],
-            "made another call; expected pay, got search({}) as call 2 in pay → search",
+            "made an unexpected call; expected pay, got search({}) as call 2 in pay → search",
         ),
     ],
 )

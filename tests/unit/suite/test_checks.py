@@ -23,7 +23,8 @@ def test_a_bar_for_a_tag_or_provider_that_does_not_exist_is_told(project: Projec
 
 def test_a_plan_that_no_job_can_carry_out_is_refused(project: Project) -> None:
     project.suite(providers=TWO, runs=10**15)
-    text = "2,000,000,000,000,000 runs are planned, and 10,000,000 fit: at most 5,000,000 per cell"
+    allowed = "at most 5,000,000 per cell are allowed, 10,000,000 in all"
+    text = f"2,000,000,000,000,000 runs are planned: {allowed}"
     assert project.problems() == [f"evals.yaml:1: runs: {text}"]
     project.suite(providers=TWO)
     with pytest.raises(ConfigError, match="at most 5,000,000 per cell"):

@@ -209,8 +209,8 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         (
             "[judge: pollite]",
             (
-                "expect[0].judge: unknown rubric 'pollite', did you mean 'polite'? Else say it "
-                "in a sentence"
+                "expect[0].judge: unknown rubric 'pollite', did you mean 'polite'? If not, "
+                "describe it in a sentence"
             ),
         ),
         ("[contains: '']", "expect[0].contains: expected text of length >= 1, got ''"),
