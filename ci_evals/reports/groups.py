@@ -572,7 +572,7 @@ def _in_order(summary: Summary) -> Iterator[Group]:
     yield _cell_group(
         summary, "possible", "Possible, within noise", "possibly worse case", folded=not possible
     )
-    yield _cell_group(summary, "failed some", "Failed some runs", "case with failed runs")
+    yield _cell_group(summary, "failed some", "Failed some runs", "partly failed case")
     yield _cell_group(summary, "fixed", "Fixed", "fixed case")
     yield _cell_group(summary, "still failing", "Still failing", "still failing case")
     if summary.compared:

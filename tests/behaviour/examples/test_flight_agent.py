@@ -58,3 +58,4 @@ def test_the_failing_case_says_which_argument_was_wrong(out: Path) -> None:
 def test_the_summary_names_the_weak_cases(out: Path) -> None:
     summary = (out / "summary.md").read_text(encoding="utf-8")
     assert all(case in summary for case in PASSED_RUNS_OF_WEAK_CASES)
+    assert "<summary>2 partly failed cases</summary>" in summary

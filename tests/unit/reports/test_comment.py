@@ -308,7 +308,7 @@ def test_above_several_suites_stands_a_line_for_each_with_what_it_says() -> None
 
 def test_an_entry_says_no_more_than_its_line_and_the_answer_need() -> None:
     """A one-line question gets no block, and a reason already in its line is not repeated."""
-    text, _, _ = text_of(comments.first_run()).partition("<summary>1 case with failed runs")
+    text, _, _ = text_of(comments.first_run()).partition("<summary>1 partly failed case")
     assert (
         "<b><code>cancel</code></b>: contains: does not contain &#39;Paris&#39;</summary>" in text
     )
