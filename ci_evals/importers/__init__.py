@@ -47,11 +47,11 @@ def translate(source: Source) -> SuiteDraft | None:
         problem = source.written.problem(text)
         raise ConfigError([problem]) from error
 
-    def place(lost: Lost) -> tuple[bool, str, int]:
+    def rank(lost: Lost) -> tuple[bool, bool, str, int]:
         is_elsewhere = lost.file != source.shown
-        return is_elsewhere, lost.file, lost.line or 0
+        return not lost.weakens, is_elsewhere, lost.file, lost.line or 0
 
-    draft.lost.sort(key=place)
+    draft.lost.sort(key=rank)
     return draft
 
 

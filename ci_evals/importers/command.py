@@ -54,10 +54,13 @@ def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> 
             texts[folder / name] = content
         _write(texts, force=force)
     for lost in draft.lost:
-        click.echo(f"not imported: {lost}", err=True)
+        click.echo(f"{lost.heading}: {lost}", err=True)
     if draft.lost:
         parts = number_of(len(draft.lost), "part")
         click.echo(f"{parts} not imported, each a comment in its place", err=True)
+    weakening = [lost for lost in draft.lost if lost.weakens]
+    if weakening:
+        click.echo(f"for want of {len(weakening)} of these, a wrong answer could pass", err=True)
     if to is not None:
         _check(to)
 

@@ -32,6 +32,12 @@ class Lost:
     reason: str
     weakens: bool
 
+    @property
+    def heading(self) -> str:
+        if self.weakens:
+            return "not imported, which weakens the suite"
+        return "not imported"
+
     def __str__(self) -> str:
         place = self.file
         if self.line:
@@ -81,12 +87,13 @@ class SuiteDraft:
             reason: why, and what to do instead.
             weakens: an answer could pass for want of it.
         """
-        self.lost.append(Lost(written.file, written.line, what, reason, weakens))
-        key = written.path.rpartition(".")[2]
-        value = written.value
-        if key and not key.endswith("]"):
-            value = {key: value}
-        return YamlComment(f"not imported: {reason}\n{original(value)}")
+        lost = Lost(written.file, written.line, what, reason, weakens)
+        self.lost.append(lost)
+        return _comment(lost.heading, reason, written)
+
+    def ignore(self, written: Node) -> YamlComment:
+        """Return the comment in place of a part that the original tool ignores, too."""
+        return _comment("not imported", f"{self.origin} ignores it, too", written)
 
     def lose_other_keys(self, written: Node, known: Iterable[str]) -> dict[YamlComment, None]:
         """Note the keys of a mapping that are not `known`, and return their comments."""
@@ -101,6 +108,14 @@ class SuiteDraft:
         """Return the suite without comments, and the lines of the originals."""
         value, lines = _plain(self.suite, 1)
         return value, lines
+
+
+def _comment(heading: str, reason: str, written: Node) -> YamlComment:
+    key = written.path.rpartition(".")[2]
+    value = written.value
+    if key and not key.endswith("]"):
+        value = {key: value}
+    return YamlComment(f"{heading}: {reason}\n{original(value)}")
 
 
 def locate(value: Any, line: int | None) -> Any:

@@ -28,6 +28,7 @@ class Source:
         folder: of the suite that is made: where its relative paths start.
         written: what it holds; rows of CSV and JSONL are a list.
         comments: by the line that they stand before or beside; taken out as they find their place.
+        start: the folder where the paths in it start; its own if left out.
     """
 
     path: Path
@@ -35,10 +36,20 @@ class Source:
     folder: Path
     written: Node
     comments: dict[int, list[str]] = field(default_factory=dict)
+    start: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.start is None:
+            self.start = self.path.parent
+
+    def locate(self, name: str) -> Path:
+        """Return the file of a path that this file has."""
+        assert self.start is not None
+        return self.start / name
 
     def relative(self, name: str) -> str:
-        """Return a path that starts at this file as one that starts at the suite."""
-        return Path(os.path.relpath(self.path.parent / name, self.folder)).as_posix()
+        """Return a path that this file has as one that starts at the suite."""
+        return Path(os.path.relpath(self.locate(name), self.folder)).as_posix()
 
     def take_comments(self, node: Node) -> list[YamlComment]:
         """Return the comments before and inside a value as one, or none, and forget them."""
@@ -75,15 +86,15 @@ class Source:
         return [YamlComment("\n".join(lines))]
 
     def find(self, name: str) -> list[str]:
-        """Return the files of a path or glob that starts at this file.
+        """Return the files of a path or glob that this file has.
 
         Raises:
             ConfigError: there is none.
         """
         if not any(sign in name for sign in "*?["):
             return [name]
-        parent = self.path.parent
-        found = [path.relative_to(parent).as_posix() for path in sorted(parent.glob(name))]
+        start = self.locate("")
+        found = [path.relative_to(start).as_posix() for path in sorted(start.glob(name))]
         if not found:
             raise ConfigError([Problem(self.shown, None, "", f"no file matches {name!r}")])
         return found
@@ -94,15 +105,17 @@ class Source:
         Raises:
             ConfigError: it cannot be read.
         """
-        return read_text(self.path.parent / name, self.relative(name))
+        return read_text(self.locate(name), self.relative(name))
 
     def read(self, name: str) -> "Source":
-        """Return another file that this one names.
+        """Return another file that this one names; its paths start where those of this one do.
 
         Raises:
             ConfigError: it cannot be read.
         """
-        return read_source(self.path.parent / name, self.relative(name), self.folder)
+        other = read_source(self.locate(name), self.relative(name), self.folder)
+        other.start = self.start
+        return other
 
 
 def read_source(path: Path, shown: str, folder: Path) -> Source:

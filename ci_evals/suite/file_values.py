@@ -53,7 +53,8 @@ class FileValues:
     def fill(self, node: Node) -> Reading[Any]:
         """Return a value or, if it names a file, the file's content.
 
-        .json, .yaml and .yml files hold data, any other text. None if the file cannot be read.
+        .json, .yaml and .yml files hold data, any other text, which has no line feed at its end.
+        None if the file cannot be read.
         """
         name = file_named(node.value)
         if name is None:
@@ -65,7 +66,7 @@ class FileValues:
             try:
                 text = read_text(self.folder / name, name)
                 if not name.endswith((".json", ".yaml", ".yml")):
-                    self._values[name] = text
+                    self._values[name] = text.removesuffix("\n")
                 else:
                     self._values[name], _, problems = parse(text, name)
                     yield from problems

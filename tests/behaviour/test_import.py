@@ -69,7 +69,7 @@ def check_documented(
 
 
 def not_imported(ended: Finished) -> list[str]:
-    return [line for line in ended.err.splitlines() if line.startswith("not imported: ")]
+    return [line for line in ended.err.splitlines() if line.startswith("not imported")]
 
 
 async def test_a_suite_of_promptfoo_runs_as_it_is_and_as_what_it_becomes(
@@ -128,11 +128,12 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(
     assert ended.code == 0
     golden("imported-promptfoo-everything.yaml", ended.out)
     lost = not_imported(ended)
-    assert len(lost) == ended.out.count("# not imported: ") == 33
-    assert (
-        "not imported: everything.yaml:105: assert: bleu: overlap of words is no measure here"
-        in ended.err
-    )
+    assert len(lost) == ended.out.count("# not imported") == 34
+    start = "not imported, which weakens the suite: everything.yaml:"
+    assert f"{start}105: assert: bleu: overlap of words is no measure here" in ended.err
+    weakening = [line.startswith(start) for line in lost]
+    assert weakening == [True] * 23 + [False] * 11
+    assert "for want of 23 of these, a wrong answer could pass" in ended.err
     assert "should-not-be-copied" not in ended.out + ended.err
     written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")
     assert "../prompts/ask.txt" in (tmp_path / "out" / "evals.yaml").read_text()
@@ -373,9 +374,12 @@ async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> Non
         {"contains": {"value": "a", "name": "has an a"}},
         {"icontains": {"value": "b", "name": "and a b"}},
         {
-            "python": "from importlib import import_module\n"
-            "return import_module('assert')"
-            ".get_assert(output, {**context, \"config\": {'most': 3}})\n"
+            "python": {
+                "target": "from importlib import import_module\n"
+                "return import_module('assert')"
+                ".get_assert(output, {**context, \"config\": {'most': 3}})\n",
+                "threshold": 0.001,
+            }
         },
     ]
     assert second["expect"] == []
@@ -388,7 +392,6 @@ async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> Non
     ] == [
         "p.yaml:4: prompt",
         "p.yaml:8: provider openai:gpt-4o",
-        "p.yaml:15: assert",
         "p.yaml:19: assert",
         "p.yaml:20: tests",
         "tests.csv:3: tests.__whatever",
@@ -414,7 +417,8 @@ async def test_a_var_that_cannot_be_rendered_is_listed(
     ended = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
     assert ended.code == 0
     (lost,) = not_imported(ended)
-    start = "not imported: p.yaml:6: tests: the var 'q', a template, cannot be rendered: "
+    start = "not imported, which weakens the suite: p.yaml:6: tests: the var 'q', a template, "
+    start += "cannot be rendered: "
     assert lost.startswith(f"{start}{cause}")
     suite, _, _ = parse((tmp_path / "evals.yaml").read_text(), "evals.yaml")
     assert [case["vars"] for case in suite["cases"]] == [{"q": "hi"}]
@@ -747,7 +751,7 @@ async def test_what_other_formats_become_gives_the_verdict_that_it_should(
     ended = await ci_evals(tmp_path, "import", *files, "--to", "evals.yaml")
     assert (ended.code, len(not_imported(ended))) == (0, lost), ended.err
     text = (tmp_path / "evals.yaml").read_text()
-    assert text.count("# not imported: ") == lost
+    assert text.count("# not imported") == lost
     suite, _, _ = parse(text, "evals.yaml")
     (tmp_path / "judging.py").write_text(JUDGE)
     suite["judges"] = [
@@ -784,7 +788,7 @@ async def test_a_dataset_of_pydantic_evals_gives_the_verdict_that_it_should(
     shutil.copytree(FORMATS / "pydantic-evals", tmp_path, dirs_exist_ok=True)
     ended = await ci_evals(tmp_path, "import", "capitals.yaml", "--to", "evals.yaml")
     text = (tmp_path / "evals.yaml").read_text()
-    assert (ended.code, len(not_imported(ended)), text.count("# not imported: ")) == (0, 2, 2)
+    assert (ended.code, len(not_imported(ended)), text.count("# not imported")) == (0, 2, 2)
     assert (
         "still to do before it runs:\n  evals.yaml:2: the key 'providers' is missing\n" in ended.err
     )
@@ -841,3 +845,255 @@ async def test_a_file_in_another_shape_ends_in_a_sentence(tmp_path: Path, conten
     ended = await ci_evals(tmp_path, "import", "x.yaml")
     assert ended.code in (0, 2)
     assert "Traceback" not in ended.err
+
+
+async def import_promptfoo(
+    folder: Path, config: str, files: Mapping[str, str] | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """The suite that a config becomes, and what was lost."""
+    for name, text in {**(files or {}), "p.yaml": config}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    ended = await ci_evals(folder, "import", "p.yaml", "--to", "evals.yaml", "--force")
+    assert ended.code == 0, ended.err
+    suite, _, problems = parse((folder / "evals.yaml").read_text(), "evals.yaml")
+    assert problems == []
+    return suite, not_imported(ended)
+
+
+async def answers_of(folder: Path) -> dict[str, str]:
+    """What each case of the suite was answered."""
+    ended = await ci_evals(folder, "run")
+    assert ended.code in (0, 1), ended.err
+    lines = (folder / "ci-evals-results" / "results.jsonl").read_text().splitlines()[1:]
+    results = [json.loads(line) for line in lines]
+    return {result["case"]: result["response"]["output"] for result in results}
+
+
+async def test_vars_that_a_test_lacks_stay_undefined(tmp_path: Path) -> None:
+    _, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts:
+  - "{{ q }}|{{ tone }}|{{ tone | default('plain') }}|{% if tone is defined %}set{% else %}unset\
+     {%- endif %}|{% for each in list %}{{ each }},{% endfor %}{% if tone == 'warm' %}!{% endif %}"
+providers: [echo]
+tests:
+  - {description: bare, vars: {q: hi}, assert: [{type: contains, value: 'hi{{ tone }}'}]}
+  - {description: full, vars: {q: yo, tone: warm, list: 'ab'}}
+defaultTest: {assert: [{type: contains, value: '{{ tone | default("plain") }}'}]}
+""",
+    )
+    assert lost == []
+    assert await answers_of(tmp_path) == {
+        "bare": "hi||plain|unset|",
+        "full": "yo|warm|warm|set|a,b,!",
+    }
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reason"),
+    [
+        (
+            "{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ q }}",
+            "`_conversation` is what was said in the tests before",
+        ),
+        (
+            '[{"role": "system", "content": "x"}{% for m in q %}, {{ m | dump }}{% endfor %}]',
+            "it is a chat whose messages a template makes",
+        ),
+        (
+            "- role: system\\n  content: x\\n{% for m in q %}\\n- role: user\\n{% endfor %}",
+            "it is a chat whose messages a template makes",
+        ),
+    ],
+)
+async def test_a_prompt_that_would_mean_something_else_is_listed(
+    tmp_path: Path, prompt: str, reason: str
+) -> None:
+    prompts = json.dumps([prompt.replace("\\n", "\n"), "{{ q }}"])
+    suite, (lost,) = await import_promptfoo(
+        tmp_path,
+        f"prompts: {prompts}\nproviders: [echo]\n"
+        "tests:\n  - {vars: {q: hi}, assert: [{type: contains, value: hi}]}\n",
+    )
+    assert lost.startswith(f"not imported, which weakens the suite: p.yaml:1: prompt: {reason}")
+    assert suite["prompts"] == ["{{ q }}"]
+
+
+async def test_a_chat_with_a_comment_first_is_a_chat(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        "prompts: [file://chat.yaml]\nproviders: [echo]\n"
+        "tests:\n  - {vars: {q: hi}, assert: [{type: contains, value: hi}]}\n",
+        {
+            "chat.yaml": (
+                "# the bot\n- role: system\n  content: Be kind.\n- role: user\n  content: {{ q }}\n"
+            )
+        },
+    )
+    assert (suite["prompts"], lost) == ([{"system": "Be kind.", "user": "{{ q }}"}], [])
+
+
+async def test_without_prompts_the_var_prompt_is_sent(tmp_path: Path) -> None:
+    await import_promptfoo(
+        tmp_path,
+        "providers: [echo]\ntests:\n"
+        "  - {description: a, vars: {prompt: hi}, assert: [{type: equals, value: hi}]}\n",
+    )
+    assert await answers_of(tmp_path) == {"a": "hi"}
+
+
+async def test_paths_in_a_file_of_tests_start_at_the_config(tmp_path: Path) -> None:
+    _, lost = await import_promptfoo(
+        tmp_path,
+        "prompts: ['{{ q }}']\nproviders: [echo]\ntests: file://cases/tests.yaml\n",
+        {
+            "cases/tests.yaml": (
+                "- description: a\n  vars: {q: 'file://q.txt'}\n"
+                "  assert: [{type: equals, value: 'file://expected.txt'}]\n"
+            ),
+            "q.txt": "hi\n",
+            "expected.txt": "\n  hi  \n",
+            "cases/q.txt": "wrong",
+            "cases/expected.txt": "wrong",
+        },
+    )
+    assert (lost, await answers_of(tmp_path)) == ([], {"a": "hi"})
+    assert (await ci_evals(tmp_path, "run", "p.yaml")).code == 0
+
+
+async def test_texts_of_files_are_trimmed(tmp_path: Path) -> None:
+    suite, _ = await import_promptfoo(
+        tmp_path,
+        "prompts: ['<{{ q }}>', file://prompt.txt]\nproviders: [echo]\n"
+        "tests:\n  - {vars: {q: 'file://*.md'}, assert: [{type: contains, value: hi}]}\n",
+        {"a.md": "hi\n", "b.md": "\n\n  hi you \n\n", "prompt.txt": "\n[{{ q }}]\n\n"},
+    )
+    assert suite["prompts"] == ["<{{ q }}>", "[{{ q }}]"]
+    assert suite["cases"][0]["matrix"] == {"q": [{"file": "a.md"}, "hi you"]}
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out
+    journal = (tmp_path / "ci-evals-results" / "results.jsonl").read_text()
+    outputs = {json.loads(line)["response"]["output"] for line in journal.splitlines()[1:]}
+    assert outputs == {"<hi>", "<hi you>", "[hi]", "[hi you]"}
+
+
+async def test_only_lists_of_texts_make_several_cases(tmp_path: Path) -> None:
+    suite, _ = await import_promptfoo(
+        tmp_path,
+        "prompts: ['{{ q | dump }}{{ n | dump }}{{ t }}']\nproviders: [echo]\ntests:\n"
+        "  - vars: {q: [{a: 1}, {a: 2}], n: [1, 2], t: [x, y]}\n"
+        "    assert: [{type: contains, value: a}]\n",
+    )
+    assert suite["cases"] == [
+        {
+            "vars": {"q": [{"a": 1}, {"a": 2}], "n": [1, 2]},
+            "matrix": {"t": ["x", "y"]},
+            "expect": [{"contains": "a"}],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "answer", "passes"),
+    [
+        (r"\d", "٣", False),
+        (r"\d", "3", True),
+        (r"^\w+$", "é", False),
+        (r"\bParis\b", "éParisé", True),
+        ("yes$", "yes\\n", False),
+        ("yes$", "oh yes", True),
+        (r"a\sb", "a\\u00a0b", True),
+        (r"^\d\s\S$", "1\\u00a0é", True),
+        (r"[$]\d", "$5", True),
+        (r"\$5$", "$5", True),
+    ],
+)
+async def test_a_regular_expression_means_what_it_means_in_javascript(
+    tmp_path: Path, pattern: str, answer: str, passes: bool
+) -> None:
+    await import_promptfoo(
+        tmp_path,
+        f'prompts: ["{{{{ q }}}}"]\nproviders: [echo]\ntests:\n  - vars: {{q: "{answer}"}}\n'
+        f"    assert: [{{type: regex, value: '{pattern}'}}]\n",
+    )
+    assert (await ci_evals(tmp_path, "run")).code == int(not passes)
+
+
+async def test_a_flag_that_promptfoo_cannot_read_is_told(tmp_path: Path) -> None:
+    suite, (lost,) = await import_promptfoo(
+        tmp_path,
+        "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n  - vars: {q: Paris}\n"
+        "    assert: [{type: regex, value: '(?i)paris'}]\n",
+    )
+    assert suite["cases"][0]["expect"] == [{"regex": {"pattern": "paris", "flags": "i"}}]
+    assert lost == (
+        "not imported: p.yaml:5: assert: regex: (?i): promptfoo cannot read such flags,"
+        " and fails every answer: here they have their meaning"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "has_threshold"),
+    [
+        ("output.length / 100", True),
+        ("['a', 'b'].filter(word => output.includes(word)).length / 2", True),
+        ("return score;", True),
+        ("output.includes('a') ? 0.5 : 0", True),
+        ("output.includes('a')", False),
+        ("(output) => output.length > 3", False),
+        ("JSON.parse(output).a === 1 && true", False),
+        ("/^a/.test(output)", False),
+        ("return {pass: true, score: 0.5}", False),
+        ("output.length > 3 ? true : false", False),
+        ("!output.match(/a > b/)", False),
+    ],
+)
+async def test_a_number_above_zero_passes_where_code_has_no_threshold(
+    tmp_path: Path, code: str, has_threshold: bool
+) -> None:
+    suite, _ = await import_promptfoo(
+        tmp_path,
+        "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n  - vars: {q: ab}\n"
+        f"    assert: [{{type: javascript, value: {json.dumps(code)}}}]\n",
+    )
+    options = {"code": code, "threshold": 0.001} if has_threshold else code
+    assert suite["cases"][0]["expect"] == [{"javascript": options}]
+
+
+async def test_what_promptfoo_ignores_is_not_counted_as_lost(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts: ['{{ q }}']
+providers: [echo]
+threshold: 0.8
+displayPrompt: yes
+evaluateOptions: {quiet: true}
+defaultTest: {tag: x, options: {runSerially: true}}
+tests:
+  - vars: {q: hi}
+    expected: hi
+    tags: [a]
+    assert: [{type: contains, value: hi, label: greets}]
+""",
+    )
+    assert lost == []
+    assert (suite["gate"], suite["max_concurrency"]) == ({"min_pass_rate": 0.8}, 1)
+    assert suite["cases"] == [{"vars": {"q": "hi"}, "expect": [{"contains": "hi"}]}]
+    text = (tmp_path / "evals.yaml").read_text()
+    assert text.count("# not imported: promptfoo ignores it, too") == 6
+
+
+async def test_other_apis_and_tools_that_are_run_are_listed(tmp_path: Path) -> None:
+    _, lost = await import_promptfoo(
+        tmp_path,
+        "prompts: ['{{ q }}']\nproviders:\n  - openai:responses:gpt-4.1\n"
+        "  - {id: 'openai:gpt-4.1', config: {functionToolCallbacks: {f: 'async () => 1'}}}\n"
+        "tests:\n  - {vars: {q: hi}, assert: [{type: contains, value: hi}]}\n",
+    )
+    start = "not imported, which weakens the suite: p.yaml:"
+    assert lost[0].startswith(f"{start}3: provider openai:responses:gpt-4.1: responses: ")
+    assert lost[1].startswith(f"{start}4: provider openai:gpt-4.1: config.functionToolCallbacks: ")

@@ -56,7 +56,6 @@ _TEXT = {
     "contains": "contains",
     "icontains": "icontains",
     "starts-with": "starts_with",
-    "regex": "regex",
 }
 _TEXTS = {
     "contains-all": "contains_all",
@@ -96,6 +95,8 @@ _REASONS = {
     ),
     "human": "see `ci-evals judge check` for people's labels",
 }
+
+_FLAGS = "promptfoo cannot read such flags, and fails every answer: here they have their meaning"
 
 
 _OPTIONS = {
@@ -166,12 +167,11 @@ class Assertions:
         if given.get("transform"):
             options["transform"] = transform_of(given["transform"])
         made: list[Any] = []
-        for key in given:
-            if key not in _KEYS and key != label:
-                what = f"assert: {kind}: {key}"
-                made.append(
-                    self._draft.lose(entry[key], what, "promptfoo ignores it", weakens=False)
-                )
+        ignored = [key for key in given if key not in _KEYS and key != label]
+        made += [self._draft.ignore(entry[key]) for key in ignored]
+        if name.endswith("regex") and "flags" in options:
+            what = f"assert: {kind}: (?{options['flags']})"
+            made.append(self._draft.lose(entry["value"], what, _FLAGS, weakens=False))
         made.append(locate({name: options}, entry.line))
         return made
 
@@ -187,6 +187,8 @@ class Assertions:
             return kind, self._python(entry.value, source)
         threshold = entry.value.get("threshold")
         value = self._value(kind, entry.value.get("value"), source)
+        if kind == "regex":
+            return kind, _regex(_text(value))
         if kind in _TEXT:
             name = _TEXT[kind]
             return name, {GRADERS[name].short: _text(value)}
@@ -217,27 +219,29 @@ class Assertions:
     def _javascript(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
         value = _text(given.get("value"))
         options: dict[str, Any] = {}
+        threshold = _threshold_of_code(given, value)
         if value.startswith("file://"):
             path, colon, name = value.removeprefix("file://").partition(":")
             options["file"] = source.relative(path) + colon + name
         else:
             options["code"] = self._templates.text(value)
-        options |= _threshold(given)
+        options |= threshold
         if given.get("config"):
             options["config"] = given["config"]
         return options
 
     def _python(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
         value = _text(given.get("value"))
+        threshold = _threshold_of_code(given, value)
         if not value.startswith("file://"):
-            return {"target": self._templates.text(value), **_threshold(given)}
+            return {"target": self._templates.text(value), **threshold}
         path, _, name = value.removeprefix("file://").partition(":")
         statement, function = import_of(source.relative(path), name or "get_assert")
         context = "context"
         if config := given.get("config"):
             context = f'{{**context, "config": {config!r}}}'
         target = f"{statement}\nreturn {function}(output, {context})\n"
-        return {"target": target, **_threshold(given)}
+        return {"target": target, **threshold}
 
     def _rubric(self, rubric: _Rubric, value: Any, threshold: Any) -> dict[str, Any]:
         options: dict[str, Any] = {"rubric": rubric.name}
@@ -250,7 +254,8 @@ class Assertions:
         if not isinstance(threshold, int | float):
             threshold = rubric.threshold
         if rubric.of_context:
-            options["context"] = self._templates.text("{{ context }}")
+            if self._templates.has("context"):
+                options["context"] = "{{ context }}"
             if threshold is not None:
                 options["threshold"] = threshold
         elif threshold is not None and 0 < threshold < 1 and threshold != 0.5:
@@ -311,6 +316,83 @@ def _threshold(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(threshold, int | float):
         return {"threshold": threshold}
     return {}
+
+
+_ABOVE_ZERO = 0.001
+_INNER = re.compile(
+    r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`|/(?![/*\s])(?:\\.|[^/\\\n])+/[a-z]*"""
+    r"""|\([^()]*\)|\[[^\[\]]*\]"""
+)
+"""A text, an expression of JavaScript, or what stands in brackets without others in it."""
+_BOOLEAN = re.compile(
+    r"""
+    [=!]=|<|(?<![=-])>|&&|\|\||^\s*!               # comparisons and logic
+    |\b(?:and|or|not|in|is)\b
+    |\b(?:true|false|True|False)\b
+    |\b(?:includes|test|every|some|has|isArray|startsWith|endsWith|startswith|endswith)\s*;?\s*$
+    |^\s*(?:all|any|bool|isinstance|Boolean)\s*;?\s*$
+    """,
+    re.VERBOSE,
+)
+_CHOICE = re.compile(r"\s\?\s|\bif\b")
+
+
+def _threshold_of_code(given: Mapping[str, Any], code: str) -> dict[str, Any]:
+    """Return the threshold of code: without one, a number above 0 passes in promptfoo."""
+    if "threshold" in given:
+        return _threshold(given)
+    if _may_be_number(code):
+        return {"threshold": _ABOVE_ZERO}
+    return {}
+
+
+def _may_be_number(code: str) -> bool:
+    """Return False if each value that code returns is clearly a boolean or a judgement."""
+    returned = re.findall(r"\breturn\b(.*)", code)
+    if not returned:
+        returned = code.strip().splitlines()[-1:]
+    for expression in returned:
+        if not expression.strip().startswith("{") and not _is_boolean(expression):
+            return True
+    return False
+
+
+def _is_boolean(expression: str) -> bool:
+    """Return True for an expression whose outermost part compares or combines."""
+    outside = expression
+    inside = ""
+    while outside != inside:
+        inside = outside
+        outside = _INNER.sub("", inside)
+    if _CHOICE.search(outside):
+        return re.search(r"(?i)\b(?:true|false)\b", outside) is not None
+    return _BOOLEAN.search(outside) is not None
+
+
+_CLASS_OR_SIGN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|\$", re.DOTALL)
+
+
+def _regex(pattern: str) -> dict[str, Any]:
+    """Return a regular expression of JavaScript as one of Python.
+
+    There `\\w`, `\\d` and `\\b` know ASCII alone, and `$` is the very end.
+    """
+
+    def translate(found: re.Match[str]) -> str:
+        return _SIGNS.get(found[0], found[0])
+
+    flags = re.match(r"\(\?([ims]+)\)", pattern)
+    options: dict[str, Any] = {}
+    if flags is not None:
+        pattern = pattern.removeprefix(flags[0])
+        options["flags"] = flags[1]
+    if re.search(r"\\[wWdDbB]", pattern):
+        pattern = f"(?a){pattern}"
+    options["pattern"] = _CLASS_OR_SIGN.sub(translate, pattern)
+    return options
+
+
+_SIGNS = {"$": r"\Z", r"\s": r"(?u:\s)", r"\S": r"(?u:\S)"}
 
 
 def transform_of(code: Any) -> str:
@@ -459,7 +541,7 @@ _PLAIN: Mapping[str, Callable[[Any, Any], _Converted]] = {
     "trajectory:step-count": _steps,
 }
 KINDS = frozenset(
-    {*_PLAIN, *_TEXT, *_TEXTS, *_RUBRICS, *_REASONS, "similar", "javascript", "python"}
+    {*_PLAIN, *_TEXT, *_TEXTS, *_RUBRICS, *_REASONS, "regex", "similar", "javascript", "python"}
 )
 """The types of assertions that are known here, translated or not."""
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import yaml
 
@@ -23,7 +23,7 @@ from ci_evals.importers.draft import (
 )
 from ci_evals.importers.promptfoo.agents import MODULE, Agents
 from ci_evals.importers.promptfoo.assertions import Assertions, transform_of
-from ci_evals.importers.promptfoo.providers import provider_of
+from ci_evals.importers.promptfoo.providers import WEAKENING, provider_of
 from ci_evals.importers.promptfoo.rows import plain_columns, test_of_row
 from ci_evals.importers.promptfoo.templates import TemplateTranslator, quote_dumped
 from ci_evals.importers.source import Source
@@ -41,6 +41,9 @@ _SETTINGS: Mapping[str, str] = {
     "nunjucksFilters": "templates are Jinja2's, and have its filters",
     "tags": "`label` is kept in reports",
     "tracing": "the extra `otel` reads the spans of Python agents",
+    "extensions": "a hook is code of yours: `serve` of a provider starts what it needs",
+    "metadata": "`metadata` is one of cases",
+    "writeLatestResults": "results are files in a folder",
 }
 _OF_A_TEST: Mapping[str, str] = {
     "provider": "every case runs on every provider",
@@ -50,6 +53,7 @@ _OF_A_TEST: Mapping[str, str] = {
     "providerOutput": "an answer that is there is named by `overrides: {recorded: …}`",
 }
 _TRANSFORM = "`transform` is one of the suite, or of a grader; code is run by `javascript` graders"
+_OF_A_MODEL = "it is a setting of the provider: give it to one as `params`"
 _OPTIONS: Mapping[str, str] = {
     "transform": _TRANSFORM,
     "postprocess": _TRANSFORM,
@@ -57,7 +61,6 @@ _OPTIONS: Mapping[str, str] = {
     "prefix": "put it into the prompt",
     "suffix": "put it into the prompt",
     "storeOutputAs": "cases do not follow one another: write a conversation, with `turns`",
-    "runSerially": "`max_concurrency: 1` of the suite does that for all cases",
 }
 _EVALUATE_OPTIONS: Mapping[str, str] = {
     "maxConcurrency": "max_concurrency",
@@ -65,11 +68,11 @@ _EVALUATE_OPTIONS: Mapping[str, str] = {
     "timeoutMs": "timeout_s",
     "maxEvalTimeMs": "budget",
 }
+_NO_OPTIONS = ("cache", "showProgressBar", "generateSuggestions", "interactiveProviders")
 _ONLY_FILES = (
     "only files of CSV, YAML, JSON and JSONL are read:"
     " `cases: {python: …}` takes cases from a function"
 )
-_LEFT_EMPTY = "promptfoo leaves empty what a test has no value for: here that is an error."
 _ORDER = (
     "name",
     "description",
@@ -87,6 +90,7 @@ _ORDER = (
 )
 _AGENTV = frozenset({"target", "execution", "workspace", "evalcases"})
 _TEST_OF_AGENTV = frozenset({"input", "input_files", "expected_output", "criteria"})
+_TESTS = ("tests", "scenarios")
 _DEFAULT_TEST = ("vars", "assert", "threshold", "options", "metadata", "description")
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _LONGEST_ID = 150
@@ -153,18 +157,27 @@ class _Converter:
         self.ids: set[str] = set()
         self.named: list[frozenset[str]] = []
         """For each case, the vars that it has."""
-        self.lacking: set[str] = set()
-        """What cases ask for in their own assertions, and don't have."""
 
     def convert(self) -> SuiteDraft:
         root = self.source.written
-        if "defaultTest" in root:
-            self.read_default_test(root["defaultTest"])
-            comments = dict.fromkeys(self.source.take_comments(root["defaultTest"]))
-            self.sections["expect"] = comments | self.section("expect")
+        default_test = self.find_default_test()
+        self.read_default_vars(default_test)
+        # Tests come first: templates depend on the vars that all of them have.
         for key in root.value:
-            self.read_key(key, root[key])
-        if "cases" not in self.sections and self.sections.get("prompts"):
+            if key in _TESTS:
+                self.read_key(key, root[key])
+        if not self.named:
+            self.named.append(frozenset({*self.vars_by_name(), *self.matrix}))
+        self.templates.names = frozenset.intersection(*self.named)
+        self.read_default_test(default_test)
+        comments = dict.fromkeys(self.source.take_comments(root["defaultTest"]))
+        self.sections["expect"] = comments | self.section("expect")
+        for key in root.value:
+            if key not in _TESTS:
+                self.read_key(key, root[key])
+        if not root.value.get("prompts"):
+            self.section("prompts")["prompts"] = [self.templates.text("{{ prompt }}")]
+        if "cases" not in self.sections:
             self.add_case_of_the_prompt()
         self.add_judges()
         self.add_vars()
@@ -203,10 +216,14 @@ class _Converter:
                 made = {"cases": self.read_scenarios(written)}
             case "evaluateOptions":
                 made = self.read_evaluate_options(written)
+            case "threshold" if isinstance(written.value, int | float):
+                made = {"gate": {"min_pass_rate": written.value}}
             case _:
-                if not key.startswith(("x-", ".", "_")):  # by custom, these hold shared anchors
-                    reason = _SETTINGS.get(key, NOTHING_LIKE_IT)
+                if key in _SETTINGS:
+                    reason = _SETTINGS[key]
                     comments.append(self.draft.lose(written, key, reason, weakens=False))
+                elif not key.startswith(("x-", ".", "_")):  # by custom, these hold shared anchors
+                    comments.append(self.draft.ignore(written))
                 self.section(key).update(dict.fromkeys(comments))
                 return
         comments += self.source.take_comments(written)
@@ -232,9 +249,8 @@ class _Converter:
 
     def add_case_of_the_prompt(self) -> None:
         """Add the case that promptfoo runs if assertions hold for all tests, and there is none."""
-        if not self.sections.get("expect"):
+        if "expect" not in self.section("expect"):
             return
-        self.named.append(frozenset(self.vars))
         case: dict[str, Any] = {"id": "the prompt as it is"}
         if self.matrix:
             case["matrix"] = self.matrix
@@ -246,15 +262,7 @@ class _Converter:
             self.section("judges")["judges"] = judges
 
     def add_vars(self) -> None:
-        """Add the vars of the suite, and empty ones for names that not all cases have."""
-        lacking = set(self.lacking)
-        for name in self.templates.used:
-            if any(name not in names for names in self.named):
-                lacking.add(name)
-        lacking -= self.vars.keys()
-        if lacking:
-            self.vars[YamlComment(_LEFT_EMPTY)] = None
-            self.vars |= dict.fromkeys(sorted(lacking), "")
+        """Add the vars of the suite."""
         if self.templates.environment:
             names = sorted(self.templates.environment)
             self.vars["env"] = {name: f"${{{name}:-}}" for name in names}
@@ -306,13 +314,13 @@ class _Converter:
                     continue
                 settings |= self.comments_before(written[key])
                 settings[name] = setting
-            elif key not in ("cache", "showProgressBar"):
-                reason = NOTHING_LIKE_IT
-                if key == "delay":
-                    reason = "`rpm` of a provider spaces its calls"
+            elif key == "delay":
+                reason = "`rpm` of a provider spaces its calls"
                 what = f"evaluateOptions.{key}"
                 comment = self.draft.lose(written[key], what, reason, weakens=False)
                 settings[comment] = None
+            elif key not in _NO_OPTIONS:
+                settings[self.draft.ignore(written[key])] = None
         return settings
 
     def read_provider(self, entry: Node) -> list[Any]:
@@ -337,9 +345,9 @@ class _Converter:
         provider: dict[Any, Any] = {}
         for name, reason in made.lost:
             what = f"provider {made.id}: {name}"
-            weakens = name == "transform"
-            self.draft.lost.append(Lost(entry.file, entry.line, what, reason, weakens))
-            provider[YamlComment(f"not imported: {name}: {reason}")] = None
+            lost = Lost(entry.file, entry.line, what, reason, name in WEAKENING)
+            self.draft.lost.append(lost)
+            provider[YamlComment(f"{lost.heading}: {name}: {reason}")] = None
         return [{**provider, **options}]
 
     # Prompts.
@@ -373,6 +381,8 @@ class _Converter:
             )
             raise UntranslatableError(reason)
         text = self.source.read_text(name)
+        if name.endswith((".yaml", ".yml", ".json")):
+            return [self.prompt(text.strip(), label)]
         parts = re.split(r"^---\s*$", text, flags=re.MULTILINE)
         prompts = [self.prompt(part.strip(), label) for part in parts if part.strip()]
         as_it_is: Any = text.strip()
@@ -380,7 +390,7 @@ class _Converter:
         if label:
             as_it_is = {"name": label, "user": as_it_is}
             by_file = {"name": label, **by_file}
-        if prompts == [as_it_is]:
+        if prompts == [as_it_is] and text.removesuffix("\n") == text.strip():
             return [by_file]
         return prompts
 
@@ -404,13 +414,17 @@ class _Converter:
 
     # Tests.
 
-    def read_default_test(self, written: Node) -> None:
-        """Read what holds for all tests, which may stand in a file."""
+    def find_default_test(self) -> Node:
+        """Return what holds for all tests, which may stand in a file."""
+        written = self.source.written["defaultTest"]
         if isinstance(written.value, str):
-            written = self.source.read(written.value.removeprefix("file://")).written
+            return self.source.read(written.value.removeprefix("file://")).written
+        return written
+
+    def read_default_vars(self, written: Node) -> None:
+        """Read what tests depend on: the vars and the judge of all tests."""
         if not isinstance(written.value, dict):
             return
-        comments = self.source.take_comments_before(written)
         self.judge = self.judge_of(written)
         if self.judge is not None:
             of_the_judge = self.source.take_comments(written["options"])
@@ -423,28 +437,40 @@ class _Converter:
             self.vars[self.draft.lose(written["vars"], what, str(error), weakens=True)] = None
         self.vars |= self.comments_before(written["vars"])
         self.vars |= self.source.with_comments(vars_, written["vars"])
+        metadata = written["metadata"].value
+        if isinstance(metadata, dict):
+            self.metadata = metadata
+
+    def read_default_test(self, written: Node) -> None:
+        """Read what else holds for all tests."""
+        if not isinstance(written.value, dict):
+            return
+        comments = self.source.take_comments_before(written)
         comments += self.source.take_comments_before(written["assert"])
         self.section("expect").update(dict.fromkeys(comments))
         if expect := self.read_expect(written):
             self.section("expect")["expect"] = expect
-        metadata = written["metadata"].value
-        if isinstance(metadata, dict):
-            self.metadata = metadata
         threshold = written["threshold"].value
         if isinstance(threshold, int | float):
             self.section("threshold").update(self.comments_before(written["threshold"]))
             self.section("threshold")["threshold"] = threshold
-        lost = []
+        lost: list[YamlComment] = []
         for key in written.value:
-            if key not in _DEFAULT_TEST:
-                reason = "give it to each case"
+            if key in _OF_A_TEST:
                 what = f"defaultTest.{key}"
-                lost.append(self.draft.lose(written[key], what, reason, weakens=False))
+                lost.append(self.draft.lose(written[key], what, _OF_A_TEST[key], weakens=True))
+            elif key not in _DEFAULT_TEST:
+                lost.append(self.draft.ignore(written[key]))
+        options = written["options"].value or {}
         known = []
-        if code := (written["options"].value or {}).get("transform"):
+        if code := options.get("transform"):
             with suppress(UntranslatableError):
                 self.section("transform")["transform"] = transform_of(code)
                 known.append("transform")
+        if "runSerially" in options:
+            if options["runSerially"]:
+                self.section("max_concurrency")["max_concurrency"] = 1
+            known.append("runSerially")
         lost += self.lose_options(written, "defaultTest", known)
         if lost:
             self.section("expect").update(dict.fromkeys(lost))
@@ -463,7 +489,7 @@ class _Converter:
             return comments
         for key in options.value:
             if key not in ("provider", "disableVarExpansion", "repeat", *known):
-                reason = _OPTIONS.get(key, NOTHING_LIKE_IT)
+                reason = _OPTIONS.get(key, _OF_A_MODEL)
                 what = f"{where}.options.{key}"
                 weakens = key in _OPTIONS
                 comments.append(self.draft.lose(options[key], what, reason, weakens=weakens))
@@ -499,7 +525,7 @@ class _Converter:
         if is_csv and not self.matrix:
             columns = plain_columns(rows.value)
             if columns is not None:
-                self.named.append(frozenset({*columns, *self.vars}))
+                self.named.append(frozenset({*columns, *self.vars_by_name()}))
                 return [{"file": self.source.relative(name)}]
         outer = self.source
         self.source = other
@@ -558,8 +584,7 @@ class _Converter:
             case["vars"] = self.source.with_comments(vars_, written["vars"])
         if matrix:
             case["matrix"] = self.source.with_comments(matrix, written["vars"])
-        suite_vars = [name for name in self.vars if isinstance(name, str)]
-        names = frozenset({*vars_, *matrix, *suite_vars})
+        names = frozenset({*vars_, *matrix, *self.vars_by_name()})
         self.named.append(names)
         case |= self.comments_before(written["assert"])
         if expect := self.read_own_expect(written, names):
@@ -577,22 +602,27 @@ class _Converter:
             case["runs"] = options["repeat"].value
         for key in test:
             if key not in (*_DEFAULT_TEST, title):
-                reason = _OF_A_TEST.get(key, NOTHING_LIKE_IT)
-                weakens = key in _OF_A_TEST
-                comment = self.draft.lose(written[key], f"tests.{key}", reason, weakens=weakens)
-                case[comment] = None
+                case[self.lose_key_of_a_test(written[key], key)] = None
         case |= dict.fromkeys(self.lose_options(written, "tests", ()))
         comments |= dict.fromkeys(self.source.take_comments(written))
         return locate({**comments, **case}, written.line)
 
+    def lose_key_of_a_test(self, written: Node, key: str) -> YamlComment:
+        """Note a key of a test that is not translated, unless promptfoo ignores it, too."""
+        if key in _OF_A_TEST:
+            return self.draft.lose(written, f"tests.{key}", _OF_A_TEST[key], weakens=True)
+        if key.startswith("__"):  # of a CSV file
+            return self.draft.lose(written, f"tests.{key}", NOTHING_LIKE_IT, weakens=False)
+        return self.draft.ignore(written)
+
     def read_own_expect(self, written: Node, names: frozenset[str]) -> list[Any]:
-        """Return what a test expects; its assertions ask this case alone for vars."""
-        everywhere = self.templates.used
-        self.templates.used = set()
-        expect = self.read_expect(written)
-        self.lacking |= self.templates.used - names
-        self.templates.used = everywhere
-        return expect
+        """Return what a test expects; its assertions may ask for the vars that it has."""
+        self.templates.names = names
+        return self.read_expect(written)
+
+    def vars_by_name(self) -> dict[str, Any]:
+        """Return the vars of the suite without comments."""
+        return {name: value for name, value in self.vars.items() if isinstance(name, str)}
 
     def read_vars(self, written: Node) -> tuple[dict[str, Any], dict[str, list[Any]]]:
         """Return the vars of a test, and those that have several values."""
@@ -605,7 +635,7 @@ class _Converter:
             return vars_, matrix
         keeps_lists = (written["options"].value or {}).get("disableVarExpansion")
         for name, value in given.items():
-            if isinstance(value, list) and value and not keeps_lists:
+            if _is_matrix(value) and not keeps_lists:
                 matrix[name] = []
                 for item in value:
                     matrix[name] += self.values(item)
@@ -620,8 +650,7 @@ class _Converter:
     def fill_vars(self, vars_: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in the vars that are templates over others."""
         filled = {}
-        values = {**self.vars, **vars_}
-        known = [name for name in values if isinstance(name, str)]
+        values = {**self.vars_by_name(), **vars_}
         for name, value in vars_.items():
             filled[name] = value
             if isinstance(value, str) and is_template(value):
@@ -629,7 +658,7 @@ class _Converter:
                 try:
                     filled[name] = template_sandbox().from_string(source).render(values)
                 except Exception as error:  # a template of the file can raise anything
-                    cause = one_line(describe_error(error, known))
+                    cause = one_line(describe_error(error, values))
                     reason = f"the var {name!r}, a template, cannot be rendered: {cause}"
                     raise UntranslatableError(reason) from error
         return filled
@@ -641,7 +670,17 @@ class _Converter:
         if re.search(_NO_TEXT, value):
             raise UntranslatableError(f"the var {value}: only texts and data are read from files")
         names = self.source.find(value.removeprefix("file://"))
-        return [{"file": self.source.relative(name)} for name in names]
+        return [self.read_value(name) for name in names]
+
+    def read_value(self, name: str) -> Any:
+        """Return a file as a value; its text where promptfoo trims more than the last line feed."""
+        by_file = {"file": self.source.relative(name)}
+        if name.endswith((".json", ".yaml", ".yml")) or not self.source.locate(name).is_file():
+            return by_file
+        text = self.source.read_text(name)
+        if text.removesuffix("\n") == text.strip():
+            return by_file
+        return text.strip()
 
     def read_expect(self, written: Node) -> list[Any]:
         given = written["assert"]
@@ -669,6 +708,11 @@ def _entries(written: Node) -> Iterable[Node]:
     if isinstance(written.value, list):
         return written.items()
     return [written]
+
+
+def _is_matrix(value: object) -> TypeGuard[list[Any]]:
+    """Return True for a list of texts, of which promptfoo makes a test each."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], str)
 
 
 def _is_short(text: str) -> bool:
@@ -711,14 +755,24 @@ def _tell_apart(entries: Iterable[Any]) -> None:
             entry.update(rest)
 
 
+_CHAT_IN_JSON = r"""\s*\[\s*(\{%.*?%\}\s*)*\{\s*['"]?(role|content)\b"""
+_CHAT_IN_YAML = r"""(\s*(\#[^\n]*|\{%.*?%\})?\n)*\s*-\s+['"]?(role|content)['"]?\s*:"""
+_MADE_CHAT = (
+    "it is a chat whose messages a template makes: write each message,"
+    " or give the cases `messages` of their own"
+)
+
+
 def _chat(text: str) -> list[tuple[str, str]]:
     """Return the roles and texts that a prompt is in JSON or YAML; a plain one is the user's."""
     messages = None
-    with suppress(ValueError, yaml.YAMLError):
-        if re.match(r"\s*\[\s*\{", text):
+    try:
+        if re.match(_CHAT_IN_JSON, text, re.DOTALL):
             messages = json.loads(quote_dumped(text))
-        elif re.match(r"\s*- role:", text):
-            messages = yaml.safe_load(text)
+        elif re.match(_CHAT_IN_YAML, text, re.DOTALL):
+            messages = yaml.safe_load(_quote_templates(text))
+    except (ValueError, yaml.YAMLError):
+        raise UntranslatableError(_MADE_CHAT) from None
     if not isinstance(messages, list):
         return [("user", text)]
     for message in messages:
@@ -727,3 +781,12 @@ def _chat(text: str) -> list[tuple[str, str]]:
     if not all(isinstance(message.get("content"), str) for message in messages):
         raise UntranslatableError("a message of it has parts other than text")
     return [(_ROLES[message["role"]], message["content"]) for message in messages]
+
+
+def _quote_templates(text: str) -> str:
+    """Return YAML in which a value that begins with a template is a text."""
+
+    def quote(found: re.Match[str]) -> str:
+        return found[1] + json.dumps(found[2], ensure_ascii=False)
+
+    return re.sub(r"(?m)^(\s*(?:- )?\w+:\s+)(\{\{.*\}\})\s*$", quote, text)

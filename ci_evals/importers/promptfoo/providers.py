@@ -87,6 +87,12 @@ _KINDS_OF_OPENAI = frozenset(
 
 _NO_ID = "a provider is an id, or a mapping with `id`"
 _NO_KEY = "a key does not belong in the file: put it into the variable"
+_RESPONSES = (
+    "it is asked by chat completions: settings of the responses API need the names of that one"
+)
+_CALLBACKS = "the tools that a model calls are not run: let a `python` provider run them"
+WEAKENING = frozenset({"transform", "responses", "config.functionToolCallbacks"})
+"""What changes the answers that are graded, if it is lost."""
 _REASONS_OF_KEYS = {
     "prompts": "every prompt runs on every provider",
     "transform": "a stage can change its answers",
@@ -202,6 +208,8 @@ def _code(
 
 def _target(id_: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     kind, _, rest = id_.partition(":")
+    if "functionToolCallbacks" in config:
+        made.lost.append(("config.functionToolCallbacks", _CALLBACKS))
     if kind in _COMPATIBLE:
         base_url, variable = _COMPATIBLE[kind]
         model = re.sub(r"^(chat|completion|embedding|embeddings):", "", rest)
@@ -232,6 +240,8 @@ def _openai(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     if surface not in known:
         reason = f"of openai only chat models are called, and this is of the kind {surface!r}"
         raise UntranslatableError(reason)
+    if surface == "responses":
+        made.lost.append(("responses", _RESPONSES))
     return _compatible(model or "gpt-4.1-mini", config, made, None, None)
 
 
