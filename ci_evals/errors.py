@@ -34,7 +34,7 @@ ErrorKind = Literal[
     "outage",  # in a round that failed as one, or with all planned runs while repeats passed
     "not_recorded",  # never called: only recorded answers were allowed
     "environment",  # what a task runs in could not be had, or its verifier gave no reward
-    "grader",  # a grader crashed: the answer could not be judged
+    "grader",  # a grader could not judge the answer, through no fault of the answer
     "judge",  # a model that judges could not be asked, or gave no verdict
 ]
 
@@ -200,7 +200,6 @@ class GradingError(Exception):
         kind: `judge` if the cause is a model that judges.
         detail: the stack of what was thrown.
         cause: the message of the model's error.
-        crashed: the message tells what the grader raised on another machine.
     """
 
     def __init__(
@@ -210,10 +209,8 @@ class GradingError(Exception):
         *,
         detail: str | None = None,
         cause: str | None = None,
-        crashed: bool = False,
     ) -> None:
         super().__init__(message)
-        self.crashed = crashed
         self.message = message
         self.detail = detail
         self.cause = cause

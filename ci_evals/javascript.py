@@ -33,13 +33,16 @@ class JavaScriptError(Exception):
     """JavaScript threw something.
 
     Args:
-        message: its stack.
-        parse: True if code could not be parsed.
+        stack: its type, its message and the frames of the suite's code.
+        place: where in the suite's code: `checks.mjs:2`, or `line 2` of code in the suite itself.
+        setup: True if it says nothing about the data: a module is missing or cannot be parsed, a
+            service does not answer.
     """
 
-    def __init__(self, message: str, *, parse: bool = False) -> None:
-        super().__init__(message)
-        self.parse = parse
+    def __init__(self, stack: str, place: str = "", *, setup: bool = False) -> None:
+        super().__init__(stack)
+        self.place = place
+        self.setup = setup
 
 
 class NodeEndedError(Exception):
@@ -176,7 +179,9 @@ class NodeProcess:
             if future is None or not future.set_running_or_notify_cancel():
                 continue
             if "error" in answer:
-                future.set_exception(JavaScriptError(answer["error"], parse=answer["parse"]))
+                error = answer["error"]
+                thrown = JavaScriptError(error["stack"], error["place"], setup=error["setup"])
+                future.set_exception(thrown)
             else:
                 future.set_result(answer["value"])
         status = process.wait()

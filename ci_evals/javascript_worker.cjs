@@ -3,7 +3,7 @@
 "use strict";
 
 const { createRequire } = require("node:module");
-const { join, resolve } = require("node:path");
+const { join, relative, resolve } = require("node:path");
 const { createInterface } = require("node:readline");
 const { pathToFileURL } = require("node:url");
 const { Worker, isMainThread, parentPort } = require("node:worker_threads");
@@ -27,12 +27,11 @@ if (isMainThread) {
   };
   parentPort.on("message", async (line) => {
     const request = JSON.parse(line);
-    const progress = { runs: false };
     try {
-      const value = await answer(request, progress);
+      const value = await answer(request);
       send({ id: request.id, value: value === undefined ? null : value });
     } catch (error) {
-      send({ id: request.id, error: describe(error), parse: progress.runs && error instanceof SyntaxError });
+      send({ id: request.id, error: describe(error) });
     }
   });
 }
@@ -41,14 +40,31 @@ function send(message) {
   parentPort.postMessage(JSON.stringify(message));
 }
 
+// What was thrown: its stack, its place in code of the suite, and `setup`, which is true if it says nothing about data.
 function describe(error) {
-  const stack = error instanceof Error && error.stack ? error.stack : `thrown: ${String(error)}`;
-  const hidden = (line) => line.includes(__filename) || line.includes("node:internal") || line.includes("<anonymous>)");
-  const lines = stack.split("\n");
-  return lines.filter((line, number) => number === 0 || !/^\s+at /.test(line) || !hidden(line)).join("\n");
+  const thrown = error instanceof Error && error.stack ? error.stack : `thrown: ${String(error)}`;
+  const lines = thrown.split("\n").map((line) => line.replace(FRAME_OF_CODE, (_, at, number) => `${at}line ${number - 2}`));
+  const isFrame = (line, number) => number > 0 && /^\s+at /.test(line);
+  const isHidden = (line) => /<anonymous>\)|node:internal/.test(line) || line.includes(__filename);
+  const stack = lines.filter((line, number) => !isFrame(line, number) || !isHidden(line));
+  const innermost = stack.find(isFrame) || "";
+  const [, line] = innermost.match(/ at (line \d+)$/) || [];
+  const [, file] = innermost.match(/(?:file:\/\/|\(|at )(\/[^()]+:\d+):\d+\)?$/) || [];
+  const place = line || (file && relative(process.cwd(), file)) || "";
+  const fromLoader = (lines.find(isFrame) || "").includes("node:internal/modules/");
+  return { stack: stack.join("\n"), place, setup: fromLoader || isUnreachable(error) };
 }
 
-async function answer(request, progress) {
+// A frame of code in the suite, before which `AsyncFunction` puts two lines.
+const FRAME_OF_CODE = /^(\s+at ).*\(eval at compileCode .*<anonymous>:(\d+):\d+\)$/;
+const NETWORK = /^(ECONN\w+|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE|UND_ERR_\w+)$/;
+
+function isUnreachable(error) {
+  if (!(error instanceof Error)) return false;
+  return NETWORK.test(error.code) || error.name === "TimeoutError" || isUnreachable(error.cause);
+}
+
+async function answer(request) {
   switch (request.do) {
     case "ping":
       return null;
@@ -58,7 +74,6 @@ async function answer(request, progress) {
       return null;
     case "grade": {
       const judge = request.file ? await load(request) : compile(request.code);
-      progress.runs = true;
       return await judge(request.output, request.context);
     }
     case "open":
@@ -79,11 +94,11 @@ const requireFromSuite = createRequire(join(process.cwd(), "suite.js"));
 const compiled = new Map();
 
 function compile(code) {
-  if (!compiled.has(code)) compiled.set(code, compileAnew(code));
+  if (!compiled.has(code)) compiled.set(code, compileCode(code));
   return compiled.get(code);
 }
 
-function compileAnew(code) {
+function compileCode(code) {
   const parameters = ["require", "output", "context"];
   let expression = null;
   try {
@@ -100,7 +115,8 @@ function compileAnew(code) {
     const value = await expression(requireFromSuite, output, context);
     if (typeof value === "function") return await value(output, context);
     const plain = value !== null && typeof value === "object" && !Array.isArray(value);
-    return plain || typeof value === "number" ? value : Boolean(value); // as && and || mean it
+    const counts = plain || typeof value === "number" || (typeof value === "string" && value !== "");
+    return counts ? value : Boolean(value); // as && and || mean it
   };
 }
 

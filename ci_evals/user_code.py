@@ -6,6 +6,7 @@ import inspect
 import os
 import pkgutil
 import re
+import socket
 import sys
 import sysconfig
 import traceback
@@ -20,11 +21,14 @@ from threading import Thread
 from types import ModuleType
 from typing import Any
 
-from ci_evals.errors import ConfigError, Problem, describe_exception
+from ci_evals.errors import CiEvalsError, ConfigError, Problem, describe_exception
 from ci_evals.format import closest, one_line
 
 PACKAGE = f"{Path(__file__).parent}{os.sep}"
 """The start of the file names of ci-evals itself."""
+
+CODE_IN_SUITE = "<python>"
+"""The file name of code that is written in a suite."""
 
 _NOT_IMPORTED_BY_LIBRARIES = {"antigravity", "test", "this"}
 _folders: dict[str, str] = {}
@@ -176,8 +180,26 @@ def _installed() -> tuple[str, ...]:
     return tuple(sysconfig.get_path(name) + os.sep for name in names)
 
 
+def is_setup_error(error: BaseException) -> bool:
+    """Return True if an error is not about the data that code was given: a module is missing or
+    cannot be parsed, a service does not answer, or it is one of ours that the user can fix.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_setup_error, error.exceptions))
+    unrelated = (ImportError, ConnectionError, TimeoutError, socket.gaierror, CiEvalsError)
+    if isinstance(error, unrelated):
+        return True
+    if isinstance(error, SyntaxError) and error.filename:
+        return Path(error.filename).is_file()  # else it is of a text, such as the answer
+    cause = error.__cause__
+    if cause is None and isinstance(error, OSError):
+        cause = error.__context__  # urllib and requests raise errors of their own
+    return cause is not None and is_setup_error(cause)
+
+
 def describe_crash(error: BaseException, place: str = "") -> str:
-    """Return what was raised and where: `KeyError: 'seat' (agent.py:12 in book)`.
+    """Return what was raised and where: `KeyError: 'seat' (agent.py:12 in book)`, or of code in the
+    suite `(line 2)`.
 
     Each exception of a group is described.
 
@@ -187,7 +209,9 @@ def describe_crash(error: BaseException, place: str = "") -> str:
     """
     here = f"{Path.cwd()}{os.sep}"
     for frame in traceback.extract_tb(error.__traceback__):
-        if is_their_own(frame.filename):
+        if frame.filename == CODE_IN_SUITE:
+            place = f" (line {frame.lineno})"
+        elif is_their_own(frame.filename):
             file = frame.filename.removeprefix(here)
             place = f" ({file}:{frame.lineno} in {frame.name})"
     if isinstance(error, BaseExceptionGroup):
@@ -199,7 +223,10 @@ def describe_crash(error: BaseException, place: str = "") -> str:
 def describe_stack(error: BaseException) -> str:
     """Return a traceback from the team's own code on; all of it if there is none of theirs."""
     stack = error.__traceback__
-    while stack is not None and not is_their_own(stack.tb_frame.f_code.co_filename):
+    while stack is not None:
+        file = stack.tb_frame.f_code.co_filename
+        if file == CODE_IN_SUITE or is_their_own(file):
+            break
         stack = stack.tb_next
     shown = traceback.TracebackException(type(error), error, stack or error.__traceback__)
     return "".join(shown.format())

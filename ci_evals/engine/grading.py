@@ -1,6 +1,5 @@
 """Decides the outcome of a run by its answer or error: passed, failed or errored."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,14 +7,13 @@ from ci_evals import engine
 from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.pace import has_no_credit
 from ci_evals.engine.resources import LOCAL
-from ci_evals.errors import ErrorKind, GradingError, ProviderError, StorageError
+from ci_evals.errors import ErrorKind, GradingError, ProviderError
 from ci_evals.graders.scoring import grade, grader_name, passes, score_of
 from ci_evals.model.request import Answer
 from ci_evals.model.response import Response
 from ci_evals.model.result import Grade, Judging, Result, RunError, Status
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.executor import Executor
-from ci_evals.user_code import describe_crash, describe_stack, is_cancelling
 
 # Errors of the team's own code that the change under test may have caused; 401 and 429 say nothing
 # about it.
@@ -43,7 +41,7 @@ async def grade_answer(
     known: Sequence[Grade] | None = None,
     executor: Executor = LOCAL,
 ) -> RunOutcome:
-    """Grade an answer. A grader that crashes makes the run errored.
+    """Grade an answer. The run is errored if a grader can't judge, through no fault of the answer.
 
     Args:
         answer: the answer to judge.
@@ -60,12 +58,10 @@ async def grade_answer(
         for number, expectation in enumerate(case.expect):
             earlier = known[number] if known else None
             grades.append(await grade(expectation, answer, meter, earlier, executor.grade))
-    except (KeyboardInterrupt, GeneratorExit, StorageError):
-        raise
-    except BaseException as raised:  # a grader may be a user's code, and raise SystemExit too
-        if isinstance(raised, asyncio.CancelledError) and is_cancelling():
-            raise
-        error = _grading_error(grader_name(case.expect[len(grades)]), raised)
+    except GradingError as raised:
+        name = grader_name(case.expect[len(grades)])
+        text = f"grader {name} could not judge: {raised.message}"
+        error = RunError(raised.kind, text, detail=raised.detail, cause=raised.cause)
     judging = None
     if meter is not None and meter.judging.calls:
         judging = meter.judging
@@ -77,16 +73,6 @@ async def grade_answer(
         outcome.score = score_of(grades)
         outcome.grades = tuple(grades)
     return outcome
-
-
-def _grading_error(grader: str, raised: BaseException) -> RunError:
-    """Return the error of a run whose answer a grader could not judge."""
-    if not isinstance(raised, GradingError):
-        text = f"grader {grader} crashed: {describe_crash(raised)}"
-        return RunError("grader", text, detail=describe_stack(raised))
-    failure = "crashed" if raised.crashed else "could not judge"
-    text = f"grader {grader} {failure}: {raised.message}"
-    return RunError(raised.kind, text, detail=raised.detail, cause=raised.cause)
 
 
 async def grade_again(

@@ -65,7 +65,7 @@ class GraderOptions(Options):
         return None
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
-        """Judge an answer. Whatever this raises makes the run `errored`."""
+        """Judge an answer. An exception is a failed check, `GradingError` apart: no verdict."""
         raise NotImplementedError
 
     def problems(self) -> list[str]:
@@ -193,6 +193,17 @@ def failed(reason: str, score: float = 0.0, *, got: str | None = None) -> Findin
         got: what the answer has instead, quoted.
     """
     return Finding(passed=False, score=score, reason=reason, got=got)
+
+
+def inconclusive(reason: str, *, got: str | None = None, detail: str | None = None) -> Finding:
+    """Return the finding of an expectation that could not be checked: it fails, under `not_` too.
+
+    Args:
+        reason: what is missing or was raised.
+        got: what the answer has instead, quoted.
+        detail: the stack of what was raised.
+    """
+    return Finding(passed=False, score=0.0, reason=reason, got=got, detail=detail, conclusive=False)
 
 
 def reaches(score: float, threshold: float) -> bool:

@@ -7,19 +7,20 @@ from typing import Any, ClassVar, overload
 
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
-from ci_evals.graders.base import failed, passed, reaches
+from ci_evals.graders.base import failed, inconclusive, passed, reaches
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.user_code import call, has_second_parameter, identity, time_limit
 
 Judge = Callable[..., Any]
-"""`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, or
-a mapping.
+"""`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, a
+mapping, or a text, which is the reason of a failure.
 """
 
 _FIRST_PAUSE_S = 0.1  # before the first retry; it doubles each time
 _LONGEST_PAUSE_S = 10.0
 
+_REASON_CHARACTERS = 300
 _KEYS = ("passed", "pass", "pass_", "score", "reason")
 _KEYS_OF_OTHER_TOOLS = (
     "componentResults",
@@ -85,8 +86,7 @@ class FunctionGrader:
         Raises:
             GradingError: the call took too long. Its thread can't be ended, but its result is
                 ignored.
-            TypeError: the function returned something other than a judgement.
-            ValueError: the score is not between 0 and 1.
+            BaseException: whatever the function raises.
         """
         pause_s = _FIRST_PAUSE_S
         for _ in range(self.retries):
@@ -104,7 +104,10 @@ class FunctionGrader:
         )
         async with time_limit(timeout_s, too_slow):
             returned = await call(self.function, *self._arguments(answer))
-        return self._read(returned)
+        try:
+            return self._read(returned)
+        except _NoJudgementError as error:
+            return inconclusive(f"{self.name} {error}", got=error.got)
 
     def _arguments(self, answer: Answer) -> tuple[Any, ...]:
         if self._takes_answer:
@@ -120,16 +123,24 @@ class FunctionGrader:
                 return Finding(returned, float(returned), f"{self.name} returned {returned}")
             case int() | float():
                 return self._read_score(returned)
+            case str():
+                return self._read_text(returned)
             case Mapping():
                 return self._read_mapping(returned)
-        raise TypeError(
-            f"{self.name} must return a bool, a score from 0 to 1, or a mapping with passed, score"
-            f" and reason; it returned {_describe(returned)}"
-        )
+        text = "must return a bool, a score from 0 to 1, or a mapping with passed, score and reason"
+        raise _NoJudgementError(text, returned)
+
+    def _read_text(self, text: str) -> Finding:
+        """Read the reason of a failure."""
+        if text.strip().lower() in ("true", "false"):
+            raise _NoJudgementError("returned a text: return the boolean without quotes", text)
+        if not text.strip():
+            return failed(f"{self.name} returned an empty text")
+        return failed(one_line(text, _REASON_CHARACTERS))
 
     def _read_score(self, score: float) -> Finding:
         if not 0 <= score <= 1:
-            raise ValueError(f"{self.name} must return a score from 0 to 1; it returned {score}")
+            raise _NoJudgementError("must return a score from 0 to 1", score)
         lowest = 1.0
         hint = " (set `threshold` to let lower scores pass)"
         if self.threshold is not None:
@@ -145,40 +156,36 @@ class FunctionGrader:
         """Read `passed`, `score` and `reason`; a misspelt key must not pass unnoticed."""
         for key in returned:
             if key not in _KEYS and key not in _KEYS_OF_OTHER_TOOLS:
-                raise TypeError(
-                    f"{self.name} returned an unknown key {quote(key)};"
-                    " known: passed, score, reason"
-                )
+                text = f"returned an unknown key {quote(key)}; known: passed, score, reason"
+                raise _NoJudgementError(text, returned)
         verdict = returned.get("passed", returned.get("pass", returned.get("pass_")))
         score = returned.get("score")
         reason = returned.get("reason")
-        self._check_type("passed", verdict, bool)
-        self._check_type("reason", reason, str)
+        if verdict is not None and not isinstance(verdict, bool):
+            raise _NoJudgementError("must return a bool as `passed`", verdict)
+        if reason is not None and not isinstance(reason, str):
+            raise _NoJudgementError("must return text as its reason", reason)
         if score is not None:
-            if isinstance(score, bool):
-                raise TypeError(f"{self.name} returned {_describe(score)} as its score")
-            self._check_type("score", score, int | float)
+            if isinstance(score, bool) or not isinstance(score, int | float):
+                raise _NoJudgementError("must return a number as its score", score)
             finding = self._read_score(score)
         elif verdict is not None:
             finding = self._read(verdict)
         else:
-            raise TypeError(
-                f"{self.name} returned a mapping with neither passed nor score:"
-                f" {_describe(returned)}"
-            )
+            raise _NoJudgementError("returned a mapping with neither passed nor score", returned)
         if verdict is None:
             verdict = finding.passed
         if reason:
             return Finding(verdict, finding.score, reason)
         return Finding(verdict, finding.score, finding.reason, got=finding.got)
 
-    def _check_type(self, key: str, value: Any, kind: Any) -> None:
-        if value is not None and not isinstance(value, kind):
-            raise TypeError(f"{self.name} returned {_describe(value)} as its {key}")
 
+class _NoJudgementError(Exception):
+    """A function returned something other than a judgement; `got` is what."""
 
-def _describe(value: Any) -> str:
-    return f"{one_line(type(value).__name__)} {quote(value)}"
+    def __init__(self, message: str, returned: Any) -> None:
+        super().__init__(message)
+        self.got = f"{one_line(type(returned).__name__)} {quote(returned)}"
 
 
 class ObjectGrader(FunctionGrader):
@@ -234,8 +241,8 @@ def grader(
     """Make a grader of a function: `fn(output)` or `fn(output, answer)`, sync (in a thread) or
     async.
 
-    It returns a bool, a score from 0 to 1, a `Finding`, or a mapping with `passed`, `score` and
-    `reason`; what it raises makes the run `errored`.
+    It returns a bool, a score from 0 to 1, a `Finding`, a mapping with `passed`, `score` and
+    `reason`, or the reason of a failure as text. If it raises, the check has failed.
 
     Args:
         function: the function, where `@grader` stands without parentheses.

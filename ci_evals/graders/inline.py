@@ -15,13 +15,13 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from ci_evals.format import one_line, quote
-from ci_evals.graders.base import failed
+from ci_evals.graders.base import failed, inconclusive
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
+from ci_evals.user_code import CODE_IN_SUITE
 
 _PARAMETERS = ("output", "answer", "vars", "input", "context")
 _MODULES = {"json": json, "math": math, "re": re}
-_FILE = "<python>"
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
@@ -40,7 +40,7 @@ def compile_code(source: str) -> Callable[[Any, Answer], Any]:
     module.body[0].body = _parse(source)  # type: ignore[attr-defined]  # it is a function
     _check_names(ast.unparse(module))
     names: dict[str, Any] = dict(_MODULES)
-    exec(compile(ast.fix_missing_locations(module), _FILE, "exec"), names)  # noqa: S102  it is the suite owner's, as their modules are
+    exec(compile(ast.fix_missing_locations(module), CODE_IN_SUITE, "exec"), names)  # noqa: S102  it is the suite owner's, as their modules are
     judge = names["judge"]
 
     def judge_answer(output: Any, answer: Answer) -> Any:
@@ -51,7 +51,7 @@ def compile_code(source: str) -> Callable[[Any, Answer], Any]:
             return _failed_assertion(error, output, source)
         except json.JSONDecodeError as error:
             if isinstance(output, str) and error.doc.strip() == output.strip():
-                return failed("is not JSON", got=f"{quote(output)}: {error}")
+                return inconclusive("is not JSON", got=f"{quote(output)}: {error}")
             raise
         if isinstance(value, re.Match):
             return True
@@ -97,7 +97,7 @@ def _own_nodes(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
 
 def _check_names(function: str) -> None:
     """Raise a SyntaxError if code uses a name that nothing has."""
-    tables = symtable.symtable(function, _FILE, "exec").get_children()
+    tables = symtable.symtable(function, CODE_IN_SUITE, "exec").get_children()
     for table in tables:  # which grows
         for symbol in table.get_symbols():
             name = symbol.get_name()
@@ -112,7 +112,7 @@ def _check_names(function: str) -> None:
 def _failed_assertion(error: AssertionError, output: Any, source: str) -> Finding:
     """Return the finding of an assertion in the code. Raise one of other code again."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    if last.filename != _FILE or last.lineno is None:
+    if last.filename != CODE_IN_SUITE or last.lineno is None:
         raise error
     lines = textwrap.dedent(source).splitlines()
     reason = str(error) or lines[last.lineno - 1].strip()

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
-from ci_evals.graders.base import GraderOptions, failed
+from ci_evals.graders.base import GraderOptions, inconclusive
 from ci_evals.graders.functions import FunctionGrader
 from ci_evals.graders.inline import context_of
 from ci_evals.javascript import (
@@ -31,7 +31,8 @@ class JavaScriptGrader(GraderOptions):
     """JavaScript judges the answer: an expression over `output` and `context`, lines that return
     something, or a file.
 
-    It gives a boolean, a score from 0 to 1, or `{pass, score, reason}`. A file exports a function
+    It gives a boolean, a score from 0 to 1, `{pass, score, reason}`, or the reason of a failure as
+    text. A file exports a function
     of the output and the context, by `module.exports` or `export default`.
 
     Args:
@@ -93,10 +94,13 @@ class JavaScriptGrader(GraderOptions):
         try:
             return await judge.grade(answer)
         except JavaScriptError as error:
-            first = one_line(str(error).partition("\n")[0], _REASON_CHARACTERS)
-            if error.parse:  # of the answer, as code itself is parsed beforehand
-                return failed(f"cannot be parsed: {first}", got=quote(answer.output))
-            raise GradingError(f"it threw {first}", "grader", detail=str(error)) from error
+            stack = str(error)
+            text = one_line(stack.partition("\n")[0], _REASON_CHARACTERS)
+            if error.place:
+                text = f"{text} ({error.place})"
+            if error.setup:
+                raise GradingError(f"it threw {text}", "grader", detail=stack) from error
+            return inconclusive(f"threw {text}", got=quote(answer.output), detail=stack)
         except NodeEndedError as error:
             raise GradingError(str(error), "grader") from error
 
@@ -108,7 +112,7 @@ class JavaScriptGrader(GraderOptions):
         )
         if judged is None:
             expected = "`return` a boolean, a score from 0 to 1, or {pass, score, reason}"
-            raise GradingError(f"{self._label} gave nothing: {expected}", "grader")
+            return inconclusive(f"{self._label} returned nothing: {expected}")
         if isinstance(judged, bool):
             return Finding(judged, float(judged), f"{self._label} returned {str(judged).lower()}")
         if isinstance(judged, dict):  # assertions of other tools return more

@@ -25,8 +25,8 @@ class PythonGrader(GraderOptions):
     Code sees the answer as `output`, and `answer`, `vars`, `input`, `context`, `json`, `math` and
     `re`. A function is called as `fn(output, answer)` if it has a second positional parameter that
     is required or called `answer`, otherwise as `fn(output)`. It may be async; a sync function runs
-    in a thread, as code does. Either returns a bool, a score from 0 to 1, or a mapping with
-    `passed`, `score` and `reason`.
+    in a thread, as code does. Either returns a bool, a score from 0 to 1, a mapping with `passed`,
+    `score` and `reason`, or the reason of a failure as text.
 
     Args:
         target: `module:function`, looked for in the config's folder first, or code.

@@ -1,26 +1,34 @@
 """From expectations and an answer to grades, and from these to what a run comes to."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from ci_evals import graders
-from ci_evals.errors import GradingError
-from ci_evals.format import exact_mean, one_line
+from ci_evals.errors import GradingError, StorageError
+from ci_evals.format import exact_mean, one_line, quote
 from ci_evals.graders.base import (
     Composite,
     GraderOptions,
     ModelGrader,
     NothingThereError,
-    failed,
+    inconclusive,
     reaches,
 )
 from ci_evals.model.grading import Expectation, Finding, Grader, Models
 from ci_evals.model.request import Answer, sendable
 from ci_evals.model.result import Grade
 from ci_evals.python_worker import UnsendableError, current_workers
-from ci_evals.user_code import call_in_thread
+from ci_evals.user_code import (
+    call,
+    call_in_thread,
+    describe_crash,
+    describe_stack,
+    is_cancelling,
+    is_setup_error,
+)
 from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
 LONG_ANSWER: Final = 100_000
@@ -29,24 +37,49 @@ LONG_ANSWER: Final = 100_000
 LONGEST_JUDGING_S: Final = 10.0
 """Seconds that a grader of ours may take in a worker process."""
 
+_REASON_CHARACTERS = 300
+
 JudgeBy = Callable[[Grader, Answer], Awaitable[Finding]]
 
 
 async def judge(grader: Grader, answer: Answer) -> Finding:
     """Judge an answer by a grader that asks no model, on this machine.
 
+    An exception is a failed check.
+
     Raises:
-        BaseException: whatever the grader raises; it may be the team's own code.
+        GradingError: no verdict could be had, through no fault of the answer.
     """
-    if getattr(grader, "may_take_long", False):
-        return await _judge_elsewhere(grader, answer)
-    if len(answer.response.output) > LONG_ANSWER:
-        finding: Finding = await call_in_thread(partial(grader.grade, answer))
-        return finding
-    found = grader.grade(answer)
-    if isinstance(found, Finding):
-        return found
-    return await found
+    try:
+        if getattr(grader, "may_take_long", False):
+            return await _judge_elsewhere(grader, answer)
+        if len(answer.response.output) > LONG_ANSWER:
+            finding: Finding = await call_in_thread(partial(grader.grade, answer))
+            return finding
+        found = grader.grade(answer)
+        if isinstance(found, Finding):
+            return found
+        return await found
+    except BaseException as raised:  # noqa: BLE001  it may be the team's own code, and raise SystemExit too
+        return _failed_check(raised, answer)
+
+
+def _failed_check(raised: BaseException, answer: Answer) -> Finding:
+    """Return the finding of a check that raised an exception.
+
+    Raises:
+        GradingError: the exception says nothing about the answer.
+        BaseException: it is not the check's: a cancellation, an interrupt, a disk that is full.
+    """
+    if isinstance(raised, KeyboardInterrupt | GeneratorExit | StorageError | GradingError):
+        raise raised
+    if isinstance(raised, asyncio.CancelledError) and is_cancelling():
+        raise raised
+    text = one_line(describe_crash(raised), _REASON_CHARACTERS)
+    detail = describe_stack(raised)
+    if is_setup_error(raised):
+        raise GradingError(f"it raised {text}", detail=detail) from raised
+    return inconclusive(f"raised {text}", got=quote(answer.output), detail=detail)
 
 
 async def _judge_elsewhere(grader: Grader, answer: Answer) -> Finding:
@@ -60,7 +93,7 @@ async def _judge_elsewhere(grader: Grader, answer: Answer) -> Finding:
     if workers is not None:
         try:
             finding = await workers.call_alone(
-                grader.grade, sendable(answer), timeout_s=LONGEST_JUDGING_S
+                judge_here, grader, sendable(answer), timeout_s=LONGEST_JUDGING_S
             )
         except WorkerTimeoutError:
             raise GradingError(f"gave up after {LONGEST_JUDGING_S:g} s") from None
@@ -70,7 +103,19 @@ async def _judge_elsewhere(grader: Grader, answer: Answer) -> Finding:
             pass
         else:
             return finding
-    finding = await call_in_thread(partial(grader.grade, answer))
+    return await judge_here(grader, answer)
+
+
+async def judge_here(grader: Grader, answer: Answer) -> Finding:
+    """Judge an answer in this process, in a thread unless the grader is async.
+
+    Raises:
+        GradingError: no verdict could be had, through no fault of the answer.
+    """
+    try:
+        finding: Finding = await call(grader.grade, answer)
+    except BaseException as raised:  # noqa: BLE001  see `judge`; a stack is not sent to other processes
+        return _failed_check(raised, answer)
     return finding
 
 
@@ -84,7 +129,8 @@ async def grade(
     """Judge an answer by one expectation, and by those that it is made of.
 
     A negated expectation turns verdict and score round and keeps the reason, which says what was
-    found: a failed `not_contains` has the reason of a passed `contains`.
+    found: a failed `not_contains` has the reason of a passed `contains`. It fails if the grader, or
+    one of those that it is made of, could not look at the answer.
 
     Args:
         expectation: what is expected.
@@ -95,33 +141,52 @@ async def grade(
         judge_by: applies a grader that asks no model.
 
     Raises:
-        BaseException: whatever the grader raises; it may be the team's own code.
+        GradingError: no verdict could be had, through no fault of the answer.
     """
+    judged, _ = await _grade(expectation, answer, models, known, judge_by)
+    return judged
+
+
+async def _grade(
+    expectation: Expectation,
+    answer: Answer,
+    models: Models | None,
+    known: Grade | None,
+    judge_by: JudgeBy,
+) -> tuple[Grade, bool]:
+    """Return the grade of an expectation, and True if it is conclusive."""
     grader = expectation.grader
     shown_name = expectation.title or expectation.name
     if known is not None and isinstance(grader, ModelGrader):
-        return replace(known, grader=shown_name, metric=expectation.metric)
-    negated = expectation.negated
+        return replace(known, grader=shown_name, metric=expectation.metric), True
     parts: tuple[Grade, ...] = ()
+    conclusive = True
     seen: Answer | Finding = answer
     if expectation.turn is not None or expectation.transform is not None:
         seen = await _look(expectation, answer)
     if isinstance(seen, Finding):
         finding = seen
-        negated = False  # without anything to judge, `not_` fails too
-    elif isinstance(grader, Composite):
-        parts = await _grade_parts(grader, seen, models, known, judge_by)
-        finding = grader.combine(parts)
-    elif isinstance(grader, ModelGrader) and models is not None:
-        finding = await grader.grade_with(seen, models)
     else:
-        finding = await judge_by(grader, seen)
+        if isinstance(grader, Composite):
+            parts, conclusive = await _grade_parts(grader, seen, models, known, judge_by)
+        try:
+            if isinstance(grader, Composite):
+                finding = grader.combine(parts)
+            elif isinstance(grader, ModelGrader) and models is not None:
+                finding = await grader.grade_with(seen, models)
+            else:
+                finding = await judge_by(grader, seen)
+        except BaseException as raised:  # noqa: BLE001  it may be of another package
+            finding = _failed_check(raised, seen)
     passed, score, reason = finding.passed, finding.score, finding.reason
-    if negated:
+    conclusive = conclusive and finding.conclusive
+    if expectation.negated and conclusive:
         passed, score = not passed, 1 - score
+    elif expectation.negated:
+        passed, score = False, 0.0
     if expectation.turn is not None:
         reason = f"turn {expectation.turn}: {reason}"
-    return Grade(
+    judged = Grade(
         grader=shown_name,
         passed=passed,
         score=score,
@@ -134,7 +199,9 @@ async def grade(
         parts=parts,
         statements=finding.statements,
         transform=expectation.transform,
+        detail=finding.detail,
     )
+    return judged, conclusive
 
 
 async def _grade_parts(
@@ -143,14 +210,19 @@ async def _grade_parts(
     models: Models | None,
     known: Grade | None,
     judge_by: JudgeBy,
-) -> tuple[Grade, ...]:
+) -> tuple[tuple[Grade, ...], bool]:
+    """Return the grades of the parts, and True if all that have a weight are conclusive."""
     parts: list[Grade] = []
+    conclusive = True
     for number, expectation in enumerate(grader.of):
         earlier = None
         if known is not None and len(known.parts) == len(grader.of):
             earlier = known.parts[number]
-        parts.append(await grade(expectation, answer, models, earlier, judge_by))
-    return tuple(parts)
+        part, is_conclusive = await _grade(expectation, answer, models, earlier, judge_by)
+        parts.append(part)
+        if part.weight and not is_conclusive:
+            conclusive = False
+    return tuple(parts), conclusive
 
 
 async def _look(expectation: Expectation, answer: Answer) -> Answer | Finding:
@@ -159,17 +231,20 @@ async def _look(expectation: Expectation, answer: Answer) -> Answer | Finding:
     """
     if (number := expectation.turn) is not None:
         if len(answer.response.turns) < number:
-            return failed("it never took place")
+            return inconclusive("it never took place")
         turn = answer.response.turns[number - 1]
         request = replace(answer.request, input=turn.user)
         answer = Answer(request, turn.response, turn.latency_s, turn.cost_usd)
     if expectation.transform is None:
         return answer
+    transform = one_line(expectation.transform, 80)
     try:
         return await graders.transform_answer(expectation.transform, answer)
     except NothingThereError as error:
-        transform = one_line(expectation.transform, 80)
-        return failed(f"transform {transform}: {error}", got=error.got)
+        return inconclusive(f"transform {transform}: {error}", got=error.got)
+    except BaseException as raised:  # noqa: BLE001  it may be the team's own code, and raise SystemExit too
+        finding = _failed_check(raised, answer)
+        return replace(finding, reason=f"transform {transform}: {finding.reason}")
 
 
 def score_of(grades: Sequence[Grade]) -> float:

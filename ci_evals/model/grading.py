@@ -49,6 +49,8 @@ class Finding:
     """A grader's result, before its name, negation and weight are added.
 
     `reason` says what was expected or missed, and `got` what the answer has instead, quoted.
+    `detail` is the stack of what the grader raised. A finding that is not `conclusive` fails under
+    `not_`, too: the grader raised, or the answer has nothing for it to look at.
     """
 
     passed: bool
@@ -58,6 +60,8 @@ class Finding:
     classified: Classified | None = None
     orders_judge: bool = False
     statements: tuple[Statement, ...] = ()
+    detail: str | None = None
+    conclusive: bool = True
 
     @property
     def sentence(self) -> str:
@@ -66,7 +70,7 @@ class Finding:
 
 
 class Grader(Protocol):
-    """Judges an answer. May be async; an exception makes the run `errored`."""
+    """Judges an answer. May be async; an exception is a failed check."""
 
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]: ...
 

@@ -22,8 +22,8 @@ class Grade:
     with the same `reason` are alike. `grader` is the name of the grader, its own or that of its
     type, and `metric` the metric that the score is part of. `orders_judge` is true if the answer
     seems to give orders to the model that judged it. `parts` are the grades of which `any_of` and
-    `all_of` are made, `statements` what a judge found statement by statement, and `transform` what
-    made of the answer what the grader saw.
+    `all_of` are made, `statements` what a judge found statement by statement, `transform` what made
+    of the answer what the grader saw, and `detail` the stack of what the grader raised.
     """
 
     grader: str
@@ -38,6 +38,7 @@ class Grade:
     parts: tuple["Grade", ...] = ()
     statements: tuple[Statement, ...] = ()
     transform: str | None = None
+    detail: str | None = None
 
     @property
     def sentence(self) -> str:

@@ -341,7 +341,7 @@ class RayExecutor:
         try:
             outcome = await self.call(self._grade, pickled, cloudpickle.dumps(sent))
         except ProviderError as error:
-            raise GradingError(error.message, crashed=error.kind == "crash") from error
+            raise GradingError(error.message) from error
         if outcome.error is not None:
             raise outcome.error
         assert isinstance(outcome.value, Finding)

@@ -24,7 +24,6 @@ from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider
-from ci_evals.user_code import describe_crash, describe_stack, is_cancelling
 
 MAX_BYTES = 64 * 1024**2
 """What is sent in either direction for one run, at most."""
@@ -184,17 +183,15 @@ class _Worker:
             return Outcome(error=GradingError(self.relocate(str(error))))
         given: Answer = pickle.loads(answered)
         try:
-            return Outcome(await judge(grader, given))
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
+            finding = await judge(grader, given)
         except GradingError as error:
+            error.message = self.relocate(error.message)
+            error.detail = error.detail and self.relocate(error.detail)
             return Outcome(error=error)
-        except BaseException as raised:  # it may be a user's code, and raise SystemExit too
-            if isinstance(raised, asyncio.CancelledError) and is_cancelling():
-                raise
-            text = self.relocate(describe_crash(raised))
-            detail = self.relocate(describe_stack(raised))
-            return Outcome(error=GradingError(text, detail=detail, crashed=True))
+        if finding.detail is not None:
+            reason = self.relocate(finding.reason)
+            finding = replace(finding, reason=reason, detail=self.relocate(finding.detail))
+        return Outcome(finding)
 
     def relocate(self, text: str) -> str:
         """Return a text with the names that files have where the suite was shipped from."""

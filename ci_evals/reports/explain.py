@@ -36,6 +36,7 @@ from ci_evals.reports.view import (
     grade_facts,
     metadata_lines,
     passage_lines,
+    reasons_of,
     statement_lines,
 )
 
@@ -447,12 +448,11 @@ def _left_behind(run: RunView) -> list[str]:
     """Return the last lines of what a run left behind that crashed elsewhere than in Python:
     stderr, a stack.
     """
-    error = run.first.error
-    if error is None or run.frames:
+    if run.detail is None or run.frames:
         return []
-    detail = run.detail or ""
-    lines = [line for line in detail.splitlines() if line.strip()]
-    return [line for line in lines[-SOME:] if line.strip() not in error.message]
+    said = " ".join(reason.text for reason in reasons_of(run.first))
+    lines = [line for line in run.detail.splitlines() if line.strip()]
+    return [line for line in lines[-SOME:] if line.strip() not in said]
 
 
 def _context_lines(run: RunView) -> Iterator[str]:

@@ -287,7 +287,7 @@ def _shared_entry(summary: Summary, cells: Sequence[CellView]) -> GroupItem:
         (ForeignText(message),),
         critical=first.critical,
         cells=tuple(cells),
-        frames=tuple(frames_of(error)),
+        frames=tuple(frames_of(error.detail)),
     )
 
 
@@ -360,6 +360,7 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
     for results in group_by(errored, _look_of_error):
         first = results[0]
         ids = dict.fromkeys(result.case for result in results)
+        stack = first.error.detail if first.error else None
         groups.append(
             ErrorGroup(
                 runs=len(results),
@@ -368,7 +369,7 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
                 cases=tuple(cases[id_] for id_ in ids),
                 kind=first.error.kind if first.error else None,
                 cause=first.error.cause if first.error else None,
-                frames=tuple(frames_of(first.error)),
+                frames=tuple(frames_of(stack)),
             )
         )
     return sorted(groups, key=lambda group: -group.runs)

@@ -110,15 +110,15 @@ class RunView:
     @property
     def frames(self) -> list[str]:
         """The last frames of the team's code, if it crashed."""
-        return frames_of(self.first.error)
+        return frames_of(_stack_of(self.first))
 
     @property
     def detail(self) -> str | None:
-        """The end of what an error left behind: a traceback, stderr."""
-        error = self.first.error
-        if error is None or not error.detail:
+        """The end of what an error or a failed check left behind: a traceback, stderr."""
+        stack = _stack_of(self.first)
+        if not stack:
             return None
-        return error.detail[-TEXT_CHARACTERS:]
+        return stack[-TEXT_CHARACTERS:]
 
     @property
     def answer(self) -> str | None:
@@ -311,15 +311,25 @@ def _json(value: Any) -> str:
 _FRAME = re.compile(r'^[ |]*File "(.+)", line (\d+), in (.+)\n[ |]*(\S.*)', re.MULTILINE)
 
 
-def frames_of(error: RunError | None) -> list[str]:
-    """Return the last frames of the team's code in a crash: `agent.py:12 in book: seat =
+def _stack_of(result: Result) -> str | None:
+    """Return the stack of a run's error, or of the first check that raised; None without one."""
+    if result.error is not None:
+        return result.error.detail
+    for grade in every_grade(result.grades):
+        if grade.detail and not grade.passed:
+            return grade.detail
+    return None
+
+
+def frames_of(stack: str | None) -> list[str]:
+    """Return the last frames of the team's code in a stack: `agent.py:12 in book: seat =
     flight["seat"]`.
     """
-    if error is None or not error.detail:
+    if not stack:
         return []
     folder = f"{Path.cwd()}{os.sep}"
     frames = []
-    for file, line, name, code in _FRAME.findall(error.detail):
+    for file, line, name, code in _FRAME.findall(stack):
         if is_their_own(file):
             text = f"{file.removeprefix(folder)}:{line} in {name}: {code}"
             frames.append(one_line(text, LINE_CHARACTERS))

@@ -49,7 +49,7 @@ class Executor(Protocol):
         ...
 
     async def grade(self, grader: Grader, answer: Answer) -> Finding:
-        """Grade an answer. Raises what the grader raises, or a `GradingError` that describes it."""
+        """Grade an answer, as `graders.scoring.judge` does: an exception is a failed check."""
         ...
 
 

@@ -67,9 +67,12 @@ async def test_a_crash_says_where_in_the_code_of_the_team_everywhere(project: Pa
 async def test_so_does_a_grader_that_crashes(project: Path) -> None:
     suite(project, {"name": "echo", "type": "mock"}, python="agent:judge")
     ended = await ci_evals(project, "run", "--out", "out")
-    text = " ".join(ended.out.split())
-    assert "agent:judge crashed: ZeroDivisionError: division by zero (agent.py:13 in judge)" in text
-    assert "agent.py:13 in judge: return 1 / 0" in text
+    explained = await ci_evals(project, "explain", "case 0", "--report", "out")
+    assert ended.code == 1
+    for printed in (ended.out, explained.out):
+        text = " ".join(printed.split())
+        assert "python: raised ZeroDivisionError: division by zero (agent.py:13 in judge)" in text
+        assert "agent.py:13 in judge: return 1 / 0" in text
 
 
 async def test_a_service_that_is_down_is_one_line(tmp_path: Path) -> None:

@@ -477,14 +477,14 @@ async def test_shells_get_completions(tmp_path: Path) -> None:
     assert "complete" in ended.out
 
 
-async def test_a_grader_that_ends_the_program_has_crashed(tmp_path: Path) -> None:
+async def test_a_grader_that_ends_the_program_is_a_failed_check(tmp_path: Path) -> None:
     (tmp_path / "judge.py").write_text("import sys\n\ndef judge(answer):\n    sys.exit(0)\n")
     write_suite(tmp_path, [{**ONE_CASE, "expect": [{"python": "judge:judge"}]}])
     ended = await ci_evals(tmp_path, "run")
-    assert ended.code == 3
+    assert ended.code == 1
     (result,) = report_in(tmp_path / "ci-evals-results")["results"]
-    assert (result["status"], result["error"]["kind"]) == ("errored", "grader")
-    assert "crashed: SystemExit: 0" in result["error"]["message"]
+    assert result["status"] == "failed"
+    assert result["grades"][0]["reason"] == "raised SystemExit: 0 (judge.py:4 in judge)"
 
 
 ROAMING = """

@@ -150,7 +150,7 @@ def test_the_parts_decide_what_identifies_a_case_and_their_names_do_not(tmp_path
     assert fingerprint(named) == prints[0]
 
 
-async def test_a_crash_inside_errors_the_run_and_a_missing_function_is_found_before(
+async def test_an_exception_inside_is_a_failed_check_and_a_missing_function_is_found_before(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "mine.py").write_text("def crash(output):\n    return 1 / 0\n", "utf-8")
@@ -158,7 +158,7 @@ async def test_a_crash_inside_errors_the_run_and_a_missing_function_is_found_bef
         tmp_path, [{"id": "a", "input": "x", "expect": [{"any_of": [{"python": "mine:crash"}]}]}]
     )
     ended = await ci_evals(tmp_path, "run", "--out", "out")
-    assert ended.code == 3
+    assert ended.code == 1
     assert "ZeroDivisionError" in ended.out
     write_suite(
         tmp_path, [{"id": "a", "input": "x", "expect": [{"any_of": [{"python": "mine:crush"}]}]}]

@@ -48,10 +48,7 @@ async def test_python_code_judges_as_people_write_it(tmp_path: Path) -> None:
     for each, result in zip(CORPUS, report_in(tmp_path / "out")["results"], strict=True):
         score = each["score"]
         if score > 1:
-            assert (
-                f"must return a score from 0 to 1; it returned {score}"
-                in result["error"]["message"]
-            )
+            assert "must return a score from 0 to 1" in result["grades"][0]["reason"]
             continue
         assert result["status"] != "errored", (each, result["error"])
         (grade,) = result["grades"]
@@ -71,24 +68,61 @@ async def test_a_failed_assertion_is_the_reason(tmp_path: Path) -> None:
         assert failed["status"] == "failed"
         assert (grade["reason"], grade["got"]) == (reason, "'Paris'")
     elsewhere = "from unittest import TestCase\nTestCase().assertTrue(False)\nreturn True"
-    assert (await run(tmp_path, "Paris", {"python": elsewhere}))["status"] == "errored"
+    failed = await run(tmp_path, "Paris", {"python": elsewhere})
+    assert failed["status"] == "failed"
+    assert failed["grades"][0]["reason"] == "raised AssertionError: False is not true (line 2)"
 
 
-async def test_an_answer_that_is_no_json_has_failed_and_other_crashes_are_errors(
-    tmp_path: Path,
-) -> None:
+async def test_an_exception_is_a_failed_check_with_its_line(tmp_path: Path) -> None:
     failed = await run(tmp_path, "Paris", {"python": "json.loads(output)['city'] == 'Paris'"})
     assert failed["status"] == "failed"
     (grade,) = failed["grades"]
     assert grade["reason"] == "is not JSON"
     assert grade["got"].startswith("'Paris': Expecting value")
-    errored = await run(tmp_path, "Paris", {"python": "json.loads('{')"})
-    assert (errored["status"], errored["error"]["kind"]) == ("errored", "grader")
-    assert (await run(tmp_path, JSON, {"python": "json.loads(output)['town']"}))[
-        "status"
-    ] == "errored"
-    returned = await run(tmp_path, JSON, {"python": "output"})
-    assert "must return a bool, a score from 0 to 1, or a mapping" in returned["error"]["message"]
+    lines = "answer = json.loads(output)\nreturn answer['town'] == 'Paris'"
+    for code, line in [("json.loads(output)['town'] == 'Paris'", 1), (lines, 2)]:
+        for name in ("python", "not_python"):
+            result = await run(tmp_path, JSON, {name: code})
+            assert (result["status"], result.get("error")) == ("failed", None)
+            (grade,) = result["grades"]
+            assert grade["reason"] == f"raised KeyError: 'town' (line {line})"
+            assert grade["detail"].startswith("Traceback")
+    negated = await run(tmp_path, "Paris", {"not_python": "json.loads(output)['city'] == 'x'"})
+    assert negated["status"] == "failed"
+    returned = await run(tmp_path, JSON, {"python": "json.loads(output)['n']"})
+    reason = returned["grades"][0]["reason"]
+    assert "must return a bool, a score from 0 to 1, or a mapping" in reason
+
+
+async def test_a_missing_module_is_no_verdict(tmp_path: Path) -> None:
+    result = await run(tmp_path, JSON, {"python": "import nope\nreturn nope.check(output)"})
+    assert (result["status"], result["error"]["kind"]) == ("errored", "grader")
+    assert "it raised ModuleNotFoundError: No module named 'nope'" in result["error"]["message"]
+
+
+async def test_one_answer_on_which_the_check_raises_is_not_green(tmp_path: Path) -> None:
+    cases = [{"id": f"case {number}", "input": '{"items": [1]}'} for number in range(24)]
+    cases.append({"id": "odd", "input": '{"error": "x"}'})
+    write_suite(tmp_path, cases, expect=[{"python": "len(json.loads(output)['items']) > 0"}])
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 1
+    assert report_in(tmp_path / "out")["totals"]["failed"] == 1
+    assert "python: raised KeyError: 'items' (line 1)" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("True if output == 'b' else 'expected b'", "expected b"),
+        ("if output != 'b':\n    return 'expected b'\nreturn True", "expected b"),
+        ("'true'", "'true' returned a text: return the boolean without quotes"),
+        ("str(output == 'a')", "str(output == 'a') returned a text: return the boolean without"),
+    ],
+)
+async def test_a_text_is_the_reason_of_a_failure(tmp_path: Path, code: str, reason: str) -> None:
+    result = await run(tmp_path, "a", {"python": code})
+    assert result["status"] == "failed"
+    assert result["grades"][0]["reason"].startswith(reason)
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,7 @@ async def test_expressions_and_bodies_as_people_write_them(tmp_path: Path) -> No
     for each, result in zip(CORPUS, await run(tmp_path, *cases), strict=True):
         score = each["score"]
         if score > 1:
-            assert (
-                f"must return a score from 0 to 1; it returned {score}"
-                in result["error"]["message"]
-            )
+            assert "must return a score from 0 to 1" in result["grades"][0]["reason"]
             continue
         assert result["status"] != "errored", (each, result["error"])
         (grade,) = result["grades"]
@@ -99,28 +96,87 @@ async def test_a_transform_gives_the_value_itself(tmp_path: Path) -> None:
     assert found[0]["status"] == "passed"
 
 
-async def test_what_is_thrown_errors_the_run_with_its_stack(tmp_path: Path) -> None:
+async def test_an_exception_is_a_failed_check_with_its_line_and_stack(tmp_path: Path) -> None:
     (tmp_path / "crash.mjs").write_text(
         "function inner(o) {\n  return o.a.b;\n}\nexport default (o) => inner(o);\n", "utf-8"
     )
-    by_file, by_code, returned, exited = await run(
+    found = await run(
         tmp_path,
         judge({"file": "crash.mjs"}),
         judge("context.nothing.here"),
+        judge("const o = context.nothing;\nreturn o.here;"),
+        judge("JSON.parse(output).city"),
         judge("if (output === 1) { return true; }"),
         judge("process.exit(3)"),
     )
-    assert {each["status"] for each in (by_file, by_code, returned, exited)} == {"errored"}
-    assert by_file["error"]["message"] == (
-        "grader javascript could not judge:"
-        " it threw TypeError: Cannot read properties of undefined (reading 'b')"
+    assert {each["status"] for each in found} == {"failed"}
+    by_file, expression, lines, parsed, returned, exited = [each["grades"][0] for each in found]
+    assert by_file["reason"] == (
+        "threw TypeError: Cannot read properties of undefined (reading 'b') (crash.mjs:2)"
     )
-    assert "crash.mjs:2" in by_file["error"]["detail"]
-    assert "at inner" in by_file["error"]["detail"]
-    assert (
-        "gave nothing: `return` a boolean, a score from 0 to 1, or" in returned["error"]["message"]
+    assert "crash.mjs:2" in by_file["detail"]
+    assert "at inner" in by_file["detail"]
+    text = "threw TypeError: Cannot read properties of undefined (reading 'here')"
+    assert expression["reason"] == f"{text} (line 1)"
+    assert lines["reason"] == f"{text} (line 2)"
+    assert parsed["reason"].startswith("threw SyntaxError: ")
+    assert "returned nothing: `return` a boolean, a score from 0 to 1, or" in returned["reason"]
+    assert "process.exit(3) would end" in exited["reason"]
+
+
+async def test_an_exception_fails_even_under_not(tmp_path: Path) -> None:
+    codes = ["JSON.parse(output).city", "context.nothing.here", "throw 'text'"]
+    cases = [{"id": "", "input": TEXT, "expect": [{"not_javascript": code}]} for code in codes]
+    for result in await run(tmp_path, *cases):
+        assert (result["status"], result["grades"][0]["passed"]) == ("failed", False)
+
+
+async def test_what_says_nothing_about_the_answer_is_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "broken.mjs").write_text("export default (output => ;\n", "utf-8")
+    (tmp_path / "broken.cjs").write_text("module.exports = (output => ;\n", "utf-8")
+    found = await run(
+        tmp_path,
+        judge("require('nope')"),
+        judge("await import(`${process.cwd()}/broken.mjs`)"),
+        judge("require('./broken.cjs')"),
+        judge("throw Object.assign(new Error('down'), { cause: { code: 'ECONNREFUSED' } })"),
+        judge(
+            "throw new Error('down', { cause: Object.assign(new Error(), { code: 'ENOTFOUND' }) })"
+        ),
     )
-    assert "process.exit(3) would end" in exited["error"]["message"]
+    assert [each["status"] for each in found] == [
+        "errored",
+        "errored",
+        "errored",
+        "failed",
+        "errored",
+    ]
+    message = found[0]["error"]["message"]
+    assert "could not judge: it threw Error: Cannot find module 'nope'" in message
+
+
+async def test_one_answer_on_which_the_check_throws_is_not_green(tmp_path: Path) -> None:
+    check = "JSON.parse(output).items.length > 0"
+    cases = [{**judge(check, '{"items": [1]}'), "id": f"case {number}"} for number in range(24)]
+    write_suite(tmp_path, [*cases, {**judge(check, '{"error": "x"}'), "id": "odd"}])
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 1
+    assert report_in(tmp_path / "out")["totals"]["failed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("output === 'b' ? true : 'expected b'", "expected b"),
+        ("if (output !== 'b') return 'expected b';\nreturn true;", "expected b"),
+        ("'true'", "'true' returned a text: return the boolean without quotes"),
+        ("return String(output === 'b')", "return String(output === 'b') returned a text: return"),
+    ],
+)
+async def test_a_text_is_the_reason_of_a_failure(tmp_path: Path, code: str, reason: str) -> None:
+    (result,) = await run(tmp_path, judge(code))
+    assert result["status"] == "failed"
+    assert result["grades"][0]["reason"].startswith(reason)
 
 
 async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(

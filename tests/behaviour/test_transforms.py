@@ -99,10 +99,25 @@ async def test_an_answer_without_it_fails_even_under_not(
         assert f"{grade['reason']}, got {grade['got']}".startswith(reason)
 
 
-async def test_a_crash_of_the_function_errors_the_run(tmp_path: Path) -> None:
-    result = await run(tmp_path, ANSWER, {"contains": {"value": "x", "transform": "mine:crash"}})
-    assert result["status"] == "errored"
-    assert "KeyError: 'key' (mine.py:6 in crash)" in result["error"]["message"]
+async def test_an_exception_of_the_function_is_a_failed_check_even_under_not(
+    tmp_path: Path,
+) -> None:
+    options = {"value": "x", "transform": "mine:crash"}
+    result = await run(tmp_path, ANSWER, {"contains": options}, {"not_contains": options})
+    assert result["status"] == "failed"
+    reason = "transform mine:crash: raised KeyError: 'key' (mine.py:6 in crash)"
+    assert [(each["passed"], each["reason"]) for each in result["grades"]] == [(False, reason)] * 2
+
+
+async def test_an_exception_of_the_suites_transform_is_a_failed_check(tmp_path: Path) -> None:
+    result = await run(tmp_path, ANSWER, {"not_contains": "x"}, transform="mine:crash")
+    assert result["status"] == "failed"
+
+
+async def test_nothing_for_a_part_to_see_fails_the_negation_of_the_whole(tmp_path: Path) -> None:
+    part = {"contains": {"value": "x", "transform": "$.city"}}
+    result = await run(tmp_path, ANSWER, {"not_any_of": [part]})
+    assert result["status"] == "failed"
 
 
 async def test_own_functions_get_the_value_itself(tmp_path: Path) -> None:

@@ -372,14 +372,15 @@ def test_a_grader_that_was_decorated_is_still_a_function() -> None:
     assert is_polite.__doc__ == is_polite.function.__doc__
 
 
-def test_a_grader_that_raises_leaves_the_run_errored() -> None:
+def test_an_exception_of_a_grader_is_a_failed_check_even_under_not() -> None:
     def broken(output: str) -> bool:
         raise LookupError(output)
 
-    (run,) = evaluate_sync(Suite(cases=["hi"], providers=echo, expect=[broken])).runs
-    assert run.status == "errored"
-    assert run.error is not None
-    assert "grader broken crashed: LookupError: hi" in run.error.message
+    suite = Suite(cases=["hi"], providers=echo, expect=[broken, Not(broken)])
+    (run,) = evaluate_sync(suite).runs
+    assert run.status == "failed"
+    assert [grade.passed for grade in run.grades] == [False, False]
+    assert run.grades[0].reason.startswith("raised LookupError: hi (")
 
 
 @provider(name="agent", max_concurrency=1)

@@ -23,15 +23,15 @@ class Broken(Contains):
 @pytest.mark.parametrize(
     ("name", "grader", "message"),
     [
-        ("broken", Broken(value=""), "grader broken crashed: ZeroDivisionError: division by zero"),
+        ("broken", Broken(value=""), "raised ZeroDivisionError: division by zero"),
         (
             "not_python",
             PythonGrader(target="math:sqrt"),
-            "grader not_python math:sqrt crashed: TypeError: must be real number",
+            "raised TypeError: must be real number",
         ),
     ],
 )
-async def test_a_crash_names_the_grader_and_what_it_calls(
+async def test_an_exception_is_a_failed_check_and_the_others_are_made(
     name: str, grader: Grader, message: str
 ) -> None:
     expect = (
@@ -41,11 +41,25 @@ async def test_a_crash_names_the_grader_and_what_it_calls(
     )
     request = Request("?", (), case_of(expect=expect), 1, 60)
     outcome = await grade_answer(Answer(request, Response(output="Paris"), 0.1, None))
+    assert (outcome.status, outcome.error) == ("failed", None)
+    assert [grade.passed for grade in outcome.grades] == [True, False, False]
+    raised = outcome.grades[1]
+    assert raised.reason.startswith(message)
+    assert raised.detail is not None
+    assert raised.detail.startswith("Traceback")
+
+
+async def test_without_a_verdict_the_error_names_the_grader_and_what_it_calls() -> None:
+    grader = PythonGrader(target="importlib:import_module")
+    expect = (Expectation("contains", Contains(value="no")), Expectation("not_python", grader))
+    request = Request("?", (), case_of(expect=expect), 1, 60)
+    outcome = await grade_answer(Answer(request, Response(output="nope"), 0.1, None))
     assert outcome.error is not None
     assert (outcome.status, outcome.error.kind, outcome.grades) == ("errored", "grader", ())
-    assert outcome.error.message.startswith(message)
-    assert outcome.error.detail is not None
-    assert outcome.error.detail.startswith("Traceback")
+    assert outcome.error.message == (
+        "grader not_python importlib:import_module could not judge:"
+        " it raised ModuleNotFoundError: No module named 'nope'"
+    )
 
 
 async def test_grades_come_in_the_order_of_the_expectations() -> None:

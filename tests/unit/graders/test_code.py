@@ -13,6 +13,8 @@ from ci_evals.errors import ConfigError, GradingError
 from ci_evals.graders.functions import ObjectGrader
 from ci_evals.graders.functions import grader as graded
 from ci_evals.graders.python import PythonGrader
+from ci_evals.graders.scoring import grade
+from ci_evals.model.grading import Expectation
 from ci_evals.model.request import Answer
 from ci_evals.user_code import importable
 
@@ -37,6 +39,8 @@ def too_much(output): return 7
 def nan(output): return float("nan")
 def misspelt(output): return {"pased": True}
 def empty(output): return {}
+def bad_passed(output): return {"passed": "true"}
+def quoted(output): return "True"
 def bad_reason(output): return {"passed": True, "reason": 5}
 def bad_score(output): return {"score": True}
 def crash(output): raise ZeroDivisionError("mine")
@@ -91,20 +95,42 @@ async def test_a_score_passes_from_the_threshold_on(
 
 
 @pytest.mark.parametrize(
+    ("function", "reason", "got"),
+    [
+        ("nothing", "must return a bool, a score from 0 to 1, or a mapping", "NoneType null"),
+        ("too_much", "must return a score from 0 to 1", "int 7"),
+        ("nan", "must return a score from 0 to 1", "float NaN"),
+        (
+            "misspelt",
+            "returned an unknown key 'pased'; known: passed, score",
+            'dict {"pased": true}',
+        ),
+        ("empty", "returned a mapping with neither passed nor score", "dict {}"),
+        ("bad_passed", "must return a bool as `passed`", "str 'true'"),
+        ("bad_reason", "must return text as its reason", "int 5"),
+        ("bad_score", "must return a number as its score", "bool true"),
+        ("quoted", "returned a text: return the boolean without quotes", "str 'True'"),
+    ],
+)
+async def test_a_function_that_does_not_judge_fails_even_under_not(
+    function: str, reason: str, got: str, answer_of: AnswerOf
+) -> None:
+    grader = PythonGrader(target=f"own_graders:{function}")
+    plain = await grade(Expectation("python", grader), answer_of())
+    negated = await grade(Expectation("not_python", grader, negated=True), answer_of())
+    assert (plain.passed, negated.passed, negated.score) == (False, False, 0.0)
+    assert plain.reason.startswith(f"own_graders:{function} {reason}")
+    assert plain.got == got
+
+
+@pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        ("nothing", TypeError, "it returned NoneType null"),
-        ("too_much", ValueError, "it returned 7"),
-        ("nan", ValueError, "it returned nan"),
-        ("misspelt", TypeError, "unknown key 'pased'"),
-        ("empty", TypeError, "neither passed nor score"),
-        ("bad_reason", TypeError, "returned int 5 as its reason"),
-        ("bad_score", TypeError, "returned bool true as its score"),
         ("crash", ZeroDivisionError, "mine"),
         ("crush", AttributeError, "there is no 'crush' in own_graders, did you mean 'crash'"),
     ],
 )
-async def test_a_function_that_does_not_judge_raises(
+async def test_a_function_that_raises_comes_through(
     function: str, error: type[Exception], message: str, answer_of: AnswerOf
 ) -> None:
     with pytest.raises(error, match=message):

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
@@ -12,8 +12,20 @@ from factories import checked
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ci_evals.errors import GradingError
 from ci_evals.format import visible
-from ci_evals.graders import GRADERS, ContainsJson, IsJson, JsonPath, JsonSchema, Regex, Similar
+from ci_evals.graders import (
+    GRADERS,
+    AllOf,
+    AnyOf,
+    Contains,
+    ContainsJson,
+    IsJson,
+    JsonPath,
+    JsonSchema,
+    Regex,
+    Similar,
+)
 from ci_evals.graders.base import Composite, GraderOptions, ModelGrader
 from ci_evals.graders.javascript import JavaScriptGrader
 from ci_evals.graders.python import PythonGrader
@@ -133,16 +145,75 @@ async def test_a_negated_expectation_turns_verdict_and_score_around_and_keeps_th
     assert found.sentence == "similarity to 'abcd' is at least 0.7, got 0.750"
 
 
-async def test_a_crash_of_a_grader_comes_through(answer_of: AnswerOf) -> None:
-    class Broken:
-        def grade(self, answer: Answer) -> Finding:
-            raise ZeroDivisionError
+class Raising:
+    """Raises an exception whatever the answer is."""
 
-        def prepare(self) -> None:
-            pass
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
 
-    with pytest.raises(ZeroDivisionError):
-        await grade(Expectation("broken", Broken()), answer_of())
+    def grade(self, answer: Answer) -> Finding:
+        raise self.error
+
+    def prepare(self) -> None:
+        pass
+
+
+def raised_from(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModuleNotFoundError("No module named 'nope'"),
+        SyntaxError("'(' was never closed", (__file__, 1, 1, "x = (")),
+        ConnectionRefusedError("refused"),
+        TimeoutError("too slow"),
+        raised_from(RuntimeError("no judgement"), ConnectionResetError("reset")),
+        ExceptionGroup("two", [TimeoutError(), ConnectionError()]),
+        GradingError("no judge"),
+    ],
+)
+async def test_what_says_nothing_about_the_answer_is_no_verdict(
+    error: Exception, answer_of: AnswerOf
+) -> None:
+    with pytest.raises(GradingError):
+        await grade(Expectation("broken", Raising(error)), answer_of())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ZeroDivisionError("division by zero"),
+        SyntaxError("invalid syntax", ("<unknown>", 1, 1, "the answer")),
+        AssertionError("no city"),
+        SystemExit(0),
+        FileNotFoundError("no such file"),
+        ExceptionGroup("two", [TimeoutError(), KeyError("city")]),
+    ],
+)
+async def test_an_exception_is_a_failed_check_even_under_not(
+    error: BaseException, answer_of: AnswerOf
+) -> None:
+    broken = Expectation("broken", Raising(error))
+    has_it = Expectation("contains", Contains("Paris"))
+    inner = Expectation("any_of", AnyOf((broken,)))
+    for expectation in (
+        broken,
+        replace(broken, negated=True),
+        Expectation("not_any_of", AnyOf((broken,)), negated=True),
+        Expectation("not_all_of", AllOf((broken, has_it)), negated=True),
+        Expectation("not_all_of", AllOf((inner, has_it)), negated=True),
+    ):
+        found = await grade(expectation, answer_of("Paris"))
+        assert (found.passed, found.score) == (False, 0.0)
+    found = await grade(Expectation("any_of", AnyOf((broken, has_it))), answer_of("Paris"))
+    assert found.passed
+    raised = found.parts[0]
+    assert raised.reason.startswith("raised ")
+    assert raised.detail
+    assert raised.got == "'Paris'"
 
 
 @dataclass(frozen=True, slots=True)
