@@ -61,11 +61,15 @@ def count(provider: Mapping[str, Any], load: Load, folder: Path) -> Calls:
 
 
 def measure(provider: Mapping[str, Any], folder: Path) -> Slopes:
-    """Return the slopes between suites of two numbers of cases and of runs."""
+    """Return the slopes between suites of two numbers of cases and of runs.
+
+    What is made once and kept on disk, such as compiled templates, is made before.
+    """
 
     def calls_of(cases: int, runs: int) -> Calls:
         return count(provider, Load(cases, runs, formats=FORMATS), folder)
 
+    calls_of(1, 1)
     few, many = calls_of(FEW_CASES, 1), calls_of(MANY_CASES, 1)
     further_cases = difference(many, few)
     with_runs = difference(calls_of(MANY_CASES, RUNS), calls_of(FEW_CASES, RUNS))
