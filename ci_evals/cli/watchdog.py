@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from threading import Thread
@@ -147,26 +146,32 @@ else:
         The status is negative if a signal ended the child.
         """
         lifeline, end_of_parent = os.pipe()
+        signals = [*EXIT_CODES, signal.SIGTSTP]
+        awaited = {each for each in signals if signal.getsignal(each) is not signal.SIG_IGN}
+        awaited.add(signal.SIGCHLD)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+        signal.signal(signal.SIGCHLD, _do_nothing)  # some systems drop it otherwise
         child = os.fork()
         if child == 0:
             os.close(end_of_parent)
             os.setsid()  # so that a Ctrl-C arrives once, passed on by the parent
-            _become_child(folder, lifeline)
+            _become_child(folder, lifeline)  # its thread keeps the mask: signals are for this one
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             command()
-
-        def pass_on(number: int, _frame: FrameType | None) -> None:
-            with suppress(ProcessLookupError):  # it has just ended
-                os.kill(child, number)
-
-        def suspend(_number: int, _frame: FrameType | None) -> None:
-            os.kill(child, signal.SIGSTOP)
-            os.kill(os.getpid(), signal.SIGSTOP)
-            os.kill(child, signal.SIGCONT)
-
-        for number in EXIT_CODES:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
-                signal.signal(number, pass_on)
-        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
-            signal.signal(signal.SIGTSTP, suspend)
-        _, status = os.waitpid(child, 0)
+        ended = 0
+        while not ended:
+            received = signal.sigwait(awaited)
+            if received == signal.SIGCHLD:
+                ended, status = os.waitpid(child, os.WNOHANG)
+            elif received == signal.SIGTSTP:  # a Ctrl-Z
+                os.kill(child, signal.SIGSTOP)
+                os.kill(os.getpid(), signal.SIGSTOP)
+                os.kill(child, signal.SIGCONT)
+            else:
+                os.kill(child, received)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return os.waitstatus_to_exitcode(status)
+
+    def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+        pass
