@@ -11,7 +11,7 @@ from typing import NamedTuple, NoReturn
 import click
 
 from ci_evals.cli.help import write_sections
-from ci_evals.cli.watchdog import Unproven, prove_exit_code
+from ci_evals.cli.watchdog import Unproven, end_if_forked, prove_exit_code
 from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.format import closest, number_of
 from ci_evals.redaction import Redactor, sensitive_values
@@ -97,6 +97,7 @@ def main() -> NoReturn:
         returned = group.main(standalone_mode=False, prog_name="ci-evals", obj=environ)
         code = int(returned or 0)
     except BaseException as raised:  # noqa: BLE001  the last border: no error may look like a verdict
+        end_if_forked()
         failure = _describe(raised, environ)
         code = failure.exit_code
         redactor = Redactor(sensitive_values(environ))
