@@ -10,12 +10,15 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import PackageNotFoundError, requires
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import comments
+import packaging
 import pytest
 import yaml
 from aiohttp import web
@@ -427,11 +430,12 @@ def test_the_install_step_works_beside_modules_that_are_named_as_pythons_own(
             mkdir -p "{tmp_path}/ci-evals/bin"
             cp "$0" "{tmp_path}/ci-evals/bin/python" ;;
           "-m pip "*) ;;
-          *) exec "{sys.executable}" "$@" ;;
+          *) PYTHONPATH="{tmp_path}/site" exec "{sys.executable}" -S "$@" ;;
         esac
         """
     )
     stub.chmod(0o755)
+    pinned_packages(tmp_path / "site")
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
     done = install(tmp_path, *arguments, PYTHON="", VIRTUAL_ENV="", PATH=path)
     assert done.returncode == 0, done.stderr
@@ -540,9 +544,8 @@ def test_what_is_too_old_is_replaced_by_what_is_pinned_with_its_hashes(
     package: str, tmp_path: Path
 ) -> None:
     """The interpreter is a real one that sees an old package; its pip only takes that away."""
-    old = tmp_path / "site" / f"{package}-0.9.dist-info"
-    old.mkdir(parents=True)
-    (old / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.9\n")
+    old = distribution_in(tmp_path / "old", package, "0.9")
+    pinned_packages(tmp_path / "site")
     stub = tmp_path / "venv" / "bin" / "python"
     stub.parent.mkdir(parents=True)
     stub.write_text(
@@ -554,7 +557,7 @@ def test_what_is_too_old_is_replaced_by_what_is_pinned_with_its_hashes(
             cat "$last" >> "{tmp_path}/needed"
             rm -r "{old}" ;;
           "-m pip "*) ;;
-          *) PYTHONPATH="{tmp_path}/site" exec "{sys.executable}" "$@" ;;
+          *) PYTHONPATH="{tmp_path}/old:{tmp_path}/site" exec "{sys.executable}" -S "$@" ;;
         esac
         """
     )
@@ -566,6 +569,45 @@ def test_what_is_too_old_is_replaced_by_what_is_pinned_with_its_hashes(
     needed = PIN.findall((tmp_path / "needed").read_text("utf-8"))
     assert needed == [pin for pin in pins if pin[0] == package]
     assert "--hash=sha256:" in needed[0][2]
+
+
+@posix
+def test_packages_that_pip_does_not_bring_are_an_error_and_not_a_loop(tmp_path: Path) -> None:
+    pinned_packages(tmp_path / "site")
+    distribution_in(tmp_path / "old", "click", "0.9")
+    stub = tmp_path / "venv" / "bin" / "python"
+    stub.parent.mkdir(parents=True)
+    stub.write_text(
+        f"""#!/bin/sh
+        case "$*" in
+          "-m pip "*) ;;
+          *) PYTHONPATH="{tmp_path}/old:{tmp_path}/site" exec "{sys.executable}" -S "$@" ;;
+        esac
+        """
+    )
+    stub.chmod(0o755)
+    done = install(tmp_path, PYTHON="venv")
+    assert done.returncode == 1
+    said = "::error title=ci-evals::pip has installed these, and they are still missing: click "
+    assert said in done.stderr
+
+
+def pinned_packages(site: Path) -> None:
+    """What an interpreter sees in which everything is installed as it is pinned."""
+    for name, version, _ in PIN.findall((ROOT / ".ci/constraints.txt").read_text("utf-8")):
+        distribution_in(site, name, version)
+    (site / "packaging").symlink_to(Path(packaging.__file__).parent)
+
+
+def distribution_in(site: Path, name: str, version: str) -> Path:
+    """The metadata of a package, with the requirements of the one that is installed here."""
+    folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    with suppress(PackageNotFoundError):
+        lines += [f"Requires-Dist: {each}" for each in requires(name) or ()]
+    (folder / "METADATA").write_text("\n".join(lines) + "\n")
+    return folder
 
 
 @posix
