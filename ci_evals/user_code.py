@@ -1,5 +1,6 @@
 """The team's own functions: finding `module:function` in the suite's folder, and calling it."""
 
+import ast
 import asyncio
 import importlib.util
 import inspect
@@ -356,6 +357,38 @@ def target_of_file(reference: str) -> str | None:
         return None
     module, function = found.groups(default="function")
     return f"{module.replace('/', '.')}:{function}"
+
+
+def takes_text(target: str, folder: Path) -> bool:
+    """Return True if the first parameter of `module:function` is annotated as `str`.
+
+    The module is read and not run. Of a method, and of a function that is not written in the
+    module itself, nothing is known.
+    """
+    name, _, function = target.partition(":")
+    try:
+        file = _find_in(name, folder)
+        if file is None:
+            return False
+        module = ast.parse(file.read_bytes())
+    except (Exception, SystemExit):  # noqa: BLE001  `missing_target` says what is wrong with it
+        return False
+    for statement in module.body:
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        parameters = [*statement.args.posonlyargs, *statement.args.args]
+        if statement.name == function and parameters and parameters[0].annotation is not None:
+            return ast.unparse(parameters[0].annotation) in ("str", "'str'")
+    return False
+
+
+def annotated_as_text(function: Callable[..., Any]) -> bool:
+    """Return True if the first parameter of a function is annotated as `str`."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some builtins have no signature
+        return False
+    return bool(parameters) and parameters[0].annotation in (str, "str")
 
 
 def has_second_parameter(

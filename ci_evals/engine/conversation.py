@@ -26,6 +26,7 @@ from ci_evals.model.response import (
     Usage,
 )
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.parts import message_fields
 from ci_evals.providers.pricing import total_usd
 from ci_evals.suite.fingerprint import provider_identity
 
@@ -72,8 +73,7 @@ class Conversation:
             if line is None:
                 return
             said = self._messages("user", "assistant")
-            messages = (*self._cell.messages, *said, Message("user", line))
-            request = Request(line, messages, self._cell.case, self._run, self._cell.timeout_s)
+            request = self._request((*self._cell.messages, *said, Message("user", line)))
             try:
                 made = await queue.calls.call(request, slot, continued=bool(self.turns))
             except LostError as lost:
@@ -112,10 +112,13 @@ class Conversation:
     def _request_to(self, user: SimulatedUser) -> Request:
         """Ask the provider that plays the user, who sees the conversation from the other side."""
         said = self._messages("assistant", "user")
-        messages = (Message("system", _instructions(user)), Message("user", OPENING), *said)
-        return Request(
-            messages[-1].text, messages, self._cell.case, self._run, self._cell.timeout_s
-        )
+        start = (Message("system", _instructions(user)), Message("user", OPENING))
+        return self._request((*start, *said))
+
+    def _request(self, messages: tuple[Message, ...]) -> Request:
+        """Ask messages: a provider that sees no more than the input sees all of them."""
+        asked = message_fields(messages)
+        return Request(asked, messages, self._cell.case, self._run, self._cell.timeout_s)
 
     @property
     def latency_s(self) -> float:

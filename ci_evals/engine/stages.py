@@ -23,6 +23,7 @@ from ci_evals.model.fingerprint import digest
 from ci_evals.model.request import Request
 from ci_evals.model.response import Content, Message, Response
 from ci_evals.providers.base import Provider, ProviderOptions
+from ci_evals.providers.parts import asks_messages, message_fields
 from ci_evals.providers.pricing import total_usd
 from ci_evals.user_code import find_module
 
@@ -140,6 +141,8 @@ class StagedProvider:
         asked = request
         if self._before:
             value: str | Content = request.input
+            if asks_messages(request):
+                value = request.messages[-1].text
             for stage in self._before:
                 value = await self._pass(stage, value, passage)
             asked = self._with_input(request, value)
@@ -172,7 +175,10 @@ class StagedProvider:
                 raise ProviderError("rejected", text)
             return replace(request, input=value)
         *before, last = request.messages or (Message("user"),)
-        return replace(request, input=value, messages=(*before, replace(last, content=value)))
+        messages = (*before, replace(last, content=value))
+        if asks_messages(request):
+            return replace(request, input=message_fields(messages), messages=messages)
+        return replace(request, input=value, messages=messages)
 
     async def _pass(self, stage: Stage, value: str | Content, passage: "_Passage") -> str | Content:
         """Return what a stage makes of a value, and note what it costs and its file."""

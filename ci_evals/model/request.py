@@ -15,7 +15,8 @@ class Request:
 
     Args:
         input: the rendered prompt, or the case's own `input` (any JSON value) when the suite has no
-            prompts.
+            prompts; where messages are asked, as in each turn of a conversation, all of them as
+            mappings with `role` and `content`.
         messages: the same as a conversation, for chat endpoints.
         case: the case that is run.
         run: its run number, from 1.

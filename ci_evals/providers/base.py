@@ -245,7 +245,7 @@ class ProviderOptions(Options):
         """Return what is wrong before any call: a missing file, a module that does not exist."""
         return []
 
-    def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
+    def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
         """Yield requests that cannot be sent, each with the reason, without sending any."""
         return iter(())
 

@@ -34,10 +34,12 @@ from ci_evals.providers.http_messages import (
     token_problems,
     url_problems,
 )
-from ci_evals.providers.request_fields import message_fields, override_fields
-from ci_evals.templating import is_template, json_renderer, template_sandbox, text_renderer
+from ci_evals.providers.parts import asks_messages, message_fields
+from ci_evals.providers.request_fields import override_fields
+from ci_evals.templating import Render, is_template, json_renderer, template_sandbox, text_renderer
 
 _DEFAULT_BODY = {"input": "{{ input }}"}
+_DEFAULT_CHAT_BODY = {"messages": "{{ messages }}"}
 _NAMES = ("input", "messages", "vars", "case", "run")
 _PATHS = (
     "output",
@@ -88,7 +90,8 @@ class Http(ProviderOptions):
         method: the HTTP method.
         headers: HTTP headers.
         token: a command that prints a bearer token.
-        body: any JSON; `{"input": "{{ input }}"}` when left out, and nothing for GET.
+        body: any JSON; when left out `{"input": "{{ input }}"}`, in a conversation
+            `{"messages": "{{ messages }}"}`, and nothing for GET.
         output: JSONPath of the output in the answer; the whole answer as text when left out.
         tool_calls: JSONPath of the tool calls, each with `name` and `arguments`.
         steps: JSONPath of the steps that were taken, each with `kind` and `name`.
@@ -170,8 +173,8 @@ class Http(ProviderOptions):
             found += [f"{place}: {problem}" for problem in path_problems(path)]
         return found
 
-    def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
-        if self.problems(Path()):
+    def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
+        if self.problems(folder):
             return
         template = _RequestTemplate(self)
         for request in requests:
@@ -219,15 +222,16 @@ class _RequestTemplate:
     """The request of a provider, before it is filled in for a case."""
 
     def __init__(self, options: Http) -> None:
-        body = options.body
-        if body is None and options.method != "GET":
-            body = _DEFAULT_BODY
         self._method = options.method
         self._url = text_renderer(options.url)
         self._headers = {name: text_renderer(value) for name, value in options.headers.items()}
-        self._body = None
-        if body is not None:
-            self._body = json_renderer(body)
+        self._body: Render | None = None
+        self._chat_body: Render | None = None
+        if options.body is not None:
+            self._body = self._chat_body = json_renderer(options.body)
+        elif options.method != "GET":
+            self._body = json_renderer(_DEFAULT_BODY)
+            self._chat_body = json_renderer(_DEFAULT_CHAT_BODY)
 
     def render(self, request: Request) -> Call:
         """Return what is sent for one run.
@@ -240,8 +244,11 @@ class _RequestTemplate:
         try:
             url = self._url(names)
             headers = {name: render(names) for name, render in self._headers.items()}
-            if self._body is not None:
-                data = encode_json(self._body(names))
+            render_body = self._body
+            if asks_messages(request):
+                render_body = self._chat_body
+            if render_body is not None:
+                data = encode_json(render_body(names))
         except Exception as error:  # a user's template can raise anything
             why = str(error)
             if not isinstance(error, TemplateError):
@@ -261,7 +268,7 @@ def _variables(request: Request) -> dict[str, Any]:
     case = request.case
     return {
         "input": request.input,
-        "messages": message_fields(request),
+        "messages": message_fields(request.messages),
         "vars": case.vars,
         "case": {
             "id": case.id,

@@ -20,6 +20,7 @@ from ci_evals.model.request import Request
 from ci_evals.model.response import Passage, Response, Step, ToolCall, Usage
 from ci_evals.providers.answer import as_response, clean_text, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.providers.parts import asks_messages
 from ci_evals.templating import template_sandbox
 
 MODEL = "mock"
@@ -57,8 +58,8 @@ class Mock(ProviderOptions):
     Args:
         answers: what to answer, by case id or by the exact text of the input (the last user
             message).
-        default: the answer to everything else: text, or a Jinja2 template over `input` and the
-            case's vars. Without it the input comes back.
+        default: the answer to everything else: text, or a Jinja2 template over `input` (the last
+            user message) and the case's vars. Without it the input comes back.
         wrong: what a flaky answer says.
         flakiness: the share of runs that answer `wrong`.
         error_rate: the share of calls that fail with a mock status 500.
@@ -154,7 +155,7 @@ class MockProvider:
         if self._default is None:
             return question
         given = request.input
-        if given is None:
+        if given is None or asks_messages(request):
             given = question
         try:
             return self._default.render({**request.case.vars, "input": given})
@@ -177,7 +178,7 @@ def _question(request: Request) -> str:
     """Return the input's text, or the last user message of a conversation."""
     if isinstance(request.input, str):
         return clean_text(request.input)
-    if request.input is not None:
+    if request.input is not None and not asks_messages(request):
         return encode_json(request.input).decode()
     for message in reversed(request.messages):
         if message.role == "user":

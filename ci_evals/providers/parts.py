@@ -1,18 +1,19 @@
-"""Images and files in messages: found and identified when a suite is loaded, read when they are
-sent.
+"""Messages as they are sent. Their images and files are found and identified when a suite is
+loaded, and read when they are sent.
 """
 
 import base64
 import binascii
 import hashlib
 import mimetypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from ci_evals.errors import ProviderError
+from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Part
 
 MAX_BYTES = 50 * 1024 * 1024
@@ -185,6 +186,34 @@ def content_fields(message: Message) -> str | list[dict[str, str]]:
     if isinstance(message.content, str):
         return message.content
     return [_part_fields(part) for part in message.content]
+
+
+def message_fields(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return messages as an API takes them: `role`, `content`, and of the rest what each has."""
+    return [_message_fields(message) for message in messages]
+
+
+def _message_fields(message: Message) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "role": message.role,
+        "content": content_fields(message),
+    }
+    if message.tool_calls:
+        calls = []
+        for call in message.tool_calls:
+            called = {"name": call.name, "arguments": call.arguments}
+            if call.id is not None:
+                called["id"] = call.id
+            calls.append(called)
+        fields["tool_calls"] = calls
+    if message.tool_call_id is not None:
+        fields["tool_call_id"] = message.tool_call_id
+    return fields
+
+
+def asks_messages(request: Request) -> bool:
+    """Return True if the input of a request is its messages, as in a conversation."""
+    return isinstance(request.input, list) and request.input == message_fields(request.messages)
 
 
 def _part_fields(part: Part) -> dict[str, str]:

@@ -5,7 +5,7 @@ import copy
 import functools
 import inspect
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +19,10 @@ from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, clean_text, unfit_type
 from ci_evals.providers.base import Provider, ProviderOptions, Resources, load_part
 from ci_evals.providers.frameworks import unpack_result
+from ci_evals.providers.parts import asks_messages
 from ci_evals.user_code import (
     PACKAGE,
+    annotated_as_text,
     call_in_thread,
     describe_crash,
     has_second_parameter,
@@ -29,6 +31,7 @@ from ci_evals.user_code import (
     is_cancelling,
     load_target,
     missing_target,
+    takes_text,
     target_of_file,
     target_parts,
     target_problem,
@@ -36,6 +39,10 @@ from ci_evals.user_code import (
 
 _MAX_DETAIL = 8000
 _MAX_FRAMES = 30
+_TAKES_NO_MESSAGES = (
+    "takes `str`, and this case asks messages: take a list of mappings with `role` and `content`,"
+    " as in `def answer(messages: list[dict[str, Any]])`"
+)
 
 _Function = Callable[..., Any]
 _Call = Callable[[Request], Awaitable[Any]]
@@ -76,6 +83,13 @@ class Python(ProviderOptions):
         if problem := missing_target(self.target, folder):
             return [f"target: {problem}"]
         return []
+
+    def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
+        if self.factory or not takes_text(self.target, folder):
+            return
+        for request in requests:
+            if asks_messages(request):
+                yield request, f"{self.target} {_TAKES_NO_MESSAGES}"
 
     def open(self, resources: Resources) -> Provider:
         """Import the target; the engine has made the suite's folder importable.
@@ -136,6 +150,14 @@ class Function(ProviderOptions):
     @property
     def default_name(self) -> str:
         return str(self.target.name)
+
+    def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
+        called = self.target.called
+        if self.factory or hasattr(called, "answer") or not annotated_as_text(called):
+            return
+        for request in requests:
+            if asks_messages(request):
+                yield request, f"{self.target} {_TAKES_NO_MESSAGES}"
 
     def open(self, resources: Resources) -> Provider:
         """Make it callable.

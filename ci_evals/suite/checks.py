@@ -13,6 +13,7 @@ from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Message
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, WHOLE, read_metric
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.parts import message_fields
 from ci_evals.providers.pricing import has_price
 from ci_evals.suite.draft import Draft
 from ci_evals.suite.executor import ExecutorOptions
@@ -156,8 +157,13 @@ def _request_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     for options in draft.providers.selected:
         if options.before:
             continue  # what these make of the input is not known yet
-        for request, text in options.misfits(_first_requests(draft)):
+        for request, text in options.misfits(_first_requests(draft), draft.folder):
             yield request.case, str(options.name), text
+    for case in draft.cases.cases:
+        if case.user is not None:
+            player: ProviderOptions = case.user.provider
+            for _, text in player.misfits([_request_to_player(case)], draft.folder):
+                yield case, str(player.name), text
 
 
 def _problems_of_providers(
@@ -173,7 +179,7 @@ def _problems_of_providers(
     for case, provider, text in misfits:
         sharing.setdefault((provider, text), []).append(case)
     for (provider, text), (first, *others) in sharing.items():
-        place = draft.providers.places[provider]
+        place = draft.places[provider]
         yield Problem(*place, f"{text} (case {first.id!r}{and_more(len(others))})")
 
 
@@ -194,8 +200,15 @@ def _first_requests(draft: Draft) -> Iterator[Request]:
             except Exception:  # noqa: BLE001, S112  a problem of the prompt
                 continue
             if line is not None:
-                input_, messages = line, (*messages, Message("user", line))
+                messages = (*messages, Message("user", line))
+                input_ = message_fields(messages)
             yield Request(input_, tuple(messages), case, 1, case.timeout_s or 0.0)
+
+
+def _request_to_player(case: Case) -> Request:
+    """Return what the provider that plays the user of a case is asked first, but for its words."""
+    messages = (Message("system", _ANY_LINE), Message("user", _ANY_LINE))
+    return Request(message_fields(messages), messages, case, 1, case.timeout_s or 0.0)
 
 
 def check_tasks(draft: Draft) -> Iterator[Problem]:

@@ -1,8 +1,7 @@
 """Renders what a provider is sent: prompts filled in with a case's vars, or the case as it is."""
 
-import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from jinja2 import Template
 
 from ci_evals.model.case import Case, Prompt
 from ci_evals.model.response import Message, Part, Role
-from ci_evals.providers.parts import content_fields, identify
+from ci_evals.providers.parts import content_fields, identify, message_fields
 from ci_evals.templating import Render, json_renderer, json_text, template_sandbox
 
 _ONLY_INPUT = re.compile(r"\{\{-?\s*input\s*-?\}\}")
@@ -56,7 +55,7 @@ class Templates:
         messages = (*turns, *case.messages)
         if len(messages) == 1 and turns and turns[0].role == "user":
             return Rendered(content_fields(turns[0]), messages)
-        return Rendered(_as_data(messages), messages)
+        return Rendered(message_fields(messages), messages)
 
     def _turn(
         self, role: Role, content: str | Sequence[Part], values: Mapping[str, Any]
@@ -139,35 +138,22 @@ def template_sources(content: str | Sequence[Part]) -> Iterator[str]:
 
 
 def _render_case(case: Case) -> Rendered:
+    """Return a case as it is: what it asks, after its messages."""
     if case.is_conversation and case.input is None:
         return Rendered(None, case.messages)
-    if isinstance(case.input, Message):
-        return Rendered(content_fields(case.input), (*case.messages, case.input))
-    if case.messages:
-        value = case.input
-        if value is None and len(case.messages) == 1:
-            message = case.messages[0]
-            if message.role == "user" and not isinstance(message.content, str):
-                value = content_fields(message)
-        if value is None:
-            value = _as_data(case.messages)
-        return Rendered(value, case.messages)
+    if case.messages and case.input is None:
+        return Rendered(message_fields(case.messages), case.messages)
     value = case.input
     if value is None:
         value = dict(case.vars)
-    text = value
-    if not isinstance(text, str):
-        text = json_text(value)
-    return Rendered(value, (Message("user", text),))
-
-
-def _as_data(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return messages as an API takes them, without empty fields."""
-    data = []
-    for message in messages:
-        fields = {"role": message.role, "content": content_fields(message)}
-        for key, value in dataclasses.asdict(message).items():
-            if value and key not in fields:
-                fields[key] = value
-        data.append(fields)
-    return data
+    if isinstance(value, Message):
+        question = value
+        value = content_fields(question)
+    elif isinstance(value, str):
+        question = Message("user", value)
+    else:
+        question = Message("user", json_text(value))
+    if not case.messages:
+        return Rendered(value, (question,))
+    messages = (*case.messages, question)
+    return Rendered(message_fields(messages), messages)

@@ -87,10 +87,10 @@ class TaskAgent(ProgramOptions):
             found.append(f"sandbox: {problem}")
         return found
 
-    def misfits(self, requests: Iterable[Request]) -> Iterator[tuple[Request, str]]:
+    def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
         for request in requests:
             try:
-                _render_command(self, request, "")
+                _render_command(self, request, str(folder))
             except ProviderError as error:
                 yield request, error.message
 

@@ -1,10 +1,13 @@
-"""Two guests. Given the waiter's last words, each says its next line, or that it is satisfied."""
+"""Two guests. Given what was said, each says its next line, or that it is satisfied."""
+
+from typing import Any
 
 DONE = "<goal-reached>"
 
 
-def hesitant(told: str) -> str:
+def hesitant(messages: list[dict[str, Any]]) -> str:
     """Give away as little as possible."""
+    told = messages[-1]["content"]
     if "Booked" in told:
         return DONE
     if "how many" in told:
@@ -12,6 +15,7 @@ def hesitant(told: str) -> str:
     return "At seven." if "time" in told else "I'd like a table."
 
 
-def pushy(told: str) -> str:
+def pushy(messages: list[dict[str, Any]]) -> str:
     """Ask again and again."""
+    told = messages[-1]["content"]
     return DONE if "Smith" in told else "Who else is coming tonight?"

@@ -386,7 +386,7 @@ def mistake(words: Sequence[str], *, whole: bool) -> str:
 def project(tmp_path: Path) -> Path:
     """The folder that the examples of the docs live in."""
     for name, text in {
-        "agent.py": "def answer(question: str) -> str:\n    return 'Paris'\n",
+        "agent.py": "def answer(asked):\n    return 'Paris'\n",
         "../src/support/bot.py": "",
         "agent.mjs": "export default () => 'Paris';\n",
         "prompts/long.txt": "Think hard: {{ question }}",

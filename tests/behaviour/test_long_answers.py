@@ -97,6 +97,7 @@ async def test_each_turn_of_a_conversation_has_the_bound(tmp_path: Path) -> None
     }
     providers = [{"name": "agent", "type": "python", "target": "agent:answer"}]
     write_suite(tmp_path, [case], providers=providers)
+    (tmp_path / "agent.py").write_text(AGENT.replace("question\n", "question[-1]['content']\n"))
     found = await run(tmp_path)
     assert found.code == 0, found.out
     (result,) = journaled(tmp_path / "out")

@@ -21,6 +21,13 @@ from typing import Any
 from ci_evals import Request
 {imports}
 
+def _text(prompt: Any) -> str:
+    """Return a prompt as promptfoo passes it: messages as JSON."""
+    if isinstance(prompt, str):
+        return prompt
+    return json.dumps(prompt)
+
+
 def _context(prompt: str, request: Request) -> dict[str, Any]:
     return {{"vars": dict(request.case.vars), "prompt": {{"raw": prompt, "label": ""}}}}
 
@@ -43,12 +50,14 @@ def _answer(result: Any) -> Any:
 '''
 _FUNCTION = """
 
-def {name}(prompt: str, request: Request) -> Any:
+def {name}(asked: Any, request: Request) -> Any:
+    prompt = _text(asked)
     return _answer({function}(prompt, {{"config": {config}}}, _context(prompt, request)))
 """
 _PROGRAM = """
 
-def {name}(prompt: str, request: Request) -> str:
+def {name}(asked: Any, request: Request) -> str:
+    prompt = _text(asked)
     options = json.dumps({{"config": {config}}})
     context = json.dumps(_context(prompt, request))
     done = subprocess.run(

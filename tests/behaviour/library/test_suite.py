@@ -48,6 +48,10 @@ def echo(question: str) -> str:
     return question
 
 
+def echo_last(messages: list[dict[str, str]]) -> str:
+    return messages[-1]["content"]
+
+
 FUNCTION: Any = "a method".upper
 
 
@@ -165,7 +169,7 @@ def test_one_grader_needs_no_list(expect: Any) -> None:
     assert evaluate_sync(Suite(cases=["x", "y"], providers=echo, expect=expect)).passed == 1
     assert evaluate_sync(Suite(cases=Case(input="x", expect=expect), providers=echo)).all_passed
     turns = Case(id="talk", turns=[UserTurn(user="x", expect=expect)])
-    assert evaluate_sync(Suite(cases=[turns], providers=echo)).all_passed
+    assert evaluate_sync(Suite(cases=[turns], providers=echo_last)).all_passed
 
 
 def test_ids_are_made_of_what_is_asked_and_stay_apart() -> None:

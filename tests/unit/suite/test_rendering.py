@@ -60,7 +60,9 @@ def test_without_a_prompt_a_conversation_is_sent_as_it_is() -> None:
     messages = (Message("system", "s"), Message("user", "u"))
     as_data = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     assert Templates().render(None, Case(id="a", messages=messages)) == (as_data, messages)
-    assert Templates().render(None, Case(id="a", messages=messages, input="i")) == ("i", messages)
+    asked = (*messages, Message("user", "i"))
+    as_data.append({"role": "user", "content": "i"})
+    assert Templates().render(None, Case(id="a", messages=messages, input="i")) == (as_data, asked)
 
 
 @pytest.mark.parametrize(
