@@ -1,32 +1,29 @@
-"""JavaScript of a suite, in one process of the machine's Node.js for the whole invocation."""
+"""JavaScript of a suite, in processes of the machine's Node.js."""
 
-import asyncio
 import json
+import os
 import re
 import shutil
 import subprocess
-from collections import deque
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as WaitTimeoutError
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from itertools import count
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from threading import Lock, Thread
 from typing import Any
 
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import one_line
+from ci_evals.workers import START_S, Worker, WorkerEndedError, Workers, WorkerTimeoutError
 
 _WORKER = Path(__file__).with_name("javascript_worker.cjs")
-_OLDEST = (18, 0)
+_OLDEST = 18
+_OLDEST_SANDBOX = 20
+_VARIABLES = ("LANG", "LC_ALL", "SYSTEMROOT", "TZ")
+"""The variables that code in the sandbox sees: none that says anything about the job."""
+
 _DETECTS_MODULES = (20, 10)  # the first that can tell ES modules in .js files by itself
-_START_S = 30.0
-_PING_S = 1.0
-_END_S = 1.0
-_STDERR_LINES = 20
 
 
 class JavaScriptError(Exception):
@@ -37,20 +34,16 @@ class JavaScriptError(Exception):
         place: where in the suite's code: `checks.mjs:2`, or `line 2` of code in the suite itself.
         setup: True if it says nothing about the data: a module is missing or cannot be parsed, a
             service does not answer.
+        denied: True if the sandbox forbids what the code did.
     """
 
-    def __init__(self, stack: str, place: str = "", *, setup: bool = False) -> None:
+    def __init__(
+        self, stack: str, place: str = "", *, setup: bool = False, denied: bool = False
+    ) -> None:
         super().__init__(stack)
         self.place = place
         self.setup = setup
-
-
-class NodeEndedError(Exception):
-    """Node.js ended before it answered."""
-
-
-class _RestartedError(Exception):
-    """Node.js was ended because of another request."""
+        self.denied = denied
 
 
 def split_file(reference: str) -> Mapping[str, str] | None:
@@ -74,159 +67,141 @@ def file_problem(reference: str, folder: Path) -> str | None:
     return None
 
 
-class NodeProcess:
-    """One process of Node.js in a folder, started on first use, and again if it had to be ended."""
+class NodeWorker(Worker):
+    """A process of Node.js in a folder.
+
+    Args:
+        folder: the folder of the suite.
+        sandbox: the code may read the folder and its packages, and do nothing else to this machine.
+    """
+
+    title = "Node.js"
+
+    def __init__(self, folder: Path, *, sandbox: bool) -> None:
+        node = find_node()
+        command = [node.program, *node.flags]
+        environ = None
+        if sandbox:
+            command += node.sandbox_flags(folder)
+            environ = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+        super().__init__([*command, str(_WORKER)], folder, environ)
+
+    def encode(self, request: Mapping[str, Any]) -> bytes:
+        return json.dumps(request, default=str).encode()
+
+    def decode(self, line: bytes) -> Mapping[str, Any]:
+        answer = json.loads(line)
+        if not isinstance(answer, dict) or "id" not in answer:
+            raise ValueError("not an answer")
+        return answer
+
+    def error(self, answer: Mapping[str, Any]) -> Exception:
+        error = answer["error"]
+        return JavaScriptError(
+            error["stack"], error["place"], setup=error["setup"], denied=error["denied"]
+        )
+
+
+class NodeProcesses:
+    """The processes of Node.js in a folder, started on first use.
+
+    Args:
+        folder: the folder of the suite.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._lock = Lock()
-        self._numbers = count(1)
-        self._process: subprocess.Popen[str] | None = None
-        self._pending: dict[int, Future[Any]] = {}
-        self._readers: list[Thread] = []
+        # Code that can be ended never shares a process with a provider's calls, which cost money.
+        self._open = Workers(partial(NodeWorker, folder, sandbox=False))
+        self._sandboxed = Workers(partial(NodeWorker, folder, sandbox=True))
+        self._providers = Workers(partial(NodeWorker, folder, sandbox=False))
 
-    async def ask(self, **request: Any) -> Any:
-        """Return the value that JavaScript returns.
-
-        If the caller is cancelled, as by a time-out, a process that is stuck is ended; the requests
-        of other callers are then sent again.
+    async def grade(self, *, sandbox: bool, timeout_s: float, **request: Any) -> Any:
+        """Return what the code of a grader returns.
 
         Raises:
             JavaScriptError: it threw something.
-            NodeEndedError: the process ended meanwhile, twice.
+            WorkerTimeoutError: it took too long.
+            WorkerEndedError: it ended its process.
         """
-        endings = 0
-        while True:
-            future = self._send(request)
-            try:
-                return await asyncio.wrap_future(future)
-            except asyncio.CancelledError:
-                Thread(target=self._end_if_stuck, name="ci-evals-node", daemon=True).start()
-                raise
-            except _RestartedError:
-                continue
-            except NodeEndedError:  # perhaps by the code of another request
-                endings += 1
-                if endings > 1:
-                    raise
+        workers = self._graders(sandbox=sandbox)
+        return await workers.ask({"do": "grade", **request}, timeout_s)
 
-    def check(self, **request: Any) -> None:
-        """Send a request that calls no function of the suite; its modules may be loaded.
+    async def call(self, *, timeout_s: float, **request: Any) -> Any:
+        """Return the answer of a provider. Raises as `grade`."""
+        return await self._providers.ask({"do": "call", **request}, timeout_s)
+
+    def check_grader(self, *, sandbox: bool, **request: Any) -> None:
+        """Parse the code of a grader, and load its modules.
 
         Raises:
             ConfigError: there is no Node.js, or the code is wrong.
         """
-        try:
-            self._send(request).result(_START_S)
-        except (JavaScriptError, NodeEndedError) as error:
-            raise _config_error(one_line(str(error), 500)) from error
-        except WaitTimeoutError as error:
-            raise _config_error(f"Node.js did not answer within {_START_S:g} s") from error
+        _check(self._graders(sandbox=sandbox), {"do": "check", **request})
+
+    def check_provider(self, **request: Any) -> None:
+        """Load the file of a provider. Raises as `check_grader`."""
+        _check(self._providers, {"do": "open", **request})
 
     def close(self) -> None:
-        """End the process."""
-        self._end(_RestartedError())
-        for reader in self._readers:
-            reader.join(_END_S)
+        """End the processes."""
+        for workers in (self._open, self._sandboxed, self._providers):
+            workers.close()
 
-    def _send(self, request: Mapping[str, Any]) -> Future[Any]:
-        future: Future[Any] = Future()
-        with self._lock:
-            number = next(self._numbers)
-            process = self._process or self._start()
-            self._pending[number] = future
-            assert process.stdin is not None
-            with suppress(OSError):  # it has just ended, which its reader is about to notice
-                process.stdin.write(json.dumps({"id": number, **request}, default=str) + "\n")
-                process.stdin.flush()
-        return future
+    def _graders(self, *, sandbox: bool) -> Workers:
+        if sandbox:
+            return self._sandboxed
+        return self._open
 
-    def _start(self) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        command = [*node_command(), str(_WORKER)]
-        process = subprocess.Popen(  # noqa: S603  no shell
-            command,
-            cwd=self._folder,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,  # a Ctrl-C is for this process alone, which then ends that one
-        )
-        self._process = process
-        reader = Thread(target=self._read, args=(process,), name="ci-evals-node", daemon=True)
-        self._readers.append(reader)
-        reader.start()
-        return process
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        """Give each answer to the caller that waits for it, until the process ends."""
-        assert process.stdout is not None
-        assert process.stderr is not None
-        tail: deque[str] = deque(maxlen=_STDERR_LINES)
-        listener = Thread(
-            target=tail.extend, args=(process.stderr,), name="ci-evals-node", daemon=True
-        )
-        listener.start()
-        for line in process.stdout:
-            try:
-                answer = json.loads(line)
-            except ValueError:  # code may write past `console`
-                continue
-            with self._lock:
-                future = self._pending.pop(answer["id"], None)
-            if future is None or not future.set_running_or_notify_cancel():
-                continue
-            if "error" in answer:
-                error = answer["error"]
-                thrown = JavaScriptError(error["stack"], error["place"], setup=error["setup"])
-                future.set_exception(thrown)
-            else:
-                future.set_result(answer["value"])
-        status = process.wait()
-        listener.join(_END_S)
-        process.stdout.close()
-        process.stderr.close()
-        text = f"Node.js ended with exit status {status}"
-        if stderr := one_line("".join(tail).strip(), 300):
-            text = f"{text}: {stderr}"
-        self._end(NodeEndedError(text), process)
+def _check(workers: Workers, request: Mapping[str, Any]) -> None:
+    try:
+        workers.check(request)
+    except (JavaScriptError, WorkerEndedError) as error:
+        raise _config_error(one_line(str(error), 500)) from error
+    except WorkerTimeoutError as error:
+        raise _config_error(f"Node.js did not answer within {START_S:g} s") from error
 
-    def _end_if_stuck(self) -> None:
-        try:
-            self._send({"do": "ping"}).result(_PING_S)
-        except WaitTimeoutError:
-            self._end(_RestartedError())
-        except (NodeEndedError, _RestartedError):
-            pass
 
-    def _end(self, error: Exception, ended: subprocess.Popen[str] | None = None) -> None:
-        """End the process, and raise an error in the callers that wait for it.
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The program, by its real path, and its version."""
 
-        Args:
-            error: the error.
-            ended: a process that has ended by itself; nothing is done if it is not the current one.
+    program: str
+    version: tuple[int, int]
+
+    @property
+    def flags(self) -> Sequence[str]:
+        """The flags for all code."""
+        if self.version < _DETECTS_MODULES:
+            return ("--experimental-detect-module",)
+        return ()
+
+    def sandbox_flags(self, folder: Path) -> Sequence[str]:
+        """Return the flags for code that may read a folder and its packages, and do nothing else.
+
+        Raises:
+            ConfigError: this Node.js has no permission model.
         """
-        with self._lock:
-            process = self._process
-            if process is None or ended not in (None, process):
-                return
-            self._process = None
-            pending, self._pending = self._pending, {}
-        for future in pending.values():
-            if future.set_running_or_notify_cancel():
-                future.set_exception(error)
-        process.kill()
-        process.wait()
-        with suppress(OSError):
-            assert process.stdin is not None
-            process.stdin.close()
+        major = self.version[0]
+        if major < _OLDEST_SANDBOX:
+            text = (
+                f"the sandbox of JavaScript needs Node.js {_OLDEST_SANDBOX} or newer, and this is"
+                f" {major}: update it, or write `javascript: {{code: …, sandbox: false}}`"
+            )
+            raise _config_error(text)
+        name = "--permission"
+        if self.version < (22, 13) or (23, 0) <= self.version < (23, 5):
+            name = "--experimental-permission"
+        folder = folder.resolve()
+        readable = [_WORKER, folder / "*"]
+        for above in (folder, *folder.parents):
+            readable += [above / "package.json", above / "node_modules" / "*"]
+        return (name, "--allow-worker", *(f"--allow-fs-read={path}" for path in readable))
 
 
 @cache
-def node_command() -> tuple[str, ...]:
-    """Return the command that starts Node.js.
+def find_node() -> Node:
+    """Return the Node.js of this machine.
 
     Raises:
         ConfigError: there is none on the PATH, or it is too old.
@@ -235,31 +210,31 @@ def node_command() -> tuple[str, ...]:
     if program is None:
         raise _config_error("JavaScript needs Node.js: there is no `node` on the PATH")
     ended = subprocess.run(  # noqa: S603
-        [program, "--version"], capture_output=True, text=True, check=False
+        [program, "-p", "process.execPath + ' ' + process.version"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    version = (0, 0)
-    if numbers := re.match(r"v(\d+)\.(\d+)", ended.stdout):
-        version = (int(numbers[1]), int(numbers[2]))
-    if version < _OLDEST:
-        found = ended.stdout.strip() or "of an unknown version"
-        text = f"JavaScript needs Node.js {_OLDEST[0]} or newer: {program} is {found}"
+    path, _, version = ended.stdout.strip().rpartition(" ")  # `program` may be a script around it
+    numbers = re.match(r"v(\d+)\.(\d+)", version)
+    if numbers is None or int(numbers[1]) < _OLDEST:
+        found = version or "of an unknown version"
+        text = f"JavaScript needs Node.js {_OLDEST} or newer: {program} is {found}"
         raise _config_error(text)
-    if version < _DETECTS_MODULES:
-        return (program,)
-    return (program, "--experimental-detect-module")
+    return Node(path, (int(numbers[1]), int(numbers[2])))
 
 
 def _config_error(text: str) -> ConfigError:
     return ConfigError([Problem("", None, "", text)])
 
 
-_current: ContextVar[NodeProcess | None] = ContextVar("node", default=None)
+_current: ContextVar[NodeProcesses | None] = ContextVar("node", default=None)
 
 
 @contextmanager
-def node_process(folder: Path) -> Iterator[None]:
+def node_processes(folder: Path) -> Iterator[None]:
     """Run JavaScript in a folder while the context lasts. It is started when it is needed."""
-    node = NodeProcess(folder)
+    node = NodeProcesses(folder)
     before = _current.get()
     _current.set(node)
     try:
@@ -275,19 +250,19 @@ def syntax_problem(code: str) -> str | None:
     if node is None:
         return None
     try:
-        node_command()
+        find_node()
     except ConfigError:
         return None  # reported when the code is run
     try:
-        node.check(do="check", code=code)
+        node.check_grader(sandbox=False, code=code)
     except ConfigError as error:
         return error.problems[0].message
     return None
 
 
-def current_node() -> NodeProcess:
-    """Return the process of the innermost `node_process`."""
+def current_node() -> NodeProcesses:
+    """Return the processes of the innermost `node_processes`."""
     node = _current.get()
     if node is None:
-        raise RuntimeError("no `node_process` is open here")
+        raise RuntimeError("no `node_processes` is open here")
     return node

@@ -41,6 +41,7 @@ function send(message) {
 }
 
 // What was thrown: its stack, its place in code of the suite, and `setup`, which is true if it says nothing about data.
+// `denied` is true if the sandbox forbids what the code did.
 function describe(error) {
   const thrown = error instanceof Error && error.stack ? error.stack : `thrown: ${String(error)}`;
   const lines = thrown.split("\n").map((line) => line.replace(FRAME_OF_CODE, (_, at, number) => `${at}line ${number - 2}`));
@@ -52,7 +53,8 @@ function describe(error) {
   const [, file] = innermost.match(/(?:file:\/\/|\(|at )(\/[^()]+:\d+):\d+\)?$/) || [];
   const place = line || (file && relative(process.cwd(), file)) || "";
   const fromLoader = (lines.find(isFrame) || "").includes("node:internal/modules/");
-  return { stack: stack.join("\n"), place, setup: fromLoader || isUnreachable(error) };
+  const denied = error instanceof Error && error.code === "ERR_ACCESS_DENIED";
+  return { stack: stack.join("\n"), place, setup: fromLoader || isUnreachable(error), denied };
 }
 
 // A frame of code in the suite, before which `AsyncFunction` puts two lines.

@@ -45,11 +45,14 @@ class Worker:
     Args:
         command: starts it.
         folder: its working folder.
+        environ: its environment; that of this process when None.
     """
 
     title: ClassVar[str]
 
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path, environ: Mapping[str, str] | None = None
+    ) -> None:
         self.retired = False
         """True if it gets no further requests: one of them did not end in time."""
         self._lock = Lock()
@@ -63,6 +66,7 @@ class Worker:
         self._process = subprocess.Popen(  # noqa: S603  no shell
             command,
             cwd=folder,
+            env=environ,
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
@@ -326,7 +330,7 @@ class Workers:
                     break
                 if not await worker.answers(_PING_S):
                     worker.end(_StuckError())
-                elif loop.time() >= ends_at:
+                elif worker.is_alive and loop.time() >= ends_at:
                     worker.retired = True
                     raise WorkerTimeoutError
             return await answer

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ci_evals.engine.limits import RateLimiter
 from ci_evals.errors import Place
 from ci_evals.graders.scoring import judge
-from ci_evals.javascript import node_process
+from ci_evals.javascript import node_processes
 from ci_evals.model.grading import Expectation, Grader
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.python_worker import python_workers
@@ -67,7 +67,7 @@ async def open_resources(
     """Open what the providers of one invocation share. Meanwhile, the config's folder is
     importable.
     """
-    with importable(folder), node_process(folder), python_workers(folder):
+    with importable(folder), node_processes(folder), python_workers(folder):
         async with AsyncExitStack() as stack:
             yield EngineResources(folder, max_concurrency, stack, lambda _: None, files)
 

@@ -11,6 +11,7 @@ from ci_evals.graders.base import failed, inconclusive, passed, reaches
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.user_code import call, has_second_parameter, identity, time_limit
+from ci_evals.workers import WorkerTimeoutError
 
 Judge = Callable[..., Any]
 """`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, a
@@ -31,6 +32,10 @@ _KEYS_OF_OTHER_TOOLS = (
     "tokens_used",
 )
 """Keys of their judgements that say nothing more of the answer."""
+
+
+class TooSlowError(Exception):
+    """A function took longer than it may."""
 
 
 class FunctionGrader:
@@ -99,23 +104,37 @@ class FunctionGrader:
 
     async def _call(self, answer: Answer) -> Finding:
         timeout_s = self.timeout_s or answer.request.timeout_s
-        too_slow = GradingError(
-            f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more"
-        )
-        async with time_limit(timeout_s, too_slow):
-            returned = await call(self.function, *self._arguments(answer))
         try:
-            return self._read(returned)
-        except _NoJudgementError as error:
-            return inconclusive(f"{self.name} {error}", got=error.got)
+            return await self._judge_within(timeout_s, answer)
+        except (TooSlowError, WorkerTimeoutError):
+            raise GradingError(
+                f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more"
+            ) from None
+
+    async def _judge_within(self, timeout_s: float, answer: Answer) -> Finding:
+        """Judge an answer.
+
+        Raises:
+            TooSlowError, WorkerTimeoutError: it took too long.
+        """
+        async with time_limit(timeout_s, TooSlowError()):
+            returned = await call(self.function, *self._arguments(answer))
+        return self._finding_of(returned)
 
     def _arguments(self, answer: Answer) -> tuple[Any, ...]:
         if self._takes_answer:
             return answer.output, answer
         return (answer.output,)
 
+    def _finding_of(self, returned: Any) -> Finding:
+        """Make a finding of what the function returned, be it a judgement or not."""
+        try:
+            return self._read(returned)
+        except _NoJudgementError as error:
+            return inconclusive(f"{self.name} {error}", got=error.got)
+
     def _read(self, returned: Any) -> Finding:
-        """Make a finding of what the function returned."""
+        """Make a finding of a judgement."""
         match returned:
             case Finding():
                 return returned

@@ -12,15 +12,15 @@ from ci_evals.graders.functions import FunctionGrader
 from ci_evals.graders.inline import context_of
 from ci_evals.javascript import (
     JavaScriptError,
-    NodeEndedError,
     current_node,
     file_problem,
     split_file,
     syntax_problem,
 )
-from ci_evals.model.fields import NonEmpty, Seconds, Share
+from ci_evals.model.fields import Bool, NonEmpty, Seconds, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
+from ci_evals.workers import WorkerEndedError
 
 _NAME_CHARACTERS = 80
 _REASON_CHARACTERS = 300
@@ -41,6 +41,8 @@ class JavaScriptGrader(GraderOptions):
         config: `context.config` of the code.
         threshold: the lowest score that passes; 1 when left out.
         timeout_s: seconds that one call may take; those of the run's own call when left out.
+        sandbox: the code may read the suite's folder and its packages; it can write no file, start
+            no program and see no environment variable. False gives it all that the job may do.
     """
 
     short: ClassVar[str] = "code"
@@ -51,6 +53,7 @@ class JavaScriptGrader(GraderOptions):
     config: Mapping[str, Any] = field(default_factory=dict)
     threshold: Share | None = None
     timeout_s: Seconds | None = None
+    sandbox: Bool = True
 
     def problems(self) -> list[str]:
         if (self.code is None) == (self.file is None):
@@ -72,10 +75,10 @@ class JavaScriptGrader(GraderOptions):
         return f"expected JavaScript, got {quote(code)}: {problem}"
 
     def prepare(self) -> None:
-        current_node().check(do="check", **self._source)
+        current_node().check_grader(sandbox=self.sandbox, **self._source)
 
     def for_fingerprint(self) -> Self:
-        return replace(self, timeout_s=None)
+        return replace(self, timeout_s=None, sandbox=True)
 
     @property
     def _source(self) -> Mapping[str, str]:
@@ -84,38 +87,60 @@ class JavaScriptGrader(GraderOptions):
         return {"code": self.code or ""}
 
     @property
-    def _label(self) -> str:
+    def label(self) -> str:
         return one_line(self.code or self.file or "", _NAME_CHARACTERS)
 
     async def grade(self, answer: Answer) -> Finding:
-        judge = FunctionGrader(
-            self._run, name=self._label, threshold=self.threshold, timeout_s=self.timeout_s
-        )
+        judge = _JavaScriptFunction(self)
         try:
             return await judge.grade(answer)
         except JavaScriptError as error:
             stack = str(error)
             text = one_line(stack.partition("\n")[0], _REASON_CHARACTERS)
+            if error.denied:
+                hint = "`sandbox: false` gives the code all that the job may do"
+                raise GradingError(
+                    f"the sandbox forbids it; {hint}: {text}", detail=stack
+                ) from error
             if error.place:
                 text = f"{text} ({error.place})"
             if error.setup:
                 raise GradingError(f"it threw {text}", "grader", detail=stack) from error
             return inconclusive(f"threw {text}", got=quote(answer.output), detail=stack)
-        except NodeEndedError as error:
+        except WorkerEndedError as error:
             raise GradingError(str(error), "grader") from error
 
-    async def _run(self, output: Any, answer: Answer) -> Any:
+    async def run(self, answer: Answer, timeout_s: float) -> Any:
         """Run the code, and return its judgement as a Python function would."""
         context = {**context_of(answer), "config": dict(self.config)}
-        judged = await current_node().ask(
-            do="grade", output=output, context=context, **self._source
+        judged = await current_node().grade(
+            sandbox=self.sandbox,
+            timeout_s=timeout_s,
+            output=answer.output,
+            context=context,
+            **self._source,
         )
         if judged is None:
             expected = "`return` a boolean, a score from 0 to 1, or {pass, score, reason}"
-            return inconclusive(f"{self._label} returned nothing: {expected}")
+            return inconclusive(f"{self.label} returned nothing: {expected}")
         if isinstance(judged, bool):
-            return Finding(judged, float(judged), f"{self._label} returned {str(judged).lower()}")
+            return Finding(judged, float(judged), f"{self.label} returned {str(judged).lower()}")
         if isinstance(judged, dict):  # assertions of other tools return more
             known = ("pass", "passed", "score", "reason")
             return {key: judged[key] for key in known if key in judged}
         return judged
+
+
+class _JavaScriptFunction(FunctionGrader):
+    """The code as a function, which its process ends in time."""
+
+    def __init__(self, options: JavaScriptGrader) -> None:
+        super().__init__(
+            options.run,
+            name=options.label,
+            threshold=options.threshold,
+            timeout_s=options.timeout_s,
+        )
+
+    async def _judge_within(self, timeout_s: float, answer: Answer) -> Finding:
+        return self._finding_of(await self.function(answer, timeout_s))

@@ -10,7 +10,6 @@ from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.format import one_line
 from ci_evals.javascript import (
     JavaScriptError,
-    NodeEndedError,
     current_node,
     file_problem,
     split_file,
@@ -21,7 +20,7 @@ from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.request_fields import request_fields
-from ci_evals.user_code import time_limit
+from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,7 @@ class JavaScript(ProviderOptions):
         options = {"id": name, "config": dict(self.config)}
         target = {**(split_file(self.file) or {}), "options": options}
         try:
-            current_node().check(do="open", **target)
+            current_node().check_provider(**target)
         except ConfigError as error:
             who = f"provider {name!r}"
             raise ConfigError([problem._replace(path=who) for problem in error.problems]) from error
@@ -79,17 +78,19 @@ class _JavaScriptProvider:
         prompt = request.input
         if not isinstance(prompt, str):
             prompt = json.dumps(prompt, ensure_ascii=False, default=str)
-        too_slow = ProviderError("timeout", f"no answer within {request.timeout_s:g} s")
+        context = _context(request, prompt)
         try:
-            async with time_limit(request.timeout_s, too_slow):
-                value = await current_node().ask(
-                    do="call", **self._target, prompt=prompt, context=_context(request, prompt)
-                )
+            value = await current_node().call(
+                timeout_s=request.timeout_s, **self._target, prompt=prompt, context=context
+            )
+        except WorkerTimeoutError:
+            text = f"no answer within {request.timeout_s:g} s"
+            raise ProviderError("timeout", text) from None
         except JavaScriptError as error:
             stack = str(error)
             text = one_line(stack.partition("\n")[0], 300)
             raise ProviderError("crash", text, detail=stack) from error
-        except NodeEndedError as error:
+        except WorkerEndedError as error:
             raise ProviderError("crash", str(error)) from error
         file = self._target["file"]
         if value is None:

@@ -8,7 +8,7 @@ from typing import Any
 from ci_evals import graders
 from ci_evals import suite as parts
 from ci_evals.errors import ConfigError, Problem, UsageError
-from ci_evals.javascript import node_process
+from ci_evals.javascript import node_processes
 from ci_evals.model.case import Case, Prompt
 from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
@@ -261,7 +261,7 @@ class _Loader:
             prompts = yield from parts.read_prompts(
                 node["prompts"], self.folder, self.interpolation
             )
-        with node_process(self.folder):  # which parses the JavaScript of graders
+        with node_processes(self.folder):  # which parses the JavaScript of graders
             transform = yield from self._read_transform(node["transform"])
             threshold = None
             if settings is not None:

@@ -191,6 +191,46 @@ async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(
     assert processes_in(tmp_path, "javascript_worker") == []
 
 
+async def test_patterns_that_backtrack_cost_no_other_run_its_answer(tmp_path: Path) -> None:
+    code: dict[str, Any] = {"code": "/^(a+)+$/.test(output)", "timeout_s": 1}
+    cases = [judge(code, "aaa")] * 20
+    cases[::10] = [judge(code, f"{'a' * 40}!")] * 2
+    found = await run(tmp_path, *cases, max_concurrency=8)
+    assert [result["status"] for result in found] == (["errored", *["passed"] * 9] * 2)
+    assert "no judgement within 1 s" in found[0]["error"]["message"]
+
+
+async def test_code_in_a_grader_has_a_sandbox(tmp_path: Path) -> None:
+    package = tmp_path / "node_modules" / "cities"
+    package.mkdir(parents=True)
+    (package / "index.js").write_text("module.exports = ['Paris'];\n", "utf-8")
+    (tmp_path / "secret").write_text("of the repository", "utf-8")
+    folder = tmp_path / "evals"
+    folder.mkdir()
+    (folder / "names.json").write_text('["Paris"]', "utf-8")
+    allowed = [
+        "require('./names.json').includes('Paris')",
+        "require('cities').includes('Paris')",
+        "process.env.HOME === undefined",
+    ]
+    refused = [
+        "require('fs').readFileSync('../secret', 'utf-8').length > 0",
+        "require('fs').writeFileSync('made', '') === undefined",
+        "require('child_process').execSync('echo').length > 0",
+    ]
+    found = await run(folder, *map(judge, allowed), *map(judge, refused))
+    assert [each["status"] for each in found] == [*["passed"] * 3, *["errored"] * 3]
+    hint = "the sandbox forbids it; `sandbox: false` gives the code all that the job may do"
+    assert {hint in each["error"]["message"] for each in found[3:]} == {True}
+    assert not (folder / "made").exists()
+    free: list[dict[str, Any]] = [
+        {"code": code, "sandbox": False} for code in (*allowed[:2], *refused)
+    ]
+    found = await run(folder, *map(judge, free))
+    assert {each["status"] for each in found} == {"passed"}
+    assert (folder / "made").exists()
+
+
 async def test_wrong_code_is_told_before_any_call(tmp_path: Path) -> None:
     (tmp_path / "broken.mjs").write_text("export default (output => ;\n", "utf-8")
     (tmp_path / "empty.mjs").write_text("export const other = 1;\n", "utf-8")
@@ -253,9 +293,8 @@ async def test_a_machine_without_node_is_told_once_and_before_any_call(tmp_path:
 async def test_node_ends_with_whoever_started_it_even_in_a_loop(
     tmp_path: Path, which: signal.Signals, code: int
 ) -> None:
-    write_suite(
-        tmp_path, [judge("require('fs').writeFileSync('looping', '');\nwhile (true) {} return 1")]
-    )
+    writing = "require('fs').writeFileSync('looping', '');\nwhile (true) {} return 1"
+    write_suite(tmp_path, [judge({"code": writing, "sandbox": False})])
     process = await start(tmp_path, "run", "--out", "out")
     await until((tmp_path / "looping").exists)
     (node,) = processes_in(tmp_path, "javascript_worker")
