@@ -14,13 +14,13 @@ from types import MappingProxyType
 from typing import Literal, Protocol, TextIO
 
 from ci_evals import reports
-from ci_evals.errors import CiEvalsError, Problem
+from ci_evals.errors import CiEvalsError, GitHubError, Problem
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import FailOn
 from ci_evals.gate.wording import lost_report_sentences, source_sentence
 from ci_evals.model.plan import Shard
-from ci_evals.model.report import SuiteReport
+from ci_evals.model.report import SuiteInfo, SuiteReport
 from ci_evals.redaction import Redactor
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.types import RESULTS, CheckedSuite
@@ -57,12 +57,17 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactNames:
-    """The artifacts to look for: the base branch's results, and those of earlier attempts of this
-    run, or None to ignore them.
+    """The artifacts to look for, and the suites whose results they may have.
+
+    Attributes:
+        base: the name of the artifact with the base branch's results.
+        attempts: that of earlier attempts of this run; None to ignore them.
+        suites: all suites that the command runs.
     """
 
     base: str
     attempts: str | None = None
+    suites: Sequence[CheckedSuite] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +195,22 @@ class Host:
         lack = NoComparison(f"there is no {committed}, and no artifacts outside of a CI system")
         return Previous(lack, notes=(lack.sentence,))
 
+    def find_committed(self, suite: CheckedSuite, folder: Path) -> Path | None:
+        """Return the report that is committed with a suite; None if there is none.
+
+        Args:
+            suite: what is run.
+            folder: an existing one for files that are not at hand.
+
+        Raises:
+            GitHubError: it cannot be looked for.
+        """
+        del folder
+        path = committed_baseline(suite)
+        if path.is_file():
+            return path
+        return None
+
     def find_unchanged(self, suite: CheckedSuite, stream: TextIO) -> str | None:
         """Return why a suite with `skip_unchanged` need not run; None if it may have to."""
         del suite, stream
@@ -247,7 +268,8 @@ def find_previous(
     """Look for the results of earlier runs.
 
     A report that is named is taken as it is. Otherwise what the host keeps of the base branch is
-    preferred to a report that is committed with the suite. What the host refuses becomes a warning.
+    preferred to a report that is committed with the suite, which counts as the base branch has it.
+    What the host refuses becomes a warning.
 
     Args:
         choice: what to compare with.
@@ -259,25 +281,52 @@ def find_previous(
     Raises:
         StorageError: a report that is named or committed cannot be read.
     """
+    artifacts = replace(artifacts, suites=artifacts.suites or (suite,))
     found = host.find_earlier(choice, suite, artifacts, folder)
     if choice == "none" or isinstance(found.baseline, Baseline):
         return found
-    redactor = Redactor(suite.secrets)
-    committed = committed_baseline(suite)
+    suites = {each.name for each in artifacts.suites}
     if choice != "auto":
-        baseline = reports.read_baseline(choice, suite.name, redactor=redactor)
-    elif committed.is_file():
-        baseline = reports.read_baseline(
-            (committed,), suite.name, committed.name, redactor=redactor
-        )
+        name, paths = None, choice
     else:
-        return found
+        name = committed_baseline(suite).name
+        try:
+            committed = host.find_committed(suite, folder)
+        except GitHubError as error:
+            problem = f"{name} of the base branch cannot be read: {error}"
+            lack = NoComparison(problem, expected=True)
+            return replace(found, baseline=lack, warnings=(*found.warnings, problem))
+        if committed is None:
+            return found
+        paths = (committed,)
+    redactor = Redactor(suite.secrets)
+    baseline = reports.read_baseline(paths, suite.name, name, redactor=redactor, suites=suites)
     if isinstance(baseline, NoComparison) and choice != "auto":
         warnings = (baseline.sentence, *found.warnings)
         return replace(found, baseline=baseline, warnings=warnings)
     notes = (*found.notes, describe_baseline(baseline))
     warnings = (*found.warnings, *lost_reports(baseline))
     return replace(found, baseline=baseline, notes=notes, warnings=warnings)
+
+
+def removed_suites(known: Iterable[SuiteInfo], suites: Sequence[CheckedSuite]) -> tuple[str, ...]:
+    """Return the names of the suites that the change under test no longer has.
+
+    A suite whose file is still there was only not asked for, unless the file has another suite now.
+
+    Args:
+        known: the suites of the base branch.
+        suites: those that are run.
+    """
+    names = {suite.name for suite in suites}
+    files = {Path(suite.file).resolve() for suite in suites}
+    removed = []
+    for info in known:
+        file = Path(info.file)
+        is_left_out = file.is_file() and file.resolve() not in files
+        if info.name not in names and not is_left_out:
+            removed.append(info.name)
+    return tuple(sorted(set(removed)))
 
 
 def describe_baseline(baseline: Baseline | NoComparison, place: str = "") -> str:

@@ -469,6 +469,7 @@ def run_command(
             posting,
             console,
             lacks_secrets=suite.name in without_secrets,
+            suites=suites,
             is_one_of_several=is_one_of_several,
         )
 
@@ -484,6 +485,7 @@ def _run_suite(
     console: Console,
     *,
     lacks_secrets: bool,
+    suites: Sequence[CheckedSuite],
     is_one_of_several: bool = False,
 ) -> Ended:
     """Run one suite as the command line asks.
@@ -494,6 +496,7 @@ def _run_suite(
         posting: what becomes of the verdict.
         console: where people read.
         lacks_secrets: True if its keys are missing, so that answers must come from a recording.
+        suites: all suites that the command line names.
         is_one_of_several: True if `--resume-from` names journals of other suites, too.
     """
     unchanged = _skip_unchanged(suite, console, posting_of(posting, request.shard))
@@ -534,7 +537,7 @@ def _run_suite(
         invocation,
         console,
         posting,
-        ArtifactNames(base, attempts=posting.artifact),
+        ArtifactNames(base, attempts=posting.artifact, suites=suites),
         request.baseline,
         needs_recording=lacks_secrets,
     )

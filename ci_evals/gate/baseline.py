@@ -311,6 +311,8 @@ class Baseline:
         trend: the figures of each report, newest first, at most `TREND_POINTS`.
         source: the path of the newest one; None if the file is not available.
         gate: the rules of the newest one; None if they are not known.
+        removed_suites: the suites that were run with it, and that the change under test no longer
+            has.
     """
 
     suite: str
@@ -321,6 +323,7 @@ class Baseline:
     source: str | None = None
     lost: tuple[LostReport, ...] = ()
     gate: Gate | None = None
+    removed_suites: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

@@ -220,9 +220,16 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class NoComparison:
-    """The reason why a report could not be compared."""
+    """The reason why a report could not be compared.
+
+    Attributes:
+        reason: the reason, without a subject.
+        expected: True if there should have been a comparison, because there is a baseline or nobody
+            knows that there is none; False where none can be expected, as on a first run.
+    """
 
     reason: str
+    expected: bool = False
 
     @property
     def sentence(self) -> str:

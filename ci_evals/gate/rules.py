@@ -29,6 +29,7 @@ from ci_evals.gate.wording import (
     quarantine_sentence,
     ratchet_sentence,
     regressions_sentence,
+    removed_suites_sentence,
     too_few_latencies_clause,
     ungraded_critical_sentence,
     unknown_increase_sentence,
@@ -87,15 +88,15 @@ def rule_verdicts(
     report: SuiteReport, rules: Gate, comparison: Comparison | NoComparison | None
 ) -> Iterator[RuleVerdict]:
     """Yield the verdict of every rule that speaks against merging."""
-    lack: VerdictStatus = "error" if rules.require_baseline else "borderline"
+    lack: VerdictStatus = "error" if rules.require_baseline is True else "borderline"
     yield from _ungraded_cells(report, rules)
     if isinstance(comparison, Comparison):
         yield from _missing_cells(report, rules, comparison, lack)
     yield from _ended_quarantines(report)
+    if isinstance(comparison, Comparison) and comparison.baseline.removed_suites:
+        yield RuleVerdict("baseline", "borderline", removed_suites_sentence(comparison.baseline))
     if not isinstance(comparison, Comparison) or not comparison.compared:
-        if rules.require_baseline:
-            text = f"{not_compared_sentence(comparison)}, and the gate requires a comparison"
-            yield RuleVerdict("baseline", "error", text)
+        yield from _not_compared(rules, comparison)
         return
     red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
     yield from _regressions(rules, comparison, red)
@@ -105,6 +106,18 @@ def rule_verdicts(
         yield RuleVerdict("variant", red, text, variant=variant.variant)
     yield from broken_ratchets(report, rules, comparison)
     yield from _increases(report, rules, comparison, lack)
+
+
+def _not_compared(
+    rules: Gate, comparison: Comparison | NoComparison | None
+) -> Iterator[RuleVerdict]:
+    """Yield a verdict if a comparison is required, or was expected."""
+    text = not_compared_sentence(comparison)
+    expected = isinstance(comparison, NoComparison) and comparison.expected
+    if rules.require_baseline is True or (rules.require_baseline and expected):
+        yield RuleVerdict("baseline", "error", f"{text}, and the gate requires a comparison")
+    elif expected:
+        yield RuleVerdict("baseline", "borderline", text)
 
 
 def _ungraded_cells(report: SuiteReport, rules: Gate) -> Iterator[RuleVerdict]:
@@ -131,7 +144,8 @@ def _missing_cells(
     critical = [cell for cell in hidden if cell.critical]
     if critical:
         yield RuleVerdict("ungraded", lack, hidden_critical_sentence(comparison, critical))
-    if not comparison.compared and (rules.require_baseline or not report.totals.graded):
+    required = rules.require_baseline is True
+    if not comparison.compared and (required or not report.totals.graded):
         return  # other rules say so
     if len(missing) > (comparison.compared + len(missing)) * (1 - LEAST_COMPARED):
         keys = {cell.key for cell in hidden}

@@ -390,6 +390,14 @@ def not_compared_sentence(comparison: Comparison | NoComparison | None) -> str:
     return f"nothing to compare: no case that is {same} was graded on both"
 
 
+def removed_suites_sentence(baseline: Baseline) -> str:
+    """`the suite refunds of main is gone, so nothing is compared with it`."""
+    names = ", ".join(name_of(name) for name in baseline.removed_suites)
+    if len(baseline.removed_suites) == 1:
+        return f"the suite {names} of {baseline.label} is gone, so nothing is compared with it"
+    return f"the suites {names} of {baseline.label} are gone, so nothing is compared with them"
+
+
 # Rules of the gate.
 
 

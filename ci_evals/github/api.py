@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, BinaryIO, Final, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 import gidgethub.aiohttp
@@ -33,6 +34,7 @@ MAX_ITEMS: Final = 10_000
 _PER_PAGE = 100
 _USER_AGENT = "ci-evals"
 _API_VERSION = "2022-11-28"
+_RAW = "application/vnd.github.raw+json"
 _TIMEOUT = aiohttp.ClientTimeout(total=30, connect=10)
 _DOWNLOAD_TIMEOUT = aiohttp.ClientTimeout(total=600, sock_connect=10, sock_read=60)
 _FIRST_RETRY_S = 1.0
@@ -244,6 +246,20 @@ class GitHub:
         with self._errors():
             answer = await self._requests.getitem(self._url(path), {"query": query})
         return decode(answer, TypeAdapter(kind))
+
+    async def read_text(self, file: str, ref: str) -> str | None:
+        """Return the text of a file of the repository at a commit; None if it is not there."""
+        url = self._url(f"contents/{quote(file)}")
+        try:
+            with self._errors():
+                text = await self._requests.getitem(url, {"query": {"ref": ref}}, accept=_RAW)
+        except GitHubError as error:
+            if error.kind == "missing":
+                return None
+            raise
+        if not isinstance(text, str):
+            raise GitHubError("unexpected", f"{file} is not a file")
+        return text
 
     async def list(
         self,

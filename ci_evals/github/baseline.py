@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,7 @@ from urllib.parse import quote
 from ci_evals.engine.journal import JOURNAL, journals_of
 from ci_evals.errors import GitHubError, StorageError
 from ci_evals.format import name_of, number_of, short_sha
+from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.github.api import GitHub, WorkflowRun, connect
 from ci_evals.github.artifacts import MAX_LISTED, Artifact, ArtifactOrigin, artifacts_of_run, fetch
@@ -22,7 +23,9 @@ from ci_evals.hosts import (
     Previous,
     describe_baseline,
     lost_reports,
+    removed_suites,
 )
+from ci_evals.model.report import SuiteInfo
 from ci_evals.redaction import Redactor
 from ci_evals.reports.read import baseline_of, read_report
 from ci_evals.reports.report_json import REPORT
@@ -61,8 +64,8 @@ def find_earlier(
     previous = Previous()
     search = search_for(context, artifacts.base)
     if choice == "auto" and search:
-        redactor = Redactor(suite.secrets)
-        previous = asyncio.run(_find_base(context, search, suite.name, folder / "base", redactor))
+        work = _find_base(context, search, suite, artifacts.suites, folder / "base")
+        previous = asyncio.run(work)
     if context.attempt > 1 and artifacts.attempts:
         search_journals = _find_journals(
             context, artifacts.attempts, suite.name, folder / "attempts"
@@ -77,23 +80,32 @@ def find_earlier(
 
 
 async def _find_base(
-    context: Context, search: "Search", suite: str, folder: Path, redactor: Redactor
+    context: Context,
+    search: "Search",
+    suite: CheckedSuite,
+    suites: Sequence[CheckedSuite],
+    folder: Path,
 ) -> Previous:
     """Find the report and the journal of the base branch."""
+    names = [each.name for each in suites]
     try:
         async with connect(context, patience_s=PATIENCE_S) as github:
-            found = await find_base_report(github, search, suite, folder)
+            found = await find_base_report(github, search, suite.name, folder, names)
     except (GitHubError, StorageError) as error:
         reason = str(error)
         if context.token and isinstance(error, GitHubError) and error.kind == "forbidden":
             reason += " (reading artifacts needs `actions: read`)"
-        found = NotFound(reason, failed=True)
+        found = NotFound(reason, expected=True, failed=True)
     if isinstance(found, NotFound):
-        lack = NoComparison(found.reason)
+        lack = NoComparison(found.reason, found.expected)
         if found.failed:
             return Previous(lack, warnings=(lack.sentence,))
         return Previous(lack, notes=(lack.sentence,))
-    baseline = baseline_of([found.report], suite, search.base_ref, redactor=redactor)
+    redactor = Redactor(suite.secrets)
+    baseline = baseline_of([found.report], suite.name, search.base_ref, redactor=redactor)
+    if isinstance(baseline, Baseline) and suite.name == names[0]:  # one of them says so
+        removed = redactor.clean(removed_suites(found.suites, suites))
+        baseline = replace(baseline, removed_suites=removed)
     note = describe_baseline(baseline, found.place)
     return Previous(
         baseline, notes=(note,), warnings=lost_reports(baseline), recording=found.recording
@@ -123,12 +135,14 @@ class Search:
         base_sha: the base of a pull request or merge group, or the commit before a push.
         head_sha: the head of the pull request, to find the merge base; None to start at `base_sha`
             itself.
+        head_ref: the branch of the pull request.
     """
 
     artifact: str
     base_ref: str
     base_sha: str | None
     head_sha: str | None = None
+    head_ref: str | None = None
 
 
 def search_for(context: Context, artifact: str) -> Search | None:
@@ -140,7 +154,8 @@ def search_for(context: Context, artifact: str) -> Search | None:
     event = context.event
     branch = context.branch
     if event == "pull_request" and context.base_ref:
-        return Search(artifact, context.base_ref, context.base_sha, context.sha)
+        head_ref = context.pull_request.head.ref if context.pull_request else None
+        return Search(artifact, context.base_ref, context.base_sha, context.sha, head_ref)
     if event == "merge_group" and context.base_ref:
         return Search(artifact, context.base_ref, context.base_sha)
     if event == "push" and branch and context.on_default_branch:
@@ -161,23 +176,39 @@ class BaseReport:
         report: the report.
         recording: the journal in the same artifact, if there is one.
         place: how its commit is related to the one under test, in words.
+        suites: all suites with a report in the same artifact.
     """
 
     report: SavedReport
     recording: Path | None
     place: str
+    suites: Sequence[SuiteInfo] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """The base branch has no report, or, if `failed`, GitHub did not let us find it."""
+    """The base branch has no report that can be used.
+
+    Attributes:
+        reason: the reason.
+        expected: False only if no comparison could be expected: this is the first run.
+        failed: True if GitHub did not let us look.
+    """
 
     reason: str
+    expected: bool
     failed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _OtherSuites:
+    """An artifact has reports, but of other suites."""
+
+    suites: Sequence[SuiteInfo]
+
+
 async def find_base_report(
-    github: GitHub, search: Search, suite: str, folder: Path
+    github: GitHub, search: Search, suite: str, folder: Path, suites: Collection[str] = ()
 ) -> BaseReport | NotFound:
     """Look for a suite's report of the base branch and unpack it below `folder`.
 
@@ -185,6 +216,14 @@ async def find_base_report(
     newest of the branch. Only complete reports of concluded runs of the repository's own branch
     count, and only if what was checked out is a commit of that branch, without changes. Those of
     another commit than their run's come last.
+
+    Args:
+        github: with a token that has `actions: read`.
+        search: what to look for.
+        suite: the name of the suite.
+        folder: where artifacts are unpacked.
+        suites: the names of all suites that are run. If the base branch has others, the suite may
+            be one of them under a new name, so a comparison was expected.
 
     Raises:
         GitHubError: GitHub cannot be reached or refuses.
@@ -199,6 +238,7 @@ async def find_base_report(
     history = await _history(github, search)
     best_first = _sort_candidates(candidates, history, start)
     reasons: list[str] = []
+    known_suites: set[str] = set()
     failed = False
     of_another_commit: BaseReport | None = None
     for number, candidate in enumerate(islice(best_first, MAX_TRIED)):
@@ -212,7 +252,9 @@ async def find_base_report(
             if error.kind != "missing":
                 failed = True
             report = str(error)
-        if not isinstance(report, BaseReport):
+        if isinstance(report, _OtherSuites):
+            known_suites |= {info.name for info in report.suites}
+        elif not isinstance(report, BaseReport):
             reasons.append(f"run {candidate.run.id}: {report}")
         elif report.report.suite.revision == candidate.run.head_sha:
             return report
@@ -220,10 +262,30 @@ async def find_base_report(
             of_another_commit = report
     if of_another_commit:
         return of_another_commit
+    return _explain(search, reasons, known_suites.difference(suites, (suite,)), failed=failed)
+
+
+def _explain(
+    search: Search, reasons: Sequence[str], others: Collection[str], *, failed: bool
+) -> NotFound:
+    """Say why none of the reports of the base branch is the baseline.
+
+    Args:
+        search: what was looked for.
+        reasons: why reports cannot be used.
+        others: the suites that there are reports of, and that are not run.
+        failed: GitHub did not let us look at one of them.
+    """
     branch = name_of(search.base_ref)
-    return NotFound(
-        f"none of the last reports of {branch} can be used ({'; '.join(reasons)})", failed
-    )
+    if reasons:
+        why = "; ".join(reasons)
+        reason = f"none of the last reports of {branch} can be used ({why})"
+        return NotFound(reason, expected=True, failed=failed)
+    if others:
+        names = ", ".join(map(name_of, sorted(others)))
+        reason = f"{branch} has no report of this suite, only of {names}, which was not run here"
+        return NotFound(reason, expected=True)
+    return NotFound(f"{branch} has no report of this suite yet", expected=False)
 
 
 class _Candidate(NamedTuple):
@@ -250,13 +312,22 @@ async def _list_candidates(github: GitHub, search: Search) -> Sequence[_Candidat
     if candidates:
         return candidates
     if trusted:
-        return NotFound(f"every artifact {name!r} of {branch} has expired")
+        return NotFound(f"every artifact {name!r} of {branch} has expired", expected=True)
     if artifacts:
         reason = f"no run of {branch} itself has left an artifact {name!r}"
         if len(artifacts) == MAX_LISTED:
             reason += f" among the last {MAX_LISTED:,}"
-        return NotFound(reason)
-    return NotFound(f"there is no artifact {name!r} yet; the first run on {branch} makes one")
+        return NotFound(reason, expected=_is_not_the_first(artifacts, search))
+    reason = f"there is no artifact {name!r} yet; the first run on {branch} makes one"
+    return NotFound(reason, expected=False)
+
+
+def _is_not_the_first(artifacts: Iterable[Artifact], search: Search) -> bool:
+    """Return True if other pull requests have left artifacts before this one."""
+    if search.head_ref is None:
+        return False
+    branches = {each.workflow_run.head_branch for each in artifacts if each.workflow_run}
+    return not branches <= {search.head_ref}
 
 
 def _sort_candidates(
@@ -355,7 +426,9 @@ async def _is_ancestor(github: GitHub, sha: str, branch: str) -> bool:
     return comparison.merge_base_commit.sha == sha
 
 
-async def _try(github: GitHub, candidate: _Candidate, suite: str, folder: Path) -> BaseReport | str:
+async def _try(
+    github: GitHub, candidate: _Candidate, suite: str, folder: Path
+) -> BaseReport | _OtherSuites | str:
     """Download a candidate and return its report, or why it cannot be used."""
     run = await github.get(f"actions/runs/{candidate.run.id}", WorkflowRun)
     if run.status != "completed":
@@ -369,8 +442,11 @@ async def _try(github: GitHub, candidate: _Candidate, suite: str, folder: Path) 
         return str(error)
     if not reports:
         return f"it has no {REPORT}"
+    suites = [report.suite for _, report in reports]
     of_suite = [each for each in reports if each[1].suite.name == suite]
-    path, report = (of_suite or reports)[0]
+    if not of_suite:
+        return _OtherSuites(suites)
+    path, report = of_suite[0]
     problem = _unusable(report, suite)
     if problem:
         return problem
@@ -380,13 +456,11 @@ async def _try(github: GitHub, candidate: _Candidate, suite: str, folder: Path) 
     recording: Path | None = path.with_name(JOURNAL)
     if recording not in files:
         recording = None
-    return BaseReport(report, recording, place)
+    return BaseReport(report, recording, place, suites)
 
 
 def _unusable(report: SavedReport, suite: str) -> str | None:
     """Return why a report cannot be the baseline of a suite; None if it can."""
-    if report.suite.name != suite:
-        return f"its report is of another suite, {report.suite.name!r}"
     if not report.suite.revision or report.suite.dirty is None:
         return "git did not tell which commit it checked out"
     if not _SHA.fullmatch(report.suite.revision):

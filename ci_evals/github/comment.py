@@ -22,6 +22,7 @@ from uuid import uuid4
 from ci_evals.errors import GitHubError, Problem, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.format import short_sha
+from ci_evals.gate.bars import SEVERITY
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.github.api import GitHub, User, WorkflowRun, connect
@@ -324,8 +325,8 @@ async def _judge(
 ) -> Summary:
     """Judge a report by its results, against the chosen baseline and by the baseline's rules.
 
-    Without a baseline, all there is to go by is the report's own word on gate and baseline; the
-    summary says so.
+    Without a baseline, all there is to go by is the report's own word on the gate. It may be a
+    forger's, so the verdict is `borderline` at best, and the summary says why.
     """
     suite = report.suite.name
     if choice == "none":
@@ -341,9 +342,13 @@ async def _judge(
         baseline = read_baseline(choice, suite)
     if isinstance(baseline, Baseline):
         return judge_beside(report, baseline)
-    if not isinstance(report.base, Baseline):
-        return _unverified(report.judge(baseline))
-    return _unverified(report.summary, f" ({baseline.sentence})")
+    # Its rules are its author's, so it never passes by them.
+    unverified = _unverified(report.judge(replace(baseline, expected=True)))
+    if isinstance(report.base, Baseline):
+        own_word = report.summary
+        if SEVERITY[own_word.verdict.status] >= SEVERITY[unverified.verdict.status]:
+            return _unverified(own_word, f" ({baseline.sentence})")
+    return unverified
 
 
 def _unverified(summary: Summary, why: str = "") -> Summary:

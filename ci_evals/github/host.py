@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ci_evals.errors import CiEvalsError, ConfigError, GitHubError, Problem, StorageError
+from ci_evals.files import write_atomically
 from ci_evals.format import number_of, without_commands
 from ci_evals.gate.bars import VerdictStatus
 from ci_evals.github.api import connect
@@ -26,6 +27,7 @@ from ci_evals.hosts import (
     Log,
     Posting,
     Previous,
+    committed_baseline,
 )
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.reports.markdown import problems_text, suites_text, unchanged_text
@@ -85,6 +87,30 @@ class GitHubActions(Host):
         """Look among the artifacts of the base branch and of earlier attempts."""
         return find_earlier(choice, suite, self._context, artifacts, folder)
 
+    def find_committed(self, suite: CheckedSuite, folder: Path) -> Path | None:
+        """Return the report that is committed with a suite.
+
+        For a change that is to be merged, it is the base branch's: the change could bring its own.
+        """
+        context = self._context
+        if context.event not in ("pull_request", "merge_group"):
+            return super().find_committed(suite, folder)
+        path = committed_baseline(suite)
+        name = path_in(self._checkout(suite), path)
+
+        async def download() -> str | None:
+            async with connect(context, patience_s=PATIENCE_S) as github:
+                return await github.read_text(name, context.base_sha or "")
+
+        if not context.base_sha or Path(name).is_absolute():
+            return None
+        text = asyncio.run(download())
+        if text is None:
+            return None
+        copy = folder / path.name
+        write_atomically(copy, [text.encode()])
+        return copy
+
     def find_unchanged(self, suite: CheckedSuite, stream: TextIO) -> str | None:
         """Return why a suite need not run: the change touches nothing that it depends on.
 
@@ -110,15 +136,10 @@ class GitHubActions(Host):
                 f" what has changed is not known: {problem}"
             )
             return None
-        root = self._root(Path.cwd())
-        for folder in (suite.folder, *suite.folder.parents):
-            if (folder / ".git").exists():
-                root = folder
-                break
         patterns = list(suite.depends_on)
         if context.workflow_file:  # it may say which model is asked
             patterns.append(f"/{context.workflow_file}")
-        if touched(changed, path_in(root, Path(suite.file)), patterns):
+        if touched(changed, path_in(self._checkout(suite), Path(suite.file)), patterns):
             return None
         others = number_of(len(changed), "other file")
         return f"nothing that the suite depends on has changed ({others} did)"
@@ -204,6 +225,13 @@ class GitHubActions(Host):
                     log.warn(posted.warning)
         except StorageError as error:
             log.warn(str(error))
+
+    def _checkout(self, suite: CheckedSuite) -> Path:
+        """Return the root of the repository that a suite is in."""
+        for folder in (suite.folder, *suite.folder.parents):
+            if (folder / ".git").exists():
+                return folder
+        return self._root(Path.cwd())
 
     def _root(self, folder: Path) -> Path:
         """Return the root of the repository; `folder` where that is not known."""

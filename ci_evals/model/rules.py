@@ -97,7 +97,13 @@ class Gate(Options):
         Literal["fail", "warn"],
         Field(description="What to do when the comparison with the baseline is red."),
     ] = "fail"
-    require_baseline: Annotated[Bool, Field(description="No verdict without a comparison.")] = False
+    require_baseline: Annotated[
+        Bool | Literal["expected"],
+        Field(
+            description="No verdict without a comparison; `expected`: only where one was expected,"
+            " not on a first run or where nothing was to be compared."
+        ),
+    ] = False
     on_unchecked: Annotated[
         Literal["error", "warn"],
         Field(

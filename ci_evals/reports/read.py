@@ -1,6 +1,6 @@
 """Reads saved reports back: as a baseline, as the side to compare, or as a summary."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -166,6 +166,7 @@ def read_baseline(
     *,
     but: SavedReport | None = None,
     redactor: Redactor | None = None,
+    suites: Collection[str] = (),
 ) -> Baseline | NoComparison:
     """Read the reports that a run is compared with: the newest is the baseline, the others are its
     history.
@@ -176,6 +177,8 @@ def read_baseline(
         name: the name of the baseline in sentences.
         but: a report that is not part of its own baseline, wherever it lies.
         redactor: takes secrets out of the names of cases, as it does for the suite.
+        suites: the names of all suites that are run, if they are known; a report of another one
+            shows that a comparison was expected.
 
     Returns:
         The baseline, or why there is none: nothing is there, or it is of another suite.
@@ -189,7 +192,7 @@ def read_baseline(
     if not found:
         places = " or ".join(path.as_posix() for path in paths)
         return NoComparison(f"there is no report at {places}")
-    return baseline_of(found, suite, name, but=but, redactor=redactor)
+    return baseline_of(found, suite, name, but=but, redactor=redactor, suites=suites)
 
 
 def _report_files(path: Path) -> Sequence[Path]:
@@ -206,12 +209,15 @@ def baseline_of(
     *,
     but: SavedReport | None = None,
     redactor: Redactor | None = None,
+    suites: Collection[str] = (),
 ) -> Baseline | NoComparison:
     """Make a baseline of reports that were read already, at least one. See `read_baseline`."""
     same = [report for report in found if report.suite.name == suite]
     if not same:
         other = found[0]
-        return NoComparison(f"{other.name} is of another suite, {other.suite.name!r}")
+        reason = f"{other.name} is of another suite, {other.suite.name!r}"
+        expected = bool(suites) and any(report.suite.name not in suites for report in found)
+        return NoComparison(reason, expected)
     newest = same[0].name
     if but is not None:
         same = [report for report in same if report.report.id != but.report.id]
@@ -225,7 +231,7 @@ def baseline_of(
     if name:
         baseline = replace(baseline, name=name)
     if baseline.lost and not any(cell.history.tally.graded for cell in baseline.cells.values()):
-        return NoComparison("; ".join(lost_report_sentences(baseline)))
+        return NoComparison("; ".join(lost_report_sentences(baseline)), expected=True)
     if redactor is not None:
         keys = redactor.clean(tuple(baseline.cells))
         cells = dict(zip(keys, baseline.cells.values(), strict=True))

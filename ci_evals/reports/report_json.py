@@ -233,6 +233,7 @@ class BaseEntry:
         confirm_runs: how often suspects of this report were to be run again.
         trend: the figures of each report, newest first.
         cells: its cells, in the order of the newest report.
+        removed_suites: the suites that were run with it, and that the change no longer has.
     """
 
     name: str
@@ -242,6 +243,7 @@ class BaseEntry:
     confirm_runs: ConfirmRuns
     trend: tuple[TrendPoint, ...]
     cells: tuple[BaseCellEntry, ...]
+    removed_suites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -587,6 +589,7 @@ def _base(summary: Summary) -> BaseEntry | NoComparison | None:
         confirm_runs=comparison.confirm_runs,
         trend=baseline.trend,
         cells=tuple(cells),
+        removed_suites=baseline.removed_suites,
     )
 
 

@@ -423,4 +423,5 @@ def _restore_baseline(suite: str, base: BaseEntry) -> Baseline:
         trend=base.trend,
         lost=base.lost,
         gate=base.gate,
+        removed_suites=base.removed_suites,
     )

@@ -589,7 +589,7 @@ async def test_an_error_that_ends_the_job_is_shown_and_handed_on(
 ) -> None:
     open_pull(fake, head_sha=RED, base_sha=BASE)
     repository.suite()
-    (repository.folder / "evals.baseline.json").write_text("{")
+    fake.state.files[BASE] = {"evals.baseline.json": b"{"}
     job = await repository.pull_request(RED)
     assert job.ended.code == 3
     (error,) = re.findall(r"^::error title=ci-evals::(.*)$", job.ended.err, re.MULTILINE)
@@ -1226,12 +1226,35 @@ async def test_a_committed_baseline_is_taken_where_there_is_no_other(
 ) -> None:
     report = await main_run(repository)
     fake.state.artifacts.clear()
-    (repository.folder / "evals.baseline.json").write_text(json.dumps(report.report))
+    fake.state.files[BASE] = {"evals.baseline.json": json.dumps(report.report).encode()}
     repository.suite(wrong=("river",))
     open_pull(fake, head_sha=RED, base_sha=BASE)
     job = await repository.pull_request(RED, "--comment", "off")
     assert job.outputs["regressions"] == "1"
     assert "compared with evals.baseline.json at bbbbbbb" in job.ended.out
+
+
+async def test_a_pull_requests_own_committed_baseline_is_not_believed(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    report = await main_run(repository)
+    fake.state.artifacts.clear()
+    (repository.folder / "evals.baseline.json").write_text(json.dumps(report.report))
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    job = await repository.pull_request(RED, "--comment", "off")
+    assert job.outputs["regressions"] == ""
+    assert "no baseline: there is no artifact 'ci-evals-results' yet" in job.ended.out
+
+
+async def test_a_committed_baseline_that_github_does_not_give_out_is_a_warning(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    repository.suite()
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    fake.fails(Fault(lambda _method, path: "/contents/" in path, 403))
+    job = await repository.pull_request(RED, "--comment", "off")
+    assert (job.ended.code, job.outputs["verdict"]) == (0, "borderline")
+    assert "evals.baseline.json of the base branch cannot be read" in job.ended.out
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("--fail-on", "never"), 0), ((), 1)])
@@ -1250,8 +1273,97 @@ async def test_a_report_of_another_suite_is_no_baseline(
     repository.suite(name="history")
     open_pull(fake, head_sha=RED, base_sha=BASE)
     job = await repository.pull_request(RED, "--comment", "off")
-    assert "its report is of another suite, 'geography'" in job.ended.out
     assert job.outputs["regressions"] == ""
+    assert job.outputs["verdict"] == "borderline"
+    (headline,) = re.findall("^BORDERLINE: (.*)$", job.ended.out, re.MULTILINE)
+    assert headline == (
+        "no baseline: main has no report of this suite, only of geography, which was not run here"
+    )
+
+
+async def test_a_renamed_suite_with_an_easier_bar_is_not_green(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(OLDER, BASE)
+    repository.suite(gate={"min_pass_rate": 0.9})
+    await repository.push(BASE, before=OLDER)
+    repository.suite(wrong=("river",), name="earth", gate={"min_pass_rate": 0.5})
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    await repository.pull_request(RED)
+    (comment,) = comments(fake)
+    assert "### 🟡 No baseline: main has no report of this suite, only of" in comment.body
+    assert "✅" not in comment.body
+
+
+@pytest.mark.parametrize("status", [403, 404, 429, 502])
+async def test_a_baseline_that_cannot_be_looked_up_stands_in_the_headline(
+    repository: Repository, fake: FakeGitHub, status: int
+) -> None:
+    await main_run(repository)
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    repository.constants = {**SETTLED, "ci_evals.github.baseline.PATIENCE_S": 0.0}
+    fake.fails(Fault(lambda _method, path: path.endswith("/actions/artifacts"), status))
+    job = await repository.pull_request(RED)
+    assert (job.ended.code, job.outputs["verdict"]) == (0, "borderline")
+    (comment,) = comments(fake)
+    assert "### 🟡 No baseline: " in comment.body
+
+
+async def test_an_expired_baseline_stands_in_the_headline_and_may_be_required(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    await main_run(repository)
+    for artifact in fake.state.artifacts.values():
+        artifact.expired = True
+    pull = open_pull(fake, head_sha=RED, base_sha=BASE)
+    await repository.pull_request(RED)
+    (comment,) = comments(fake)
+    assert "### 🟡 No baseline: every artifact" in comment.body
+
+    pull.head_sha = GREEN
+    repository.suite(gate={"require_baseline": "expected"})
+    required = await repository.pull_request(GREEN)
+    assert (required.ended.code, required.outputs["verdict"]) == (3, "error")
+
+
+async def test_a_pull_request_that_is_not_the_first_expects_a_baseline(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    repository.suite(gate={"require_baseline": "expected"})
+    pull = open_pull(fake, head_sha=RED, base_sha=BASE)
+    run = fake.state.add_run(RED, head_branch=pull.head_ref, event="pull_request")
+    first = await repository.pull_request(RED, "--comment", "off", run=run)
+    repository.upload(first, run)
+    pull.head_sha = GREEN
+    again = await repository.pull_request(GREEN, "--comment", "off")
+    assert (first.outputs["verdict"], again.outputs["verdict"]) == ("pass", "pass")
+
+    open_pull(fake, head_sha=RED, base_sha=BASE, head_ref="another")
+    second = await repository.pull_request(RED, "--comment", "off")
+    assert (second.ended.code, second.outputs["verdict"]) == (3, "error")
+    assert "no run of main itself has left an artifact" in second.ended.out
+
+
+async def test_a_suite_that_main_has_and_the_change_has_not_is_named(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    fake.state.add_history(OLDER, BASE)
+    evals = repository.folder / "evals"
+    evals.mkdir()
+    for name in ("rivers", "towns", "lakes"):
+        repository.suite(name=name)
+        (repository.folder / "evals.yaml").rename(evals / f"{name}.yaml")
+    main = await repository.push(BASE, "evals", before=OLDER)
+    assert main.ended.code == 0, main.ended.err
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    (evals / "towns.yaml").unlink()
+    job = await repository.pull_request(RED, "evals/lakes.yaml", "evals/rivers.yaml")
+    (comment,) = comments(fake)
+    said = "The suite towns of main is gone, so nothing is compared with it"
+    assert comment.body.count(said) == 2, "in the list of suites, and in the section of one"
+    assert job.outputs["verdict"] == "borderline"
+    part = await repository.pull_request(RED, "evals/lakes.yaml")
+    assert "rivers" not in part.ended.out, "its file is there: it was only not asked for"
 
 
 async def test_a_named_folder_without_a_baseline_is_a_warning(repository: Repository) -> None:

@@ -27,20 +27,20 @@ class Fork:
 
     def __init__(self, repository: Repository, run: StoredRun, report: Document) -> None:
         self.report = report
+        self.run = run
         self._repository = repository
-        self._run = run
 
     async def comment(self, *arguments: str, forge: Forgery = lambda _report: None) -> Finished:
         """Comment on what was uploaded, after a forgery."""
         state = self._repository.fake.state
-        for uploaded in (each for each in state.artifacts.values() if each.run is self._run):
+        for uploaded in (each for each in state.artifacts.values() if each.run is self.run):
             document = json.loads(json.dumps(self.report))
             forge(document)
             uploaded.content = archive({"report.json": json.dumps(document).encode()})
         environ = self._repository.environment(
-            "workflow_run", {}, self._run, self._repository.folder
+            "workflow_run", {}, self.run, self._repository.folder
         )
-        command = ("comment", "--from-run", str(self._run.id), *arguments)
+        command = ("comment", "--from-run", str(self.run.id), *arguments)
         return await ci_evals(self._repository.folder, *command, environ=environ, constants=SETTLED)
 
     async def text(self, *arguments: str, forge: Forgery = lambda _report: None) -> str:
@@ -287,6 +287,28 @@ async def test_where_main_has_no_report_the_comment_says_whose_word_it_takes(
         in unjudged.replace("&#39;", "'")
     )
     assert "o baseline: every artifact" in unjudged
+
+
+def rename_suite(report: Document) -> None:
+    report["suite"]["name"] = "another"
+    leave_comparison_out(report)
+
+
+async def test_a_forged_report_is_not_green_without_a_baseline_to_hold_it_to(
+    repository: Repository,
+) -> None:
+    """It names another suite, or an artifact that main has not, so no rule of main applies."""
+    fork = await fork_of(repository, wrong=())
+    renamed = await fork.text(forge=rename_suite)
+    assert renamed.startswith("### 🟡 No baseline: main has no report of this suite, only of")
+    state = repository.fake.state
+    (uploaded,) = (each for each in state.artifacts.values() if each.run is fork.run)
+    uploaded.name = "ci-evals-mine"
+    for forge in (leave_comparison_out, lambda _report: None):
+        elsewhere = await fork.text(forge=forge)
+        assert elsewhere.startswith(
+            "### 🟡 No baseline: no run of main itself has left an artifact"
+        )
 
 
 async def test_a_baseline_may_be_a_file_of_the_job_or_none(repository: Repository) -> None:

@@ -13,6 +13,7 @@ from fakes.github_state import REPOSITORY, Token
 if TYPE_CHECKING:
     from fakes.github import FakeGitHub
 
+RAW = "application/vnd.github.raw+json"
 MAX_COMMENT_BYTES = 262_144
 
 T = TypeVar("T")
@@ -158,6 +159,13 @@ def _commits(fake: "FakeGitHub", asked: Asked) -> web.Response:
     return fake.page(asked, [fake.state.commit_answer(sha) for sha in ancestry])
 
 
+def _contents(fake: "FakeGitHub", asked: Asked) -> web.Response:
+    files = _there(fake.state.files.get(asked.request.query.get("ref", "")))
+    content = _there(files.get(asked.found["path"]))
+    assert asked.request.headers["Accept"] == RAW
+    return web.Response(body=content, content_type=RAW, charset="utf-8")
+
+
 def _run(fake: "FakeGitHub", asked: Asked) -> web.Response:
     return json_answer(fake.state.run_answer(_there(fake.state.runs.get(asked.number("id")))))
 
@@ -197,6 +205,7 @@ ROUTES: tuple[tuple[str, str, _Handler], ...] = (
     ("GET", rf"{_REPO}/pulls", _list_pulls),
     ("GET", rf"{_REPO}/compare/(?P<basehead>.+)", _compare),
     ("GET", rf"{_REPO}/commits", _commits),
+    ("GET", rf"{_REPO}/contents/(?P<path>.+)", _contents),
     ("GET", rf"{_REPO}/actions/runs/(?P<id>\d+)", _run),
     ("GET", rf"{_REPO}/actions/runs/(?P<id>\d+)/artifacts", _artifacts),
     ("GET", rf"{_REPO}/actions/artifacts", _artifacts),

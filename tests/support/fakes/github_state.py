@@ -80,6 +80,7 @@ class State:
         self.branches: dict[str, str] = {}
         self.runs: dict[int, StoredRun] = {}
         self.artifacts: dict[int, StoredArtifact] = {}
+        self.files: dict[str, dict[str, bytes]] = {}  # by the commit that has them
         self.changed: dict[str, tuple[str, ...]] = {}  # files by the head that changes them
         self._ids = count(5_001)
 

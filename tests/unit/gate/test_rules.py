@@ -100,6 +100,16 @@ def test_a_missing_baseline_matters_only_where_it_is_required(
     assert found(comparison, require_baseline=True) == [("baseline", "error")]
 
 
+@pytest.mark.parametrize(
+    ("required", "status"), [(False, "borderline"), ("expected", "error"), (True, "error")]
+)
+def test_a_comparison_that_was_expected_is_missed(required: bool | str, status: str) -> None:
+    lack = NoComparison("gone", expected=True)
+    assert found(lack, require_baseline=required) == [("baseline", status)]
+    assert found(NoComparison("gone"), require_baseline="expected") == []
+    assert found(None, require_baseline="expected") == []
+
+
 def test_a_missed_bar_needs_no_baseline() -> None:
     gate = Gate(require_baseline=True)
     assert decide(REPORT, gate).status == "error"
