@@ -78,7 +78,7 @@ def secret_values(
     equal one of `visible`.
 
     Args:
-        named: the variables that the config refers to.
+        named: the variables that the config refers to, or whose names say that they are secret.
         dotenv: everything in the `.env` file.
         visible: texts that reports show anyway: names of providers, models, base URLs. A URL with a
             password stays secret.
@@ -94,8 +94,12 @@ def secret_values(
 
 def sensitive_values(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of variables whose names say that they are secret, the longest first."""
-    sensitive = {name: value for name, value in environ.items() if _sounds_secret(name)}
-    return secret_values(sensitive, {}, ())
+    return secret_values(sensitive_variables(environ), {}, ())
+
+
+def sensitive_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables whose names say that they are secret."""
+    return {name: value for name, value in environ.items() if _sounds_secret(name)}
 
 
 def _sounds_secret(name: str) -> bool:

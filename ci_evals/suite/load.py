@@ -13,7 +13,7 @@ from ci_evals.model.case import Case, Prompt
 from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
-from ci_evals.redaction import secret_values
+from ci_evals.redaction import secret_values, sensitive_variables
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.checks import CHECKS, check_size
 from ci_evals.suite.draft import Draft
@@ -210,6 +210,7 @@ class _Loader:
         self.folder = folder
         self.dotenv = read_dotenv(folder)
         environ = {**self.dotenv, **environ}
+        self.sensitive = sensitive_variables(environ)
         self.interpolation = Interpolation(environ, offline=offline, verbatim=verbatim)
         self.provider_reader = ProviderReader(folder, self.interpolation)
         for_judges = replace(self.interpolation, offline=offline and not judging)
@@ -330,6 +331,7 @@ class _Loader:
             values["max_concurrency"] = UNLIMITED
         models = (*draft.providers.selected, *draft.grader_models)
         visible = (settings.name or "", *_visible_values(models))
+        variables = self.sensitive | self.interpolation.used
         values |= {
             "name": settings.name or self.folder.name,
             "providers": draft.providers.selected,
@@ -338,7 +340,7 @@ class _Loader:
             "prompts": draft.prompts,
             "cases": draft.cases.cases,
             "expect": (),
-            "secrets": secret_values(self.interpolation.used, self.dotenv, visible),
+            "secrets": secret_values(variables, self.dotenv, visible),
             "places": draft.places,
         }
         if settings.skip_unchanged:

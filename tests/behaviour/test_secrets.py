@@ -200,6 +200,20 @@ async def test_in_what_a_function_prints_and_raises(tmp_path: Path) -> None:
     check_clean(tmp_path, await run(tmp_path))
 
 
+async def test_of_a_variable_that_only_the_agent_knows(tmp_path: Path) -> None:
+    key = "4f1a9c0be2d84c77"
+    (tmp_path / "agent.py").write_text(
+        "import os\n"
+        "def answer(question): raise RuntimeError(f'401 for {os.environ[\"SEARCH_API_KEY\"]}')\n"
+    )
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    write_suite(tmp_path, providers=[provider], report=FORMATS)
+    ended = await ci_evals(tmp_path, "run", environ={"SEARCH_API_KEY": key})
+    places = dict(written(tmp_path, ended))
+    assert b"401 for ***" in places["report.json"]
+    assert [place for place, content in places.items() if key.encode() in content] == []
+
+
 async def test_in_the_stderr_of_a_program(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(f"import sys; sys.exit({everything()!r})")
     command = [sys.executable, "agent.py"]
