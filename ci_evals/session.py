@@ -92,6 +92,7 @@ class Invocation:
         files: the folder for files that answers bring, where reports of an earlier run are removed;
             None keeps none.
         baseline: what to compare with, or why there is nothing; None for no comparison.
+        failed_before: the cases outside a selection that did not pass when they last ran.
     """
 
     suite: CheckedSuite
@@ -112,6 +113,7 @@ class Invocation:
     run_id: str | None = None
     files: Path | None = None
     baseline: Baseline | NoComparison | None = None
+    failed_before: tuple[str, ...] = ()
 
     @property
     def rounds(self) -> tuple[int, ...]:
@@ -159,6 +161,7 @@ class Invocation:
             without_secrets=self.without_secrets,
             replayed=self.replayed or self.replay is not None,
             selection=suite.selection,
+            failed_before=self.failed_before,
         )
 
 

@@ -16,7 +16,13 @@ from ci_evals import engine, reports
 from ci_evals.cli import options, run_options
 from ci_evals.cli.console import Console, git
 from ci_evals.cli.run_options import RunRequest
-from ci_evals.cli.suites import Selection, load_suite_of_job, load_suites_of_job, select
+from ci_evals.cli.suites import (
+    Selection,
+    failed_before,
+    load_suite_of_job,
+    load_suites_of_job,
+    select,
+)
 from ci_evals.cli.watchdog import end_if_forked, leave_note
 from ci_evals.engine.interrupt import StoppableRun
 from ci_evals.engine.journal import JOURNAL, Header, first_header, journals_at, journals_of
@@ -528,6 +534,7 @@ def _run_suite(
         checkout=read_checkout(suite.folder),
         run_id=request.run_id or uuid4().hex,
         files=suite.out,
+        failed_before=failed_before(suite),
     )
     base = posting.artifact
     if request.shard:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ci_evals import reports
 from ci_evals.cli import options
-from ci_evals.errors import ConfigError, Problem, UsageError
+from ci_evals.errors import ConfigError, Problem, StorageError, UsageError
 from ci_evals.files import file_name
 from ci_evals.format import name_of, number_of
 from ci_evals.hosts import Host
@@ -141,6 +141,24 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
             named = ", ".join(names)
             remarks.append(f"not run: {suite.file} no longer has cases that failed: {named}")
     return Selection(selected, left_out, remarks)
+
+
+def failed_before(suite: CheckedSuite) -> tuple[str, ...]:
+    """Return the cases outside a selection that did not pass when they last ran.
+
+    The report in the results folder tells, which the one of this run replaces.
+    """
+    if suite.selection is None:
+        return ()
+    try:
+        saved = reports.read_reports(suite.out)
+    except StorageError:  # `--failed` will say what is wrong with it
+        return ()
+    failed: set[str] = set()
+    for report in saved:
+        if report.suite.name == suite.name:
+            failed |= report.failed_cases
+    return tuple(sorted(failed - {case.id for case in suite.cases}))
 
 
 def _select_by_overrides(suites: Sequence[CheckedSuite], overrides: Overrides) -> Selection:

@@ -52,7 +52,8 @@ class SuiteInfo:
     run code of the team's own. Where GitHub gave the job no secrets (`without_secrets`), nothing
     was called, and only recordings answered; elsewhere a recording was asked first if the run is
     `replayed`. `selection` says how much of the suite was selected to run, if not all of it: `3 of
-    40 cases`.
+    40 cases`. `failed_before` are the ids of cases that were not selected, and that did not pass
+    when they last ran.
     """
 
     name: str
@@ -70,6 +71,7 @@ class SuiteInfo:
     without_secrets: bool = False
     replayed: bool = False
     selection: str | None = None
+    failed_before: tuple[str, ...] = ()
 
     @property
     def given_run_id(self) -> str | None:

@@ -143,9 +143,11 @@ class SavedReport:
 
     @property
     def failed_cases(self) -> frozenset[str]:
-        """The ids of the cases that did not pass: not all of their planned runs did."""
-        cells = self.report.cells
-        return frozenset(cell.case.id for cell in cells if cell.counts.passed < cell.counts.planned)
+        """The ids of the cases that did not pass when they last ran: not all planned runs did."""
+        failed = {
+            cell.case.id for cell in self.report.cells if cell.counts.passed < cell.counts.planned
+        }
+        return frozenset(failed.union(self.suite.failed_before))
 
     @cached_property
     def head(self) -> Sequence[HeadCell]:

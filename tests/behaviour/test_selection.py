@@ -72,8 +72,34 @@ async def test_what_failed_the_last_time_is_run_again_until_nothing_is_left(tmp_
     write(tmp_path, wrong=())
     assert (await run(tmp_path, "--failed"))[1].code == 0
     ended = await ci_evals(tmp_path, "run", "--failed", "evals.yaml")
-    said = "nothing to run: nothing failed in ci-evals-results, which has 1 of 10 cases\n"
+    said = "nothing to run: nothing failed in ci-evals-results, which has 2 of 10 cases\n"
     assert (ended.code, ended.out, ended.err) == (0, "", said)
+
+
+async def test_a_failed_case_is_remembered_over_runs_of_other_cases(tmp_path: Path) -> None:
+    write(tmp_path)
+    await run(tmp_path)
+    write(tmp_path, wrong=("cancel 4",))
+    assert (await run(tmp_path, "--failed", "--first", "1"))[0] == ["refund 3"]
+    assert (await run(tmp_path, "--case", "refund 0"))[0] == ["refund 0"]
+    assert (await run(tmp_path, "--failed"))[0] == ["cancel 4"], "refund 3 has passed since"
+    assert (await run(tmp_path, "--case", "refund 0"))[0] == ["refund 0"]
+    write(tmp_path, wrong=())
+    assert (await run(tmp_path, "--failed"))[0] == ["cancel 4"]
+    ended = await ci_evals(tmp_path, "run", "--failed")
+    assert "nothing to run: nothing failed in ci-evals-results" in ended.err
+    assert report_in(tmp_path / "ci-evals-results")["suite"]["failed_before"] == []
+
+
+async def test_a_run_of_everything_forgets_what_failed_before(tmp_path: Path) -> None:
+    write(tmp_path)
+    await run(tmp_path)
+    await run(tmp_path, "--case", "refund 0")
+    report = report_in(tmp_path / "ci-evals-results")
+    assert report["suite"]["failed_before"] == sorted(WRONG)
+    write(tmp_path, wrong=())
+    await run(tmp_path)
+    assert report_in(tmp_path / "ci-evals-results")["suite"]["failed_before"] == []
 
 
 async def test_a_selected_case_that_passed_is_not_run_again_as_failed(tmp_path: Path) -> None:
