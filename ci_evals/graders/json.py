@@ -12,7 +12,7 @@ from ci_evals import graders
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
 from ci_evals.jsonpath import find_all, path_problems
-from ci_evals.model.fields import UNSET, NonEmpty
+from ci_evals.model.fields import UNSET, Bool, NonEmpty
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 
@@ -50,16 +50,19 @@ class WithSchema(AlwaysTrue):
 
 @dataclass(frozen=True, slots=True)
 class IsJson(WithSchema):
-    """The whole answer is JSON, bare or in one code fence. `value` is always true.
+    """The whole answer is JSON. `value` is always true.
 
     Args:
         schema: JSON Schema that it must fit.
+        fenced: the answer may be in one code fence, too.
     """
 
     instead = "write `not_is_json: true`, or leave it out"
 
+    fenced: Bool = False
+
     def grade(self, answer: Answer) -> Finding:
-        return judge_json(answer.response.output, self._judge)
+        return judge_json(answer.response.output, self._judge, fenced=self.fenced)
 
     def _judge(self, data: Any) -> Finding:
         mistake = self._schema_mistake(data)
@@ -154,9 +157,19 @@ class JsonPath(GraderOptions):
         return failed(f"no value at {where} is {quote(self.value)}", got=quote(found))
 
 
-def judge_json(text: str, judge: Callable[[Any], Finding]) -> Finding:
-    """Read a text as JSON and judge the data; text that is not JSON fails."""
+def judge_json(text: str, judge: Callable[[Any], Finding], *, fenced: bool = True) -> Finding:
+    """Read a text as JSON and judge the data; text that is not JSON fails.
+
+    Args:
+        text: the answer.
+        judge: judges its data.
+        fenced: it may be in one code fence.
+    """
+    bare = text.strip()
     body = strip_fence(text)
+    if not fenced and body != bare:
+        reason = "is not JSON but a code fence, which `fenced: true` allows"
+        return failed(reason, got=quote(bare))
     try:
         data = from_json(body, allow_inf_nan=False)
     except ValueError as error:

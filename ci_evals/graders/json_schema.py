@@ -18,6 +18,7 @@ from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY, SchemaResource
 from ci_evals.format import one_line
 from ci_evals.graders.base import GraderOptions, failed, passed
 from ci_evals.graders.json import judge_json
+from ci_evals.model.fields import Bool
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 
@@ -33,12 +34,14 @@ class JsonSchema(GraderOptions):
     Args:
         schema: the schema itself; 2020-12 unless its `$schema` says otherwise. References outside
             of it are not fetched. `{file: schema.json}` in a suite is what that file holds.
+        fenced: the answer may be in one code fence, too.
     """
 
     short: ClassVar[str] = "schema"
     from_file: ClassVar[tuple[str, ...]] = ("schema",)
 
     schema: Mapping[str, Any]
+    fenced: Bool = False
 
     @property
     def may_take_long(self) -> bool:
@@ -58,7 +61,7 @@ class JsonSchema(GraderOptions):
         return [f"bad JSON Schema: `$ref: {one_line(ref)}` leads nowhere" for ref in dangling]
 
     def grade(self, answer: Answer) -> Finding:
-        return judge_json(answer.response.output, self._judge)
+        return judge_json(answer.response.output, self._judge, fenced=self.fenced)
 
     def _judge(self, data: Any) -> Finding:
         mistake = self.mistake(data)

@@ -15,11 +15,23 @@ AnswerOf = Callable[..., Answer]
 FLIGHT = '{"flights": [{"to": "Paris", "price": 99.5}, {"to": "Rome", "price": 120}]}'
 
 
-@pytest.mark.parametrize(
-    "output", ["{}", " [1]\n", '"a"', "```json\n{}\n```", "```\n[]\n```", "```JSON \r\n{}```"]
-)
-def test_json_may_stand_bare_or_in_a_fence(output: str, answer_of: AnswerOf) -> None:
+@pytest.mark.parametrize("output", ["{}", " [1]\n", '"a"'])
+def test_the_whole_answer_is_json(output: str, answer_of: AnswerOf) -> None:
     assert IsJson().grade(answer_of(output)).passed
+    assert JsonSchema({}).grade(answer_of(output)).passed
+
+
+@pytest.mark.parametrize("output", ["```json\n{}\n```", "```\n[]\n```", "```JSON \r\n{}```"])
+def test_json_in_a_fence_is_json_only_where_that_is_allowed(
+    output: str, answer_of: AnswerOf
+) -> None:
+    answer = answer_of(output)
+    for strict in (IsJson(), IsJson(schema={}), JsonSchema({})):
+        finding = strict.grade(answer)
+        assert not finding.passed
+        assert finding.reason == "is not JSON but a code fence, which `fenced: true` allows"
+    for lenient in (IsJson(fenced=True), JsonSchema({}, fenced=True), JsonPath("$")):
+        assert lenient.grade(answer).passed
 
 
 @pytest.mark.parametrize(
@@ -189,7 +201,7 @@ def test_a_good_schema_has_no_problems(schema: dict[str, Any]) -> None:
     ("output", "mistake"),
     [
         ('{"a": 1}', None),
-        ('```json\n{"a": 1}\n```', None),
+        ('```json\n{"a": 1}\n```', "is not JSON but a code fence, which `fenced: true` allows"),
         ('{"a": "1"}', "is JSON that does not fit the schema at $.a: '1' is not of type 'integer'"),
         ("no JSON", "is not JSON, got 'no JSON': "),
     ],

@@ -175,8 +175,8 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         (
             "[{is_json: true, zzz: 2}]",
             (
-                "expect[0]: beside `is_json`: unknown key 'zzz', known: metric, name, schema, "
-                "transform, value, weight"
+                "expect[0]: beside `is_json`: unknown key 'zzz', known: fenced, metric, name,"
+                " schema, transform, value, weight"
             ),
         ),
         (
