@@ -3,13 +3,16 @@
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b, file_digest
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
+
+from jinja2 import TemplateError
+from jinja2.meta import find_undeclared_variables
 
 from ci_evals import graders
 from ci_evals.errors import Place, Problem
@@ -26,7 +29,7 @@ from ci_evals.suite.nodes import Node, Reading, collect, read_each
 from ci_evals.suite.problems import and_more, unknown
 from ci_evals.suite.providers import ProviderList, ProviderReader
 from ci_evals.suite.rendering import Templates, variables
-from ci_evals.templating import describe_error
+from ci_evals.templating import describe_error, is_template, template_sandbox
 
 MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
 MAX_COMBINATIONS = 1000
@@ -115,6 +118,8 @@ class CaseReader:
                 problems += entry.problems
                 problems += self._check_broken(entry.node)
             else:
+                if not entry.is_row:
+                    problems += self._check_question(entry.case, entry.node)
                 expanded, found = collect(self._expand(entry, entry.case))
                 problems += found
                 for case in expanded:
@@ -178,6 +183,20 @@ class CaseReader:
         tags = node["tags"].value
         if isinstance(tags, list):
             self._tags.update(tag for tag in tags if isinstance(tag, str))
+
+    def _check_question(self, case: Case, node: Node) -> Reading[None]:
+        """Find templates in what a case asks: nothing fills them in."""
+        names = {*self._vars, *case.vars, *case.matrix}
+        for text in _texts_in(node["input"]):
+            yield from _check_literal(text, names, "move this text to `prompts`")
+        if case.input is not None:
+            names.add("input")
+        for text in _texts_in(node["messages"]):
+            yield from _check_literal(text, names, "move these messages to `prompts`")
+        lines = [node["turns"][index]["user"] for index in range(len(case.turns))]
+        for line in (*lines, node["user"]["persona"], node["user"]["goal"]):
+            for text in _texts_in(line):
+                yield from _check_literal(text, names, "write the value here")
 
     def _expand(self, entry: CaseEntry, case: Case) -> Reading[Sequence[Case]]:
         """Return the case, or one for each combination of its matrix, with the content of files."""
@@ -411,6 +430,32 @@ class CaseReader:
             yield node.problem(_NOTHING_DECIDES)
         else:
             yield self.suite["expect"].problem(_NOTHING_DECIDES)
+
+
+def _texts_in(node: Node) -> Iterator[Node]:
+    """Yield every text in a value."""
+    if isinstance(node.value, str):
+        yield node
+    elif isinstance(node.value, Mapping):
+        for key in node.value:
+            yield from _texts_in(node[key])
+    elif isinstance(node.value, list):
+        for item in node.items():
+            yield from _texts_in(item)
+
+
+def _check_literal(text: Node, names: Collection[str], remedy: str) -> Reading[None]:
+    """Refuse a text that uses a var as templates do, where it is sent as it is."""
+    if not is_template(text.value):
+        return
+    try:
+        used = find_undeclared_variables(template_sandbox().parse(text.value))
+    except TemplateError:  # then it is no template
+        return
+    for name in sorted(used.intersection(names)):
+        yield text.problem(
+            f"`{name}` is not filled in here, only in `prompts` and `expect`: {remedy}"
+        )
 
 
 def _may_name_file(value: Any) -> bool:

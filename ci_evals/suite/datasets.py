@@ -30,6 +30,7 @@ from ci_evals.templating import Render, describe_error, is_template, json_render
 from ci_evals.user_code import describe_crash, importable, load_target, missing_target, target_parts
 
 _SOURCES = ("file", "tasks", "python")
+_ROW_SUFFIXES = (".csv", ".jsonl", ".ndjson")
 _YAML_COLUMNS = frozenset(
     {
         "budget",
@@ -64,6 +65,11 @@ class CaseEntry:
     case: Case | None
     problems: Sequence[Problem] = ()
     is_data: bool = False
+
+    @property
+    def is_row(self) -> bool:
+        """True if it is a row of data, whose question is sent as it is."""
+        return self.is_data or self.node.file.endswith(_ROW_SUFFIXES)
 
 
 def read_entries(node: Node, files: FileValues) -> Iterator[CaseEntry | Problem]:

@@ -10,6 +10,13 @@ from ci_evals import Request
 import bot
 
 
+def _text(prompt: Any) -> str:
+    """Return a prompt as promptfoo passes it: messages as JSON."""
+    if isinstance(prompt, str):
+        return prompt
+    return json.dumps(prompt)
+
+
 def _context(prompt: str, request: Request) -> dict[str, Any]:
     return {"vars": dict(request.case.vars), "prompt": {"raw": prompt, "label": ""}}
 
@@ -31,5 +38,6 @@ def _answer(result: Any) -> Any:
     return answer
 
 
-def bot_call_api(prompt: str, request: Request) -> Any:
+def bot_call_api(asked: Any, request: Request) -> Any:
+    prompt = _text(asked)
     return _answer(bot.call_api(prompt, {"config": {}}, _context(prompt, request)))

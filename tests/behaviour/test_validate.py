@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leftovers import journaled
 from processes import ci_evals
-from suites import ECHO, ONE_CASE, write_suite
+from suites import ECHO, ONE_CASE, write_cases, write_suite
 
 MODULE = """\
 from tools import *  # noqa
@@ -114,6 +115,56 @@ async def test_a_var_that_a_case_lacks_is_told_of_the_service_that_is_sent_it(
     assert await problems(tmp_path, *cases, talk, providers=[service, staged, ECHO]) == [
         f"providers[0]: {lack} (case 'b' and 2 more)"
     ]
+
+
+async def test_a_var_where_nothing_fills_it_in_is_refused_in_a_case_that_is_written_by_hand(
+    tmp_path: Path,
+) -> None:
+    expect = [{"contains": "{{ city }}"}]
+    guest = {"provider": "echo", "persona": "From {{ city }}", "goal": "{{ n }} rooms"}
+    cases: list[dict[str, Any]] = [
+        {"input": {"q": ["To {{ city | upper }}"]}, "expect": expect},
+        {"messages": [{"role": "user", "content": [{"text": "{{ city }}"}]}], "expect": expect},
+        {
+            "turns": [{"user": "Hi", "expect": expect}, {"user": "{{ city }} for {{ n }}"}],
+            "matrix": {"n": [1, 2]},
+        },
+        {"user": guest},
+        {"input": "Oslo", "messages": [{"role": "user", "content": "{{ input }}"}]},
+    ]
+    text = "is not filled in here, only in `prompts` and `expect`"
+    assert await problems(tmp_path, *cases, vars={"city": "Oslo"}, expect=expect) == [
+        f"cases[0].input.q[0]: `city` {text}: move this text to `prompts`",
+        f"cases[1].messages[0].content[0].text: `city` {text}: move these messages to `prompts`",
+        f"cases[2].turns[1].user: `city` {text}: write the value here",
+        f"cases[2].turns[1].user: `n` {text}: write the value here",
+        f"cases[3].user.persona: `city` {text}: write the value here",
+        f"cases[4].messages[0].content: `input` {text}: move these messages to `prompts`",
+    ]
+
+
+async def test_braces_that_name_no_var_are_sent_as_they_are_and_so_is_every_row_of_data(
+    tmp_path: Path,
+) -> None:
+    questions = ["{{ other }}", "{{ city", "{% if city %}", "city", "{# {{ city }} #}"]
+    write_cases(tmp_path, [{"id": "jsonl", "input": "{{ city }}"}])
+    (tmp_path / "rows.csv").write_text("id,input\ncsv,{{ city }}\n")
+    (tmp_path / "mapped.yaml").write_text('[{no: 1, question: "{{ city }}"}]')
+    (tmp_path / "made_rows.py").write_text(
+        "def load():\n    return [{'id': 'made', 'input': '{{ city }}'}]\n"
+    )
+    cases: list[dict[str, Any]] = [
+        *({"input": question} for question in questions),
+        {"file": ["cases.jsonl", "rows.csv"]},
+        {"file": "mapped.yaml", "map": {"id": "no", "input": "question"}},
+        {"python": "made_rows:load"},
+    ]
+    expect = [{"not_empty": True}]
+    write_suite(tmp_path, cases, vars={"city": "Oslo"}, expect=expect)
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.err
+    answers = [each["response"]["output"] for each in journaled(tmp_path / "ci-evals-results")]
+    assert sorted(answers) == sorted([*questions, *["{{ city }}"] * 4])
 
 
 SAY_WHERE = "say where with `cost_usd` or `usage`"
