@@ -279,6 +279,8 @@ def _judge_bars(report: SuiteReport, rules: Gate) -> Verdict:
         status, sentence = _STATUS[leading], cause_sentence(leading, report, rules)
     if status == "error" and leading != "too few runs" and report.gated.errored:
         hint = HOW_TO_GO_ON
+    if status == "fail":
+        clauses += [scope_sentence(each, report, rules) for each in _ungraded(scopes)]
     clauses.append(stopped_clause(report))
     if status == "pass":
         clauses.append(quarantine_clause(report))
@@ -301,18 +303,23 @@ def _lead(report: SuiteReport, scopes: Sequence[ScopeVerdict], rules: Gate) -> S
         return "all errored" if totals.errored else "nothing graded"
     if too_many_errored(report, rules):
         return "too many errored"
-    bars = [scope for scope in scopes if scope.bar is not None]
-    for scope in bars:
-        if not scope.graded:
-            return scope
     allowed = rules.max_budget_violations
     if allowed is not None and _over_budget(report) > allowed:
         return "over budget"
-    worst = worst_first(bars)[0]
+    ungraded = _ungraded(scopes)
+    graded = [scope for scope in scopes if scope.bar is not None and scope.graded]
+    if ungraded and all(scope.status != "fail" for scope in graded):
+        return ungraded[0]
+    worst = worst_first(graded)[0]
     too_few = _share(totals.missing, totals.planned) > exact(rules.max_error_rate)
     if too_few and worst.status != "fail":
         return "too few runs"
     return worst
+
+
+def _ungraded(scopes: Sequence[ScopeVerdict]) -> list[ScopeVerdict]:
+    """Return the parts of the matrix that have a bar, and no graded run to hold against it."""
+    return [scope for scope in scopes if scope.bar is not None and not scope.graded]
 
 
 def _over_budget(report: SuiteReport) -> int:
@@ -338,10 +345,12 @@ def _add_rules(bars: Verdict, rules: Iterable[RuleVerdict]) -> Verdict:
     worst = found[0]
     needs_no_baseline = bars.status == "fail" and worst.status == "error"
     milder = SEVERITY[worst.status] < SEVERITY[bars.status]
-    if needs_no_baseline or milder or bars.status == "error":
+    has_ungraded = bars.status == "error" and isinstance(bars.leading, ScopeVerdict)
+    red_wins = has_ungraded and worst.status == "fail"
+    if not red_wins and (needs_no_baseline or milder or bars.status == "error"):
         return replace(bars, rules=found)
     clauses = []
-    if bars.status == worst.status:
+    if bars.status == worst.status or red_wins:
         clauses += [f"also, {bars.sentence}", *bars.further]
     if others := sum(_is_another_reason(rule, worst) for rule in found[1:]):
         clauses.append(further_reasons_clause(others))

@@ -112,6 +112,19 @@ async def test_the_mean_score_of_graders_that_share_a_metric_is_held_to_its_bar(
     assert (verdict.status, reason in verdict.reason) == (status, True), verdict.reason
 
 
+async def test_a_suite_that_is_surely_red_stays_red_where_a_metric_has_no_graded_run(
+    tmp_path: Path,
+) -> None:
+    gate = {"min_pass_rate": 1.0, "metrics": {"roc_auc.a": 0.5}}
+    write_suite(tmp_path, CASES, gate=gate)
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 1
+    assert "FAIL" in ended.out.upper()
+    assert "metric roc_auc.a: no run was graded" in ended.out
+    _, verdict = await run(tmp_path, gate | {"min_pass_rate": 0.5})
+    assert verdict.status == "error", "nothing else is red"
+
+
 async def test_a_metric_without_a_graded_run_is_no_verdict(tmp_path: Path) -> None:
     broken = [
         {

@@ -116,6 +116,15 @@ def test_a_missed_bar_needs_no_baseline() -> None:
     assert decide(report_of(many((3, "FFF"))), gate).status == "fail"
 
 
+def test_a_regression_is_red_even_where_a_bar_has_no_graded_run() -> None:
+    report = report_of(many((60, "P")) | {"slow": "E"}, cases={"slow": {"tags": ("slow",)}})
+    gate = Gate(min_pass_rate=0.5, tags={"slow": 0.5})
+    assert decide(report, gate).status == "error"
+    verdict = decide(report, gate, regressed("a"))
+    assert verdict.status == "fail"
+    assert "tag slow: no run was graded" in verdict.reason
+
+
 def test_a_tag_may_be_critical_without_a_bar() -> None:
     gate = Gate(
         tags={"safety": TagRule(critical=True), "billing": TagRule(min_pass_rate=0.9), "other": 0.5}
