@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from functools import cache
 from itertools import count
-from math import floor, log10
+from math import floor, isclose, log10
 from typing import Any, Final
 
 UNKNOWN: Final = "—"
@@ -74,7 +74,9 @@ def percent_figure(rate: float, *marks: float | None) -> str:
     """Return `percent` without the unit: `87.5`."""
     value = Decimal(str(rate)) * 100
     edges = [Decimal(0), Decimal(100)]
-    edges += [Decimal(str(mark)) * 100 for mark in marks if mark is not None]
+    known = [mark for mark in marks if mark is not None]
+    # Means that are equal may differ in the last digits of their floats.
+    edges += [Decimal(str(mark)) * 100 for mark in known if not isclose(rate, mark, rel_tol=1e-12)]
     for places in count(1):
         shown = round(value, places)
         if shown == value:

@@ -147,7 +147,8 @@ class Comparison:
     """A report compared with a baseline.
 
     It has every variant that both have, and every cell that either has. `usual_runs` is the number
-    of planned runs that most of the tested cells have, 0 if none was tested.
+    of planned runs that most of the tested cells have, 0 if none was tested; `unconfirmed` is the
+    number of suspects that were not run again while others were, because they are too many.
     """
 
     baseline: Baseline
@@ -156,6 +157,7 @@ class Comparison:
     alpha: float
     variants: tuple[VariantComparison, ...]
     cells: tuple[CellComparison, ...]
+    unconfirmed: int = 0
 
     @cached_property
     def counts(self) -> Mapping[CellKind, int]:
@@ -270,6 +272,10 @@ def compare(
             cell.without_confirmation() if cell.head.variant in failed else cell for cell in matched
         ]
     cells = _compare_cells(matched, confirm_runs, alpha)
+    suspicious = [cell.head.confirmed for cell in matched if cell.suspicious]
+    unconfirmed = 0
+    if any(suspicious):
+        unconfirmed = suspicious.count(False)
     return Comparison(
         baseline=base,
         confirm_runs=confirm_runs,
@@ -277,6 +283,7 @@ def compare(
         alpha=alpha,
         variants=_compare_variants(matched, cells, variants, alpha),
         cells=(*cells, *unmatched),
+        unconfirmed=unconfirmed,
     )
 
 

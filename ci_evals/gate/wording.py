@@ -408,7 +408,10 @@ def regressions_sentence(
     first, *others = regressed
     more = []
     if others:
-        more.append(f"{number_of(len(others), 'more case')} regressed")
+        count = f"{number_of(len(others), 'more case')} regressed"
+        if comparison.unconfirmed:
+            count = f"at least {count}"
+        more.append(count)
     if allowed:
         more.append(f"the gate allows {allowed}")
     sentence = cell_sentence(comparison, first)

@@ -95,7 +95,7 @@ class Annotation:
 
 
 def annotation_commands(
-    annotations: Iterable[Annotation], rest: str = "the summary has all of them"
+    annotations: Iterable[Annotation], rest: str = "the results have all of them"
 ) -> str:
     """Return the workflow commands for annotations: errors, then warnings, each in the order given.
 

@@ -129,11 +129,15 @@ def _head(
 
 
 def _regressed(summary: Summary, rule: RuleVerdict) -> Headline:
-    """`2 cases regressed: refund (critical), cancel`."""
+    """`2 cases regressed: refund (critical), cancel`, or `at least 20` if not all suspects were
+    confirmed.
+    """
     regressed = cells_by_group(summary)["regressed"]
     blocking = summary.verdict.blocking_cells
     cells = [cell for cell in regressed if cell.key in blocking] or regressed
     short, names = _list_cells(summary, cells, "regressed")
+    if summary.compared and summary.compared.unconfirmed:
+        short = f"at least {short}"
     if summary.gate and summary.gate.max_regressions and rule.rule == "regressions":
         names = (*names, f"; the gate allows {summary.gate.max_regressions}")
     return _head(summary, short, names)

@@ -118,6 +118,28 @@ async def test_nothing_changed_is_green_and_costs_nothing_more(tmp_path: Path) -
     assert kinds_in(tmp_path / "head") == {"unchanged": 4}
 
 
+async def test_where_more_look_worse_than_are_confirmed_the_headline_says_at_least(
+    tmp_path: Path,
+) -> None:
+    """Twenty suspects run again, or a fifth of all cases: more may have regressed."""
+    questions = [f"q{n}" for n in range(40)]
+
+    def write(answer: str) -> None:
+        agent = {"name": "agent", "type": "mock", "answers": dict.fromkeys(questions, answer)}
+        cases = [{"id": q, "input": q, "expect": [{"contains": "right"}]} for q in questions]
+        write_suite(tmp_path, cases, providers=[agent], runs=3, gate=GATE)
+
+    write("right")
+    await base(tmp_path)
+    write("wrong")
+    ended = await run(tmp_path)
+    assert ended.code == 1
+    assert report_in(tmp_path / "head")["comparison"]["counts"]["regressed"] == 20
+    summary = (tmp_path / "head" / "summary.md").read_text("utf-8")
+    assert "At least 20 cases regressed: " in summary
+    assert "; at least 19 more cases regressed" in report_in(tmp_path / "head")["verdict"]["reason"]
+
+
 async def test_without_confirm_runs_the_planned_ones_decide(tmp_path: Path) -> None:
     server = Answers()
     async with chatting(server):

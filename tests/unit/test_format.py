@@ -36,6 +36,12 @@ def test_a_share_is_never_shown_as_a_mark_that_it_is_not() -> None:
     assert percent(1 - 0.05 / 3) == "98.3 %"
 
 
+def test_equal_means_are_not_told_apart_by_the_last_digits_of_their_floats() -> None:
+    assert percent(13 / 14, 1 - 1 / 14) == "92.9 %"
+    assert percent(0.9285714285714286, 0.9285714285714285) == "92.9 %"
+    assert percent(0.92857, 0.92858) == "92.857 %"
+
+
 @given(st.text(st.characters()))
 def test_visible_text_is_encodable_and_has_no_control_characters(text: str) -> None:
     shown = visible(text)

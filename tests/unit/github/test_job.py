@@ -186,7 +186,7 @@ class TestAnnotations:
         ).splitlines()
         assert len(lines) == MAX_PER_LEVEL
         assert lines[:2] == ["::error::0", "::error::1"]
-        assert lines[-1] == "::error::16 more are not shown here; the summary has all of them"
+        assert lines[-1] == "::error::16 more are not shown here; the results have all of them"
 
     def test_messages_end_where_github_would_cut_them(self) -> None:
         line = annotation_commands([Annotation("warning", "x\n" * 10_000)])
