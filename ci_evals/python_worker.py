@@ -29,8 +29,10 @@ class PythonWorker(Worker):
     title = "the worker process"
 
     def __init__(self, folder: Path) -> None:
-        paths = json.dumps([str(Path(path).absolute()) for path in sys.path])
-        command = [sys.executable, "-P", "-c", _START, str(folder.absolute()), paths]
+        own = str(folder.absolute())
+        paths = [str(Path(path).absolute()) for path in sys.path]
+        others = [path for path in paths if path != own]  # its modules may have names of ours
+        command = [sys.executable, "-P", "-c", _START, own, json.dumps(others)]
         super().__init__(command, Path.cwd())
 
     def encode(self, request: Mapping[str, Any]) -> bytes:

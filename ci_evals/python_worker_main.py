@@ -5,6 +5,7 @@ import faulthandler
 import os
 import pickle
 import sys
+import threading
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO
 
-from ci_evals.user_code import call, describe_crash, importable
+from ci_evals.user_code import CALL_THREAD, call, describe_crash, importable
 
 _TICK_S = 1.0
 _LAST_S = 5.0  # for which a process that is stuck outlives the time of its calls
@@ -82,6 +83,7 @@ class _Server:
             answer["value"] = await call(function, *arguments)
         except BaseException as error:  # noqa: BLE001  it may be the team's own code
             answer["error"] = error
+        answer["leftover"] = self._has_leftover()
         try:
             self._answer(answer)
         except Exception:  # noqa: BLE001  pickling raises anything
@@ -91,6 +93,11 @@ class _Server:
             else:
                 text = describe_crash(problem)
             self._answer({"id": request["id"], "error": RuntimeError(text)})
+
+    def _has_leftover(self) -> bool:
+        """Return True if a thread goes on whose call has been given up."""
+        threads = [each for each in threading.enumerate() if each.name == CALL_THREAD]
+        return len(threads) >= len(self._tasks)  # one of which is ending
 
     def _answer(self, answer: Mapping[str, Any]) -> None:
         line = b64encode(pickle.dumps(answer)) + b"\n"

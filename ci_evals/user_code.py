@@ -11,7 +11,7 @@ import socket
 import sys
 import sysconfig
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
 from functools import cache, lru_cache, partial
@@ -24,6 +24,9 @@ from typing import Any
 
 from ci_evals.errors import CiEvalsError, ConfigError, Problem, describe_exception
 from ci_evals.format import closest, one_line
+
+CALL_THREAD = "ci-evals-call"
+"""The name of each thread that calls a function."""
 
 PACKAGE = f"{Path(__file__).parent}{os.sep}"
 """The start of the file names of ci-evals itself."""
@@ -165,6 +168,15 @@ def load_target(target: str) -> Callable[..., Any]:
         kind = type(function).__name__
         raise target_problem(target, module, f"{names!r} is of type {kind}, which cannot be called")
     return function  # type: ignore[no-any-return]  # it is whatever the module has
+
+
+def target_problems(target: str) -> Sequence[Problem]:
+    """Import the function that `module:function` names; return why it cannot be called, if so."""
+    try:
+        load_target(target)
+    except ConfigError as error:
+        return error.problems
+    return ()
 
 
 def is_their_own(file: str) -> bool:
@@ -491,7 +503,7 @@ async def call_in_thread(call: Callable[[], Any]) -> Any:
         except RuntimeError:  # the loop is closed: nobody is waiting
             _discard(value)
 
-    Thread(target=work, name="ci-evals-call", daemon=True).start()
+    Thread(target=work, name=CALL_THREAD, daemon=True).start()
     try:
         value, error = await ended
     except asyncio.CancelledError:

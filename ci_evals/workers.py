@@ -54,7 +54,7 @@ class Worker:
         self, command: Sequence[str], folder: Path, environ: Mapping[str, str] | None = None
     ) -> None:
         self.retired = False
-        """True if it gets no further requests: one of them did not end in time."""
+        """True if it gets no further requests: one of them goes on, and nobody waits for it."""
         self._lock = Lock()
         self._numbers = count(1)
         self._pending: dict[int, Future[Any]] = {}
@@ -84,6 +84,8 @@ class Worker:
 
     def decode(self, line: bytes) -> Mapping[str, Any]:
         """Return an answer: its `id` and either its `value` or its `error`.
+
+        If `leftover` is true, the process goes on with something that nobody waits for.
 
         Raises:
             ValueError: it is none, as code may write past its own streams.
@@ -197,6 +199,8 @@ class Worker:
                 continue
             with self._lock:
                 future = self._pending.pop(answer["id"], None)
+            if answer.get("leftover"):
+                self.retired = True
             if future is None or not future.set_running_or_notify_cancel():
                 continue
             if "error" in answer:
@@ -265,7 +269,7 @@ class Workers:
                 await asyncio.wait([answer], timeout=timeout_s)
                 if not answer.done():
                     raise WorkerTimeoutError
-                answered = worker.is_alive
+                answered = worker.is_alive and not worker.retired
                 return await answer
             finally:
                 if answered:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import Field
 
@@ -14,6 +14,9 @@ from ci_evals.model.grading import Finding, Models
 from ci_evals.model.request import Answer
 from ci_evals.model.response import Detail
 from ci_evals.model.result import Grade
+
+LONGEST_JUDGING_S: Final = 10.0
+"""Seconds that a grader of ours may take, where it might never end."""
 
 _TOLERANCE = 1e-9
 
@@ -53,11 +56,17 @@ class GraderOptions(Options):
 
     @property
     def may_take_long(self) -> bool:
-        """True if it may compute for long even with a short answer.
-
-        It then judges in a worker process, which is ended after ten seconds.
-        """
+        """True if it may compute for long even with a short answer."""
         return False
+
+    def worker_limit_s(self, answer: Answer) -> float | None:
+        """Return the seconds after which the worker process that judges an answer is ended; None
+        judges in this process.
+        """
+        del answer
+        if self.may_take_long:
+            return LONGEST_JUDGING_S
+        return None
 
     @property
     def needs(self) -> Detail | None:
@@ -204,6 +213,11 @@ def inconclusive(reason: str, *, got: str | None = None, detail: str | None = No
         detail: the stack of what was raised.
     """
     return Finding(passed=False, score=0.0, reason=reason, got=got, detail=detail, conclusive=False)
+
+
+def too_slow(timeout_s: float) -> GradingError:
+    """Return the error of a function that took longer than it may."""
+    return GradingError(f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more")
 
 
 def reaches(score: float, threshold: float) -> bool:

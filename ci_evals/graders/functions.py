@@ -5,9 +5,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, overload
 
-from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
-from ci_evals.graders.base import failed, inconclusive, passed, reaches
+from ci_evals.graders.base import failed, inconclusive, passed, reaches, too_slow
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.user_code import call, has_second_parameter, identity, time_limit
@@ -32,6 +31,16 @@ _KEYS_OF_OTHER_TOOLS = (
     "tokens_used",
 )
 """Keys of their judgements that say nothing more of the answer."""
+
+
+def longest_s(timeout_s: float, retries: int) -> float:
+    """Return the seconds that calls of a function take at most, with its retries."""
+    pauses_s = 0.0
+    pause_s = _FIRST_PAUSE_S
+    for _ in range(retries):
+        pauses_s += pause_s
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    return timeout_s * (retries + 1) + pauses_s
 
 
 class TooSlowError(Exception):
@@ -107,9 +116,7 @@ class FunctionGrader:
         try:
             return await self._judge_within(timeout_s, answer)
         except (TooSlowError, WorkerTimeoutError):
-            raise GradingError(
-                f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more"
-            ) from None
+            raise too_slow(timeout_s) from None
 
     async def _judge_within(self, timeout_s: float, answer: Answer) -> Finding:
         """Judge an answer.

@@ -5,14 +5,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Self
 
+from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions
-from ci_evals.graders.functions import FunctionGrader
+from ci_evals.graders.functions import FunctionGrader, longest_s
 from ci_evals.graders.inline import compile_code
 from ci_evals.model.fields import Retries, Seconds, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.user_code import load, load_target, missing_target, target_of_file, target_parts
+from ci_evals.python_worker import current_workers
+from ci_evals.user_code import (
+    load,
+    load_target,
+    missing_target,
+    target_of_file,
+    target_parts,
+    target_problems,
+)
+from ci_evals.workers import WorkerEndedError
 
 _NAME_CHARACTERS = 80
 
@@ -25,7 +35,8 @@ class PythonGrader(GraderOptions):
     Code sees the answer as `output`, and `answer`, `vars`, `input`, `context`, `json`, `math` and
     `re`. A function is called as `fn(output, answer)` if it has a second positional parameter that
     is required or called `answer`, otherwise as `fn(output)`. It may be async; a sync function runs
-    in a thread, as code does. Either returns a bool, a score from 0 to 1, a mapping with `passed`,
+    in a thread, as code does. All of that happens in a worker process, which is ended if it hangs.
+    Either returns a bool, a score from 0 to 1, a mapping with `passed`,
     `score` and `reason`, or the reason of a failure as text.
 
     Args:
@@ -72,8 +83,21 @@ class PythonGrader(GraderOptions):
         return missing_target(self.target, folder)
 
     def prepare(self) -> None:
-        if self.function_name is not None:
+        if self.function_name is None:
+            return
+        workers = current_workers()
+        if workers is None:
             load_target(self.function_name)
+            return
+        try:
+            problems = workers.check(target_problems, self.function_name)
+        except WorkerEndedError as error:
+            raise ConfigError([Problem("", None, "", f"importing it: {error}")]) from error
+        if problems:
+            raise ConfigError(problems)
+
+    def worker_limit_s(self, answer: Answer) -> float | None:
+        return longest_s(self.timeout_s or answer.request.timeout_s, self.retries)
 
     def for_fingerprint(self) -> Self:
         return replace(self, retries=0, timeout_s=None)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from ci_evals import graders
@@ -16,14 +15,14 @@ from ci_evals.graders.base import (
     NothingThereError,
     inconclusive,
     reaches,
+    too_slow,
 )
 from ci_evals.model.grading import Expectation, Finding, Grader, Models
 from ci_evals.model.request import Answer, sendable
 from ci_evals.model.result import Grade
-from ci_evals.python_worker import UnsendableError, current_workers
+from ci_evals.python_worker import PythonWorkers, UnsendableError, current_workers
 from ci_evals.user_code import (
     call,
-    call_in_thread,
     describe_crash,
     describe_stack,
     is_cancelling,
@@ -33,9 +32,6 @@ from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
 LONG_ANSWER: Final = 100_000
 """Characters; any grader judges a longer answer in a thread, so that calls go on meanwhile."""
-
-LONGEST_JUDGING_S: Final = 10.0
-"""Seconds that a grader of ours may take in a worker process."""
 
 _REASON_CHARACTERS = 300
 
@@ -51,11 +47,13 @@ async def judge(grader: Grader, answer: Answer) -> Finding:
         GradingError: no verdict could be had, through no fault of the answer.
     """
     try:
-        if getattr(grader, "may_take_long", False):
-            return await _judge_elsewhere(grader, answer)
-        if len(answer.response.output) > LONG_ANSWER:
-            finding: Finding = await call_in_thread(partial(grader.grade, answer))
-            return finding
+        workers = current_workers()
+        if workers is not None and isinstance(grader, GraderOptions):
+            limit_s = grader.worker_limit_s(answer)
+            if limit_s is not None:
+                return await _judge_elsewhere(workers, grader, answer, limit_s)
+        if getattr(grader, "may_take_long", False) or len(answer.response.output) > LONG_ANSWER:
+            return await judge_here(grader, answer)
         found = grader.grade(answer)
         if isinstance(found, Finding):
             return found
@@ -82,28 +80,30 @@ def _failed_check(raised: BaseException, answer: Answer) -> Finding:
     return inconclusive(f"raised {text}", got=quote(answer.output), detail=detail)
 
 
-async def _judge_elsewhere(grader: Grader, answer: Answer) -> Finding:
+async def _judge_elsewhere(
+    workers: PythonWorkers, grader: GraderOptions, answer: Answer, limit_s: float
+) -> Finding:
     """Judge an answer in a worker process, which is ended if it takes too long.
 
     Raises:
-        GradingError: it took too long, or used up the machine's memory.
+        GradingError: it took too long, or ended the process.
     """
-    workers = current_workers()
+    sent = sendable(answer)
     finding: Finding
-    if workers is not None:
-        try:
-            finding = await workers.call_alone(
-                judge_here, grader, sendable(answer), timeout_s=LONGEST_JUDGING_S
-            )
-        except WorkerTimeoutError:
-            raise GradingError(f"gave up after {LONGEST_JUDGING_S:g} s") from None
-        except WorkerEndedError as error:
-            raise GradingError(str(error)) from error
-        except UnsendableError:
-            pass
+    try:
+        if grader.portable:  # the team's own code, whose calls may wait for something together
+            finding = await workers.call(judge_here, grader, sent, timeout_s=limit_s)
         else:
-            return finding
-    return await judge_here(grader, answer)
+            finding = await workers.call_alone(judge_here, grader, sent, timeout_s=limit_s)
+    except UnsendableError:  # it has what only this process knows
+        return await judge_here(grader, answer)
+    except WorkerTimeoutError:
+        if grader.portable:
+            raise too_slow(limit_s) from None
+        raise GradingError(f"gave up after {limit_s:g} s") from None
+    except WorkerEndedError as error:
+        raise GradingError(str(error)) from error
+    return finding
 
 
 async def judge_here(grader: Grader, answer: Answer) -> Finding:

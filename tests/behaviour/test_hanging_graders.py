@@ -13,7 +13,7 @@ from processes import ci_evals, finished, start, until
 from suites import write_suite
 
 GRADERS = """
-import asyncio, pathlib, threading
+import asyncio, os, pathlib, re, threading
 
 def sync(output):
     pathlib.Path("judging").touch()
@@ -21,8 +21,26 @@ def sync(output):
 
 async def later(output):
     return await asyncio.Event().wait()
+
+def pattern(output):
+    return re.search("^(a+)+$", output) is None
+
+def endless(output):
+    while "!" in output:
+        pass
+    return True
+
+async def blocking(output):
+    if "!" in output:
+        threading.Event().wait()
+    return True
+
+def ending(output):
+    if "!" in output:
+        os._exit(3)
+    return True
 """
-IMPATIENT = {"ci_evals.graders.scoring.LONGEST_JUDGING_S": 1.5}
+IMPATIENT = {"ci_evals.graders.base.LONGEST_JUDGING_S": 1.5}
 ALMOST = f"{'a' * 100}!"
 
 
@@ -89,6 +107,33 @@ async def test_a_grader_of_ours_gives_up_and_costs_nothing_but_its_own_run(
     assert "errored" not in statuses.values()
     assert statuses["other"] == "passed"
     assert "could not judge: gave up after 1.5 s" in " ".join(ended.out.split())
+    assert workers_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("grader", "reason"),
+    [
+        ("own:pattern", "no judgement within 1 s"),
+        ("own:endless", "no judgement within 1 s"),
+        ("own:blocking", "no judgement within 1 s"),
+        ("own:ending", "the worker process ended with exit status 3"),
+        ("re.search('^(a+)+$', output) is None", "no judgement within 1 s"),
+    ],
+)
+async def test_code_of_the_suite_that_is_stuck_costs_nothing_but_its_own_run(
+    grader: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(GRADERS)
+    expect = [{"python": {"target": grader, "timeout_s": 1}}]
+    cases = [{"id": f"good-{n}", "input": "b", "expect": expect} for n in range(12)]
+    cases[::6] = [{"id": f"stuck-{n}", "input": ALMOST, "expect": expect} for n in range(2)]
+    write_suite(tmp_path, cases, max_concurrency=6)
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 3, ended.err
+    results = {each["case"]: each for each in journaled(tmp_path / "out")}
+    stuck = [results.pop(f"stuck-{n}") for n in range(2)]
+    assert {each["status"] for each in results.values()} == {"passed"}
+    assert [reason in each["error"]["message"] for each in stuck] == [True, True], stuck
     assert workers_in(tmp_path) == []
 
 
