@@ -183,11 +183,11 @@ def is_their_own(file: str) -> bool:
     """Return True for a file of the team's own code: neither ci-evals nor anything installed."""
     if "site-packages" in file:
         return False
-    return not file.startswith(("<", PACKAGE, *_installed()))
+    return not file.startswith(("<", PACKAGE, *_installed_folders()))
 
 
 @cache
-def _installed() -> tuple[str, ...]:
+def _installed_folders() -> tuple[str, ...]:
     """Return the folders of the standard library and of installed packages."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     return tuple(sysconfig.get_path(name) + os.sep for name in names)

@@ -124,7 +124,7 @@ def find_outages(
         if 2 * len(suspicious) < len(cells) or not repeated:
             continue
         worse = planned_fall(cells).p <= alpha
-        if worse and _recovered(repeated):
+        if worse and _has_recovered(repeated):
             found[variant] = Outage(
                 cells=len(repeated),
                 planned=add_tallies(cell.head.planned for cell in repeated),
@@ -133,7 +133,7 @@ def find_outages(
     return found
 
 
-def _recovered(cells: Sequence[MatchedCell]) -> bool:
+def _has_recovered(cells: Sequence[MatchedCell]) -> bool:
     """Return True if repeats show no drop from the base, and are better than the planned runs.
 
     Suspects have the best histories of all cells, so the newest report by itself has its say here,
@@ -227,7 +227,7 @@ def _lost_reports(
     for id_ in reversed(ids):  # the oldest first
         if id_ not in by_report:
             continue
-        collapsed = _collapsed(by_report[id_], history, known_to_pass=id_ in passed_somewhere)
+        collapsed = _has_collapsed(by_report[id_], history, known_to_pass=id_ in passed_somewhere)
         counting = {id_}
         if collapsed and before_collapsed and (totals[id_].passed or totals[before].passed):
             counting |= {before} & lost
@@ -242,7 +242,7 @@ def _lost_reports(
     return frozenset(lost)
 
 
-def _collapsed(
+def _has_collapsed(
     runs: Mapping[int, Tally], history: Mapping[int, Tally], *, known_to_pass: bool
 ) -> bool:
     """Return True if a report looks like an outage compared with older ones of the same cells.

@@ -108,7 +108,7 @@ def decide(
     """
     rules = _share_confidence(report, gate or Gate())
     if report.unchecked:
-        return _unchecked(report, judge_scopes(report, _tallies(report), rules))
+        return _unchecked_verdict(report, judge_scopes(report, _tallies(report), rules))
     verdict = _add_rules(_judge_bars(report, rules), rule_verdicts(report, rules, comparison))
     preface = scope_clause(report)
     if verdict.status != "error":
@@ -153,7 +153,7 @@ def comparison_verdict(
 ) -> Verdict:
     """Decide by the comparison alone, without the report's own bars."""
     if report.unchecked:
-        return _unchecked(report)
+        return _unchecked_verdict(report)
     rules = _share_confidence(report, gate or Gate())
     if not isinstance(comparison, Comparison) or not comparison.compared:
         sentence = cause_sentence("not compared", report, rules, comparison)
@@ -326,7 +326,7 @@ def _over_budget(report: SuiteReport) -> int:
     return sum(record.over_budget for record in report.records_of(report.gated_cells))
 
 
-def _unchecked(report: SuiteReport, scopes: tuple[ScopeVerdict, ...] = ()) -> Verdict:
+def _unchecked_verdict(report: SuiteReport, scopes: tuple[ScopeVerdict, ...] = ()) -> Verdict:
     return Verdict(
         status="error",
         leading="unchecked",

@@ -805,7 +805,7 @@ def error_rate_sentence(report: SuiteReport, allowed: float) -> str:
     where = ", ".join([share, *_only_variant(report, report.totals)])
     limit = f"more than the {percent(allowed, allowed)} that the gate allows"
     cause = _cause_clause(_errors(report, "errored"))
-    return f"{_errored(report.totals)} ({where}), {limit}{cause}"
+    return f"{_errored_clause(report.totals)} ({where}), {limit}{cause}"
 
 
 def errored_headline(report: SuiteReport) -> str:
@@ -818,10 +818,10 @@ def errored_headline(report: SuiteReport) -> str:
     where: list[str] = []
     if report.gated.errored > 1:
         where = _only_variant(report, report.gated)
-    return ", ".join([_errored(report.gated), *where])
+    return ", ".join([_errored_clause(report.gated), *where])
 
 
-def _errored(counts: Counts) -> str:
+def _errored_clause(counts: Counts) -> str:
     """`30 of 60 runs errored`."""
     return f"{counts.errored:,} of {number_of(counts.graded + counts.errored, 'run')} errored"
 

@@ -330,7 +330,7 @@ async def _judge(
     """
     suite = report.suite.name
     if choice == "none":
-        return _unverified(report.judge(None))
+        return _mark_unverified(report.judge(None))
     baseline: Baseline | NoComparison
     if choice == "auto":
         found = await find_base_report(github, search, suite, folder)
@@ -343,15 +343,15 @@ async def _judge(
     if isinstance(baseline, Baseline):
         return judge_beside(report, baseline)
     # Its rules are its author's, so it never passes by them.
-    unverified = _unverified(report.judge(replace(baseline, expected=True)))
+    unverified = _mark_unverified(report.judge(replace(baseline, expected=True)))
     if isinstance(report.base, Baseline):
         own_word = report.summary
         if SEVERITY[own_word.verdict.status] >= SEVERITY[unverified.verdict.status]:
-            return _unverified(own_word, f" ({baseline.sentence})")
+            return _mark_unverified(own_word, f" ({baseline.sentence})")
     return unverified
 
 
-def _unverified(summary: Summary, why: str = "") -> Summary:
+def _mark_unverified(summary: Summary, why: str = "") -> Summary:
     """Return the summary with a note that it takes the word of the pull request's own job."""
     subject = "the gate is"
     if summary.compared:

@@ -178,10 +178,12 @@ async def _grade(
                 finding = await judge_by(grader, seen)
         except BaseException as raised:  # noqa: BLE001  it may be of another package
             finding = _failed_check(raised, seen)
-    passed, score, reason = finding.passed, finding.score, finding.reason
+    passed, score, reason, got = finding.passed, finding.score, finding.reason, finding.got
     conclusive = conclusive and finding.conclusive
     if expectation.negated and conclusive:
         passed, score = not passed, 1 - score
+        if passed:
+            got = None  # "does not contain 'x', got 'y'" reads as a failure
     elif expectation.negated:
         passed, score = False, 0.0
     if expectation.turn is not None:
@@ -191,7 +193,7 @@ async def _grade(
         passed=passed,
         score=score,
         reason=reason,
-        got=finding.got,
+        got=got,
         weight=expectation.weight,
         classified=finding.classified,
         orders_judge=finding.orders_judge,

@@ -190,7 +190,7 @@ async def running_program(
         OSError: the program could not be started.
     """
     child, members = _Child(tail_bytes=_SERVICE_TAIL_BYTES), Descendants()
-    with _guarded(members):
+    with _run_guard(members):
         try:
             await _start(child, argv, b"", cwd, members.environment(env))
             yield RunningProgram(child)
@@ -199,7 +199,7 @@ async def running_program(
 
 
 @contextmanager
-def _guarded(members: Descendants) -> Iterator[None]:
+def _run_guard(members: Descendants) -> Iterator[None]:
     """Start a process that ends `members` if this process is killed."""
     command = [sys.executable, "-P", str(_GUARD), _VARIABLE, members.mark]
     nowhere = subprocess.DEVNULL

@@ -138,7 +138,7 @@ def explanations(
             explanation = _compare(explanation, summary.compared, key)
             base_cell = base_cells.get(summary.compared.base_key(key))
             if base is not None and base_cell is not None and explanation.kind is not None:
-                runs, asked = _runs_of(base, base_cell), _asked(base, base_cell)
+                runs, asked = _runs_of(base, base_cell), _question(base, base_cell)
                 explanation = replace(explanation, base_runs=runs, asked_on_base=asked)
         explained.append(explanation)
     return explained
@@ -171,7 +171,7 @@ def _explain(summary: Summary, cell: int) -> Explanation:
         sentence=sentence,
         head=report.fresh(cell),
         runs=_runs_of(report, cell),
-        asked=_asked(report, cell),
+        asked=_question(report, cell),
     )
 
 
@@ -219,7 +219,7 @@ def _runs_of(report: SuiteReport, cell: int) -> tuple[RunView, ...]:
     return tuple(runs)
 
 
-def _asked(report: SuiteReport, cell: int) -> str | None:
+def _question(report: SuiteReport, cell: int) -> str | None:
     """Return what the runs of a cell asked; None if that is not known."""
     first = next(report.results(report.plan.indices(cell)), None)
     asked = asked_text(report.plan.case(cell), first)

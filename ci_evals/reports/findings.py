@@ -86,21 +86,21 @@ def _headline(summary: Summary) -> Headline:
     verdict = summary.verdict
     match verdict.leading:
         case RuleVerdict(rule="critical" | "regressions"):
-            return _regressed(summary, verdict.leading)
+            return _regression_headline(summary, verdict.leading)
         case RuleVerdict(rule="variant"):
             return _fallen(summary, verdict.leading)
         case "all errored" | "too many errored":
-            return _errored(summary)
+            return _error_headline(summary)
         case _ if verdict.status == "error":
             return _reason(summary)
         case _ if summary.report.proves_unchanged:
-            return _unchanged(summary)
+            return _unchanged_headline(summary)
         case RuleVerdict() | "over budget" | None:
             return _reason(summary)
         case _ if verdict.status == "pass":
-            return _passed(summary)
+            return _pass_headline(summary)
         case ScopeVerdict():
-            return _missed(summary, verdict.leading)
+            return _missed_bar_headline(summary, verdict.leading)
         case _:
             return _reason(summary)
 
@@ -128,7 +128,7 @@ def _head(
     return Headline((short, *names), short, evidence, is_outcome)
 
 
-def _regressed(summary: Summary, rule: RuleVerdict) -> Headline:
+def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
     """`2 cases regressed: refund (critical), cancel`, or `at least 20` if not all suspects were
     confirmed.
     """
@@ -155,20 +155,20 @@ def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
     return _head(summary, short, on_variant(summary, fallen.variant), evidence=_evidence(summary))
 
 
-def _errored(summary: Summary) -> Headline:
+def _error_headline(summary: Summary) -> Headline:
     """`30 of 60 runs errored, all on gpt`, unless the reason is as short."""
     if len(summary.verdict.reason) <= _HEADLINE_CHARACTERS:
         return _reason(summary)
     return _head(summary, errored_headline(summary.report), evidence=summary.verdict.reason)
 
 
-def _unchanged(summary: Summary) -> Headline:
+def _unchanged_headline(summary: Summary) -> Headline:
     """`prompts and cases are unchanged, and no model was called`."""
     evidence = f"their recorded answers: {_evidence(summary)}"
     return _head(summary, unchanged_sentence(summary.report), evidence=evidence)
 
 
-def _passed(summary: Summary) -> Headline:
+def _pass_headline(summary: Summary) -> Headline:
     """`105 of 105 runs passed; 1 of 36 cases is in quarantine`."""
     report, verdict = summary.report, summary.verdict
     if verdict.leading == "all in quarantine":
@@ -204,7 +204,7 @@ def _says_how_many_passed(leading: object, graded: int) -> bool:
     )
 
 
-def _missed(summary: Summary, scope: ScopeVerdict) -> Headline:
+def _missed_bar_headline(summary: Summary, scope: ScopeVerdict) -> Headline:
     """`2 cases failed: refund, cancel`, or `92.9 % is below 94 %, but could be luck`."""
     if scope.rate is None or scope.bar is None or scope.rate >= scope.bar:
         return _reason(summary)

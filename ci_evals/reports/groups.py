@@ -414,7 +414,7 @@ def _error_entry(summary: Summary, group: ErrorGroup, *, is_known: bool) -> Grou
     )
 
 
-def _unrecorded(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
+def _unrecorded_group(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
     """List the cases without a recorded answer."""
     entries = []
     for group in found:
@@ -560,7 +560,7 @@ def groups_of(summary: Summary) -> tuple[Group, ...]:
 def _in_order(summary: Summary) -> Iterator[Group]:
     cells = cells_by_group(summary)
     errors = error_groups(summary.report)
-    errored = (_errors(summary, errors), _unrecorded(summary, errors))
+    errored = (_errors(summary, errors), _unrecorded_group(summary, errors))
     possible = any(cell.below_bar for cell in cells["possible"])
 
     yield from _objections(summary)

@@ -68,16 +68,16 @@ def notes(report: SuiteReport) -> Iterator[Note]:
         yield Note("Run id", one_line(run_id))
     if selection := report.suite.selection:
         yield Note("Selected", f"{selection}: the other cases were not run", brief=True)
-    yield from _quarantined(report)
+    yield from _quarantine_notes(report)
     if report.resumption is not None:
-        yield Note("Resumed", _resumed(report.resumption, report.total), brief=True)
+        yield Note("Resumed", _resumption_text(report.resumption, report.total), brief=True)
         for journal in report.resumption.torn:
             yield Note(
                 "Torn",
                 f"the last line of {journal} was cut off in the middle, and its run does not count",
             )
-    yield from _recorded(report)
-    yield from _judged(report)
+    yield from _recording_notes(report)
+    yield from _judging_notes(report)
     yield from _spent(report)
     if orders := report.orders_to_judges:
         count = sum(orders.values())
@@ -95,7 +95,7 @@ def _list(cases: Collection[str]) -> str:
     return ", ".join(names)
 
 
-def _quarantined(report: SuiteReport) -> Iterator[Note]:
+def _quarantine_notes(report: SuiteReport) -> Iterator[Note]:
     """`refund until 2026-12-31: waits for the index; the gate leaves it out`."""
     parts = []
     for case in report.plan.cases:
@@ -111,7 +111,7 @@ def _quarantined(report: SuiteReport) -> Iterator[Note]:
     yield Note("Quarantined", "; ".join(parts), brief=True)
 
 
-def _resumed(found: Resumption, total: int) -> str:
+def _resumption_text(found: Resumption, total: int) -> str:
     """`120 of 200 runs kept, 3 errored ones tried again, 77 new ones`."""
     parts = [f"{found.kept:,} of {number_of(total, 'run')} kept"]
     new = total - (found.kept + found.retried + found.changed)
@@ -127,7 +127,7 @@ def _resumed(found: Resumption, total: int) -> str:
     return ", ".join(parts)
 
 
-def _recorded(report: SuiteReport) -> Iterator[Note]:
+def _recording_notes(report: SuiteReport) -> Iterator[Note]:
     reused, recorded = report.reused, report.recorded - report.reused
     if reused:
         text = "not made again: unchanged since an earlier run; graded again"
@@ -143,7 +143,7 @@ def _share(runs: int, report: SuiteReport) -> str:
     return f"{runs:,} of {number_of(report.total, 'run')} {was}"
 
 
-def _judged(report: SuiteReport) -> Iterator[Note]:
+def _judging_notes(report: SuiteReport) -> Iterator[Note]:
     judging = report.judging
     if not judging.calls:
         return
@@ -163,7 +163,7 @@ def _spent(report: SuiteReport) -> Iterator[Note]:
     if len(parts) < 2:
         return
     text = f"{_total_cost(report)} in all: {', '.join(parts)}"
-    if lack := _unpriced(report):
+    if lack := _unpriced_text(report):
         text = f"{text}; {lack}"
     yield Note("Spent", text)
 
@@ -176,7 +176,7 @@ def _total_cost(report: SuiteReport) -> str:
     return total
 
 
-def _unpriced(report: SuiteReport) -> str:
+def _unpriced_text(report: SuiteReport) -> str:
     """`the price of 12 runs and 3 calls of judges is not known`; empty if all prices are."""
     runs, calls = report.unpriced
     parts = []
@@ -205,20 +205,20 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Not compared", comparison.reason)
     if not isinstance(comparison, Comparison):
         return
-    yield _compared(comparison, report.started_at)
+    yield _comparison_note(comparison, report.started_at)
     for text in lost_report_sentences(comparison.baseline):
         yield Note("Left out", text, brief=True)
     if changed := [*_changed_rules(summary, comparison)]:
         yield Note("Gate changed", "; ".join(changed), brief=True)
-    yield from _regraded(comparison)
-    yield from _confirmed(report, comparison)
+    yield from _regrading_notes(comparison)
+    yield from _confirmation_notes(report, comparison)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):
         yield Note("Latency", text, brief=True)
     if beyond := unnamable_suspects(comparison):
         yield Note("Not named", few_runs_sentence(comparison, beyond), brief=True)
 
 
-def _compared(comparison: Comparison, started_at: float) -> Note:
+def _comparison_note(comparison: Comparison, started_at: float) -> Note:
     """`with main at 0123456, 3 hours older, and 5 reports before it (up to 30 runs per case)`."""
     sentence = baseline_sentence(comparison, started_at)
     if not comparison.compared:
@@ -237,7 +237,7 @@ def _looks(looks: Looks) -> str:
     return f"stopped after {last} of up to {rounds}"
 
 
-def _regraded(comparison: Comparison) -> Iterator[Note]:
+def _regrading_notes(comparison: Comparison) -> Iterator[Note]:
     cases = dict.fromkeys(cell.case for cell in comparison.cells if cell.regraded)
     if not cases:
         return
@@ -319,7 +319,7 @@ def _rule(value: object) -> str:
             return str(value)
 
 
-def _confirmed(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
+def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
     """`3 suspects ran again, 21 more runs, $0.02: 1 regressed, 2 within noise`."""
     confirmation = report.confirmation
     if confirmation is None:
@@ -373,7 +373,7 @@ def facts(summary: Summary) -> Iterator[str]:
     if report.confirmation is not None:
         yield f"{number_of(report.confirmation.total, 'repeat')} to be sure"
     if report.spent.total_usd is not None:
-        cost, lack = _total_cost(report), _unpriced(report)
+        cost, lack = _total_cost(report), _unpriced_text(report)
         if lack:
             cost += f" ({lack})"
         yield cost

@@ -556,7 +556,7 @@ def content_id(case: Case) -> str:
 
     A long text is cut, with a digest of the whole.
     """
-    asked = _asked(case)
+    asked = _question(case)
     parts = find_parts(asked)
     if parts:
         asked = Message("user", parts).text
@@ -565,7 +565,7 @@ def content_id(case: Case) -> str:
     return _short(asked)
 
 
-def _asked(case: Case) -> Any:
+def _question(case: Case) -> Any:
     """Return the input of a case, or else its vars, its first words or the goal of its user."""
     if case.input is not None:
         return case.input

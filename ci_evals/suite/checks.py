@@ -400,7 +400,7 @@ def check_prices(draft: Draft) -> Iterator[Problem]:
     if not _counts_usd(draft):
         return
     names: dict[str, None] = {}
-    for options, model in _asked(draft):
+    for options, model in _models_to_call(draft):
         if not options.own_code and not has_price(options):
             name = options.name or options.default_name
             if model is not None:
@@ -411,7 +411,7 @@ def check_prices(draft: Draft) -> Iterator[Problem]:
         yield draft.node["budget"].problem(text)
 
 
-def _asked(draft: Draft) -> Iterator[tuple[ProviderOptions, str | None]]:
+def _models_to_call(draft: Draft) -> Iterator[tuple[ProviderOptions, str | None]]:
     """Yield every provider and judge that is called, with the case's own model if it has one."""
     for options in (*draft.providers.selected, *draft.grader_models, *draft.stages.values()):
         yield options, None

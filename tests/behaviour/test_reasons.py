@@ -166,3 +166,11 @@ async def test_a_journal_with_all_of_it_in_the_reason_still_reads(tmp_path: Path
     journal.write_text(f"{header}\n{json.dumps(result)}\n", "utf-8")
     ran = await ci_evals(tmp_path, "run", "--out", "new", "--resume-from", "old")
     assert "equals: expected 'Paris', got 'Lyon'\n" in ran.stdout.decode()
+
+
+async def test_a_negated_check_that_passes_shows_no_answer(tmp_path: Path) -> None:
+    write_suite(tmp_path, answering({"a": "all fine"}, {"not_contains": "Traceback"}))
+    await ci_evals(tmp_path, "run", "--out", "out")
+    shown = await ci_evals(tmp_path, "explain", "a", "--report", "out")
+    lines = [line.strip() for line in shown.out.splitlines()]
+    assert "✓ not_contains: does not contain 'Traceback'" in lines
