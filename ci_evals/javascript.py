@@ -142,6 +142,13 @@ class NodeProcesses:
         """Load the file of a provider. Raises as `check_grader`."""
         _check(self._providers, {"do": "open", **request})
 
+    def make(self, **request: Any) -> Any:
+        """Return what an export of a file is or, of a function, what it returns.
+
+        It is called while a suite is read. Raises as `check_grader`.
+        """
+        return _check(self._open, {"do": "make", **request})
+
     def close(self) -> None:
         """End the processes."""
         for workers in (self._open, self._sandboxed, self._providers):
@@ -153,9 +160,9 @@ class NodeProcesses:
         return self._open
 
 
-def _check(workers: Workers, request: Mapping[str, Any]) -> None:
+def _check(workers: Workers, request: Mapping[str, Any]) -> Any:
     try:
-        workers.check(request)
+        return workers.check(request)
     except (JavaScriptError, WorkerEndedError) as error:
         raise _config_error(one_line(str(error), 500)) from error
     except WorkerTimeoutError as error:
@@ -266,3 +273,23 @@ def current_node() -> NodeProcesses:
     if node is None:
         raise RuntimeError("no `node_processes` is open here")
     return node
+
+
+def call_file(reference: str, calls: Sequence[Sequence[Any]], folder: Path) -> list[Any]:
+    """Return what each call of a function of a file returns.
+
+    Args:
+        reference: `file.mjs` or `file.mjs:name`.
+        calls: the arguments of each call.
+        folder: the folder of the suite.
+
+    Raises:
+        ConfigError: there is no Node.js, or the function threw or took too long.
+    """
+    target = split_file(reference) or {}
+    with node_processes(folder):
+        node = current_node()
+        try:
+            return [node.make(**target, arguments=arguments) for arguments in calls]
+        except ConfigError as error:
+            raise _config_error(f"{reference}: {error.problems[0].message}") from error

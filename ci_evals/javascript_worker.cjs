@@ -78,6 +78,10 @@ async function answer(request) {
       const judge = request.file ? await load(request) : compile(request.code);
       return await judge(request.output, request.context);
     }
+    case "make": {
+      const made = await load(request, { data: true });
+      return typeof made === "function" ? await made(...request.arguments) : made;
+    }
     case "open":
       await provider(request);
       return null;
@@ -124,12 +128,12 @@ function compileCode(code) {
 
 // Files.
 
-async function load({ file, name }) {
+async function load({ file, name }, { data = false } = {}) {
   const module = await import(pathToFileURL(resolve(file)).href);
   const main = module.default === undefined ? module : module.default;
   const found = name ? module[name] || (main && main[name]) : main && main.default ? main.default : main;
   const callable = typeof found === "function" || (found && typeof found.callApi === "function");
-  if (!callable) {
+  if (!callable && !(data && found !== undefined)) {
     const what = name ? `a function ${name}` : "a function, by `module.exports` or `export default`";
     throw new TypeError(`${file} does not export ${what}`);
   }

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from annotated_types import Ge, Le, MaxLen
 from pydantic import Field, GetPydanticSchema, Strict
@@ -211,12 +211,30 @@ def written_at(depth: int) -> tuple[str, int]:
         return path.as_posix(), frame.f_lineno
 
 
+PromptTurns: TypeAlias = tuple[tuple[Role, str | Sequence[Part]], ...]
+"""Turns of a role and a Jinja2 source, or parts whose texts are sources."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A named template: turns of a role and a Jinja2 source, or parts whose texts are sources."""
+    """A named template, or what a function makes for each case.
+
+    Args:
+        name: its name.
+        turns: the template; empty if a function makes it.
+        function: `module:function`, or a file of JavaScript.
+        made: what the function made, by the id of the case.
+    """
 
     name: str
-    turns: tuple[tuple[Role, str | Sequence[Part]], ...]
+    turns: PromptTurns = ()
+    function: str | None = None
+    made: Mapping[str, PromptTurns] = field(default_factory=dict)
+
+    def turns_of(self, case: Case) -> PromptTurns:
+        if self.function is None:
+            return self.turns
+        return self.made[case.id]
 
 
 @dataclass(frozen=True, slots=True)

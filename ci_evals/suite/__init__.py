@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ci_evals.suite.dependencies import find_dependencies as find_dependencies
     from ci_evals.suite.dependencies import fits_any_file as fits_any_file
     from ci_evals.suite.foreign import translate as translate
+    from ci_evals.suite.prompt_functions import make_prompts as make_prompts
     from ci_evals.suite.prompts import read_prompts as read_prompts
     from ci_evals.suite.spellings import translate_name as translate_name
 
@@ -16,6 +17,7 @@ __getattr__ = lazy_attributes(
     {
         "find_dependencies": "ci_evals.suite.dependencies",
         "fits_any_file": "ci_evals.suite.dependencies",
+        "make_prompts": "ci_evals.suite.prompt_functions",
         "read_prompts": "ci_evals.suite.prompts",
         "translate": "ci_evals.suite.foreign",
         "translate_name": "ci_evals.suite.spellings",

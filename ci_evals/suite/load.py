@@ -276,6 +276,10 @@ class _Loader:
                 transform=transform,
             )
             cases = yield from reader.read()
+        if any(prompt.function for prompt in prompts):
+            prompts = yield from parts.make_prompts(
+                prompts, cases.cases, node["prompts"], self.folder
+            )
         return Draft(
             node=node,
             settings=settings,

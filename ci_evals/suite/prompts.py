@@ -62,10 +62,14 @@ def _read_prompt(node: Node, folder: Path, default_name: str) -> Reading[Prompt 
     template = yield from check(PromptTemplate, node)
     if template is None:
         return None
-    sources = [template.user is not None, template.file is not None, bool(template.messages)]
-    if sources.count(True) != 1:
-        yield node.problem("a prompt has one of `user`, `file` and `messages`")
+    sources = [template.user, template.file, template.messages or None, template.function]
+    if sources.count(None) != len(sources) - 1:
+        yield node.problem("a prompt has one of `user`, `file`, `messages` and `function`")
         return None
+    if template.function is not None:
+        if template.system is not None:
+            yield node["system"].problem("the function makes the whole prompt")
+        return Prompt(template.name or template.function, function=template.function)
     turns: list[tuple[Role, str | Sequence[Part]]] = []
     if template.system is not None:
         turns.append(("system", template.system))

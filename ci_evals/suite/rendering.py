@@ -47,7 +47,7 @@ class Templates:
             return _render_case(case)
         values = variables(case)
         turns = []
-        for role, content in prompt.turns:
+        for role, content in prompt.turns_of(case):
             if isinstance(case.input, Message) and _is_only_input(content):
                 turns.append(replace(case.input, role=role))
             else:

@@ -46,13 +46,17 @@ RESULTS: Final = "ci-evals-results"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptTemplate(Options):
-    """A template: `user` (and `system`) text, or a `file`, or the `messages` of a conversation."""
+    """A template: `user` (and `system`) text, or a `file`, or the `messages` of a conversation.
+
+    Or a `function` that makes one for each case.
+    """
 
     name: Name | None = None
     user: str | None = None
     system: str | None = None
     file: str | None = None
     messages: Many[Message] = ()
+    function: NonEmpty | None = None
 
 
 def _check_format(name: str) -> str:

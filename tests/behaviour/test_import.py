@@ -128,12 +128,12 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(
     assert ended.code == 0
     golden("imported-promptfoo-everything.yaml", ended.out)
     lost = not_imported(ended)
-    assert len(lost) == ended.out.count("# not imported") == 34
+    assert len(lost) == ended.out.count("# not imported") == 33
     start = "not imported, which weakens the suite: everything.yaml:"
     assert f"{start}105: assert: bleu: overlap of words is no measure here" in ended.err
     weakening = [line.startswith(start) for line in lost]
-    assert weakening == [True] * 23 + [False] * 11
-    assert "for want of 23 of these, a wrong answer could pass" in ended.err
+    assert weakening == [True] * 22 + [False] * 11
+    assert "for want of 22 of these, a wrong answer could pass" in ended.err
     assert "should-not-be-copied" not in ended.out + ended.err
     written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")
     assert "../prompts/ask.txt" in (tmp_path / "out" / "evals.yaml").read_text()
@@ -1097,3 +1097,84 @@ async def test_other_apis_and_tools_that_are_run_are_listed(tmp_path: Path) -> N
     start = "not imported, which weakens the suite: p.yaml:"
     assert lost[0].startswith(f"{start}3: provider openai:responses:gpt-4.1: responses: ")
     assert lost[1].startswith(f"{start}4: provider openai:gpt-4.1: config.functionToolCallbacks: ")
+
+
+async def test_prompts_and_tests_made_by_code_are_made(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts:
+  - file://prompts/chat.mjs
+  - {id: 'file://prompts/plain.py:make', label: plain}
+providers: [echo]
+tests:
+  - file://cases.py:load
+  - {path: 'file://cases.cjs', config: {city: Oslo}}
+""",
+        {
+            "prompts/chat.mjs": (
+                "export default async ({ vars }) => JSON.stringify([\n"
+                "  { role: 'system', content: '{% raw %}{{kind}}{% endraw %}' },\n"
+                "  { role: 'user', content: vars.q },\n]);\n"
+            ),
+            "prompts/plain.py": (
+                "def make(context):\n    return '{{ q }}: ' + context['vars']['q']\n"
+            ),
+            "cases.py": (
+                "def load():\n    return [{'vars': {'q': 'Rome'},"
+                " 'assert': [{'type': 'contains', 'value': 'Rome'}]}]\n"
+            ),
+            "cases.cjs": (
+                "module.exports = async ({ city }) => [{ vars: { q: city },"
+                " assert: [{ type: 'contains', value: city }] }];\n"
+            ),
+        },
+    )
+    assert lost == []
+    assert suite["prompts"] == [
+        {"function": "prompts/chat.mjs"},
+        {"name": "plain", "function": "prompts.plain:make"},
+    ]
+    assert [case["expect"] for case in suite["cases"]] == [
+        [{"contains": "Rome"}],
+        [{"contains": "Oslo"}],
+    ]
+    assert (await ci_evals(tmp_path, "run")).code == 0
+    journal = (tmp_path / "ci-evals-results" / "results.jsonl").read_text().splitlines()[1:]
+    sent = [json.loads(line)["messages"] for line in journal]
+    system = {"role": "system", "content": "{{kind}}"}
+    for city in ("Rome", "Oslo"):
+        assert [system, {"role": "user", "content": city}] in sent
+        assert [{"role": "user", "content": f"{city}: {city}"}] in sent
+    assert (await ci_evals(tmp_path, "run", "p.yaml")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        ("prompts:make", "there is no module 'prompts'"),
+        ("prompts.mjs", "there is no file"),
+        ("crash:make", "crash:make raised ValueError: no"),
+        ("crash:nothing", "crash:nothing returned null for the case 'a': expected text, or a list"),
+        ("crash.mjs", "crash.mjs: Error: no"),
+        ("crash.mjs:odd", "crash.mjs:odd returned {\"config\": {}} for the case 'a'"),
+        ("a b", "expected `module:function`, such as `prompts:make`, or a file of JavaScript"),
+    ],
+)
+async def test_a_function_that_makes_no_prompt_is_a_problem(
+    tmp_path: Path, function: str, problem: str
+) -> None:
+    (tmp_path / "crash.py").write_text(
+        "def make(context):\n    raise ValueError('no')\ndef nothing(context): ...\n"
+    )
+    (tmp_path / "crash.mjs").write_text(
+        "export default () => { throw new Error('no') };\n"
+        "export const odd = () => ({ config: {} });\n"
+    )
+    (tmp_path / "evals.yaml").write_text(
+        f"providers: [{{type: mock}}]\nprompts: [{{function: '{function}'}}]\n"
+        "cases: [{id: a, vars: {q: hi}, expect: [{contains: hi}]}]\n"
+    )
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 2
+    assert problem in ended.err + ended.out

@@ -29,6 +29,7 @@ from ci_evals.importers.promptfoo.templates import TemplateTranslator, quote_dum
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment
 from ci_evals.suite.nodes import Node
+from ci_evals.suite.prompt_functions import call_function, function_problem
 from ci_evals.templating import describe_error, is_template, template_sandbox
 
 _SETTINGS: Mapping[str, str] = {
@@ -69,10 +70,8 @@ _EVALUATE_OPTIONS: Mapping[str, str] = {
     "maxEvalTimeMs": "budget",
 }
 _NO_OPTIONS = ("cache", "showProgressBar", "generateSuggestions", "interactiveProviders")
-_ONLY_FILES = (
-    "only files of CSV, YAML, JSON and JSONL are read:"
-    " `cases: {python: …}` takes cases from a function"
-)
+_PROGRAM = "a program makes it: name a function in it, as `file://prompt.py:make`"
+_ONLY_FILES = "only files of CSV, YAML, JSON, JSONL, Python and JavaScript are read"
 _ORDER = (
     "name",
     "description",
@@ -94,6 +93,7 @@ _TESTS = ("tests", "scenarios")
 _DEFAULT_TEST = ("vars", "assert", "threshold", "options", "metadata", "description")
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _LONGEST_ID = 150
+_CODE = r"\.([cm]?js|ts|py)(:[\w.]+)?$"
 _NO_TEXT = r"(?i)\.([cm]?js|ts|py|pdf|docx|png|jpe?g|gif|bmp|webp|svg|mp[34]|wav|ogg|webm|m4a)$"
 _PATH = r"[\w./*-]+\.(txt|md|json|ya?ml|j2|csv|[cm]?js|ts|py)(:[\w.]+)?"
 
@@ -375,11 +375,11 @@ class _Converter:
         return prompts
 
     def read_prompt_file(self, name: str, label: str | None) -> list[Any]:
-        if re.search(r"\.([cm]?js|ts|py)(:[\w.]+)?$", name):
-            reason = (
-                "a function makes it: write it as a template, or let a `python` provider call it"
-            )
-            raise UntranslatableError(reason)
+        if re.search(_CODE, name):
+            reference = self.function_of(name, None)
+            if label:
+                return [{"name": label, "function": reference}]
+            return [{"function": reference}]
         text = self.source.read_text(name)
         if name.endswith((".yaml", ".yml", ".json")):
             return [self.prompt(text.strip(), label)]
@@ -393,6 +393,32 @@ class _Converter:
         if prompts == [as_it_is] and text.removesuffix("\n") == text.strip():
             return [by_file]
         return prompts
+
+    def function_of(self, name: str, default: str | None) -> str:
+        """Return a function of a file of code, as ci-evals names it.
+
+        Args:
+            name: the file, perhaps with `:function`.
+            default: the function of a Python file that names none.
+
+        Raises:
+            UntranslatableError: it can't be called from the suite's folder.
+        """
+        file, colon, function = name.partition(":")
+        path = self.source.relative(file)
+        reference = path + colon + function
+        if file.endswith(".py"):
+            function = function or default or ""
+            if not function:
+                raise UntranslatableError(_PROGRAM)
+            module = path.removesuffix(".py").replace("/", ".")
+            reference = f"{module}:{function}"
+        problem = function_problem(reference, self.source.folder)
+        if problem is not None:
+            raise UntranslatableError(
+                f"its code cannot be called from the suite's folder: {problem}"
+            )
+        return reference
 
     def prompt(self, text: str, label: str | None) -> Any:
         messages = []
@@ -501,6 +527,9 @@ class _Converter:
             try:
                 if isinstance(entry.value, str):
                     made += self.read_test_files(entry)
+                elif isinstance(entry.value, dict) and isinstance(entry.value.get("path"), str):
+                    path = entry.value["path"].removeprefix("file://")
+                    made += self.call_tests(entry, path, entry.value.get("config"))
                 else:
                     made.append(self.read_test(entry))
             except (UntranslatableError, ConfigError) as error:
@@ -510,12 +539,26 @@ class _Converter:
 
     def read_test_files(self, entry: Node) -> list[Any]:
         pattern = entry.value.removeprefix("file://")
+        if re.search(_CODE, pattern):
+            return self.call_tests(entry, pattern, {})
         if not re.search(r"\.(csv|ya?ml|json|jsonl)$", pattern):
             raise UntranslatableError(_ONLY_FILES)
         made: list[Any] = [*self.source.take_comments_before(entry)]
         for name in self.source.find(pattern):
             made += self.read_test_file(name)
         return made
+
+    def call_tests(self, entry: Node, name: str, config: Any) -> list[Any]:
+        """Return the cases that code makes now: a later change of the code needs a new import."""
+        function = self.function_of(name, "generate_tests")
+        arguments = []
+        if config:
+            arguments = [config]
+        (tests,) = call_function(function, [arguments], self.source.folder)
+        if not isinstance(tests, list):
+            raise UntranslatableError(f"{function} returned no list of tests")
+        comments = [YamlComment(f"made by {function} as this was imported")]
+        return comments + self.read_tests(entry.with_value(tests))
 
     def read_test_file(self, name: str) -> list[Any]:
         """Return the cases of a file; a CSV file that ci-evals can read stays what it is."""
@@ -560,8 +603,6 @@ class _Converter:
         test = written.value
         if not isinstance(test, dict):
             raise UntranslatableError("a test is a mapping, or the path of a file")
-        if "path" in test and "vars" not in test:
-            raise UntranslatableError(_ONLY_FILES)
         # This may fail, so no comment is taken before.
         vars_, matrix = self.read_vars(written)
         comments = self.comments_before(written)
