@@ -24,6 +24,7 @@ _VARIABLES = ("LANG", "LC_ALL", "SYSTEMROOT", "TZ")
 """The variables that code in the sandbox sees: none that says anything about the job."""
 
 _DETECTS_MODULES = (20, 10)  # the first that can tell ES modules in .js files by itself
+_STRIPS_TYPES = (22, 10)  # the first that can read TypeScript
 
 
 class JavaScriptError(Exception):
@@ -48,7 +49,7 @@ class JavaScriptError(Exception):
 
 def split_file(reference: str) -> Mapping[str, str] | None:
     """Split `file.mjs:name` into `file` and, if there is one, `name`; None for any other text."""
-    found = re.fullmatch(r"(?P<file>.+\.[cm]?js)(?::(?P<name>\w+))?", reference)
+    found = re.fullmatch(r"(?P<file>.+\.[cm]?[jt]s)(?::(?P<name>\w+))?", reference)
     if found is None:
         return None
     return {key: value for key, value in found.groupdict().items() if value}
@@ -58,7 +59,8 @@ def file_problem(reference: str, folder: Path) -> str | None:
     """Return why a reference does not lead to a file of JavaScript; None if it does."""
     parts = split_file(reference.removeprefix("file://"))
     if parts is None:
-        return f"expected a file of JavaScript (.js, .mjs or .cjs), got {reference!r:.80}"
+        kinds = "a file of JavaScript (.js, .mjs or .cjs) or TypeScript (.ts, .mts or .cts)"
+        return f"expected {kinds}, got {reference!r:.80}"
     if reference.startswith("file://"):
         return f"write the path alone: {parts['file']}"
     path = folder / parts["file"]
@@ -179,9 +181,12 @@ class Node:
     @property
     def flags(self) -> Sequence[str]:
         """The flags for all code."""
-        if self.version < _DETECTS_MODULES:
-            return ("--experimental-detect-module",)
-        return ()
+        flags = []
+        if self.version >= _DETECTS_MODULES:
+            flags.append("--experimental-detect-module")
+        if self.version >= _STRIPS_TYPES:
+            flags.append("--experimental-strip-types")
+        return flags
 
     def sandbox_flags(self, folder: Path) -> Sequence[str]:
         """Return the flags for code that may read a folder and its packages, and do nothing else.

@@ -6,6 +6,7 @@ const { createRequire } = require("node:module");
 const { join, relative, resolve } = require("node:path");
 const { createInterface } = require("node:readline");
 const { pathToFileURL } = require("node:url");
+const { Script } = require("node:vm");
 const { Worker, isMainThread, parentPort } = require("node:worker_threads");
 
 if (isMainThread) {
@@ -58,7 +59,7 @@ function describe(error) {
 }
 
 // A frame of code in the suite, before which `AsyncFunction` puts two lines.
-const FRAME_OF_CODE = /^(\s+at ).*\(eval at compileCode .*<anonymous>:(\d+):\d+\)$/;
+const FRAME_OF_CODE = /^(\s+at ).*\(eval at (?:compileCode|tryCompile) .*<anonymous>:(\d+):\d+\)$/;
 const NETWORK = /^(ECONN\w+|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE|UND_ERR_\w+)$/;
 
 function isUnreachable(error) {
@@ -105,15 +106,10 @@ function compile(code) {
 }
 
 function compileCode(code) {
-  const parameters = ["require", "output", "context"];
-  let expression = null;
-  try {
-    expression = new AsyncFunction(...parameters, `return (${code.trim().replace(/;+$/, "")}\n)`);
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-  }
+  const whole = code.trim().replace(/;+$/, "");
+  const expression = tryCompile(`return (${whole}\n)`) || returnLast(whole);
   if (expression === null) {
-    const body = new AsyncFunction(...parameters, code);
+    const body = new AsyncFunction("require", "output", "context", code);
     if (!/\b(return|throw)\b/.test(code)) throw new SyntaxError("nothing is returned");
     return (output, context) => body(requireFromSuite, output, context);
   }
@@ -126,9 +122,40 @@ function compileCode(code) {
   };
 }
 
+function tryCompile(body) {
+  try {
+    return new AsyncFunction("require", "output", "context", body);
+  } catch (error) {
+    if (error instanceof SyntaxError) return null;
+    throw error;
+  }
+}
+
+// Lines that return nothing themselves: a function of them that returns their last expression; null if there is none.
+function returnLast(code) {
+  try {
+    new Script(code); // which may have no `return` outside functions
+  } catch {
+    return null;
+  }
+  for (let at = code.length - 1; at >= 0; at -= 1) {
+    if (code[at] !== "\n" && code[at] !== ";") continue;
+    const before = code.slice(0, at + 1);
+    const last = code.slice(at + 1);
+    const goesOn = code[at] === "\n" && !/;\s*$/.test(before) && /^\s*[([/+*.`-]/.test(last);
+    if (goesOn || !last.trim() || tryCompile(before) === null) continue;
+    const compiled = tryCompile(`${before}return (${last}\n)`);
+    if (compiled !== null) return compiled;
+  }
+  return null;
+}
+
 // Files.
 
 async function load({ file, name }, { data = false } = {}) {
+  if (/\.[cm]?ts$/.test(file) && !process.features.typescript) {
+    throw new TypeError(`TypeScript needs Node.js 22.10 or newer, and this is ${process.version}`);
+  }
   const module = await import(pathToFileURL(resolve(file)).href);
   const main = module.default === undefined ? module : module.default;
   const found = name ? module[name] || (main && main[name]) : main && main.default ? main.default : main;

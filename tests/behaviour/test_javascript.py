@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,46 @@ async def test_expressions_and_bodies_as_people_write_them(tmp_path: Path) -> No
             each,
             grade,
         )
+
+
+@pytest.mark.parametrize(
+    ("code", "passes"),
+    [
+        ("const n = output.length; n > 2", True),
+        ("const n = output.length; n > 20;", False),
+        ("const data = JSON.parse(output);\ndata.a !== undefined &&\n  data.a > 0;", True),
+        ("const data = JSON.parse(output);\ndata.b !== undefined\n  && data.b > 0\n", False),
+        ("const check = (text) => { return text.length > 2; };\ncheck(output)", True),
+        ("const parts = output\n  .split(';');\nparts.length === 1", True),
+        (
+            "let found = false;\nfor (const c of output) { found = found || c === 'a'; }\nfound",
+            True,
+        ),
+        ("const s = 'a;b'; s === 'a;b'", True),
+    ],
+)
+async def test_the_last_expression_of_lines_counts(tmp_path: Path, code: str, passes: bool) -> None:
+    (result,) = await run(tmp_path, judge({"code": code}, '{"a": 1}'))
+    assert (result["status"] == "passed") is passes, result
+
+
+def node_version() -> str:
+    return subprocess.check_output(["node", "--version"], text=True).strip()
+
+
+async def test_typescript_needs_a_node_that_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "check.ts").write_text(
+        "export default (output: string): boolean => output.length < 5;\n", "utf-8"
+    )
+    case = judge({"file": "check.ts"}, "hi")
+    write_suite(tmp_path, [case])
+    ended = await ci_evals(tmp_path, "run")
+    version = node_version()
+    if tuple(map(int, version.removeprefix("v").split(".")[:2])) >= (22, 10):
+        assert ended.code == 0, ended.err
+    else:
+        assert ended.code == 2
+        assert f"TypeScript needs Node.js 22.10 or newer, and this is {version}" in ended.err
 
 
 async def test_files_are_modules_of_either_kind(tmp_path: Path) -> None:
@@ -253,7 +294,13 @@ async def test_wrong_code_is_told_before_any_call(tmp_path: Path) -> None:
     [
         ("file://check.js", "to run a file, write `javascript: {file: check.js}`"),
         ({"file": "nope.js"}, "there is no file "),
-        ({"file": "check.py"}, "expected a file of JavaScript (.js, .mjs or .cjs), got 'check.py'"),
+        (
+            {"file": "check.py"},
+            (
+                "expected a file of JavaScript (.js, .mjs or .cjs)"
+                " or TypeScript (.ts, .mts or .cts), got 'check.py'"
+            ),
+        ),
         (
             {"code": "true", "file": "check.js"},
             "give either code, as in `javascript: output.length < 200`, or a `file`",

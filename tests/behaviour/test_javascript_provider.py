@@ -130,7 +130,13 @@ async def test_a_failure_is_that_of_the_change_under_test(
 @pytest.mark.parametrize(
     ("file", "problem"),
     [
-        ("agent.py", "file: expected a file of JavaScript (.js, .mjs or .cjs), got 'agent.py'"),
+        (
+            "agent.py",
+            (
+                "file: expected a file of JavaScript (.js, .mjs or .cjs)"
+                " or TypeScript (.ts, .mts or .cts), got 'agent.py'"
+            ),
+        ),
         ("agnt.cjs", "file: there is no file "),
         ("agent.cjs:nope", "agent.cjs does not export a function nope"),
         ("broken.mjs", "SyntaxError: "),

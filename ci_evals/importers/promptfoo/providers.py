@@ -191,7 +191,7 @@ def _code(
     id_: str, config: Mapping[str, Any], made: Made, source: Source, agents: Agents
 ) -> dict[str, Any] | None:
     """Return a provider of the team's own, a function or a program; None if it is none."""
-    if found := re.fullmatch(r"(?:file://|javascript:)(.+\.[cm]?js)(:\w+)?", id_):
+    if found := re.fullmatch(r"(?:file://|javascript:)(.+\.[cm]?[jt]s)(:\w+)?", id_):
         path, function = found.groups(default="")
         options: dict[str, Any] = {"type": "javascript", "file": source.relative(path) + function}
         if settings := _without_key(config, made):
@@ -339,10 +339,7 @@ def _reason_of(id_: str) -> str:
     if re.match(r"file://.*\.py(:\w+)?$", id_):
         return _REASONS["python"]
     if re.match(r"(file://|javascript:).*\.([cm]?js|ts)(:\w+)?$", id_):
-        return (
-            "a provider in TypeScript, or one that judges:"
-            " a `javascript` provider takes .js, .mjs and .cjs"
-        )
+        return "a judge is a model: a `javascript` provider can call the function"
     return "there is no such provider: docs/providers.md lists what there is"
 
 
