@@ -37,7 +37,7 @@ class JavaScriptGrader(GraderOptions):
 
     Args:
         code: the expression, or the lines.
-        file: a file instead, `.js`, `.mjs`, `.cjs` or `.ts`; `file.mjs:name` is another function of it.
+        file: a file of JavaScript or TypeScript instead; `file.mjs:name` is a function of it.
         config: `context.config` of the code.
         threshold: the lowest score that passes; 1 when left out.
         timeout_s: seconds that one call may take; those of the run's own call when left out.

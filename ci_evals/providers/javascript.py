@@ -32,7 +32,7 @@ class JavaScript(ProviderOptions):
     what else an answer may tell.
 
     Args:
-        file: `.js`, `.mjs`, `.cjs` or `.ts`, relative to the config's folder; `file.mjs:name` is another
+        file: of JavaScript or TypeScript, from the config's folder; `file.mjs:name` is another
             export of it.
         config: what the function or the class is given.
     """

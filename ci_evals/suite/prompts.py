@@ -57,7 +57,9 @@ def _read_prompt(node: Node, folder: Path, default_name: str) -> Reading[Prompt 
     if isinstance(node.value, str):
         return Prompt(default_name, (("user", str(node.value)),))
     if not isinstance(node.value, dict):
-        yield node.problem("expected text, or a mapping with `user`, `file` or `messages`")
+        yield node.problem(
+            "expected text, or a mapping with `user`, `file`, `messages` or `function`"
+        )
         return None
     template = yield from check(PromptTemplate, node)
     if template is None:

@@ -1178,3 +1178,24 @@ async def test_a_function_that_makes_no_prompt_is_a_problem(
     ended = await ci_evals(tmp_path, "validate")
     assert ended.code == 2
     assert problem in ended.err + ended.out
+
+
+async def test_code_that_reads_files_or_variables_is_out_of_the_sandbox(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n  - vars: {q: hi}\n    assert:\n"
+        "      - {type: javascript, value: 'file://check.mjs', threshold: 1}\n"
+        '      - {type: javascript, value: "process.env.HOME !== output"}\n'
+        "      - {type: javascript, value: 'output.length > 1'}\n",
+        {
+            "check.mjs": (
+                "import { readFileSync } from 'node:fs';\n"
+                "export default (output) => readFileSync('/etc/hostname').length > 0;\n"
+            )
+        },
+    )
+    first, second, third = suite["cases"][0]["expect"]
+    assert first["javascript"] == {"file": "check.mjs", "threshold": 1, "sandbox": False}
+    assert second["javascript"]["sandbox"] is False
+    assert (third, lost) == ({"javascript": "output.length > 1"}, [])
+    assert (await ci_evals(tmp_path, "run")).code == 0

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ci_evals.errors import ConfigError
 from ci_evals.graders import GRADERS
 from ci_evals.importers.draft import SuiteDraft, UntranslatableError, locate, seconds
 from ci_evals.importers.promptfoo.agents import import_of
@@ -228,6 +229,8 @@ class Assertions:
         options |= threshold
         if given.get("config"):
             options["config"] = given["config"]
+        if _reaches_machine(value, source):
+            options["sandbox"] = False
         return options
 
     def _python(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
@@ -367,6 +370,23 @@ def _is_boolean(expression: str) -> bool:
     if _CHOICE.search(outside):
         return re.search(r"(?i)\b(?:true|false)\b", outside) is not None
     return _BOOLEAN.search(outside) is not None
+
+
+_OF_THE_MACHINE = re.compile(
+    r"""\bprocess\.(?!exit\b)\w|['"](?:node:)?(?:fs|fs/promises|child_process|worker_threads)['"]"""
+)
+
+
+def _reaches_machine(value: str, source: Source) -> bool:
+    """Return True for JavaScript that the sandbox would stop: promptfoo has none."""
+    code = value
+    if value.startswith("file://"):
+        path = value.removeprefix("file://").partition(":")[0]
+        try:
+            code = source.read_text(path)
+        except ConfigError:
+            return False
+    return _OF_THE_MACHINE.search(code) is not None
 
 
 _CLASS_OR_SIGN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|\$", re.DOTALL)

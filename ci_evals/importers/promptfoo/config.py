@@ -413,11 +413,8 @@ class _Converter:
                 raise UntranslatableError(_PROGRAM)
             module = path.removesuffix(".py").replace("/", ".")
             reference = f"{module}:{function}"
-        problem = function_problem(reference, self.source.folder)
-        if problem is not None:
-            raise UntranslatableError(
-                f"its code cannot be called from the suite's folder: {problem}"
-            )
+        if function_problem(reference, self.source.folder) is not None:
+            raise UntranslatableError(f"there is no {reference} to call in the suite's folder")
         return reference
 
     def prompt(self, text: str, label: str | None) -> Any:

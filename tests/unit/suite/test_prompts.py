@@ -43,10 +43,13 @@ def test_no_prompts_send_the_input_as_it_is(project: Project, prompts: object) -
 @pytest.mark.parametrize(
     ("prompt", "problem"),
     [
-        (5, "expected text, or a mapping with `user`, `file` or `messages`"),
-        ({}, "a prompt has one of `user`, `file` and `messages`"),
-        ({"system": "x"}, "a prompt has one of `user`, `file` and `messages`"),
-        ({"user": "x", "file": "y"}, "a prompt has one of `user`, `file` and `messages`"),
+        (5, "expected text, or a mapping with `user`, `file`, `messages` or `function`"),
+        ({}, "a prompt has one of `user`, `file`, `messages` and `function`"),
+        ({"system": "x"}, "a prompt has one of `user`, `file`, `messages` and `function`"),
+        (
+            {"user": "x", "file": "y"},
+            "a prompt has one of `user`, `file`, `messages` and `function`",
+        ),
         ({"usr": "x"}, "unknown key 'usr', did you mean 'user'?"),
         ("{{ x", "not a valid template: unexpected end of template"),
         ("a\n{% if x %}", "not a valid template: Unexpected end of template"),
