@@ -21,7 +21,7 @@ from ci_evals.errors import ProviderError, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.model.fingerprint import digest
 from ci_evals.model.request import Request
-from ci_evals.model.response import Content, Message, Response
+from ci_evals.model.response import Content, Message, Part, Response
 from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.providers.parts import asks_messages, message_fields
 from ci_evals.providers.pricing import total_usd
@@ -173,12 +173,14 @@ class StagedProvider:
                     f" {value.media_type}"
                 )
                 raise ProviderError("rejected", text)
-            return replace(request, input=value)
-        *before, last = request.messages or (Message("user"),)
-        messages = (*before, replace(last, content=value))
+            if not asks_messages(request):
+                return replace(request, input=value)
+            part = Part(file=value.data, media_type=value.media_type, sha256=_digest_of(value))
+            return _with_last_message(request, (part,))
         if asks_messages(request):
-            return replace(request, input=message_fields(messages), messages=messages)
-        return replace(request, input=value, messages=messages)
+            return _with_last_message(request, value)
+        *before, last = request.messages or (Message("user"),)
+        return replace(request, input=value, messages=(*before, replace(last, content=value)))
 
     async def _pass(self, stage: Stage, value: str | Content, passage: "_Passage") -> str | Content:
         """Return what a stage makes of a value, and note what it costs and its file."""
@@ -217,6 +219,13 @@ class StagedProvider:
         if response.files:
             return await asyncio.to_thread(keep_file, response.files[0], self._folder)
         return response.output
+
+
+def _with_last_message(request: Request, content: str | tuple[Part, ...]) -> Request:
+    """Return a request for messages, of which the last says something else."""
+    *before, last = request.messages
+    messages = (*before, replace(last, content=content))
+    return replace(request, input=message_fields(messages), messages=messages)
 
 
 class _Passage:

@@ -11,6 +11,7 @@ from pydantic import StringConstraints
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions, failed, passed
+from ci_evals.model.fields import NonEmpty
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.user_code import call_in_thread
@@ -38,7 +39,7 @@ class Regex(GraderOptions):
 
     short: ClassVar[str] = "pattern"
 
-    pattern: str
+    pattern: NonEmpty
     flags: Annotated[str, StringConstraints(pattern="^[ims]*$")] = ""
 
     def problems(self) -> list[str]:

@@ -144,16 +144,36 @@ async def test_a_service_is_posted_every_turn_as_messages_and_anything_else_as_i
     assert sorted(posted, key=str) == sorted(expected, key=str)
 
 
-async def test_a_stage_before_a_conversation_takes_its_last_message(tmp_path: Path) -> None:
-    (tmp_path / "given_agent.py").write_text(
-        GIVEN + "\ndef shout(line):\n    return line.upper()\n"
-    )
-    provider = {"type": "python", "target": "given_agent:answer", "before": ["given_agent:shout"]}
+STAGES = """
+from ci_evals import Content
+
+def shout(line):
+    return line.upper()
+
+def speak(line):
+    return Content(line.encode(), "audio/wav")
+"""
+
+
+@pytest.mark.parametrize(
+    ("stages", "spoken"),
+    [
+        (["shout"], "TWO"),
+        (["shout", "speak"], [{"file": "data:audio/wav;base64,VFdP", "media_type": "audio/wav"}]),
+    ],
+)
+async def test_stages_before_a_conversation_convert_its_last_message(
+    tmp_path: Path, stages: list[str], spoken: Any
+) -> None:
+    (tmp_path / "given_agent.py").write_text(GIVEN + STAGES)
+    before = [f"given_agent:{name}" for name in stages]
+    provider = {"type": "python", "target": "given_agent:answer", "before": before}
     case = {"id": "talk", "turns": [{"user": "one"}, {"user": "two"}]}
     case["expect"] = [{"not_empty": True}]
     result = await one(tmp_path, case, providers=[provider])
     (_, first), (_, second) = said(result)
-    assert json.loads(second) == messages_of("one", first, "TWO")
+    start = messages_of("one", first)
+    assert json.loads(second) == [*start, {"role": "user", "content": spoken}]
 
 
 TAKES_TEXT = (

@@ -214,6 +214,7 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
             ),
         ),
         ("[contains: '']", "expect[0].contains: expected text of length >= 1, got ''"),
+        ("[regex: '']", "expect[0].regex: expected text of length >= 1, got ''"),
         ("[contains: {ignore_case: true}]", "expect[0].contains: the key 'value' is missing"),
         (
             "[contains: {value: x, ignore_case: yes}]",
