@@ -396,8 +396,13 @@ PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
     "ci_evals.providers.base:ProviderOptions",
 )
 
-CASE_READERS = {"tasks": "ci_evals.tasks.folders:read_task"}
-"""What reads files that are not lists of cases, by the key of `cases`; for `resolve_name`."""
+CASE_READERS = {
+    "tasks": "ci_evals.tasks.folders:read_task",
+    ".xlsx": "ci_evals.suite.workbook:read_workbook",
+}
+"""What reads files that few suites have, by the key of `cases` or the suffix of a file; for
+`resolve_name`.
+"""
 
 EXECUTORS: "Registry[type[ExecutorOptions]]" = Registry(
     "ci_evals.executors",

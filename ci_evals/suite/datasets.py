@@ -5,7 +5,7 @@ import inspect
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
@@ -47,7 +47,7 @@ _YAML_COLUMNS = frozenset(
         "user",
     }
 )
-"""The columns of a CSV file whose cells are YAML."""
+"""The columns of a table whose cells are YAML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def _read_files(node: Node, folder: Path, seen: set[Path]) -> Iterator[Node | Pr
         if path not in seen:
             seen.add(path)
             shown = _display_path(path, folder, node.file)
-            yield from _read_rows(path, shown, mapped="map" in node)
+            yield from _read_rows(path, shown, source)
 
 
 def _call_function(node: Node, folder: Path) -> Iterator[Node | Problem]:
@@ -279,18 +279,29 @@ def _display_path(path: Path, folder: Path, suite_file: str) -> str:
         return path.as_posix()
 
 
-def _read_rows(path: Path, shown: str, *, mapped: bool) -> Iterator[Node | Problem]:
+def _read_rows(path: Path, shown: str, source: CaseFiles) -> Iterator[Node | Problem]:
+    mapped = source.map is not None
     try:
         match path.suffix.lower():
             case ".yaml" | ".yml" | ".json":
                 yield from _read_yaml(read_text(path, shown), shown)
             case ".jsonl" | ".ndjson":
                 yield from _read_jsonl(path, shown)
-            case ".csv":
-                yield from _read_csv(read_text(path, shown), shown, mapped=mapped)
+            case ".csv" | ".tsv":
+                text = read_text(path, shown)
+                delimiter = source.delimiter or _find_delimiter(path, text)
+                yield from _read_csv(text, shown, delimiter, mapped=mapped)
+            case ".xlsx":
+                try:
+                    read_workbook = resolve_name(CASE_READERS[".xlsx"])
+                except ModuleNotFoundError:
+                    text = "reading .xlsx takes openpyxl: install ci-evals with the extra `xlsx`"
+                    yield Problem(shown, None, "", text)
+                else:
+                    yield from _read_table(read_workbook(path, shown), shown, mapped=mapped)
             case suffix:
                 what = suffix or "a file without suffix"
-                text = f"cannot read cases from {what}: use .yaml, .json, .jsonl or .csv"
+                text = f"cannot read cases from {what}: use .yaml, .json, .jsonl, .csv or .xlsx"
                 yield Problem(shown, None, "", text)
     except ConfigError as error:
         yield from error.problems
@@ -329,37 +340,74 @@ def _read_jsonl(path: Path, shown: str) -> Iterator[Node | Problem]:
                 yield Node(value, Lines(number), shown)
 
 
-def _read_csv(text: str, shown: str, *, mapped: bool) -> Iterator[Node | Problem]:
+def _find_delimiter(path: Path, text: str) -> str:
+    """Return what is between the cells of a file: a comma, unless the header has other columns."""
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    for delimiter in (",", ";", "\t"):
+        with suppress(csv.Error):
+            header = next(csv.reader(StringIO(text, newline=""), delimiter=delimiter), [])
+            if len(header) > 1:
+                return delimiter
+    return ","
+
+
+def _read_csv(text: str, shown: str, delimiter: str, *, mapped: bool) -> Iterator[Node | Problem]:
     """Yield each row of a CSV file: as a case, or as it is where it is `mapped`."""
     csv.field_size_limit(MAX_BYTES)
-    rows = csv.reader(StringIO(text, newline=""), strict=True)
-    try:
-        columns = [column.strip() for column in next(rows, [])]
-        wrong = _check_columns(columns, mapped=mapped)
-        if wrong is not None:
-            yield Problem(shown, 1, "", wrong)
-            return
-        line = rows.line_num + 1
+    rows = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
+
+    def number_rows() -> Iterator[tuple[int, list[str]]]:
+        line = 1
         for cells in rows:
-            place = Node(None, Lines(line), shown)
+            yield line, cells
             line = rows.line_num + 1
-            if not cells:
-                continue
-            if len(cells) != len(columns):
-                text = f"{len(cells)} cells under {len(columns)} columns"
-                yield place.problem(f"{text}: put quotes round a cell that has a comma in it")
-                continue
-            row: dict[str, Any] | None = dict(zip(columns, cells, strict=True))
-            if row and not mapped:
-                row = yield from _read_cells(row, place)
-            if row is not None:
-                yield place.with_value(row)
+
+    try:
+        yield from _read_table(number_rows(), shown, delimiter, mapped=mapped)
     except csv.Error as error:
         yield Problem(shown, rows.line_num, "", f"not valid CSV: {error}")
 
 
+_DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+
+
+def _read_table(
+    rows: Iterator[tuple[int, list[str]]], shown: str, delimiter: str = "", *, mapped: bool
+) -> Iterator[Node | Problem]:
+    """Yield each row below the header of a table: as a case, or as it is where it is `mapped`.
+
+    Args:
+        rows: the lines of the table, and the cells that start there; none for a blank line.
+        shown: the file.
+        delimiter: what separates cells, if they are text.
+        mapped: True if columns have names of their own.
+    """
+    _, header = next(rows, (1, []))
+    columns = [column.strip() for column in header]
+    wrong = _check_columns(columns, mapped=mapped)
+    if wrong is not None:
+        yield Problem(shown, 1, "", wrong)
+        return
+    for line, cells in rows:
+        place = Node(None, Lines(line), shown)
+        if not cells:
+            continue
+        if len(cells) != len(columns):
+            text = f"{len(cells)} cells under {len(columns)} columns"
+            if delimiter:
+                text += f": put quotes round a cell that has {_DELIMITERS[delimiter]} in it"
+            yield place.problem(text)
+            continue
+        row: dict[str, Any] | None = dict(zip(columns, cells, strict=True))
+        if row and not mapped:
+            row = yield from _read_cells(row, place)
+        if row is not None:
+            yield place.with_value(row)
+
+
 def _check_columns(columns: Sequence[str], *, mapped: bool) -> str | None:
-    """Return what is wrong with the header of a CSV file."""
+    """Return what is wrong with the header of a table."""
     if not mapped and "id" not in columns:
         for column in columns:
             if column.lower() == "id":

@@ -15,7 +15,7 @@ from ci_evals.model.case import Case
 
 _LONGEST: Final = 300
 # A glob with one of these extensions names files; any other text with `*` is an expression.
-_EXTENSIONS: Final = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".toml")
+_EXTENSIONS: Final = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".tsv", ".xlsx", ".toml")
 _TARGET = re.compile(r"([a-zA-Z_]\w*(?:\.\w+)*):\w[\w.]*")  # module:function
 _PYTHON_IMPORT = re.compile(r"^\s*(?:from|import)\s+([a-zA-Z_][\w.]*)", re.MULTILINE)
 _JAVASCRIPT_IMPORT = re.compile(r"(?:require|import)\(\s*[\"'`](\.[^\"'`]+)")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from annotated_types import MinLen
 from pydantic import AfterValidator, Field
@@ -118,10 +118,16 @@ ColumnNames = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFiles(Options):
-    """Cases from files: paths or globs of .yaml, .json, .jsonl and .csv, relative to the suite."""
+    """Cases from files: paths or globs of .yaml, .json, .jsonl, .csv, .tsv and .xlsx, relative to
+    the suite.
+    """
 
     file: str | Many[str]
     map: ColumnNames | None = None
+    delimiter: Annotated[
+        Literal[",", ";", "\t", "|"] | None,
+        Field(description="Between the cells of .csv files; default: read off the header."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 import json
 import tracemalloc
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ def test_a_pattern_without_files_is_a_problem(project: Project, pattern: str) ->
 def test_a_file_of_another_kind_is_refused(project: Project) -> None:
     project.write("cases.txt", "x")
     assert wrong(project, "cases.txt") == [
-        "cases.txt: cannot read cases from .txt: use .yaml, .json, .jsonl or .csv"
+        "cases.txt: cannot read cases from .txt: use .yaml, .json, .jsonl, .csv or .xlsx"
     ]
 
 
@@ -208,6 +209,95 @@ def test_a_wrong_csv_is_told_line_by_line(project: Project, text: str, problems:
     assert all(
         got.startswith(f"c.csv:{problem}") for got, problem in zip(found, problems, strict=True)
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "settings"),
+    [
+        ("c.csv", "id,input,note\na,one; two,x\n", {}),
+        ("c.csv", 'id;input;note\na;"one; two";x\n', {}),
+        ("c.csv", "id\tinput\tnote\na\tone; two\tx\n", {}),
+        ("c.tsv", "id\tinput\tnote\na\tone; two\tx\n", {}),
+        ("c.csv", "id|input|note\na|one; two|x\n", {"delimiter": "|"}),
+        ("c.csv", 'id;input;note\na;"one; two";x\n', {"delimiter": ";"}),
+    ],
+)
+def test_cells_are_between_commas_semicolons_or_tabs(
+    project: Project, name: str, text: str, settings: dict[str, str]
+) -> None:
+    project.write(name, text)
+    project.suite(cases={"file": name, **settings}, expect=EXPECT)
+    (case,) = project.load().cases
+    assert (case.id, case.input, case.vars) == ("a", "one; two", {"note": "x"})
+
+
+def test_a_header_of_one_column_is_not_split_at_what_its_name_has(project: Project) -> None:
+    project.write("c.csv", "id,what; where\na,here\n")
+    project.suite(cases={"file": "c.csv"}, expect=EXPECT, prompts=["Where?"])
+    assert project.load().cases[0].vars == {"what; where": "here"}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("id;q\na;b;c\n", "a semicolon"), ("id\tq\na\tb\tc\n", "a tab")]
+)
+def test_a_row_that_is_too_long_names_what_is_between_its_cells(
+    project: Project, text: str, name: str
+) -> None:
+    project.write("c.csv", text)
+    (problem,) = wrong(project, "c.csv")
+    assert (
+        problem
+        == f"c.csv:2: 3 cells under 2 columns: put quotes round a cell that has {name} in it"
+    )
+
+
+def test_a_delimiter_that_no_table_has_is_refused(project: Project) -> None:
+    project.write("c.csv", "id,q\n")
+    project.suite(cases={"file": "c.csv", "delimiter": "::"})
+    (problem,) = project.problems()
+    assert problem.startswith("evals.yaml:1: cases.delimiter: expected ")
+
+
+def test_the_first_sheet_of_a_workbook_has_cases(project: Project) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    workbook = openpyxl.Workbook()
+    sheet = workbook.active
+    rows: list[list[object]] = [
+        ["id", "input", "runs", "day", "price", "expect", None],
+        ["a", "q", 3, date(2026, 5, 1), 2.5, "[contains: x]"],
+        [],
+        ["b", 7.0, None, None, True, None],
+    ]
+    for row in rows:
+        sheet.append(row)
+    sheet.insert_rows(3)
+    workbook.create_sheet("other").append(["not read"])
+    workbook.save(project.folder / "c.xlsx")
+    project.suite(cases={"file": "c.xlsx"}, expect=EXPECT)
+    first, second = project.load().cases
+    assert (first.id, first.input, first.runs, first.line) == ("a", "q", 3, 2)
+    assert first.vars == {"day": "2026-05-01", "price": "2.5"}
+    assert (second.id, second.input, second.runs) == ("b", "7", None)
+    assert second.vars == {"day": "", "price": "true"}
+
+
+def test_a_workbook_is_mapped_as_any_table(project: Project) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    workbook = openpyxl.Workbook()
+    workbook.active.append(["Question", "Answer"])
+    workbook.active.append(["Capital of France?", "Paris"])
+    workbook.save(project.folder / "c.xlsx")
+    columns = {"input": "Question", "expect": [{"contains": "{{ row.Answer }}"}]}
+    project.suite(cases={"file": "c.xlsx", "map": columns})
+    (case,) = project.load().cases
+    assert case.input == "Capital of France?"
+    assert case.expect[0].grader == Contains(value="Paris")
+
+
+def test_a_file_that_is_no_workbook_is_a_problem(project: Project) -> None:
+    pytest.importorskip("openpyxl")
+    project.write("c.xlsx", "id,q")
+    assert wrong(project, "c.xlsx") == ["c.xlsx: not a workbook: File is not a zip file"]
 
 
 def test_a_csv_that_is_not_utf8_names_the_line(project: Project) -> None:
