@@ -61,12 +61,16 @@ class Place(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """One thing to fix: its place, and a message that says what is wrong and what to try."""
+    """One thing to fix: its place, and a message that says what is wrong and what to try.
+
+    `variable` is the name of the variable that is not set, if that is the problem.
+    """
 
     file: str
     line: int | None
     path: str
     message: str
+    variable: str = ""
 
     def seen_from(self, place: Place) -> "Problem":
         """Return the problem at `place`, the entry that leads to it, with its own place, if any, in

@@ -94,9 +94,8 @@ class Interpolation:
 
         text = re.sub(_REFERENCE, value_of, node.value)
         for name in unset:
-            yield node.problem(
-                f"the variable {name} is not set: export it, or put it in .env beside the config"
-            )
+            text = f"the variable {name} is not set: export it, or put it in .env beside the config"
+            yield node.problem(text)._replace(variable=name)
         if not names:
             return text
         return Interpolated(text, tuple(names))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
@@ -83,6 +84,21 @@ def problems_of_cases(misfits: Iterable[tuple[Case, str, str]]) -> Iterator[Prob
         if path:
             where = f"{where}: {path}"
         yield Problem(first.file, first.line, where, message)
+
+
+def once_per_variable(problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems with one for each variable that is not set, at its first place."""
+    others = Counter(problem.variable for problem in problems)
+    listed: list[Problem] = []
+    variables = {""}
+    for problem in problems:
+        if problem.variable not in variables:
+            variables.add(problem.variable)
+            more = and_more(others[problem.variable] - 1)
+            listed.append(problem._replace(path=problem.path + more))
+        elif not problem.variable:
+            listed.append(problem)
+    return listed
 
 
 def and_more(others: int) -> str:

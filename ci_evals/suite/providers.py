@@ -281,9 +281,8 @@ class ProviderReader:
         value = self.interpolation.environ.get(variable)
         if not value:
             where = self.folder / ".env"
-            yield node["api_key"].problem(
-                f"no key: set the variable {variable} (export it, or write it into {where})"
-            )
+            text = f"no key: set the variable {variable} (export it, or write it into {where})"
+            yield node["api_key"].problem(text)._replace(variable=variable)
             return options
         self.interpolation.used[variable] = value
         return replace(options, api_key=Secret(value, variable))  # type: ignore[call-arg]  # all that have a variable

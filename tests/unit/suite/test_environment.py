@@ -52,6 +52,22 @@ def test_every_missing_variable_is_told_with_its_place(project: Project) -> None
     ]
 
 
+def test_a_variable_that_many_places_miss_is_one_problem(project: Project) -> None:
+    player = {"name": "player", "type": "openai", "model": "m", "api_key": "${USER_KEY}"}
+    user = {"provider": player, "persona": "terse", "goal": "an echo"}
+    project.suite(
+        description="${OTHER} ${A}",
+        providers=[*provider(api_key="${A}"), {**MODEL, "name": "second", "api_key": "${A}"}],
+        cases=[{"id": f"case {number}", "user": user} for number in range(100)],
+    )
+    advice = "is not set: export it, or put it in .env beside the config"
+    assert project.problems() == [
+        f"evals.yaml:1: description: the variable OTHER {advice}",
+        f"evals.yaml:1: description and 2 more: the variable A {advice}",
+        f"evals.yaml:1: cases[0].user.provider.api_key and 99 more: the variable USER_KEY {advice}",
+    ]
+
+
 def test_a_dotenv_file_beside_the_config_adds_to_the_environment_which_wins(
     project: Project,
 ) -> None:
