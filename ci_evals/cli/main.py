@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from ci_evals.cli.help import write_sections
 from ci_evals.cli.watchdog import Unproven, end_if_forked, prove_exit_code
@@ -152,6 +153,10 @@ def _describe(raised: BaseException, environ: Mapping[str, str]) -> _Failure:
             return _Failure(130)
         case BrokenPipeError():
             return _Failure(141)  # as a shell has it for SIGPIPE
+        case click.BadParameter():
+            raised.param_hint = _variable_of(raised) or raised.param_hint
+            raised.show()
+            return _failure(2, "", raised.format_message())
         case click.ClickException():
             raised.show()
             return _failure(2, "", raised.format_message())
@@ -167,6 +172,17 @@ def _describe(raised: BaseException, environ: Mapping[str, str]) -> _Failure:
             text = "".join(traceback.format_exception(raised))
             message = f"{type(raised).__name__}: a bug in ci-evals; the log has the details"
             return _failure(3, f"{text}\n{_BUG}", message)
+
+
+def _variable_of(error: click.BadParameter) -> str | None:
+    """Return the environment variable that has a wrong value; None if an argument has it."""
+    if error.ctx is None or error.param is None or error.param.name is None:
+        return None
+    if error.ctx.get_parameter_source(error.param.name) is not ParameterSource.ENVIRONMENT:
+        return None
+    if isinstance(error.param.envvar, str):
+        return error.param.envvar
+    return f"{error.ctx.auto_envvar_prefix}_{error.param.name.upper()}"
 
 
 def _failure(exit_code: int, text: str, message: str) -> _Failure:

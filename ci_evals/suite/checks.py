@@ -20,6 +20,7 @@ from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.fingerprint import apply_case_overrides
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.nodes import Node
+from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.problems import and_more, problems_of_cases, try_check, unknown
 from ci_evals.suite.rendering import Templates, variables
 from ci_evals.suite.types import CheckedSuite
@@ -510,11 +511,24 @@ CHECKS: Sequence[Callable[[Draft], Iterable[Problem]]] = (
 """Every check of a draft. Each finds all problems of its kind, independent of the others."""
 
 
-def check_size(suite: CheckedSuite, runs: Node) -> Iterator[Problem]:
-    """Find a plan that is too large for any job, most likely a typo."""
+def check_size(suite: CheckedSuite, node: Node, overrides: Overrides) -> Iterator[Problem]:
+    """Find a plan that is too large for any job, most likely a typo.
+
+    Args:
+        suite: the suite with the overrides applied.
+        node: the same as it is written.
+        overrides: the values that were set outside the file.
+    """
     most = max(suite.runs, suite.max_runs or 0)
     planned = sum(case.runs or most for case in suite.cases) * len(suite.columns)
     if planned > MAX_PLANNED_RUNS:
         per_cell = MAX_PLANNED_RUNS // (len(suite.cases) * len(suite.columns))
         allowed = f"at most {per_cell:,} per cell are allowed, {MAX_PLANNED_RUNS:,} in all"
-        yield runs.problem(f"{planned:,} runs are planned: {allowed}")
+        place = node["runs"]
+        if overrides.max_runs == most:
+            place = Node(None, node.lines, node.file, "--max-runs or CI_EVALS_MAX_RUNS")
+        elif overrides.runs == most:
+            place = Node(None, node.lines, node.file, "--runs or CI_EVALS_RUNS")
+        elif suite.max_runs == most:
+            place = node["max_runs"]
+        yield place.problem(f"{planned:,} runs are planned: {allowed}")

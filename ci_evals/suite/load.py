@@ -237,7 +237,7 @@ class _Loader:
             raise ConfigError(once_per_variable(_in_file_order(found)))
         suite = self._complete(draft, draft.settings, node.value)
         suite = apply_overrides(suite, replace(overrides, providers=None))  # which are selected
-        too_many_runs = list(check_size(suite, node["runs"]))
+        too_many_runs = list(check_size(suite, node, overrides))
         if too_many_runs:
             raise ConfigError(too_many_runs)
         return suite

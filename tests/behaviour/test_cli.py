@@ -344,6 +344,17 @@ async def test_a_value_out_of_range_is_refused(arguments: tuple[str, str], tmp_p
     check_usage_error(await ci_evals(tmp_path, "run", *arguments), arguments[0].lstrip("-"))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("RUNS", "0"), ("SHARD", "3/2"), ("FORMAT", "tabel"), ("RUNS", "1" * 12)],
+)
+async def test_a_wrong_variable_is_named(name: str, value: str, tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    ended = await ci_evals(tmp_path, "run", environ={f"CI_EVALS_{name}": value})
+    check_usage_error(ended, f"CI_EVALS_{name}: ")
+    assert "evals.yaml:1: runs" not in ended.err
+
+
 # What is printed where.
 
 PRINTING = """
