@@ -143,7 +143,7 @@ else:
     def _run_in_child(command: Callable[[], NoReturn], folder: Path) -> int:
         """Run a command in a fork of this process, and return its exit status.
 
-        The status is negative if a signal ended the child.
+        The status is negative if a signal ended the child that this process has not passed on.
         """
         lifeline, end_of_parent = os.pipe()
         signals = [*EXIT_CODES, signal.SIGTSTP]
@@ -160,6 +160,7 @@ else:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             command()
         ended = 0
+        passed_on: set[int] = set()
         while not ended:
             received = signal.sigwait(awaited)
             if received == signal.SIGCHLD:
@@ -170,8 +171,12 @@ else:
                 os.kill(child, signal.SIGCONT)
             else:
                 os.kill(child, received)
+                passed_on.add(received)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        return os.waitstatus_to_exitcode(status)
+        ending = os.waitstatus_to_exitcode(status)
+        if -ending in passed_on:  # a command that does not handle the signal
+            return EXIT_CODES[signal.Signals(-ending)]
+        return ending
 
     def _do_nothing(_number: int, _frame: FrameType | None) -> None:
         pass

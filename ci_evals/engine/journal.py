@@ -188,6 +188,7 @@ def _whole_lines(path: Path, start: int = 0) -> Iterator[tuple[int, int, bytes]]
     """Yield the number, offset and text of each line that ends in a line feed, from the one at
     `start`.
     """
+    refuse_pipe(path)
     offset = start
     try:
         with path.open("rb") as file:
@@ -207,6 +208,16 @@ def _whole_lines(path: Path, start: int = 0) -> Iterator[tuple[int, int, bytes]]
         ) from None
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def refuse_pipe(path: Path) -> None:
+    """Refuse a named pipe: opening one waits for its other end, and none can be read twice.
+
+    Raises:
+        StorageError: this is one.
+    """
+    if path.is_fifo():
+        raise StorageError(f"{path}: is a named pipe, and a journal is a file: choose another path")
 
 
 def _whole_bytes(path: Path) -> int:
@@ -262,6 +273,7 @@ class Journal:
         self._max_answer_bytes = max_answer_bytes
         self._unsynced = False
         self._fd = -1
+        refuse_pipe(path)
         self._lock = filelock.FileLock(_lock_file(path), blocking=False, thread_local=False)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,15 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from ci_evals.engine.cells import Cells, PreparedCell
-from ci_evals.engine.journal import JOURNAL, Journal, headers, is_torn, read_results, restore_output
+from ci_evals.engine.journal import (
+    JOURNAL,
+    Journal,
+    headers,
+    is_torn,
+    read_results,
+    refuse_pipe,
+    restore_output,
+)
 from ci_evals.errors import StorageError
 from ci_evals.model.case import Case
 from ci_evals.model.fields import first_problem
@@ -235,6 +243,7 @@ class Recordings:
         self._files.close()
 
     def _open(self, path: Path) -> BinaryIO:
+        refuse_pipe(path)
         try:
             return self._files.enter_context(path.open("rb"))
         except OSError as error:

@@ -159,13 +159,13 @@ def problems_text(
     else:
         headline = with_code(_capitalize(problems[0].message))
     lines = [fill("{} {} {}\n", Markdown(level), VERDICT_MARKS["error"], headline)]
-    for file, line, path, message in placed[:SOME]:
-        place = code(file)
-        if line:
-            place = code(f"{file}:{line}")
-        if path:
-            place = fill("{}, {}", place, code(path))
-        lines.append(fill("- {}: {}", place, with_code(message)))
+    for problem in placed[:SOME]:
+        place = code(problem.file)
+        if problem.line:
+            place = code(f"{problem.file}:{problem.line}")
+        if problem.path:
+            place = fill("{}, {}", place, code(problem.path))
+        lines.append(fill("- {}: {}", place, with_code(problem.message)))
     if len(placed) > SOME:
         more = number_of(len(placed) - SOME, "more problem")
         lines.append(fill("- … and {}, see the log", more))

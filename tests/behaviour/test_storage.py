@@ -108,6 +108,26 @@ async def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
+@posix
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--out", "pipe"),
+        ("--out", "pipe", "--resume"),
+        ("--resume-from", "pipe"),
+        ("--replay", "pipe/results.jsonl"),
+        ("--balance-by", "pipe", "--shard", "1/2"),
+    ],
+)
+async def test_a_journal_that_is_a_named_pipe_is_refused(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    echoes(tmp_path)
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / "results.jsonl")
+    check_error(await ci_evals(tmp_path, "run", *arguments), "results.jsonl: is a named pipe")
+
+
 async def test_a_folder_that_nobody_can_make(tmp_path: Path) -> None:
     echoes(tmp_path)
     check_error(

@@ -1,5 +1,6 @@
 """Code under test that ends the process of a run: its exit status is never taken for a verdict."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -124,6 +125,19 @@ async def test_a_killed_command_leaves_no_process_behind(tmp_path: Path) -> None
         )
 
     await until(is_gone)
+
+
+@posix
+async def test_a_command_that_is_terminated_blames_no_code_under_test(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    traces = tmp_path / "traces.jsonl"
+    os.mkfifo(traces)
+    process = await start(tmp_path, "grade", "traces.jsonl")
+    writer = await asyncio.to_thread(os.open, traces, os.O_WRONLY)  # once the command reads
+    process.terminate()
+    ended = await finished(process)
+    os.close(writer)
+    assert (ended.code, ended.err) == (143, "")
 
 
 @posix
