@@ -63,7 +63,7 @@ class Place(NamedTuple):
 class Problem(NamedTuple):
     """One thing to fix: its place, and a message that says what is wrong and what to try.
 
-    `variable` is the name of the variable that is not set, if that is the problem.
+    `variable` is the name of the environment variable that is missing or wrong, if one is.
     """
 
     file: str
@@ -77,13 +77,13 @@ class Problem(NamedTuple):
         the message.
         """
         if not self.file:
-            return Problem(*place, self.message)
+            return Problem(*place, self.message, self.variable)
         where = f"{self.file}:{self.line}" if self.line else self.file
-        return Problem(*place, f"{self.message} ({where})")
+        return Problem(*place, f"{self.message} ({where})", self.variable)
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
+        return ": ".join(part for part in (where, self.path, self.message) if part)
 
 
 class CiEvalsError(Exception):

@@ -7,11 +7,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from io import BytesIO
+from urllib.request import proxy_bypass
 
 import aiohttp
 from yarl import URL
 
-from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.errors import ConfigError, ErrorKind, Problem, ProviderError
 from ci_evals.providers.base import Resources, TokenCommand
 from ci_evals.providers.http_headers import date_in, number_in, retry_after_s
 from ci_evals.providers.http_messages import (
@@ -34,20 +35,53 @@ _CREDENTIAL = "auth|key|token|secret|cookie|password"
 
 
 def open_session(resources: Resources) -> aiohttp.ClientSession:
-    """Return the session of all providers; a proxy is taken from the environment.
+    """Return the session of all providers.
 
-    It sets no time-outs: each call has its own.
+    It sets no time-outs: each call has its own. It leaves proxies to each call, too: aiohttp would
+    ignore ALL_PROXY, and send the passwords of ~/.netrc.
     """
-    variables = {name.lower() for name in os.environ}
-    has_proxy = not variables.isdisjoint({"http_proxy", "https_proxy", "all_proxy"})
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=resources.max_concurrency),
         cookie_jar=aiohttp.DummyCookieJar(),
-        # Only with a proxy: with this setting, aiohttp also sends the passwords of ~/.netrc.
-        trust_env=has_proxy,
     )
     resources.stack.push_async_callback(session.close)
     return session
+
+
+def read_proxies(_resources: Resources) -> Mapping[str, URL]:
+    """Return the proxy of each scheme, `http` and `https`, that the environment names.
+
+    Raises:
+        ConfigError: a variable does not name an HTTP proxy.
+    """
+    variables = {name.lower(): name for name, value in os.environ.items() if value}
+    problems: list[Problem] = []
+    proxies: dict[str, URL] = {}
+    for scheme in ("http", "https"):
+        variable = variables.get(f"{scheme}_proxy") or variables.get("all_proxy")
+        if variable is None:
+            continue
+        proxy = _proxy_at(os.environ[variable])
+        if proxy is None:  # its value may hold a password
+            text = (
+                f"{variable} is not the URL of an HTTP proxy: write http://HOST:PORT, or unset it"
+            )
+            problems.append(Problem("", None, "", text, variable))
+        else:
+            proxies[scheme] = proxy
+    if problems:
+        raise ConfigError(dict.fromkeys(problems))
+    return proxies
+
+
+def _proxy_at(text: str) -> URL | None:
+    try:
+        url = URL(text)
+    except ValueError:
+        return None
+    if url.scheme not in ("http", "https") or not url.host:
+        return None
+    return url
 
 
 class HttpClient:
@@ -63,6 +97,7 @@ class HttpClient:
         self, resources: Resources, token: TokenCommand | None = None, max_bytes: int = MAX_BYTES
     ) -> None:
         self._session = resources.shared(open_session)
+        self._proxies = resources.shared(read_proxies)
         self._observe = resources.observe
         self._max_bytes = max_bytes
         self._token = None
@@ -84,6 +119,13 @@ class HttpClient:
         token = await source.get(refused=token)
         return await self._send(call, _with_token(call.headers, token), timeout_s)
 
+    def _proxy_for(self, url: URL) -> URL | None:
+        """Return the proxy that a call goes through; None if it goes there at once."""
+        proxy = self._proxies.get(url.scheme)
+        if proxy is None or proxy_bypass(url.host or ""):
+            return None
+        return proxy
+
     async def _send(self, call: Call, headers: Mapping[str, str], timeout_s: float) -> Reply:
         start = time.perf_counter()
         data: bytes | BytesIO | None = call.data
@@ -93,6 +135,7 @@ class HttpClient:
             async with self._session.request(
                 call.method,
                 call.url,
+                proxy=self._proxy_for(call.url),
                 headers=headers,
                 data=data,
                 allow_redirects=False,

@@ -87,7 +87,9 @@ def problems_of_cases(misfits: Iterable[tuple[Case, str, str]]) -> Iterator[Prob
 
 
 def once_per_variable(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems with one for each variable that is not set, at its first place."""
+    """Return the problems with one for each variable that is missing or wrong, at its first
+    place.
+    """
     others = Counter(problem.variable for problem in problems)
     listed: list[Problem] = []
     variables = {""}

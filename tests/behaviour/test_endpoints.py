@@ -364,3 +364,49 @@ async def test_the_recipe_fits_the_documented_shape(name: str, tmp_path: Path) -
 
 async def test_every_recipe_is_tried() -> None:
     assert list(recipes()) == list(ENDPOINTS)
+
+
+# Proxies.
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("HTTP_PROXY", "proxy.example:3128"),
+        ("https_proxy", "http://team:sk-12345@proxy:port"),
+        ("ALL_PROXY", "socks5://127.0.0.1:1080"),
+    ],
+)
+async def test_a_variable_that_names_no_http_proxy_is_refused_once(
+    variable: str, value: str, tmp_path: Path
+) -> None:
+    write_suite(
+        tmp_path,
+        CASES,
+        providers=[chat("http://model.example/v1"), chat("https://model.example/v1", "other")],
+    )
+    ended = await ci_evals(tmp_path, "run", environ={variable: value})
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(
+        "evals.yaml:1: providers[0] and 1 more: "
+        f"{variable} is not the URL of an HTTP proxy: write http://HOST:PORT"
+    )
+    assert "1 problem, nothing was run" in ended.err
+    assert "sk-12345" not in ended.err
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "ALL_PROXY"])
+async def test_calls_go_through_the_proxy_of_the_environment(variable: str, tmp_path: Path) -> None:
+    async with serving() as proxy:
+        proxy.answers(Scripted(completion("hello")))
+        write_suite(tmp_path, CASES, providers=[chat("http://model.example/v1")])
+        with_password = proxy.url.replace("http://", "http://team:sk-12345@")
+        ended = await ci_evals(tmp_path, "run", environ={variable: with_password})
+        assert ended.code == 0, ended
+        seen = proxy.seen[0]
+        assert seen.path == "http://model.example/v1/chat/completions"
+        assert seen.headers["Proxy-Authorization"] == "Basic dGVhbTpzay0xMjM0NQ=="
+        asked = len(proxy.seen)
+        environ = {variable: with_password, "NO_PROXY": "model.example"}
+        ended = await ci_evals(tmp_path, "run", "--first", "1", "--retries", "0", environ=environ)
+        assert (ended.code, len(proxy.seen)) == (3, asked)
