@@ -29,7 +29,7 @@ from ci_evals.model.plan import execution_order, plan_runs
 from ci_evals.model.report import RunRecord
 from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
-from ci_evals.model.result import Result, RunError
+from ci_evals.model.result import BudgetFigure, Result, RunError
 from ci_evals.model.rules import NO_RUN_BUDGET, Budget, RunBudget
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.types import CheckedSuite
@@ -92,6 +92,19 @@ def violations(allowed: RunBudget, outcome: RunOutcome, duration_s: float) -> tu
     if allowed.max_duration_s is not None and duration_s > allowed.max_duration_s:
         found.append(f"{duration_s:.3g} s of {allowed.max_duration_s:g} s")
     return tuple(found)
+
+
+def unknown_figures(allowed: RunBudget, outcome: RunOutcome) -> tuple[BudgetFigure, ...]:
+    """Return the figures that a budget bounds and that an answer does not tell."""
+    response = outcome.response
+    if allowed is NO_RUN_BUDGET or response is None:
+        return ()
+    unknown: list[BudgetFigure] = []
+    if allowed.max_cost_usd is not None and outcome.cost_usd is None:
+        unknown.append("cost")
+    if allowed.max_tokens is not None and response.usage is None:
+        unknown.append("tokens")
+    return tuple(unknown)
 
 
 MAX_FAILURES: Final = 5
@@ -382,6 +395,7 @@ class Run:
             error=outcome.error,
             judging=outcome.judging,
             budget_violations=violations(allowed, outcome, latency_s),
+            budget_unknown=unknown_figures(allowed, outcome),
             messages=cell.kept_messages,
         )
 

@@ -32,6 +32,7 @@ from ci_evals.gate.wording import (
     removed_suites_sentence,
     too_few_latencies_clause,
     ungraded_critical_sentence,
+    unknown_budget_sentence,
     unknown_increase_sentence,
     usual_latencies_clause,
     variant_sentence,
@@ -58,6 +59,7 @@ A machine's slow hour moves every cell at once.
 RuleName = Literal[
     "baseline",
     "ungraded",
+    "budget",
     "coverage",
     "quarantine",
     "critical",
@@ -90,6 +92,7 @@ def rule_verdicts(
     """Yield the verdict of every rule that speaks against merging."""
     lack: VerdictStatus = "error" if rules.require_baseline is True else "borderline"
     yield from _ungraded_cells(report, rules)
+    yield from _unknown_budgets(report, rules)
     if isinstance(comparison, Comparison):
         yield from _missing_cells(report, rules, comparison, lack)
     yield from _ended_quarantines(report)
@@ -131,6 +134,15 @@ def _ungraded_cells(report: SuiteReport, rules: Gate) -> Iterator[RuleVerdict]:
                 ungraded.append(cell)
     if ungraded:
         yield RuleVerdict("ungraded", "error", ungraded_critical_sentence(report, ungraded))
+
+
+def _unknown_budgets(report: SuiteReport, rules: Gate) -> Iterator[RuleVerdict]:
+    """Yield a verdict if runs don't report what their budget bounds, and the gate counts that."""
+    if rules.max_budget_violations is None and not rules.require_usage:
+        return
+    if sentence := unknown_budget_sentence(report):
+        status: VerdictStatus = "error" if rules.require_usage else "borderline"
+        yield RuleVerdict("budget", status, sentence)
 
 
 def _missing_cells(

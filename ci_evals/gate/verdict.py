@@ -30,6 +30,7 @@ from ci_evals.gate.wording import (
     stopped_clause,
     unchanged_clause,
     unchecked_sentence,
+    unknown_budget_sentence,
 )
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey, RunPlan
@@ -195,6 +196,8 @@ def settle(
         return None
     runs_to_come = plan.total - len(report.records)
     if allowed is not None and over_budget + runs_to_come > allowed:
+        return None
+    if allowed is not None and unknown_budget_sentence(report):
         return None
     return best
 

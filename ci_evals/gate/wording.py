@@ -680,6 +680,23 @@ def over_budget_sentence(report: SuiteReport, rules: Gate) -> str:
     return f"{number_of(runs, 'run')} exceeded {whose} budget, and the gate allows {allowed}"
 
 
+def unknown_budget_sentence(report: SuiteReport) -> str | None:
+    """`3 of 12 runs don't report their tokens, so budget.per_run was not checked`.
+
+    Return None if every run that has a budget reports what it bounds.
+    """
+    records = list(report.records_of(report.gated_cells))
+    unknown = [record for record in records if record.budget_unknown]
+    if not unknown:
+        return None
+    figures = {figure for record in unknown for figure in record.budget_unknown}
+    lack = "runs don't report their"
+    if len(records) == 1:
+        lack = "run doesn't report its"
+    subject = f"{len(unknown):,} of {len(records):,} {lack} {' and '.join(sorted(figures))}"
+    return f"{subject}, so budget.per_run was not checked"
+
+
 def scope_sentence(scope: ScopeVerdict, report: SuiteReport, rules: Gate) -> str:
     """Hold a scope with a bar against it, if it has graded runs."""
     subject = scope_subject(scope, report)

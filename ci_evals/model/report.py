@@ -21,7 +21,14 @@ from ci_evals.model.case import Case, Variant
 from ci_evals.model.grading import Classified
 from ci_evals.model.plan import CellKey, RunPlan, Shard
 from ci_evals.model.response import MAX_TOKENS
-from ci_evals.model.result import Judging, Result, Status, decode_result, every_grade
+from ci_evals.model.result import (
+    BudgetFigure,
+    Judging,
+    Result,
+    Status,
+    decode_result,
+    every_grade,
+)
 
 _OWN_RUN_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -122,6 +129,7 @@ class RunRecord(NamedTuple):
         recorded: the answer came from a recording, so it says nothing new.
         reused: that recording is an earlier run of the same, unchanged.
         over_budget: the run took more than `budget.per_run` allows.
+        budget_unknown: the figures that `budget.per_run` bounds and that are not known.
         orders_judge: the answer seems to give orders to the model that judged it.
         judging: what the models that judged it took.
         grades: the score of each grader.
@@ -141,6 +149,7 @@ class RunRecord(NamedTuple):
     recorded: bool
     reused: bool
     over_budget: bool
+    budget_unknown: tuple[BudgetFigure, ...]
     orders_judge: bool
     judging: Judging | None
     grades: tuple[tuple[str, float], ...]
@@ -185,6 +194,7 @@ class RunRecord(NamedTuple):
             recorded=result.recorded,
             reused=result.reused,
             over_budget=bool(result.budget_violations),
+            budget_unknown=result.budget_unknown,
             orders_judge=orders_judge,
             judging=result.judging,
             grades=tuple(scores),

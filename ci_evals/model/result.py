@@ -12,6 +12,7 @@ from ci_evals.model.grading import USUAL_WEIGHT, Classified, Statement, join_got
 from ci_evals.model.response import Message, Response
 
 Status = Literal["passed", "failed", "errored"]
+BudgetFigure = Literal["cost", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,8 @@ class Result:
 
     `threshold` is what its score had to reach, None if every grader had to pass. `latency_s` is the
     time of the last attempt, in seconds; `cost_usd` is None if the price is not known.
-    `budget_violations` says which bounds of `budget.per_run` it exceeded. `recorded` is true if its
+    `budget_violations` says which bounds of `budget.per_run` it exceeded, and `budget_unknown`
+    which of its figures, `cost` or `tokens`, the provider did not report. `recorded` is true if its
     answer came from a journal instead of the provider, and `reused` if that is because nothing on
     which the answer depends has changed. `judging` is what models that judged it took, which is not
     part of `cost_usd`. A result with an `error` is `failed` if the system under test broke, and
@@ -145,6 +147,7 @@ class Result:
     grades: tuple[Grade, ...] = ()
     error: RunError | None = None
     budget_violations: tuple[str, ...] = ()
+    budget_unknown: tuple[BudgetFigure, ...] = ()
     recorded: bool = False
     reused: bool = False
     judging: Judging | None = None

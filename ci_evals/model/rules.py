@@ -90,6 +90,13 @@ class Gate(Options):
             description="This many runs may exceed budget.per_run; left out: they are only shown."
         ),
     ] = None
+    require_usage: Annotated[
+        Bool,
+        Field(
+            description="No verdict if answers don't report the cost or tokens that"
+            " budget.per_run bounds."
+        ),
+    ] = False
     max_regressions: Annotated[
         Count, Field(description="This many cases may be worse than the baseline.")
     ] = 0

@@ -14,6 +14,7 @@ from ci_evals.gate.wording import (
     baseline_sentence,
     few_runs_sentence,
     lost_report_sentences,
+    unknown_budget_sentence,
 )
 from ci_evals.model.report import Looks, Resumption, SuiteReport
 from ci_evals.model.rules import Gate, TagRule
@@ -63,7 +64,12 @@ def notes(report: SuiteReport) -> Iterator[Note]:
         if report.was_signalled:
             how = "in GitHub Actions, a re-run of the job"
             reason = f"{reason}; what ran is kept, and --resume goes on from it ({how})"
-        yield Note("Interrupted", reason, brief=True)
+        title = "Interrupted"
+        if not report.totals.missing and not report.was_signalled:
+            title = "Budget"  # that was noticed as the last run ended
+        yield Note(title, reason, brief=True)
+    elif lack := unknown_budget_sentence(report):
+        yield Note("Budget", lack)
     if run_id := report.suite.given_run_id:
         yield Note("Run id", one_line(run_id))
     if selection := report.suite.selection:

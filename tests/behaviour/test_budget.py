@@ -268,3 +268,54 @@ async def test_a_budget_that_is_not_reached_is_not_mentioned(tmp_path: Path) -> 
     found = await run(tmp_path)
     assert found.code == 0
     assert "budget" not in found.out.lower()
+
+
+@pytest.mark.parametrize(
+    ("allowance", "figures"),
+    [
+        ({"max_tokens": 9}, "tokens"),
+        ({"max_cost_usd": 1}, "cost"),
+        ({"max_tokens": 9, "max_cost_usd": 1}, "cost and tokens"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("gate", "verdict", "code"),
+    [
+        ({"max_budget_violations": 0}, "borderline", 0),
+        ({"require_usage": True}, "error", 3),
+        ({}, "pass", 0),
+    ],
+)
+async def test_a_budget_per_run_that_cannot_be_checked_is_told(
+    tmp_path: Path,
+    allowance: dict[str, Any],
+    figures: str,
+    gate: dict[str, Any],
+    verdict: str,
+    code: int,
+) -> None:
+    (tmp_path / "agent.py").write_text("def answer(question):\n    return question\n")
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    case = {"id": "a", "input": "hello", "expect": [{"equals": "hello"}]}
+    write_suite(tmp_path, [case], providers=[provider], budget={"per_run": allowance}, gate=gate)
+    found = await run(tmp_path)
+    report = report_in(tmp_path / "out")
+    assert (report["verdict"]["status"], found.code) == (verdict, code)
+    assert report["results"][0]["budget_unknown"] == figures.split(" and ")
+    sentence = f"1 of 1 run doesn't report its {figures}, so budget.per_run was not checked"
+    if gate:
+        assert sentence in found.out.splitlines()[0]
+    assert "Interrupted" not in found.out
+
+
+async def test_a_run_over_its_budget_is_red_whatever_others_do_not_report(tmp_path: Path) -> None:
+    source = "def answer(question):\n    return {'output': question, 'usage': USAGE[question]}\n"
+    usage = "USAGE = {'hi': {'input_tokens': 10, 'output_tokens': 1}, 'ho': None}\n"
+    (tmp_path / "agent.py").write_text(usage + source)
+    cases = [{"id": text, "input": text, "expect": [{"equals": text}]} for text in ("hi", "ho")]
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    gate = {"max_budget_violations": 0, "require_usage": True}
+    budget = {"per_run": {"max_tokens": 9}}
+    write_suite(tmp_path, cases, providers=[provider], budget=budget, gate=gate)
+    found = await run(tmp_path)
+    assert found.code == 1, found.out
