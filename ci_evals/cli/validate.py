@@ -9,6 +9,7 @@ from ci_evals.format import number_of
 from ci_evals.model.plan import plan_runs
 from ci_evals.suite.configs import find_configs
 from ci_evals.suite.overrides import Overrides
+from ci_evals.suite.remarks import remarks
 
 
 @options.command()
@@ -29,7 +30,8 @@ def validate(
 
     Lists every problem with its file, line and a suggestion: unknown keys, wrong types, duplicate
     ids, missing files, variables that are not set, templates that do not fit their cases, functions
-    that their modules do not define.
+    that their modules do not define. Remarks on what a suite surely doesn't mean, such as a latency
+    that no answer exceeds, don't make it invalid.
     """
     overrides = Overrides(providers=providers, tags=tags, runs=runs)
     console = Console.of_process()
@@ -44,5 +46,7 @@ def validate(
         variants = number_of(len(suite.columns), "variant")
         total = plan_runs(suite.cases, suite.columns, suite.runs).total
         console.print(f"{suite.file} is valid: {cases} × {variants}, {number_of(total, 'run')}")
+        for remark in remarks(suite):
+            console.print(f"note: {remark}")
     if problems:
         raise ConfigError(problems)

@@ -518,3 +518,54 @@ async def test_usual_slips_are_told_with_what_to_write(tmp_path: Path) -> None:
     assert "'acuracy' is not a `metric`, did you mean 'accuracy'?" in "".join(
         await problems(tmp_path, case, gate=gate)
     )
+
+
+REMARKABLE: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
+    (
+        {"critical": True, "quarantine": {"reason": "known", "until": "2099-12-31"}},
+        {},
+        "case 'a': is critical and in quarantine: it blocks nothing until the quarantine goes",
+    ),
+    (
+        {"tags": ["vital"], "quarantine": {"reason": "known", "until": "2099-12-31"}},
+        {"gate": {"tags": {"vital": {"critical": True}}}},
+        "case 'a': is critical and in quarantine",
+    ),
+    (
+        {"expect": [{"any_of": [{"latency": 5000}]}]},
+        {},
+        "case 'a': `latency` of 5000 s never fails: a call is ended after 60 s (`timeout_s`)",
+    ),
+    ({"expect": [{"latency": 5}], "timeout_s": 4}, {}, "`latency` of 5 s never fails"),
+    ({"expect": [{"latency": 70}]}, {"timeout_s": 80}, None),
+    ({"expect": [{"latency": 60}]}, {}, None),
+    ({}, {"max_runs": 9}, "max_runs: `max_runs: 9` never ends early on a pass"),
+    ({}, {"max_runs": 9, "gate": {"tags": {"t": 1}}}, "no number of runs proves a bar of 1"),
+    ({"min_pass_rate": 1.0}, {"max_runs": 9, "gate": {"min_pass_rate": 0.8}}, "a bar of 1"),
+    ({"min_pass_rate": 0.8}, {"max_runs": 9}, None),
+    ({}, {"max_runs": 9, "gate": {"min_pass_rate": 0.9}}, None),
+    ({"tags": ["t"]}, {"max_runs": 9, "gate": {"tags": {"t": 0.9}}}, None),
+]
+
+
+@pytest.mark.parametrize(("fields", "settings", "remark"), REMARKABLE)
+async def test_a_rule_that_cannot_act_is_remarked_on(
+    tmp_path: Path, fields: dict[str, Any], settings: dict[str, Any], remark: str | None
+) -> None:
+    case = {"id": "a", "input": "x", "tags": ["t"], "expect": [{"not_empty": True}], **fields}
+    write_suite(tmp_path, [case], **settings)
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 0, ended.err
+    if remark is None:
+        assert "note:" not in ended.out
+    else:
+        assert ended.out.count("note: evals.yaml") == 1
+        assert remark in ended.out
+
+
+async def test_a_remark_is_told_once_for_all_cases(tmp_path: Path) -> None:
+    cases = [{"id": name, "input": "x"} for name in "abc"]
+    write_suite(tmp_path, cases, expect=[{"latency": 5000}])
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.out.count("note:") == 1
+    assert "(and 2 more cases)" in ended.out
