@@ -322,7 +322,7 @@ class GitHub:
         except GitHubError as error:
             if error.kind == "forbidden":
                 return None
-            raise GitHubError(error.kind, f"it is not known whose the token is: {error}") from error
+            raise
         return user.login
 
     async def download(self, path: str, file: BinaryIO, max_bytes: int) -> None:

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from itertools import product
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -32,6 +31,7 @@ from ci_evals.github.comment_body import (
     MAX_BYTES,
     Body,
     Contribution,
+    Section,
     SectionId,
     Stamp,
     State,
@@ -217,24 +217,28 @@ def comment_from_run(
             outcome = CommentOutcome(note=uploads.note)
             problems = list(uploads.problems)
             previews: list[str] = []
-            for number, (pull, (source, report)) in enumerate(product(pulls, uploads.reports)):
-                folder = Path(scratch, f"base-{number}")
-                search = Search(source.name, pull.base.ref, pull.base.sha, run.head_sha)
-                summary = await _judge(github, report, baseline, search, folder)
-                contribution = _contribution(summary, run, source)
+            for pull in pulls:
+                contributions: list[Contribution] = []
+                for source, report in uploads.reports:
+                    folder = Path(scratch, f"base-{pull.number}-{len(contributions)}")
+                    search = Search(source.name, pull.base.ref, pull.base.sha, run.head_sha)
+                    summary = await _judge(github, report, baseline, search, folder)
+                    contributions.append(_contribution(summary, run, source))
                 if dry_run:
-                    previews.append(contribution.preview())
+                    previews += [contribution.preview() for contribution in contributions]
                     continue
-                posted = await put_section(github, pull.number, contribution, mode=mode)
+                withdrawn: Sequence[Contribution] = ()
+                if mode == "auto":
+                    withdrawn = await _withdraw(github, pull, run, artifact, uploads)
+                posted = await put_sections(
+                    github, pull.number, [*contributions, *withdrawn], mode=mode
+                )
                 if posted.warning:
                     problems.append(posted.warning)
-                if posted.url:
+                if contributions and posted.url:
                     outcome = replace(outcome, url=posted.url)
-                if posted.note:
+                if contributions and posted.note:
                     outcome = replace(outcome, note=posted.note)
-        if mode == "auto" and not dry_run:
-            for pull in pulls:
-                await _withdraw(github, pull, run, artifact, uploads)
         warning = "; ".join(problems) or None
         return replace(outcome, warning=warning, preview="\n".join(previews) or None)
 
@@ -333,7 +337,10 @@ async def _judge(
         return _mark_unverified(report.judge(None))
     baseline: Baseline | NoComparison
     if choice == "auto":
-        found = await find_base_report(github, search, suite, folder)
+        try:
+            found = await find_base_report(github, search, suite, folder)
+        except GitHubError as error:
+            found = NotFound(str(error), expected=True, failed=True)
         if isinstance(found, NotFound):
             baseline = NoComparison(found.reason)
         else:
@@ -378,8 +385,8 @@ def _stamp_of_run(run: WorkflowRun) -> Stamp:
 
 async def _withdraw(
     github: GitHub, pull: PullRequest, run: WorkflowRun, pattern: str, uploads: _Uploads
-) -> None:
-    """Replace the verdicts of older runs for which this run has left no report by "no verdict".
+) -> Sequence[Contribution]:
+    """Return "no verdict" for the sections of older runs for which this run has left no report.
 
     Args:
         github: with a token that may comment.
@@ -388,10 +395,15 @@ async def _withdraw(
         pattern: the artifacts in question.
         uploads: the reports in them.
     """
-    login = await github.login() or _ACTIONS_LOGIN
-    comments = await _own_comments(github, pull.number, "", login)
+    try:
+        comments = await _own_comments(github, pull.number, "", await _login(github))
+    except GitHubError as error:
+        if error.kind != "forbidden":
+            raise
+        comments = []  # then nothing can be posted, either
     if not comments:
-        return
+        return ()
+    withdrawn = []
     stamp = _stamp_of_run(run)
     names = {artifact.name for artifact, _ in uploads.reports}
     for section in comments[0].body.sections:
@@ -408,7 +420,8 @@ async def _withdraw(
             why = "its job ended before"
         sentence = f"no verdict: this run has left no report that can be used ({why})"
         text = problems_text([Problem("", None, "", sentence)], run.html_url)
-        await put_section(github, pull.number, _text_of(section.id, stamp, "error", text))
+        withdrawn.append(_text_of(section.id, stamp, "error", text))
+    return withdrawn
 
 
 def _text_of(section: SectionId, stamp: Stamp, state: State, text: str) -> Contribution:
@@ -428,23 +441,32 @@ class Comment:
 async def put_section(
     github: GitHub, pull_request: int, contribution: Contribution, *, mode: Mode = "auto"
 ) -> CommentOutcome:
-    """Put a section into the pull request's comment, creating it if there is none.
+    """Put a section into the pull request's comment; see `put_sections`."""
+    return await put_sections(github, pull_request, [contribution], mode=mode)
+
+
+async def put_sections(
+    github: GitHub, pull_request: int, contributions: Sequence[Contribution], *, mode: Mode = "auto"
+) -> CommentOutcome:
+    """Put sections into the pull request's comment at once, creating it if there is none.
 
     Args:
         github: with a token that has `pull-requests: write`; without, the outcome is a warning.
         pull_request: its number.
-        contribution: the section.
+        contributions: the sections, all of one run.
         mode: one comment for all runs, or one for each.
 
     Raises:
         GitHubError: the comment cannot be written for another reason than a lack of permission.
     """
+    if not contributions:
+        return CommentOutcome()
     scope = ""
     if mode == "new":
-        scope = f"run {contribution.stamp.run_id}"
+        scope = f"run {contributions[0].stamp.run_id}"
     try:
-        login = await github.login() or _ACTIONS_LOGIN
-        return await _Thread(github, pull_request, scope, login, contribution).put()
+        login = await _login(github)
+        return await _Thread(github, pull_request, scope, login, contributions).put()
     except GitHubError as error:
         if error.kind != "forbidden":
             raise
@@ -457,6 +479,19 @@ async def put_section(
                 " posts it for them"
             )
         return CommentOutcome(warning=f"{_NOT_POSTED}: {why}")
+
+
+async def _login(github: GitHub) -> str:
+    """Return the account that comments; that of GITHUB_TOKEN where GitHub does not say.
+
+    If that is wrong, a comment is created, whose author is known then.
+    """
+    try:
+        return await github.login() or _ACTIONS_LOGIN
+    except GitHubError as error:
+        if error.kind == "rate_limited":
+            raise
+        return _ACTIONS_LOGIN
 
 
 class _OwnComment(NamedTuple):
@@ -477,23 +512,29 @@ async def _own_comments(github: GitHub, number: int, scope: str, login: str) -> 
 
 
 class _Thread:
-    """Our comments on one pull request, and a section to put into the first of them."""
+    """Our comments on one pull request, and sections of one run to put into the first of them."""
 
     def __init__(
-        self, github: GitHub, number: int, scope: str, login: str, contribution: Contribution
+        self,
+        github: GitHub,
+        number: int,
+        scope: str,
+        login: str,
+        contributions: Sequence[Contribution],
     ) -> None:
         self._github = github
         self._number = number
         self._scope = scope
         self._login = login
-        self._contribution = contribution
+        self._contributions = contributions
+        self._stamp = contributions[0].stamp
         self._section_word = uuid4().hex
         self._last_write: str | None = None  # must still be there after SETTLE_S
         self._created: set[int] = set()
         self._lost = 0
 
     async def put(self) -> CommentOutcome:
-        """Write until the section is there to stay, or must not be written."""
+        """Write until the sections are there to stay, or must not be written."""
         for _ in range(MAX_ROUNDS):
             pull = await self._github.get(f"pulls/{self._number}", PullRequest)
             own = await _own_comments(self._github, self._number, self._scope, self._login)
@@ -513,8 +554,8 @@ class _Thread:
         )
 
     def _outcome(self, head_sha: str, own: Sequence[_OwnComment]) -> CommentOutcome | None:
-        """Return the outcome, or None if the section still has to be written or to settle."""
-        stamp = self._contribution.stamp
+        """Return the outcome, or None if a section still has to be written or to settle."""
+        stamp = self._stamp
         if head_sha != stamp.sha:
             note = (
                 f"pull request {self._number} has moved on to {short_sha(head_sha)};"
@@ -525,20 +566,23 @@ class _Thread:
         if not own:
             return None
         comment, body = own[0]
-        section = body.section(self._contribution.id)
-        if section is None:
-            return None
-        if section.stamp.is_newer_than(stamp):
-            newer = f"run {section.stamp.run_id}, attempt {section.stamp.attempt}"
+        overtaken_by: list[Stamp] = []
+        for contribution in self._contributions:
+            section = body.section(contribution.id)
+            if section is None:
+                return None
+            if section.stamp.is_newer_than(stamp):
+                overtaken_by.append(section.stamp)
+            elif section.write != self._section_word or body.write != self._last_write:
+                return None
+        if len(overtaken_by) == len(self._contributions):
+            newer = f"run {overtaken_by[0].run_id}, attempt {overtaken_by[0].attempt}"
             return CommentOutcome(note=f"the comment already has what a newer run found ({newer})")
-        if section.write == self._section_word and body.write == self._last_write:
-            return CommentOutcome(url=comment.html_url)
-        return None
+        return CommentOutcome(url=comment.html_url)
 
     async def _create(self) -> None:
         write = uuid4().hex
-        section = self._contribution.section((), self._section_word)
-        text = compose(self._scope, write, [section])
+        text = compose(self._scope, write, self._add_to(()))
         path = f"issues/{self._number}/comments"
         try:
             comment = await self._github.create(path, {"body": text}, Comment)
@@ -554,6 +598,18 @@ class _Thread:
             # found, too.
             self._login = comment.user.login
 
+    def _add_to(self, sections: tuple[Section, ...]) -> tuple[Section, ...]:
+        """Return sections with those of this run that are not there yet and not overtaken."""
+        for contribution in self._contributions:
+            section = Body(self._scope, "", sections).section(contribution.id)
+            if section is not None:
+                newer = section.stamp.is_newer_than(self._stamp)
+                if newer or section.write == self._section_word:
+                    continue
+            own = contribution.section(sections, self._section_word)
+            sections = with_section(sections, own)
+        return sections
+
     async def _edit(self, comment_id: int) -> None:
         path = f"issues/comments/{comment_id}"
 
@@ -562,15 +618,11 @@ class _Thread:
             body = parse(comment.body or "")
             if body is None:
                 return
-            section = body.section(self._contribution.id)
-            if section is not None:
-                newer = section.stamp.is_newer_than(self._contribution.stamp)
-                if newer or section.write == self._section_word:
-                    self._last_write = body.write
-                    return
+            sections = self._add_to(body.sections)
+            if sections == body.sections:
+                self._last_write = body.write
+                return
             self._last_write = uuid4().hex
-            own = self._contribution.section(body.sections, self._section_word)
-            sections = with_section(body.sections, own)
             text = compose(self._scope, self._last_write, sections)
             await self._github.edit(path, {"body": text})
 
@@ -583,8 +635,7 @@ class _Thread:
     async def _delete_others(self, own: Sequence[_OwnComment]) -> None:
         """Delete second comments: those created here, and those that older runs left behind."""
         for comment, body in own[1:]:
-            stamp = self._contribution.stamp
-            is_old = all(stamp.is_newer_than(section.stamp) for section in body.sections)
+            is_old = all(self._stamp.is_newer_than(section.stamp) for section in body.sections)
             if is_old or comment.id in self._created:
                 await self._github.sleep(WRITE_SPACING_S)
                 await self._github.delete(f"issues/comments/{comment.id}")

@@ -267,6 +267,22 @@ async def test_an_artifact_that_is_too_large_keeps_no_other_from_being_posted(
     assert len(posted(fake)) == 1
 
 
+async def test_many_artifacts_of_a_run_are_posted_at_once(fake: FakeGitHub, tmp_path: Path) -> None:
+    """Each write has to settle: twenty of them took more than a minute."""
+    open_pull(fake, head_repository=FORK, head_ref="main")
+    run = fake.state.add_run(HEAD, head_branch="main", head_repository=FORK, event="pull_request")
+    content = archive({"report.json": saved(comments.passing())})
+    for number in range(20):
+        fake.state.add_artifact(run, content, f"ci-evals-{number}")
+    ended = await ci_evals(
+        tmp_path, "comment", "--from-run", str(run.id), environ=follower(fake, tmp_path)
+    )
+    assert ended.code == 0, ended.err
+    (comment,) = posted(fake)
+    assert len(comment.versions) == 1
+    assert comment.body.count("ci-evals:section") == 20
+
+
 async def test_one_artifact_may_be_named(fake: FakeGitHub, tmp_path: Path) -> None:
     open_pull(fake, head_repository=FORK, head_ref="main")
     run = fake.state.add_run(HEAD, head_branch="main", head_repository=FORK, event="pull_request")
