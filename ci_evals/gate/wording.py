@@ -805,7 +805,7 @@ def same_reason(error: RunError) -> Hashable:
 
 def all_errored_sentence(report: SuiteReport) -> str:
     """`all 30 runs errored: api.openai.com answered 401: Incorrect API key provided`."""
-    totals = report.totals
+    totals = report.gated
     if totals.missing:
         found = f"no run was graded, {totals.errored:,} errored"
     elif totals.errored == 1:
@@ -819,10 +819,10 @@ def error_rate_sentence(report: SuiteReport, allowed: float) -> str:
     """`30 of 60 runs errored (50 %, all on gpt), more than the 5 % that the gate allows: …`."""
     gated = report.gated
     share = percent(gated.errored / (gated.graded + gated.errored), allowed)
-    where = ", ".join([share, *_only_variant(report, report.totals)])
+    where = ", ".join([share, *_only_variant(report, gated)])
     limit = f"more than the {percent(allowed, allowed)} that the gate allows"
     cause = _cause_clause(_errors(report, "errored"))
-    return f"{_errored_clause(report.totals)} ({where}), {limit}{cause}"
+    return f"{_errored_clause(gated)} ({where}), {limit}{cause}"
 
 
 def errored_headline(report: SuiteReport) -> str:
@@ -846,7 +846,7 @@ def _errored_clause(counts: Counts) -> str:
 def _only_variant(report: SuiteReport, counts: Counts) -> list[str]:
     """Return `all on gpt` if all errors are of one variant among several; else nothing."""
     variants = report.plan.variants
-    errored = [each for each in variants if report.counts(report.cells_of(each)).errored]
+    errored = [each for each in variants if report.counts(report.gated_cells_of(each)).errored]
     if len(variants) == 1 or len(errored) != 1:
         return []
     on = "on" if counts.errored == 1 else "all on"

@@ -471,6 +471,11 @@ class SuiteReport:
                 cells += range(first, first + width)
         return cells
 
+    @property
+    def judged_cells(self) -> Sequence[int]:
+        """The cells that figures are of: those that the gate judges, or all if there are none."""
+        return self.gated_cells or range(len(self.plan))
+
     def gated_cells_of(self, variant: Variant) -> Sequence[int]:
         """The cells of one variant that the gate judges."""
         cells = zip(self.cells_of(variant), self.plan.cases, strict=True)
@@ -595,11 +600,13 @@ class SuiteReport:
 
     @cached_property
     def pass_rate(self) -> float | None:
-        """The mean over cells of their share of passed runs, as the gate sees it.
+        """The mean over cells of their share of passed runs, as the gate sees it: those in
+        quarantine are left out, unless there are no others.
 
         None without graded runs.
         """
-        alike = Counter([(counts.passed, counts.failed) for counts in self.by_cell])
+        tallies = [self.by_cell[cell] for cell in self.judged_cells]
+        alike = Counter([(counts.passed, counts.failed) for counts in tallies])
         del alike[0, 0]
         if not alike:
             return None

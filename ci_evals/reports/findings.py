@@ -232,7 +232,8 @@ def _list_cells(summary: Summary, cells: Sequence[CellView], what: str) -> tuple
     """
     cases = case_views(cells)
     if len(cases) > _MOST_NAMED:
-        total = number_of(len(summary.report.plan.cases), "case")
+        judged = [case for case in summary.report.plan.cases if case.quarantine is None]
+        total = number_of(len(judged), "case")
         return f"{len(cases):,} of {total} {what}", ()
     names: list[str] = []
     room = _HEADLINE_CHARACTERS

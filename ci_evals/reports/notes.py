@@ -28,9 +28,10 @@ def outcome(report: SuiteReport) -> str:
     """`102 of 110 runs passed (92.7 %), 8 failed`.
 
     Where runs are missing from the rate, or it is not the share of these runs, it says so:
-    `2 of 4 graded runs passed, pass rate 50.0 % (mean over cases), 2 failed, 10 errored`.
+    `2 of 4 graded runs passed, pass rate 50.0 % (mean over cases), 2 failed, 10 errored`. Runs in
+    quarantine are counted apart, unless there are no others.
     """
-    totals = report.totals
+    totals = report.counts(report.judged_cells)
     noun = "run" if totals.graded == totals.planned else "graded run"
     text = f"{totals.passed:,} of {number_of(totals.graded, noun)} passed"
     if not totals.graded:
@@ -47,12 +48,14 @@ def outcome(report: SuiteReport) -> str:
         text += f", {totals.errored:,} errored"
     if totals.missing:
         text += f", {totals.missing:,} not run"
+    if apart := report.totals.planned - totals.planned:
+        text += f"; {number_of(apart, 'run')} in quarantine"
     return text
 
 
 def rate_is_share(report: SuiteReport) -> bool:
     """Return True if the pass rate, a mean over cells, is the share of all planned runs, too."""
-    totals, rate = report.totals, report.pass_rate
+    totals, rate = report.counts(report.judged_cells), report.pass_rate
     if rate is None or totals.pass_rate is None:
         return False
     return totals.graded == totals.planned and isclose(rate, totals.pass_rate)

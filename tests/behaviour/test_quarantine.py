@@ -60,6 +60,23 @@ async def test_what_is_in_quarantine_blocks_nothing(
     assert control["status"] != "pass", "without the quarantine"
 
 
+async def test_headlines_count_what_the_gate_counts(tmp_path: Path) -> None:
+    write_suite(tmp_path, quarantined(), runs=4, report=FORMATS)
+    ended = await ci_evals(tmp_path, "run")
+    out = tmp_path / "ci-evals-results"
+    said = "4 of 4 runs passed (100 %); 4 runs in quarantine"
+    assert said in ended.out
+    assert said in (out / "summary.md").read_text().replace("\N{NO-BREAK SPACE}", " ")
+    assert report_in(out)["totals"]["pass_rate"] == 1.0
+
+    failing = {"id": "wrong", "input": "hello", "expect": [{"equals": "x"}]}
+    write_suite(tmp_path, [failing, *quarantined()], runs=4)
+    red = await ci_evals(tmp_path, "run")
+    assert red.code == 1
+    assert "4 of 8 runs failed" in red.out
+    assert "4 of 8 runs passed (50 %), 4 failed; 4 runs in quarantine" in red.out
+
+
 async def test_every_report_shows_it_apart(tmp_path: Path) -> None:
     write_suite(tmp_path, quarantined(), report=FORMATS)
     ended = await ci_evals(tmp_path, "run")
