@@ -214,7 +214,7 @@ COMMANDS: "Registry[click.Command]" = Registry(
         ),
         "mock-server": Entry(
             "ci_evals.cli.mock_server:mock_server",
-            "Serve an OpenAI-compatible endpoint on loopback.",
+            "Serve the endpoints of model APIs on loopback.",
             "Suites",
         ),
         "run": Entry(

@@ -1,4 +1,4 @@
-"""`ci-evals mock-server`: an OpenAI-compatible endpoint without a model."""
+"""`ci-evals mock-server`: the endpoints of model APIs without a model."""
 
 import asyncio
 from pathlib import Path
@@ -29,11 +29,12 @@ from ci_evals.suite.load import load_mock
     help="The port to listen on; 0 takes a free one.",
 )
 def mock_server(config: Path | None, host: str, port: int) -> None:
-    """Serve an OpenAI-compatible endpoint on loopback.
+    """Serve the endpoints of model APIs on loopback.
 
-    Tries a suite without a key: point an `openai` provider at it with `base_url:
-    http://127.0.0.1:8080/v1`. Answers as the first `mock` provider of the config does; without a
-    config, it echoes the question.
+    Tries a suite without a key: point an `openai` or `embeddings` provider at it with `base_url:
+    http://127.0.0.1:8080/v1`, an `anthropic` or `gemini` provider with `http://127.0.0.1:8080`. It
+    also serves OpenAI's responses. Answers as the first `mock` provider of the config does; without
+    a config, it echoes the question.
     """
     mock = load_mock(config, environment()) if config else Mock()
     asyncio.run(serve(mock, host, port, log=Console.of_process().print))

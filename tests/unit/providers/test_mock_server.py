@@ -12,10 +12,13 @@ from aiohttp import ClientSession
 from fakes.http_server import fake_resources, request_of
 
 from ci_evals.errors import UsageError
+from ci_evals.model.fields import Secret
 from ci_evals.model.response import ToolCall
+from ci_evals.providers.anthropic import Anthropic
+from ci_evals.providers.gemini import Gemini
 from ci_evals.providers.mock import Mock, MockAnswer
 from ci_evals.providers.mock_server import run_server, serve
-from ci_evals.providers.openai import OpenAI
+from ci_evals.providers.openai import Embeddings, OpenAI
 
 
 @pytest.fixture
@@ -81,18 +84,126 @@ async def test_the_last_user_message_is_answered(session: ClientSession) -> None
     assert reply["choices"][0]["message"]["content"] == "Two?"
 
 
-async def test_an_answer_is_streamed_as_the_provider_reads_it() -> None:
-    booked = MockAnswer("I book two  seats.\n", tool_calls=(ToolCall("book", {"to": "Paris"}),))
-    async with run_server(Mock(answers={"Hello!": booked})) as url, fake_resources() as resources:
+BOOKED = MockAnswer("I book two  seats.\n", tool_calls=(ToolCall("book", {"to": "Paris"}),))
+
+
+@pytest.mark.parametrize("kind", [OpenAI, Anthropic, Gemini])
+async def test_every_model_api_is_answered_as_its_provider_reads_it(
+    kind: type[OpenAI | Anthropic | Gemini],
+) -> None:
+    mock = Mock(answers={"Hello!": BOOKED})
+    async with run_server(mock) as url, fake_resources() as resources:
+        base_url = url if kind is OpenAI else url.removesuffix("/v1")
         at_once, streamed = [
-            await OpenAI(model="m", base_url=url, stream=stream)
+            await kind(model="m", base_url=base_url, api_key=Secret("k"), stream=stream)
             .open(resources)
             .answer(request_of())
             for stream in (False, True)
         ]
     assert streamed.first_token_s is not None
     assert replace(streamed, first_token_s=None) == at_once
-    assert at_once.output == "I book two  seats.\n"
+    assert (at_once.output, at_once.model) == ("I book two  seats.\n", "m")
+    (call,) = at_once.tool_calls
+    assert (call.name, call.arguments) == ("book", {"to": "Paris"})
+    assert at_once.usage
+    assert at_once.usage.output_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/responses", {"model": "m", "input": "Two?", "instructions": "Be brief."}),
+        (
+            "/v1/responses",
+            {
+                "model": "m",
+                "input": [
+                    {"role": "user", "content": [{"type": "input_text", "text": "Two?"}]},
+                    {"type": "function_call_output", "call_id": "c", "output": "1"},
+                ],
+            },
+        ),
+    ],
+)
+async def test_responses_are_in_the_documented_shape(
+    session: ClientSession, path: str, body: dict[str, Any]
+) -> None:
+    async with run_server(Mock(answers={"Two?": BOOKED})) as url:
+        address = url.removesuffix("/v1") + path
+        async with session.post(address, json=body) as response:
+            answer = await response.json()
+        async with session.post(address, json={**body, "stream": True}) as response:
+            events = await response.text()
+    message, call = answer["output"]
+    assert answer["status"] == "completed"
+    assert message["content"][0]["text"] == "I book two  seats.\n"
+    assert (call["type"], call["name"]) == ("function_call", "book")
+    assert json.loads(call["arguments"]) == {"to": "Paris"}
+    streamed = [json.loads(line[6:]) for line in events.splitlines() if line.startswith("data: ")]
+    deltas = [each["delta"] for each in streamed if each["type"] == "response.output_text.delta"]
+    assert "".join(deltas) == "I book two  seats.\n"
+    assert (streamed[0]["type"], streamed[-1]["type"]) == ("response.created", "response.completed")
+    assert [each["sequence_number"] for each in streamed] == list(range(len(streamed)))
+
+
+async def test_embeddings_of_texts_that_share_words_are_close() -> None:
+    texts = ["a refund for the order", "The order: a refund", "weather in Paris"]
+    async with run_server(Mock()) as url, fake_resources() as resources:
+        options = Embeddings(model="m", base_url=url)
+        request = replace(request_of(), input=texts)
+        response = await options.open(resources).answer(request)
+    first, second, other = json.loads(response.output)
+    close = sum(a * b for a, b in zip(first, second, strict=True))
+    far = sum(a * b for a, b in zip(first, other, strict=True))
+    assert close > 0.8 > far
+    assert sum(a * a for a in first) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "place"),
+    [
+        ("/v1/messages", {"model": "m", "max_tokens": 9}, ["error", "message"]),
+        ("/v1/responses", {"model": "m"}, ["error", "message"]),
+        ("/v1/embeddings", {"model": "m"}, ["error", "message"]),
+        ("/v1beta/models/m:generateContent", {"contents": []}, ["error", "message"]),
+    ],
+)
+async def test_a_wrong_request_is_told_in_the_shape_of_its_api(
+    session: ClientSession, path: str, body: Any, place: list[str]
+) -> None:
+    async with (
+        run_server(Mock()) as url,
+        session.post(url.removesuffix("/v1") + path, json=body) as response,
+    ):
+        assert response.status == 400
+        reply = await response.json()
+    for key in place:
+        reply = reply[key]
+    assert "not in the documented shape" in reply
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "name"),
+    [
+        (Anthropic, 500, "api_error"),
+        (Anthropic, 429, "rate_limit_error"),
+        (Gemini, 500, "INTERNAL"),
+        (Gemini, 429, "RESOURCE_EXHAUSTED"),
+    ],
+)
+async def test_faults_are_named_as_each_api_does(
+    session: ClientSession, kind: type[Anthropic | Gemini], status: int, name: str
+) -> None:
+    mock = Mock(error_rate=1) if status == 500 else Mock(rate_limit_rate=1)
+    path, body = "/v1/messages", body_of(max_tokens=9)
+    if kind is Gemini:
+        path, body = "/v1beta/models/m:generateContent", {"contents": [{"parts": [{"text": "x"}]}]}
+    async with (
+        run_server(mock) as url,
+        session.post(url.removesuffix("/v1") + path, json=body) as response,
+    ):
+        assert response.status == status
+        assert name in (await response.json())["error"].values()
 
 
 @pytest.mark.parametrize(
