@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ci_evals.graders.scoring import may_grade_slowly
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.request import Request
@@ -29,6 +30,7 @@ class PreparedCell:
         fingerprint: the fingerprint of the question and of how its answer is judged.
         first_index: the index that run 1 has, or would have, in the plan.
         timeout_s: seconds that a call may take.
+        grades_slowly: True if grading may take long.
     """
 
     case: Case
@@ -40,6 +42,7 @@ class PreparedCell:
     fingerprint: str
     first_index: int
     timeout_s: float
+    grades_slowly: bool
 
     def run_of(self, index: int) -> int:
         """Return the number, from 1, of the run at an index of the plan."""
@@ -96,4 +99,5 @@ class Cells:
             fingerprint=f"{question}.{judgement}",
             first_index=self.plan.index(number, 1),
             timeout_s=case.timeout_s or self._timeouts_s[variant.provider],
+            grades_slowly=may_grade_slowly(case.expect),
         )

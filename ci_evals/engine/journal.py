@@ -2,7 +2,8 @@
 
 Each invocation writes a header line, then a line for each finished run. A line is handed to the
 operating system before its run counts as finished, so that even SIGKILL loses no finished run; the
-disk is synced about once a second.
+disk is synced about once a second. Where grading may take long, an answer has a line of its own
+before it is graded, so that nothing that ends the grading makes it be paid twice.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import filelock
 from pydantic import TypeAdapter, ValidationError
@@ -38,6 +39,7 @@ long.
 """
 
 _OPENING = b'{"journal":'
+_ANSWER = b'{"answered":'
 _DEEPEST = 100  # levels of nesting; JSON readers refuse much more
 
 
@@ -62,9 +64,19 @@ def _header_adapter() -> TypeAdapter[Header]:
 # Reading.
 
 
-def read_results(path: Path, start: int = 0) -> Iterator[tuple[int, Result]]:
-    """Yield the results of a journal, each after the offset of its line in bytes. A torn last line
-    is left out.
+class Entry(NamedTuple):
+    """A line of a journal: the result of a run, or its answer, `is_graded` being false then.
+
+    `offset` is that of the line in bytes.
+    """
+
+    offset: int
+    result: Result
+    is_graded: bool
+
+
+def read_entries(path: Path, start: int = 0) -> Iterator[Entry]:
+    """Yield the results and the ungraded answers of a journal. A torn last line is left out.
 
     An empty file is a journal whose first line was never written. `start` is the offset of the
     first line to read.
@@ -77,13 +89,32 @@ def read_results(path: Path, start: int = 0) -> Iterator[tuple[int, Result]]:
             _decode_header(line, path, number)
             continue
         try:
-            result = decode_result(line)
+            result = decode_entry(line)
         except ValidationError as error:
             problem = f"the line is damaged ({first_problem(error)})"
             raise StorageError(
                 f"{path}:{number}: {problem}: remove it, or start without it"
             ) from error
-        yield offset, result
+        yield Entry(offset, result, is_graded=not line.startswith(_ANSWER))
+
+
+def read_results(path: Path, start: int = 0) -> Iterator[tuple[int, Result]]:
+    """Yield the results of a journal, each after the offset of its line; see `read_entries`."""
+    for entry in read_entries(path, start):
+        if entry.is_graded:
+            yield entry.offset, entry.result
+
+
+def decode_entry(line: bytes) -> Result:
+    """Return the result in a line, or the answer as an errored result.
+
+    Raises:
+        ValidationError: the line is damaged.
+    """
+    line = line.rstrip(b"\n")
+    if line.startswith(_ANSWER):
+        line = line[len(_ANSWER) : -1]
+    return decode_result(line)
 
 
 def headers(path: Path) -> list[Header]:
@@ -322,8 +353,9 @@ class Journal:
                 header = _header_adapter().validate_json(line)
                 cleaned = _encode_header(self._redactor.clean(header))
             else:
-                result = decode_result(line)
-                cleaned = encode_result(self._redactor.clean(result))
+                cleaned = encode_result(self._redactor.clean(decode_entry(line)))
+                if line.startswith(_ANSWER):
+                    cleaned = _ANSWER + cleaned + b"}"
         except ValidationError:
             text = line.decode(errors="surrogateescape")
             return self._redactor.clean_text(text).encode(errors="surrogateescape")
@@ -340,6 +372,20 @@ class Journal:
         Raises:
             StorageError: the disk is full or gone.
         """
+        result, line = self._encode(result)
+        return result, self._append(line)
+
+    def append_answer(self, result: Result) -> None:
+        """Write an answer before it is graded, as an errored result.
+
+        Raises:
+            StorageError: the disk is full or gone.
+        """
+        _, line = self._encode(result)
+        self._append(_ANSWER + line + b"}")
+
+    def _encode(self, result: Result) -> tuple[Result, bytes]:
+        """Return a result without secrets, and its line."""
         try:
             line = encode_result(result)
         except PydanticSerializationError:
@@ -352,7 +398,7 @@ class Journal:
         if self._redactor.suspects(line):
             result = self._redactor.clean(result)
             line = encode_result(result)
-        return result, self._append(line)
+        return result, line
 
     def _abridge(self, message: Message) -> Message:
         """Leave out the middle of a long message, without cutting a secret in two."""

@@ -4,10 +4,10 @@ In order of precedence, a run has
 
 1. a result: of the journal that is resumed, of earlier attempts, of shards. It is reused as it is
    where the run's fingerprint is the same;
-2. an answer, which is graded again: that of a trace, where traces are graded; else that of the
-   recording that its case names; else that of the recording of the whole invocation, where the
-   question is the same; else that of an earlier run, where the provider is not the team's own code,
-   which may have changed.
+2. an answer, which is graded again: that of a trace, where traces are graded; else its own, which
+   an earlier invocation got and could not grade; else that of the recording that its case names;
+   else that of the recording of the whole invocation, where the question is the same; else that of
+   an earlier run, where the provider is not the team's own code, which may have changed.
 """
 
 import json
@@ -24,8 +24,10 @@ from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.journal import (
     JOURNAL,
     Journal,
+    decode_entry,
     headers,
     is_torn,
+    read_entries,
     read_results,
     refuse_pipe,
     restore_output,
@@ -36,7 +38,7 @@ from ci_evals.model.fields import first_problem
 from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import Resumption, RunRecord
 from ci_evals.model.response import Response
-from ci_evals.model.result import Result, RunError, Status, decode_result
+from ci_evals.model.result import Result, RunError, Status
 from ci_evals.providers.answer import as_response
 from ci_evals.redaction import Redactor
 
@@ -81,7 +83,7 @@ class _Place(NamedTuple):
 
     def read(self) -> Result:
         self.file.seek(self.offset)
-        return decode_result(self.file.readline())
+        return decode_entry(self.file.readline())
 
     def read_answer(self) -> Result:
         """Read a result whose answer is to be graded again.
@@ -121,6 +123,7 @@ class Recordings:
         self._files = ExitStack()
         self._graded: dict[ResultKey, _Place] = {}
         self._errored: dict[ResultKey, _Place] = {}
+        self._ungraded: dict[QuestionKey, _Place] = {}
         self._runs: set[tuple[CellKey, int]] = set()  # with a result, maybe of another version
         self._of_cases: dict[Path, RecordedCase | Trace] = {}
         self._of_invocation: dict[QuestionKey, _Place] | None = None
@@ -146,8 +149,15 @@ class Recordings:
             drop_recorded = any(header.suite.without_secrets for header in headers(path))
         statuses: dict[ResultKey, Status] = {}
         places: dict[ResultKey, _Place] = {}
-        for offset, result in read_results(path):
+        ungraded: dict[QuestionKey, _Place] = {}
+        for offset, result, is_graded in read_entries(path):
             if drop_recorded and result.recorded:
+                continue
+            question = _question_of(result)
+            ungraded.pop(question, None)
+            if not is_graded or _lacks_grades(result):
+                ungraded[question] = _Place(file, offset)
+            if not is_graded:
                 continue
             cell = (result.case, result.provider, result.prompt)
             self._runs.add((cell, result.run))
@@ -161,6 +171,8 @@ class Recordings:
                 self._errored[key] = place
             else:
                 self._graded.setdefault(key, place)
+        if not self._keep_errored:
+            self._ungraded = ungraded | self._ungraded
         if is_torn(path):
             self.torn.append(path)
 
@@ -309,7 +321,17 @@ class Recordings:
         """True if a run may have an answer already."""
         if self._traces is not None or self._of_invocation is not None:
             return True
-        return bool(self._of_cases or self._reusable)
+        return bool(self._of_cases or self._reusable or self._ungraded)
+
+    def ungraded(self, cell: PreparedCell, run: int) -> Result | None:
+        """Return a run's own answer, which an earlier invocation got and could not grade."""
+        place = self._ungraded.get((cell.question, run))
+        if place is None or self._traces is not None:
+            return None
+        try:
+            return place.read_answer()
+        except StorageError:
+            return None  # it can be asked again
 
     def answer(self, cell: PreparedCell, run: int) -> Result | None:
         """Return a run's answer, as a result to be graded again; an errored one where the case's
@@ -375,6 +397,13 @@ def _has_answer(result: Result) -> bool:
     if result.response is not None:
         return True
     return result.status == "failed" and result.error is not None
+
+
+def _lacks_grades(result: Result) -> bool:
+    """Return True if a grader or a judge is to blame that a run with an answer is errored."""
+    if result.error is None or result.response is None:
+        return False
+    return result.error.kind in ("grader", "judge")
 
 
 def _question_of(result: Result) -> QuestionKey:

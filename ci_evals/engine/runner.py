@@ -45,13 +45,13 @@ class Spending:
         self._counts_cost = budget.counts_cost  # an answer without a price would count as 0
         self._counts_tokens = budget.max_tokens is not None or budget.per_run.max_tokens is not None
 
-    def add(self, result: Result) -> str | None:
+    def add(self, result: Result, *, paid: bool = True) -> str | None:
         """Count one finished run; return why no further run may start, or None."""
         judging = result.judging
         if judging is not None:
             self.cost_usd += judging.cost_usd or 0.0
             self.tokens += judging.input_tokens + judging.output_tokens
-        if result.recorded:
+        if result.recorded or not paid:
             return None
         self.cost_usd += result.cost_usd or 0.0
         response = result.response
@@ -258,7 +258,8 @@ class Run:
             cell = self._cells.of_index(index)
             run = cell.run_of(index)
             try:
-                recorded = self._recordings.answer(cell, run)
+                own = self._recordings.ungraded(cell, run)
+                recorded = own or self._recordings.answer(cell, run)
             except StorageError as error:
                 outcome = RunOutcome("errored", error=RunError("not_recorded", str(error)))
                 self._record(index, self._result(cell, run, outcome, time.time(), 0.0))
@@ -269,11 +270,14 @@ class Run:
                     outcome = await grade_again(recorded, cell, self._judges, self._executor)
                 finally:
                     del self.judging[index]
-                outcome = await self._shorten(outcome)
+                if outcome.response is not None:
+                    outcome.response = await self._writable(outcome.response)
                 result = self._result(
                     cell, run, outcome, recorded.started_at, recorded.latency_s, recorded.attempts
                 )
-                self._record(index, replace(result, recorded=True, reused=recorded.reused))
+                is_recorded = own is None or own.recorded
+                result = replace(result, recorded=is_recorded, reused=recorded.reused)
+                self._record(index, result, paid=False)
             elif not self._queues:
                 outcome = RunOutcome("errored", error=self._recordings.absence)
                 self._record(index, self._result(cell, run, outcome, time.time(), 0.0))
@@ -303,10 +307,7 @@ class Run:
             else:
                 cost_usd = queue.price(made.response)
                 answer = Answer(request, made.response, made.latency_s, cost_usd)
-                outcome = await self._grade(index, answer)
-                result = self._result(
-                    cell, run, outcome, made.started_at, made.latency_s, made.attempts
-                )
+                result = await self._grade(cell, index, answer, made.started_at, made.attempts)
         self._record(index, result)
 
     async def _converse(self, queue: Queue, cell: PreparedCell, index: int, slot: Slot) -> Result:
@@ -328,33 +329,44 @@ class Run:
                 conversation.latency_s,
                 conversation.cost_usd,
             )
-            outcome = await self._grade(index, answer)
+            return await self._grade(cell, index, answer, started_at, conversation.attempts)
         return self._result(
             cell, run, outcome, started_at, conversation.latency_s, conversation.attempts
         )
 
-    async def _grade(self, index: int, answer: Answer) -> RunOutcome:
-        """Grade an answer, keeping its files and what is too long of it in the results folder."""
-        files = answer.response.files
-        if files:
+    async def _grade(
+        self, cell: PreparedCell, index: int, answer: Answer, started_at: float, attempts: int
+    ) -> Result:
+        """Grade an answer, keeping its files and what is too long of it in the results folder.
+
+        Where that may take long, the answer is written first: whatever ends it, nothing is paid
+        twice.
+        """
+        if answer.response.files:
             response = await asyncio.to_thread(keep_files, answer.response, self._files)
             answer = replace(answer, response=response)
-        self.judging[index] = answer.request.case.id
+        written = RunOutcome("errored", cost_usd=answer.cost_usd)
+        written.response = await self._writable(answer.response)
+        run = cell.run_of(index)
+        if cell.grades_slowly:
+            self._journal.append_answer(
+                self._result(cell, run, written, started_at, answer.latency_s, attempts)
+            )
+        self.judging[index] = cell.case.id
         try:
             outcome = await grade_answer(answer, self._judges, executor=self._executor)
         finally:
             del self.judging[index]
-        if files:
-            outcome = replace(outcome, response=without_data(answer.response))
-        if self._journal.is_too_long(answer.response):
-            outcome = await self._shorten(outcome)
-        return outcome
+        outcome.response = written.response
+        return self._result(cell, run, outcome, started_at, answer.latency_s, attempts)
 
-    async def _shorten(self, outcome: RunOutcome) -> RunOutcome:
-        if outcome.response is None or not self._journal.is_too_long(outcome.response):
-            return outcome
-        response = await asyncio.to_thread(self._journal.shorten, outcome.response)
-        return replace(outcome, response=response)
+    async def _writable(self, response: Response) -> Response:
+        """Return a response as the journal has it."""
+        if response.files:
+            response = without_data(response)
+        if self._journal.is_too_long(response):
+            response = await asyncio.to_thread(self._journal.shorten, response)
+        return response
 
     async def _speak(self, user: SimulatedUser, request: Request) -> tuple[Response, float | None]:
         if self._users is None:
@@ -399,8 +411,11 @@ class Run:
             messages=cell.kept_messages,
         )
 
-    def _record(self, index: int, result: Result) -> None:
-        """Write a result and count it; stop the run if that uses up the budget."""
+    def _record(self, index: int, result: Result, *, paid: bool = True) -> None:
+        """Write a result and count it; stop the run if that uses up the budget.
+
+        `paid` is false for an answer that this invocation did not pay for.
+        """
         if self._aborted:
             raise asyncio.CancelledError
         result, offset = self._journal.append(result)
@@ -411,7 +426,7 @@ class Run:
             if key not in self._failed:
                 self._failed.add(key)
                 self.last_failures.append(result)
-        reason = self.spending.add(result)
+        reason = self.spending.add(result, paid=paid)
         if reason is not None:
             self.stop(reason)
         elif self._clock() >= self._ends_at:  # code that never waits keeps the timer from ringing

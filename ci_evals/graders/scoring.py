@@ -27,6 +27,7 @@ from ci_evals.user_code import (
     describe_stack,
     is_cancelling,
     is_setup_error,
+    target_parts,
 )
 from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
@@ -270,6 +271,20 @@ def passes(grades: Sequence[Grade], threshold: float | None) -> bool:
         return reaches(score_of(grades), threshold)
     failures = [grade for grade in grades if not grade.passed and grade.weight]
     return not failures
+
+
+def may_grade_slowly(expectations: Iterable[Expectation]) -> bool:
+    """Return True if grading by some expectations may take long: a model is asked, or the team's
+    own code runs.
+    """
+    for expectation in nested(expectations):
+        grader = expectation.grader
+        transform = expectation.transform
+        if transform is not None and target_parts(transform) is not None:
+            return True
+        if not isinstance(grader, GraderOptions) or grader.has_dependency or grader.may_take_long:
+            return True
+    return False
 
 
 def leaves(expectations: Iterable[Expectation]) -> Iterator[Expectation]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
-from leftovers import journaled, report_in
+from leftovers import journaled, journaled_answers, report_in
 from processes import ci_evals, finished, start, until
 from suites import write_suite
 
@@ -180,6 +180,78 @@ async def test_a_stopped_run_has_its_report(tmp_path: Path) -> None:
     report = report_in(tmp_path / "out")
     assert report["interrupted"] == "SIGTERM"
     assert [each["case"] for each in report["results"]] == ["good-0", "good-1", "good-2"]
+
+
+AGENT = """
+import pathlib
+
+def answer(text):
+    with pathlib.Path("calls").open("a") as calls:
+        calls.write("called\\n")
+    return {"output": text, "cost_usd": 0.5}
+
+def judge(output):
+    if not pathlib.Path("fixed").exists():
+        pathlib.Path("judging").touch()
+        while True:
+            pass
+    return True
+"""
+
+
+def paid_suite(folder: Path, **settings: Any) -> None:
+    (folder / "agent.py").write_text(AGENT)
+    agent = {"name": "agent", "type": "python", "target": "agent:answer"}
+    expect = [{"python": "agent:judge"}]
+    write_suite(
+        folder, [{"id": "a", "input": "hi", "expect": expect}], providers=[agent], **settings
+    )
+
+
+async def resume_with_a_better_grader(folder: Path) -> dict[str, Any]:
+    (folder / "fixed").touch()
+    ended = await ci_evals(folder, "run", "--out", "out", "--resume")
+    assert ended.code == 0, ended.err + ended.out
+    assert (folder / "calls").read_text() == "called\n"
+    (result,) = report_in(folder / "out")["results"]
+    assert isinstance(result, dict)
+    return result
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize(
+    "which", [signal.SIGTERM, signal.SIGKILL] if sys.platform != "win32" else []
+)
+async def test_an_answer_is_not_paid_twice_if_its_grading_is_killed(
+    which: signal.Signals, tmp_path: Path
+) -> None:
+    paid_suite(tmp_path)
+    process = await start(tmp_path, "run", "--out", "out")
+    await until((tmp_path / "judging").exists)
+    process.send_signal(which)
+    await finished(process)
+    assert journaled(tmp_path / "out") == []
+    result = await resume_with_a_better_grader(tmp_path)
+    assert (result["status"], result["cost_usd"], result.get("recorded")) == ("passed", 0.5, None)
+
+
+async def test_an_answer_is_not_paid_twice_if_its_grader_gave_no_verdict(tmp_path: Path) -> None:
+    paid_suite(tmp_path, timeout_s=1, budget={"max_cost_usd": 0.5})
+    assert (await ci_evals(tmp_path, "run", "--out", "out")).code == 3
+    assert [each["status"] for each in journaled(tmp_path / "out")] == ["errored"]
+    result = await resume_with_a_better_grader(tmp_path)
+    assert (result["status"], result["cost_usd"]) == ("passed", 0.5)
+
+
+async def test_an_answer_that_is_graded_at_once_is_written_once(tmp_path: Path) -> None:
+    write_suite(tmp_path, [{"id": "a", "input": "hi", "expect": [{"equals": "hi"}]}])
+    await ci_evals(tmp_path, "run", "--out", "out")
+    assert journaled_answers(tmp_path / "out") == []
+    paid_suite(tmp_path)
+    (tmp_path / "fixed").touch()
+    await ci_evals(tmp_path, "run", "--out", "out")
+    (answer,) = journaled_answers(tmp_path / "out")
+    assert answer["response"]["output"] == "hi"
 
 
 def workers_in(folder: Path) -> list[psutil.Process]:

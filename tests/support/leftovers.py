@@ -13,7 +13,12 @@ def journal_lines(folder: Path) -> list[dict[str, Any]]:
 
 def journaled(folder: Path) -> list[dict[str, Any]]:
     """The results in a journal, in the order of finishing."""
-    return [line for line in journal_lines(folder) if "journal" not in line]
+    return [line for line in journal_lines(folder) if "fingerprint" in line]
+
+
+def journaled_answers(folder: Path) -> list[dict[str, Any]]:
+    """The answers that a journal has from before they were graded."""
+    return [line["answered"] for line in journal_lines(folder) if "answered" in line]
 
 
 def report_in(folder: Path) -> dict[str, Any]:
