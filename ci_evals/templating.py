@@ -14,11 +14,13 @@ from jinja2 import (
     FileSystemBytecodeCache,
     FileSystemLoader,
     StrictUndefined,
+    TemplateError,
     TemplateRuntimeError,
     TemplateSyntaxError,
     Undefined,
 )
 from jinja2.bccache import Bucket, BytecodeCache
+from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 
 from ci_evals.format import closest, one_line
@@ -166,6 +168,16 @@ Render = Callable[[Mapping[str, Any]], Any]
 def is_template(text: str) -> bool:
     """Return True if a text has marks of Jinja2."""
     return bool(re.search(r"\{\{|\{%|\{#", text))
+
+
+def names_used(text: str) -> frozenset[str]:
+    """Return the names that a text uses as a template; none if it is not one."""
+    if not is_template(text):
+        return frozenset()
+    try:
+        return frozenset(find_undeclared_variables(template_sandbox().parse(text)))
+    except TemplateError:
+        return frozenset()
 
 
 def text_renderer(source: str) -> Render:

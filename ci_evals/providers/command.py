@@ -27,6 +27,10 @@ from ci_evals.providers.subprocess import (
     describe_status,
     run_program,
 )
+from ci_evals.templating import names_used
+
+_FIELDS = frozenset({"id", "input", "messages", "metadata", "run", "vars"})
+"""Fields of the JSON that a program reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,14 @@ class Command(ProgramOptions):
 
     def problems(self, folder: Path) -> list[str]:
         if found := ProgramOptions.problems(self, folder):
+            return found
+        line = self.command
+        if not isinstance(line, str):
+            line = " ".join(line)
+        for name in sorted(names_used(line) & _FIELDS):
+            text = f"`{name}` is not filled in: the program reads it from the JSON on its stdin"
+            found.append(f"command: {text}")
+        if found:
             return found
         cwd = folder / (self.cwd or "")
         if not cwd.is_dir():

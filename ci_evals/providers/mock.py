@@ -3,7 +3,7 @@
 import struct
 from asyncio import sleep
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -21,7 +21,7 @@ from ci_evals.model.response import Passage, Response, Step, ToolCall, Usage
 from ci_evals.providers.answer import as_response, clean_text, encode_json
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.parts import asks_messages
-from ci_evals.templating import template_sandbox
+from ci_evals.templating import describe_error, is_template, template_sandbox
 
 MODEL = "mock"
 
@@ -100,6 +100,18 @@ class Mock(ProviderOptions):
             )
         return found
 
+    def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
+        if self.default is None or not is_template(self.default) or self.problems(folder):
+            return
+        live = MockProvider(self)
+        for request in requests:
+            if request.case.user is not None:  # nobody knows yet what that user says
+                continue
+            try:
+                live.look_up(request, _question(request))
+            except ProviderError as error:
+                yield request, error.message
+
     def open(self, resources: Resources) -> Provider:
         return MockProvider(self)
 
@@ -142,14 +154,22 @@ class MockProvider:
         del self._faults[key]
         if flaky < options.flakiness:
             response = _text_response(options.wrong)
-        elif request.case.id in self._answers:
-            response = self._answers[request.case.id]
-        elif question in self._answers:
-            response = self._answers[question]
         else:
-            response = _text_response(self._render_default(request, question))
+            response = self.look_up(request, question)
         usage = _count_tokens(request, question, response)
         return replace(response, usage=usage, model=MODEL)
+
+    def look_up(self, request: Request, question: str) -> Response:
+        """Return the answer in the table, or else the default.
+
+        Raises:
+            ProviderError: the default is a template that asks for what the case does not have.
+        """
+        if request.case.id in self._answers:
+            return self._answers[request.case.id]
+        if question in self._answers:
+            return self._answers[question]
+        return _text_response(self._render_default(request, question))
 
     def _render_default(self, request: Request, question: str) -> str:
         if self._default is None:
@@ -157,10 +177,12 @@ class MockProvider:
         given = request.input
         if given is None or asks_messages(request):
             given = question
+        names = {**request.case.vars, "input": given}
         try:
-            return self._default.render({**request.case.vars, "input": given})
+            return self._default.render(names)
         except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            text = f"mock: default cannot be rendered: {one_line(str(error))}"
+            why = one_line(describe_error(error, names))
+            text = f"mock: default cannot be rendered: {why}"
             raise ProviderError("rejected", text) from error
 
 

@@ -11,9 +11,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError
-from jinja2.meta import find_undeclared_variables
-
 from ci_evals import graders
 from ci_evals.errors import Place, Problem
 from ci_evals.graders.scoring import leaves, nested, with_transform
@@ -29,7 +26,7 @@ from ci_evals.suite.nodes import Node, Reading, collect, read_each
 from ci_evals.suite.problems import and_more, unknown
 from ci_evals.suite.providers import ProviderList, ProviderReader
 from ci_evals.suite.rendering import Templates, variables
-from ci_evals.templating import describe_error, is_template, template_sandbox
+from ci_evals.templating import describe_error, names_used
 
 MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
 MAX_COMBINATIONS = 1000
@@ -446,13 +443,7 @@ def _texts_in(node: Node) -> Iterator[Node]:
 
 def _check_literal(text: Node, names: Collection[str], remedy: str) -> Reading[None]:
     """Refuse a text that uses a var as templates do, where it is sent as it is."""
-    if not is_template(text.value):
-        return
-    try:
-        used = find_undeclared_variables(template_sandbox().parse(text.value))
-    except TemplateError:  # then it is no template
-        return
-    for name in sorted(used.intersection(names)):
+    for name in sorted(names_used(text.value).intersection(names)):
         yield text.problem(
             f"`{name}` is not filled in here, only in `prompts` and `expect`: {remedy}"
         )

@@ -117,6 +117,26 @@ async def test_a_var_that_a_case_lacks_is_told_of_the_service_that_is_sent_it(
     ]
 
 
+async def test_a_template_that_a_provider_cannot_fill_in_is_found_before_any_call(
+    tmp_path: Path,
+) -> None:
+    case = {"id": "a", "input": "Hello", "vars": {"city": "Oslo"}, "expect": [{"not_empty": True}]}
+    guest = {"id": "b", "user": {"provider": "m", "persona": "Terse.", "goal": "An echo."}}
+    providers = [
+        {"name": "c", "type": "command", "command": "echo {{ input }} {{ vars.city }}"},
+        {"name": "d", "type": "command", "command": ["echo", "{{.Names}}", "{{ json . }}"]},
+        {"name": "m", "type": "mock", "default": "{{ cty }}"},
+        {"name": "n", "type": "mock", "default": "{{ cty }}", "answers": {"Hello": "Hi"}},
+    ]
+    lack = "mock: default cannot be rendered: 'cty' is undefined, did you mean 'city'?"
+    told = "is not filled in: the program reads it from the JSON on its stdin"
+    assert await problems(tmp_path, case, guest, providers=providers) == [
+        f"providers[0]: command: `input` {told}",
+        f"providers[0]: command: `vars` {told}",
+        f"providers[2]: {lack} (case 'a')",
+    ]
+
+
 async def test_a_var_where_nothing_fills_it_in_is_refused_in_a_case_that_is_written_by_hand(
     tmp_path: Path,
 ) -> None:
@@ -148,14 +168,15 @@ async def test_braces_that_name_no_var_are_sent_as_they_are_and_so_is_every_row_
 ) -> None:
     questions = ["{{ other }}", "{{ city", "{% if city %}", "city", "{# {{ city }} #}"]
     write_cases(tmp_path, [{"id": "jsonl", "input": "{{ city }}"}])
-    (tmp_path / "rows.csv").write_text("id,input\ncsv,{{ city }}\n")
+    (tmp_path / "rows.CSV").write_text("id,input\ncsv,{{ city }}\n")
+    (tmp_path / "rows.tsv").write_text("id\tinput\ntsv\t{{ city }}\n")
     (tmp_path / "mapped.yaml").write_text('[{no: 1, question: "{{ city }}"}]')
     (tmp_path / "made_rows.py").write_text(
         "def load():\n    return [{'id': 'made', 'input': '{{ city }}'}]\n"
     )
     cases: list[dict[str, Any]] = [
         *({"input": question} for question in questions),
-        {"file": ["cases.jsonl", "rows.csv"]},
+        {"file": ["cases.jsonl", "rows.CSV", "rows.tsv"]},
         {"file": "mapped.yaml", "map": {"id": "no", "input": "question"}},
         {"python": "made_rows:load"},
     ]
@@ -164,7 +185,7 @@ async def test_braces_that_name_no_var_are_sent_as_they_are_and_so_is_every_row_
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0, ended.err
     answers = [each["response"]["output"] for each in journaled(tmp_path / "ci-evals-results")]
-    assert sorted(answers) == sorted([*questions, *["{{ city }}"] * 4])
+    assert sorted(answers) == sorted([*questions, *["{{ city }}"] * 5])
 
 
 SAY_WHERE = "say where with `cost_usd` or `usage`"
