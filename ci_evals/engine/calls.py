@@ -1,10 +1,11 @@
 """One call to a provider: its pace, its retries, and when the provider is given up."""
 
 import asyncio
+import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from ci_evals.engine.limits import RateLimiter
 from ci_evals.engine.pace import LONGEST_RETRY_AFTER_S, MOST_LOST, Breaker, Permit, has_no_credit
@@ -70,6 +71,29 @@ class CallResult:
     attempts: int
 
 
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A call that waits for another attempt.
+
+    Args:
+        case: the id of its case.
+        error: why the last attempt failed.
+        at: the end of the wait, by the clock of the calls.
+    """
+
+    case: str
+    error: ProviderError
+    at: float
+
+
+class Waiting(NamedTuple):
+    """The calls to a provider that wait for another attempt; the next one begins in `next_s`."""
+
+    provider: str
+    retries: Sequence[Retry]
+    next_s: float
+
+
 class Calls:
     """Makes the calls to one provider: of runs, of graders, or as a simulated user.
 
@@ -99,10 +123,10 @@ class Calls:
         draw: Callable[[], float],
     ) -> None:
         self.breaker = Breaker(max(MOST_LOST, limit), clock())
-        self.retrying = 0  # calls that wait for another attempt
+        self.retries: dict[Slot, Retry] = {}  # calls that wait for another attempt
         self._provider = provider
         self._limiter = limiter
-        self._retries = retries
+        self._most_retries = retries
         self._own_code = own_code
         self._max_tokens = max_tokens
         self._clock = clock
@@ -131,6 +155,8 @@ class Calls:
         try:
             while True:
                 permit = await self._acquire(request, can_stop=not continued or attempts > 0)
+                if attempts:
+                    del self.retries[slot]
                 attempts += 1
                 with Stopwatch() as watch:
                     try:
@@ -148,7 +174,9 @@ class Calls:
                 if not self._is_worth_another(error, counted):
                     self._record_loss(error)
                     raise LostError(error, error, watch.started_at, watch.elapsed_s, attempts)
-                await self._wait(slot, self._delay_s(counted, error.retry_after_s))
+                delay_s = self._delay_s(counted, error.retry_after_s)
+                self.retries[slot] = Retry(request.case.id, error, self._clock() + delay_s)
+                await self._wait(slot, delay_s)
         except StoppedError:
             cause = self.breaker.cause
             if cause is None:
@@ -156,7 +184,15 @@ class Calls:
             given_up = ProviderError("given_up", self.breaker.reason, cause=cause.message)
             raise LostError(given_up, cause, time.time(), 0.0, max(1, attempts)) from None
         finally:
+            if attempts:
+                self.retries.pop(slot, None)
             self._leave()
+
+    @property
+    def next_retry_s(self) -> float:
+        """The seconds until the next attempt of the calls that wait for one; 0 if none does."""
+        at = min((retry.at for retry in self.retries.values()), default=-math.inf)
+        return max(0.0, max(at, self._limiter.next_at) - self._clock())
 
     def stop(self) -> None:
         """Begin no further call or attempt; calls that are under way end."""
@@ -190,12 +226,8 @@ class Calls:
     async def _wait(self, slot: Slot, delay_s: float) -> None:
         """Wait for the next attempt without the slot, then take it again."""
         slot.give_back()
-        self.retrying += 1
-        try:
-            await self._waits.hold(asyncio.sleep, delay_s)
-            await self._waits.hold(slot.take)
-        finally:
-            self.retrying -= 1
+        await self._waits.hold(asyncio.sleep, delay_s)
+        await self._waits.hold(slot.take)
 
     def _record_answer(self, permit: Permit, response: Response) -> Response:
         """Report an answer to limiter and breaker; return it with the tokens of its steps."""
@@ -211,7 +243,7 @@ class Calls:
         if self._is_refusal(error):
             self._limiter.record_refusal(permit)
             self.breaker.record_refusal(error, self._clock())
-            return not permit.is_paced or not self._retries
+            return not permit.is_paced or not self._most_retries
         if _got_past_limits(error):
             self._limiter.record_answer(permit)
             self.breaker.record_let_through()
@@ -235,7 +267,9 @@ class Calls:
     def _is_worth_another(self, error: ProviderError, counted: int) -> bool:
         too_late = (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S
         is_given_up = self.breaker.cause is not None
-        return error.retryable and counted <= self._retries and not too_late and not is_given_up
+        return (
+            error.retryable and counted <= self._most_retries and not too_late and not is_given_up
+        )
 
     def _record_loss(self, error: ProviderError) -> None:
         """Report a call without an answer to the breaker."""

@@ -56,6 +56,11 @@ class RateLimiter:
         self._callers = 0
         self._idle_since = clock()
 
+    @property
+    def next_at(self) -> float:
+        """The earliest time of the next call while refusals pace the provider."""
+        return self._pace.next_at
+
     def enter(self) -> None:
         """Count a caller until `leave`; time without callers says nothing about the pace."""
         if not self._callers:

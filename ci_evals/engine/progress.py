@@ -3,6 +3,7 @@ log.
 """
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ci_evals.engine.calls import Waiting
+from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.format import duration, name_of, one_line, without_commands
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import RunPlan
@@ -26,6 +29,13 @@ LINE_INTERVAL_S = 5.0
 BAR_WIDTH = 30
 MOST_TOLD = 5
 _REASON_CHARACTERS = 200
+_REASONS: Mapping[ErrorKind, str] = {
+    "rate_limit": "rate-limited",
+    "server": "server error",
+    "network": "no connection",
+    "timeout": "timed out",
+}
+"""The reasons to call again."""
 
 
 class Watched(Protocol):
@@ -44,7 +54,7 @@ class Watched(Protocol):
     def cost_usd(self) -> float: ...
 
     @property
-    def retrying(self) -> int: ...
+    def waiting(self) -> Sequence[Waiting]: ...
 
     @property
     def judging(self) -> Mapping[int, str]: ...
@@ -58,15 +68,19 @@ class Watched(Protocol):
 
 @asynccontextmanager
 async def show_progress(
-    run: Watched, stream: TextIO, *, live: bool = False, line_every_s: float = LINE_INTERVAL_S
+    run: Watched, stream: TextIO, *, live: bool = False, line_every_s: float | None = None
 ) -> AsyncIterator[None]:
     """Show the progress of `run` on `stream` until the block ends: as a view if `live`, else as
     lines.
 
-    The view has a bar, the last cells that failed with their reasons, and what is being judged. The
-    lines tell the first failures.
+    The view has a bar, the last cells that failed with their reasons, what is being judged, and
+    which calls wait for another attempt and why. The lines tell the first failures, and why calls
+    wait.
     """
-    showing = _view(run, stream) if live else _lines(run, stream, line_every_s)
+    if live:
+        showing = _view(run, stream)
+    else:
+        showing = _lines(run, stream, line_every_s or LINE_INTERVAL_S)
     task = asyncio.create_task(showing)
     try:
         yield
@@ -133,10 +147,24 @@ class Watch:
         names = list(self._run.judging.values())
         if not names:
             return ""
-        line = f"judging {', '.join(map(name_of, names[:MOST_TOLD]))}"
-        if len(names) > MOST_TOLD:
-            line += f" and {len(names) - MOST_TOLD:,} more"
-        return without_commands(line)
+        return without_commands(f"judging {_list_names(names)}")
+
+    def waiting(self, *, with_cases: bool = False) -> Iterator[str]:
+        """Yield `8 waiting: rate-limited (429), next try in 12 s` for each provider whose calls
+        wait for another attempt, with some of their cases if asked for.
+        """
+        several = len(self._run.plan.variants) > 1
+        for provider, retries, next_s in self._run.waiting:
+            line = f"{len(retries):,} waiting"
+            if several:
+                line += f" for {name_of(provider)}"
+            reasons = Counter(_reason_of_error(retry.error) for retry in retries)
+            line += f": {reasons.most_common(1)[0][0]}"
+            if next_s > 0:
+                line += f", next try in {duration(math.ceil(next_s))}"
+            if with_cases:
+                line += f": {_list_names([retry.case for retry in retries])}"
+            yield without_commands(line)
 
     def describe(self) -> str:
         """Return the state of the phase in a line; see the function `describe`."""
@@ -146,6 +174,22 @@ class Watch:
         if finished != self._finished:
             self._finished, self._went_on = finished, now
         return describe(self._run, self._went_on - self._started, self._before, now - self._went_on)
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """`refund, cancel and 3 more`."""
+    text = ", ".join(map(name_of, names[:MOST_TOLD]))
+    if len(names) > MOST_TOLD:
+        text += f" and {len(names) - MOST_TOLD:,} more"
+    return text
+
+
+def _reason_of_error(error: ProviderError) -> str:
+    """`rate-limited (429)`."""
+    reason = _REASONS.get(error.kind, error.message)
+    if error.status is not None:
+        reason += f" ({error.status})"
+    return reason
 
 
 def _reason_of(result: Result) -> str:
@@ -162,7 +206,8 @@ async def _lines(run: Watched, stream: TextIO, every_s: float) -> None:
     watch = Watch(run)
     while True:
         await asyncio.sleep(every_s)
-        say(stream, "".join(f"{line}\n" for line in (*watch.new_failures(), watch.describe())))
+        state = "  ".join([watch.describe(), *watch.waiting()])
+        say(stream, "".join(f"{line}\n" for line in (*watch.new_failures(), state)))
 
 
 async def _view(run: Watched, stream: TextIO) -> None:
@@ -193,6 +238,7 @@ def _draw(console: Console, run: Watched, watch: Watch) -> list[str]:
     judging = watch.judging()
     if judging:
         lines.append(Text(judging, "dim"))
+    lines += [Text(line, "dim") for line in watch.waiting(with_cases=True)]
     with console.capture() as drawn:
         console.print(rows, no_wrap=True, crop=True)
         for line in lines:
@@ -201,8 +247,8 @@ def _draw(console: Console, run: Watched, watch: Watch) -> list[str]:
 
 
 def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.0) -> str:
-    """Return a line such as `12/30 runs  9 passed  2 failed  1 errored  2 being judged  3 retrying
-    $0.12  2 min left`.
+    """Return a line such as `12/30 runs  9 passed  2 failed  1 errored  2 being judged  $0.12
+    2 min left`.
 
     Args:
         run: the run phase.
@@ -223,8 +269,6 @@ def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.
         parts.append(f"{counts['errored']:,} errored")
     if run.judging:
         parts.append(f"{len(run.judging):,} being judged")
-    if run.retrying:
-        parts.append(f"{run.retrying:,} retrying")
     if run.cost_usd:
         parts.append(f"${run.cost_usd:.2f}")
     if before < finished < total:

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ci_evals import engine
-from ci_evals.engine.calls import LostError, SimulatedUserError
+from ci_evals.engine.calls import LostError, SimulatedUserError, Waiting
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.grading import RunOutcome, fail_or_exclude, grade_again, grade_answer
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
@@ -193,9 +193,15 @@ class Run:
         return len(self._failed)
 
     @property
-    def retrying(self) -> int:
-        """The number of calls that wait for another attempt."""
-        return sum(queue.calls.retrying for queue in self._queues)
+    def waiting(self) -> Sequence[Waiting]:
+        """The calls that wait for another attempt, by provider."""
+        waiting = []
+        for queue in self._queues:
+            calls = queue.calls
+            if calls.retries:
+                retries = list(calls.retries.values())
+                waiting.append(Waiting(str(queue.options.name), retries, calls.next_retry_s))
+        return waiting
 
     def stop(self, reason: str) -> None:
         """Start no further run; those under way end."""

@@ -135,6 +135,7 @@ class RunRecord(NamedTuple):
         grades: the score of each grader.
         metrics: the scores that count for a metric.
         labels: what it was labelled, task by task.
+        attempts: the calls that it took; 1 for a recorded answer.
     """
 
     status: Status
@@ -155,6 +156,7 @@ class RunRecord(NamedTuple):
     grades: tuple[tuple[str, float], ...]
     metrics: tuple[tuple[str, float], ...]
     labels: tuple[Classified, ...]
+    attempts: int = 1
 
     @classmethod
     def of(cls, result: Result, offset: int) -> "RunRecord":
@@ -181,6 +183,9 @@ class RunRecord(NamedTuple):
                 metrics.append((intern(grade.metric), grade.score))
             if grade.classified is not None:
                 labels.append(grade.classified)
+        attempts = result.attempts
+        if result.recorded:
+            attempts = 1
         return cls(
             status=result.status,
             score=result.score,
@@ -200,6 +205,7 @@ class RunRecord(NamedTuple):
             grades=tuple(scores),
             metrics=tuple(metrics),
             labels=tuple(labels),
+            attempts=attempts,
         )
 
     @property

@@ -86,6 +86,7 @@ def notes(report: SuiteReport) -> Iterator[Note]:
                 f"the last line of {journal} was cut off in the middle, and its run does not count",
             )
     yield from _recording_notes(report)
+    yield from _retry_notes(report)
     yield from _judging_notes(report)
     yield from _spent(report)
     if orders := report.orders_to_judges:
@@ -144,6 +145,15 @@ def _recording_notes(report: SuiteReport) -> Iterator[Note]:
     if recorded:
         text = "recorded, no provider was called for them"
         yield Note("Recorded", f"{_share(recorded, report)} {text}", brief=True)
+
+
+def _retry_notes(report: SuiteReport) -> Iterator[Note]:
+    """`2 of 6 runs were answered after up to 3 attempts: calls were refused or lost before`."""
+    attempts = [record.attempts for record in report.records.values() if record.graded]
+    retried = [number for number in attempts if number > 1]
+    if retried:
+        text = f"answered after up to {max(retried):,} attempts: calls were refused or lost before"
+        yield Note("Retried", f"{_share(len(retried), report)} {text}")
 
 
 def _share(runs: int, report: SuiteReport) -> str:

@@ -106,6 +106,21 @@ async def test_after_an_outage_the_rest_is_graded(down_for: int, tmp_path: Path)
     assert outcome.finished.code == (3 if len(errored) > 0.05 * 2 * CASES else 0)
 
 
+async def test_a_pass_that_was_refused_on_its_way_says_so_and_why_it_waited(tmp_path: Path) -> None:
+    refusal = Scripted({"error": {"message": "slow down"}}, 429, {"Retry-After": "1"})
+    async with serving() as server:
+        server.answers(refusal, refusal, Scripted(completion("hello")))
+        case = {"id": "greeting", "input": "hello", "expect": [{"contains": "hello"}]}
+        write_suite(tmp_path, [case], providers=[chat(server.url)], retries=2)
+        ended = await ci_evals(
+            tmp_path, "run", constants={"ci_evals.engine.progress.LINE_INTERVAL_S": 0.05}
+        )
+    assert ended.code == 0, ended
+    assert "0 failed  1 waiting: rate-limited (429), next try in " in ended.err
+    sentence = "1 of 1 run was answered after up to 3 attempts: calls were refused or lost before"
+    assert f"Retried: {sentence}" in ended.out
+
+
 async def test_a_provider_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
     events: list[str] = []
 

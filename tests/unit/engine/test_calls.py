@@ -334,7 +334,7 @@ async def test_a_stop_ends_waits_and_not_calls() -> None:
     caller = caller_of(lambda call: failing(429, 100.0) if call == 0 else None, retries=1)
     tasks = [asyncio.create_task(caller.call()) for _ in range(3)]
     await asyncio.sleep(0.5)
-    assert caller.calls.retrying == 1
+    assert len(caller.calls.retries) == 1
     caller.calls.stop()
     with pytest.raises(StoppedError):
         await tasks[0]

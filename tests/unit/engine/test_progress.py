@@ -18,7 +18,9 @@ from terminals import posix, pseudo_terminal
 
 from ci_evals import streams
 from ci_evals.engine import progress
-from ci_evals.engine.progress import describe, show_progress
+from ci_evals.engine.calls import Retry, Waiting
+from ci_evals.engine.progress import Watch, describe, show_progress
+from ci_evals.errors import ProviderError
 from ci_evals.model.plan import RunPlan, plan_runs
 from ci_evals.model.report import RunRecord
 from ci_evals.model.result import Result, RunError, Status
@@ -32,22 +34,22 @@ class Watched:
 
     plan: RunPlan
     records: dict[int, RunRecord]
-    retrying: int
     cost_usd: float
     doing: str = ""
     failed_cells: int = 0
     last_failures: Sequence[Result] = ()
     judging: Mapping[int, str] = field(default_factory=dict)
+    waiting: Sequence[Waiting] = ()
 
     def fail(self, *results: Result) -> None:
         self.last_failures = (*self.last_failures, *results)[-5:]
         self.failed_cells += len(results)
 
 
-def watched(*statuses: Status, total: int, retrying: int = 0, cost_usd: float = 0.0) -> Watched:
+def watched(*statuses: Status, total: int, cost_usd: float = 0.0) -> Watched:
     plan = plan_runs([case_of()], [AGENT], total)
     records = {index: record_of(status) for index, status in enumerate(statuses)}
-    return Watched(plan, records, retrying, cost_usd)
+    return Watched(plan, records, cost_usd)
 
 
 def record_of(status: Status = "passed") -> RunRecord:
@@ -87,11 +89,21 @@ async def run_on(terminal: TextIO, folder: Path, environ: Mapping[str, str]) -> 
 
 
 def test_counts_are_told() -> None:
-    run = watched("passed", "passed", "failed", "errored", total=8, retrying=2, cost_usd=0.123)
-    assert (
-        describe(run, 10.0)
-        == "4/8 runs  2 passed  1 failed  1 errored  2 retrying  $0.12  10 s left"
-    )
+    run = watched("passed", "passed", "failed", "errored", total=8, cost_usd=0.123)
+    assert describe(run, 10.0) == "4/8 runs  2 passed  1 failed  1 errored  $0.12  10 s left"
+
+
+def test_calls_that_wait_are_reported_with_the_reason_and_the_next_try() -> None:
+    refused = ProviderError("rate_limit", "quota of team 7", status=429)
+    retries = [Retry(f"case {number}", refused, 0.0) for number in range(7)]
+    retries.append(Retry("lost", ProviderError("network", "reset"), 0.0))
+    run = watched(total=8)
+    run.waiting = [Waiting("gpt", retries, 11.2)]
+    assert list(Watch(run).waiting()) == ["8 waiting: rate-limited (429), next try in 12 s"]
+    cases = "case 0, case 1, case 2, case 3, case 4 and 3 more"
+    assert list(Watch(run).waiting(with_cases=True)) == [
+        f"8 waiting: rate-limited (429), next try in 12 s: {cases}"
+    ]
 
 
 def test_what_is_being_done_is_said_first() -> None:
