@@ -11,7 +11,7 @@ from ci_evals.engine.limits import RateLimiter
 from ci_evals.engine.pace import LONGEST_RETRY_AFTER_S, MOST_LOST, Breaker, Permit, has_no_credit
 from ci_evals.engine.slots import Slot, StoppedError
 from ci_evals.engine.stopwatch import Stopwatch
-from ci_evals.errors import ProviderError, StorageError
+from ci_evals.errors import ErrorKind, ProviderError, StorageError
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider
@@ -22,6 +22,8 @@ _OVERLOADED = frozenset({502, 503, 504, 529})
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_CRASHES: frozenset[ErrorKind] = frozenset({"crash", "bad_answer"})
 
 
 class LostError(Exception):
@@ -103,6 +105,7 @@ class Calls:
         limit: how many calls may be under way.
         retries: further attempts of a call. If there are any, refusals don't count while the
             provider is paced.
+        retries_crashes: whether crashes are tried again, too.
         own_code: whether this is the team's own code under test, so that its errors are what is
             judged.
         max_tokens: the length of an answer that is asked for.
@@ -117,6 +120,7 @@ class Calls:
         *,
         limit: int,
         retries: int,
+        retries_crashes: bool = False,
         own_code: bool = False,
         max_tokens: int | None = None,
         clock: Callable[[], float],
@@ -127,6 +131,7 @@ class Calls:
         self._provider = provider
         self._limiter = limiter
         self._most_retries = retries
+        self._retries_crashes = retries_crashes
         self._own_code = own_code
         self._max_tokens = max_tokens
         self._clock = clock
@@ -265,11 +270,10 @@ class Calls:
         return error.kind == "server" and error.status in _OVERLOADED
 
     def _is_worth_another(self, error: ProviderError, counted: int) -> bool:
+        is_passing = error.retryable or (self._retries_crashes and error.kind in _CRASHES)
         too_late = (error.retry_after_s or 0.0) > LONGEST_RETRY_AFTER_S
         is_given_up = self.breaker.cause is not None
-        return (
-            error.retryable and counted <= self._most_retries and not too_late and not is_given_up
-        )
+        return is_passing and counted <= self._most_retries and not too_late and not is_given_up
 
     def _record_loss(self, error: ProviderError) -> None:
         """Report a call without an answer to the breaker."""

@@ -384,6 +384,7 @@ def _calls(
         limiter,
         limit=_max_concurrency(options, suite),
         retries=retries,
+        retries_crashes=options.retries is not None and not options.retried,
         own_code=own_code,
         max_tokens=params.get("max_tokens") or params.get("max_completion_tokens"),
         clock=time.monotonic,

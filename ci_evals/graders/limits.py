@@ -72,7 +72,7 @@ class Cost(GraderOptions):
         cost_usd, response = answer.cost_usd, answer.response
         if cost_usd is None and response.usage is None:
             return failed(
-                "the cost is not known: the provider reported no `usage`,"
+                "the cost is not known: the provider reported neither it nor `usage`,"
                 " so there are no tokens to price"
             )
         if cost_usd is None:

@@ -31,6 +31,7 @@ _PARTS = {
     "token": "ci_evals.providers.tokens:shared_token",
     "list_price": "ci_evals.providers.price_list:list_price_usd",
     "listed_models": "ci_evals.providers.price_list:listed_models",
+    "is_listed": "ci_evals.providers.price_list:is_listed",
     "telemetry": "ci_evals.providers.telemetry:attach_recorder",
 }
 
@@ -227,6 +228,11 @@ class ProviderOptions(Options):
     def details(self) -> Sequence[Detail]:
         """The details that its answers may have besides the output."""
         return ("cost", "steps", "context", "first_token")
+
+    @property
+    def may_report_cost(self) -> bool:
+        """Return True if its answers may tell their cost, as those of gateways do."""
+        return self.own_code
 
     @property
     def api_url(self) -> str | None:

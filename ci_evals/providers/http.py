@@ -128,9 +128,7 @@ class Http(ProviderOptions):
 
     @property
     def details(self) -> Sequence[Detail]:
-        found: list[Detail] = []
-        if self.cost_usd is not None or self.usage is not None:
-            found.append("cost")
+        found: list[Detail] = ["cost"]  # a header may tell it
         if self.steps is not None:
             found.append("steps")
         if self.context is not None:

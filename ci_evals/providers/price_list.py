@@ -29,6 +29,15 @@ def list_price_usd(api_url: str | None, model: str, usage: Usage) -> float | Non
         return None
 
 
+def is_listed(api_url: str) -> bool:
+    """Return True if an endpoint is that of a vendor on the list, and so not a gateway."""
+    try:
+        get_snapshot().find_provider(None, None, api_url)
+    except LookupError:
+        return False
+    return True
+
+
 def listed_models() -> set[str]:
     """Return the names of all models of the list."""
     return {model.id for provider in get_snapshot().providers for model in provider.models}

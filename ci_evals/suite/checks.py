@@ -366,16 +366,13 @@ def _lack_of_detail(detail: Detail, options: ProviderOptions, *, priced: bool) -
     """
     name, keys = options.name, keys_of(type(options))
     if detail in options.details:
-        if detail != "cost" or priced or options.own_code or has_price(options):
+        if detail != "cost" or priced or options.may_report_cost or has_price(options):
             return None
         text = f"needs the cost of an answer, and the price of {name} is not known"
         return f"{text}: give the provider a `price`"
     match detail:
         case "cost":
-            text = f"needs the cost of an answer, and {name} reports neither cost nor tokens"
-            if "cost_usd" in keys:
-                text += ": say where with `cost_usd` or `usage`"
-            return text
+            return f"needs the cost of an answer, and {name} reports neither cost nor tokens"
         case "context":
             where = ""
             if "context" in keys:
@@ -402,7 +399,7 @@ def check_prices(draft: Draft) -> Iterator[Problem]:
         return
     names: dict[str, None] = {}
     for options, model in _models_to_call(draft):
-        if not options.own_code and not has_price(options):
+        if not options.may_report_cost and not has_price(options):
             name = options.name or options.default_name
             if model is not None:
                 name = f"{name} with {model}"

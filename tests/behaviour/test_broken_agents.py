@@ -1,11 +1,13 @@
 """User code that crashes or is down: the place is named, and one cause is reported once."""
 
 import json
+import sys
 from html import unescape
 from pathlib import Path
 
 import pytest
 from fakes.http_server import serving
+from leftovers import report_in
 from processes import ci_evals
 
 AGENT = """
@@ -94,3 +96,50 @@ async def test_a_service_that_is_down_is_one_line(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "summary.md").read_text("utf-8").count(
         "the connection was refused"
     ) == 2
+
+
+UNLUCKY = """
+import pathlib, sys
+
+def answer(question):
+    calls = pathlib.Path("calls.txt")
+    number = len(calls.read_text()) if calls.exists() else 0
+    calls.write_text("x" * (number + 1))
+    if number < 2:
+        sys.exit("no seat yet")
+    return "x"
+
+if __name__ == "__main__":
+    print(answer(""))
+"""
+PROVIDERS: list[dict[str, object]] = [
+    {"name": "agent", "type": "python", "target": "unlucky:answer"},
+    {"name": "agent", "type": "command", "command": [sys.executable, "unlucky.py"]},
+]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    ("retries", "calls", "status"),
+    [({}, 1, "failed"), ({"retries": 1}, 2, "failed"), ({"retries": 4}, 3, "passed")],
+)
+async def test_a_crash_is_tried_again_where_the_provider_sets_retries(
+    tmp_path: Path,
+    provider: dict[str, object],
+    retries: dict[str, object],
+    calls: int,
+    status: str,
+) -> None:
+    (tmp_path / "unlucky.py").write_text(UNLUCKY)
+    suite(tmp_path, {**provider, **retries})
+    await ci_evals(tmp_path, "run", "--out", "out")
+    assert len((tmp_path / "calls.txt").read_text()) == calls
+    (result,) = report_in(tmp_path / "out")["results"]
+    assert (result["status"], result.get("attempts", 1)) == (status, calls)
+
+
+async def test_retries_of_the_suite_try_no_crash_again(tmp_path: Path) -> None:
+    (tmp_path / "unlucky.py").write_text(UNLUCKY)
+    suite(tmp_path, PROVIDERS[0])
+    await ci_evals(tmp_path, "run", "--out", "out", "--retries", "4")
+    assert len((tmp_path / "calls.txt").read_text()) == 1

@@ -187,10 +187,10 @@ async def test_the_gate_may_bound_how_many_runs_exceed_their_allowance(
 async def test_a_budget_in_usd_needs_prices_before_anything_is_called(
     tmp_path: Path, budget: dict[str, Any]
 ) -> None:
-    async with chatting(ChatServer()) as server:
-        suite(tmp_path, server.url, budget, price=None)
-        found = await run(tmp_path)
-    assert (found.code, server.asked.total()) == (2, 0)
+    stranger: dict[str, Any] = {"model": "stranger", "price": None}
+    suite(tmp_path, "https://api.mistral.ai/v1", budget, **stranger)
+    found = await run(tmp_path)
+    assert found.code == 2
     assert (
         "budget: counts USD, and the price of chat is not known: give the provider a `price`"
         in found.err
@@ -198,9 +198,30 @@ async def test_a_budget_in_usd_needs_prices_before_anything_is_called(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("budget", [{"max_cost_usd": 100}, {"per_run": {"max_cost_usd": 1}}])
+async def test_the_cost_that_a_gateway_reports_in_a_header_counts(
+    tmp_path: Path, budget: dict[str, Any]
+) -> None:
+    headers = {"x-litellm-response-cost": "0.25"}
+    async with chatting(ChatServer(headers=headers)) as server:
+        suite(tmp_path, server.url, budget, price=None)
+        found = await run(tmp_path)
+    assert found.code == 0, found.out
+    assert report_in(tmp_path / "out")["totals"]["cost_usd"] == 0.25 * CASES
+
+
+async def test_an_endpoint_that_reports_no_cost_stops_a_run_that_counts_it(tmp_path: Path) -> None:
+    async with chatting(ChatServer()) as server:
+        suite(tmp_path, server.url, {"max_cost_usd": 1}, price=None)
+        found = await run(tmp_path)
+    assert found.code == 3
+    assert server.asked.total() <= 3, "a few may have been under way"
+    assert "Interrupted: the budget counts USD, and chat does not say what its answers" in found.out
+
+
 async def test_a_budget_in_usd_needs_the_prices_of_all_that_a_case_asks(tmp_path: Path) -> None:
     listed = {"name": "known", "type": "openai", "model": "gpt-4o-mini", "api_key": "${A_KEY}"}
-    stranger = {"type": "openai", "model": "stranger", "base_url": "http://127.0.0.1:1/v1"}
+    stranger = {"type": "openai", "model": "stranger", "api_key": "${A_KEY}"}
     cases: list[dict[str, Any]] = [
         {"id": "usual", "input": "q", "expect": [{"not_empty": True}]},
         {

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Literal
 
@@ -19,6 +19,7 @@ class ChatServer:
         fault: from a question and how often it was asked before (from 0) to a fault, or None.
         hold: the first so many requests are answered only when all of them are there.
         retry_after: what a 429 asks for.
+        headers: of every answer.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class ChatServer:
         *,
         hold: int = 0,
         retry_after: str = "0",
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.url = ""
         self.asked: Counter[str] = Counter()
@@ -36,6 +38,7 @@ class ChatServer:
         self._fault = fault
         self._hold = hold
         self._retry_after = retry_after
+        self._headers = headers
         self._all_there = asyncio.Event()
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
@@ -59,7 +62,8 @@ class ChatServer:
         fault = self._fault(question, self.asked[question])
         self.asked[question] += 1
         if fault is None:
-            return web.Response(body=completion(question), content_type="application/json")
+            body = completion(question)
+            return web.Response(body=body, content_type="application/json", headers=self._headers)
         self.faulted[question] += 1
         if fault == "reset":
             assert request.transport is not None
