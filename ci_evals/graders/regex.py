@@ -23,6 +23,16 @@ _FLAGS = {
     "m": regex.MULTILINE,
     "s": regex.DOTALL,
 }
+_MOST_CHARACTERS = 100_000  # of a pattern written out, which takes some 100 bytes for each
+_TOKEN = regex.compile(
+    r"""
+    \\.  # an escape
+    | \[\^?\]?(?:\\.|[^\]\\])*\]  # a class
+    | \{(?P<least>\d{1,18})(?:,\d*)?\}
+    | .
+    """,
+    regex.VERBOSE | regex.DOTALL,
+)
 _LONGEST_SEARCH_S = 5.0
 _LONGEST_PAUSE_S = 0.02  # for which a search may hold up the calls that are under way
 
@@ -43,6 +53,9 @@ class Regex(GraderOptions):
     flags: Annotated[str, StringConstraints(pattern="^[ims]*$")] = ""
 
     def problems(self) -> list[str]:
+        if _length(self.pattern) > _MOST_CHARACTERS:
+            text = f"repetitions make it longer than {_MOST_CHARACTERS:,} characters"
+            return [f"bad regular expression {quote(self.pattern)}: {text}"]
         try:
             _compile(self.pattern, self.flags)
         except (regex.error, ValueError, KeyError, OverflowError, RecursionError) as error:
@@ -85,6 +98,27 @@ class Regex(GraderOptions):
 def _search(pattern: str, flags: str, text: str, timeout_s: float) -> _Match | None:
     expression = _compile(pattern, flags)
     return expression.search(text, timeout=timeout_s, concurrent=True)
+
+
+def _length(pattern: str) -> int:
+    """Return the length of a pattern with every repetition written out as often as it must occur,
+    as the package `regex` does: `(ab){3}` has 6 characters.
+    """
+    groups = [0]  # the lengths so far of the open groups, outermost first
+    last = 0
+    for token in _TOKEN.finditer(pattern):
+        if token["least"] is not None:
+            groups[-1] += last * (int(token["least"]) - 1)
+            last *= int(token["least"])
+        elif token[0] == "(":
+            groups.append(0)
+        elif token[0] == ")" and len(groups) > 1:
+            last = groups.pop()
+            groups[-1] += last
+        else:
+            last = 1
+            groups[-1] += last
+    return sum(groups)
 
 
 @lru_cache(maxsize=1024)

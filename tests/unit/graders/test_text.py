@@ -212,3 +212,11 @@ def test_words_are_counted(
 ) -> None:
     finding = found("word_count", options, answer_of(output))
     assert (finding.sentence, finding.passed) == (reason, "than" not in reason)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a{1000}", r"\{99999999\}", "[]{99999999}]", "a{0,99999999}", "(a{100}b){100}", "a{,3}"],
+)
+def test_a_pattern_with_repetitions_that_take_little_is_accepted(pattern: str) -> None:
+    assert Regex(pattern).problems() == []

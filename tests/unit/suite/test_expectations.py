@@ -239,6 +239,14 @@ def test_a_schema_may_be_written_at_once_or_under_its_key(options: object, schem
         ("[json_schema: {type: nonsense}]", "expect[0].json_schema: bad JSON Schema"),
         ("[json_schema: text]", "expect[0].json_schema: expected a mapping, got 'text'"),
         ("[regex: (]", "expect[0].regex: bad regular expression '('"),
+        (
+            "[{regex: 'a{99999999}'}]",
+            "expect[0].regex: bad regular expression 'a{99999999}': repetitions make it longer",
+        ),
+        (
+            "[{regex: '(?:[ab]{1000}x){1000}'}]",
+            "expect[0].regex: bad regular expression '(?:[ab]{1000}x){1000}': repetitions make it",
+        ),
         ("[json_path: '$[']", "expect[0].json_path: bad JSONPath"),
         ("[python: nofunction]", "expect[0].python: expected `module:function`"),
         (
