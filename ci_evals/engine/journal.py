@@ -428,6 +428,8 @@ class Journal:
     def _exceeds(self, output: str) -> bool:
         if len(output) <= self._max_answer_bytes // 4:
             return False  # whatever the characters are
+        if len(output) > self._max_answer_bytes:
+            return True
         return len(output.encode(errors="replace")) > self._max_answer_bytes
 
     def shorten(self, response: Response) -> Response:
