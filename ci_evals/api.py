@@ -24,6 +24,7 @@ from ci_evals.reports.read import with_answers
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.session import Invocation, Watcher, execute
 from ci_evals.suite import load
+from ci_evals.suite.checks import describe_size
 from ci_evals.suite.executor import ExecutorOptions, parse_executor
 from ci_evals.suite.load import UNLIMITED
 from ci_evals.suite.overrides import Overrides, apply_overrides
@@ -286,8 +287,11 @@ def _suite(suite_or_path: Suite | Path | str, settings: EventSettings) -> Checke
     if environ is None:
         environ = os.environ
     if isinstance(suite_or_path, Suite):
-        suite = load.check_suite(suite_or_path, environ)
-        return apply_overrides(suite, overrides)
+        suite = apply_overrides(load.check_suite(suite_or_path, environ), overrides)
+        too_large = describe_size(suite)
+        if too_large is not None:
+            raise UsageError(too_large)
+        return suite
     if isinstance(suite_or_path, str | os.PathLike):
         return load.load_suite(Path(suite_or_path), environ, overrides)
     raise UsageError(f"expected a suite or the path of one, not {suite_or_path!r:.200}")

@@ -1,5 +1,6 @@
 """The report for Python: looked at, sliced, saved, loaded and compared."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,10 +22,11 @@ from ci_evals.reports.read import baseline_of, read_baseline, read_report, read_
 from ci_evals.reports.saved import SavedReport
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.variants import Standing, rank, variant_reports
-from ci_evals.reports.view import input_text
+from ci_evals.reports.view import input_text, reasons_of
 from ci_evals.suite.problems import unknown
 
 _INPUT_CHARACTERS = 100
+_MOST_REASONS = 3  # of a cell
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -82,7 +84,9 @@ class Report(SuiteReport):
         return {case.id: case for case in self.plan.cases}
 
     def summary(self) -> str:
-        """Return a line for everything, and one for each case and variant with its input."""
+        """Return a line for everything, one for each case and variant with its input, and below it
+        one for each reason why runs did not pass.
+        """
         several = len(self.plan.variants) > 1
         lines = [outcome(self)]
         for cell in self.cells:
@@ -94,7 +98,19 @@ class Report(SuiteReport):
             score = percent(self.mean_score((cell.cell,)))
             runs = f"{cell.counts.passed:,} of {number_of(cell.counts.planned, 'run')}"
             lines.append(f"  {asked}: {runs}, score {score}")
+            for reason, count in self._reasons(cell).most_common(_MOST_REASONS):
+                lines.append(f"    {number_of(count, 'run')}: {reason}")
         return "\n".join(lines)
+
+    def _reasons(self, cell: CellReport) -> Counter[str]:
+        """Count the reasons why runs of a cell did not pass."""
+        reasons: Counter[str] = Counter()
+        if cell.counts.passed == cell.counts.graded + cell.counts.errored:
+            return reasons
+        for result in self.results(self.plan.indices(cell.cell)):
+            if result.status != "passed":
+                reasons.update(reason.text for reason in reasons_of(result))
+        return reasons
 
     # Kept and compared.
 

@@ -38,6 +38,7 @@ from ci_evals.reports.view import (
     passage_lines,
     reasons_of,
     statement_lines,
+    turn_lines,
 )
 
 SCHEMA_VERSION = 1
@@ -342,7 +343,11 @@ def _text_lines(cell: Explanation, *, several_suites: bool) -> Iterator[str]:
             yield f"{_MARKS[run.status]} {_run_line(run)}"
             for line in (*_reasons(run), *_left_behind(run)):
                 yield f"    {_line(line)}"
-            if run.answer is not None:
+            response = run.first.response
+            if response is not None and response.turns:
+                for line in turn_lines(response):
+                    yield f"    {_line(line)}"
+            elif run.answer is not None:
                 yield f"    answer: {_line(run.answer) or '(empty)'}"
             for file in run.files:
                 yield f"    all of it: {_line(file)}"

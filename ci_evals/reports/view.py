@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -277,12 +277,15 @@ def answer_text(result: Result) -> str | None:
     if response is None:
         return None
     if response.turns:
-        lines = []
-        for turn in response.turns:
-            lines.append(f"user: {turn.user}")
-            lines.append(f"assistant: {_said(turn.response)}")
-        return "\n".join(lines)
+        return "\n".join(turn_lines(response))
     return _said(response)
+
+
+def turn_lines(response: Response) -> Iterator[str]:
+    """Yield what the user and the assistant said in each turn of a conversation."""
+    for turn in response.turns:
+        yield f"user: {turn.user}"
+        yield f"assistant: {_said(turn.response)}"
 
 
 def _said(response: Response) -> str:

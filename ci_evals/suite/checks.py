@@ -516,16 +516,26 @@ def check_size(suite: CheckedSuite, node: Node, overrides: Overrides) -> Iterato
         node: the same as it is written.
         overrides: the values that were set outside the file.
     """
+    text = describe_size(suite)
+    if text is None:
+        return
+    most = max(suite.runs, suite.max_runs or 0)
+    place = node["runs"]
+    if overrides.max_runs == most:
+        place = Node(None, node.lines, node.file, "--max-runs or CI_EVALS_MAX_RUNS")
+    elif overrides.runs == most:
+        place = Node(None, node.lines, node.file, "--runs or CI_EVALS_RUNS")
+    elif suite.max_runs == most:
+        place = node["max_runs"]
+    yield place.problem(text)
+
+
+def describe_size(suite: CheckedSuite) -> str | None:
+    """Return why the plan of a suite is too large for any job; None if it is not."""
     most = max(suite.runs, suite.max_runs or 0)
     planned = sum(case.runs or most for case in suite.cases) * len(suite.columns)
-    if planned > MAX_PLANNED_RUNS:
-        per_cell = MAX_PLANNED_RUNS // (len(suite.cases) * len(suite.columns))
-        allowed = f"at most {per_cell:,} per cell are allowed, {MAX_PLANNED_RUNS:,} in all"
-        place = node["runs"]
-        if overrides.max_runs == most:
-            place = Node(None, node.lines, node.file, "--max-runs or CI_EVALS_MAX_RUNS")
-        elif overrides.runs == most:
-            place = Node(None, node.lines, node.file, "--runs or CI_EVALS_RUNS")
-        elif suite.max_runs == most:
-            place = node["max_runs"]
-        yield place.problem(f"{planned:,} runs are planned: {allowed}")
+    if planned <= MAX_PLANNED_RUNS:
+        return None
+    per_cell = MAX_PLANNED_RUNS // (len(suite.cases) * len(suite.columns))
+    allowed = f"at most {per_cell:,} per cell are allowed, {MAX_PLANNED_RUNS:,} in all"
+    return f"{planned:,} runs are planned: {allowed}"

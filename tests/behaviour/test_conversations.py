@@ -269,6 +269,21 @@ async def test_a_turns_graders_see_that_turn_and_say_which_it_was(tmp_path: Path
     assert [grade.reason.partition(":")[0] for grade in result.grades] == ["turn 1", "turn 2"]
 
 
+async def test_explain_shows_a_conversation_turn_by_turn(tmp_path: Path) -> None:
+    turns = [{"user": "Order 7?"}, {"user": "Cancel it.\nNow.", "expect": [{"equals": "no"}]}]
+    write_suite(tmp_path, [{"id": "talk", "turns": turns}])
+    await ci_evals(tmp_path, "run")
+    explained = await ci_evals(tmp_path, "explain", "talk")
+    lines = [line.strip() for line in explained.out.splitlines()]
+    first = lines.index("assistant: Order 7?")
+    assert lines[first - 1 : first + 3] == [
+        "user: Order 7?",
+        "assistant: Order 7?",
+        "user: Cancel it. Now.",
+        "assistant: Cancel it. Now.",
+    ]
+
+
 async def test_a_lost_call_is_tried_again_and_not_the_conversation(tmp_path: Path) -> None:
     async with chatting(
         ChatServer(lambda question, ordinal: "500" if (question, ordinal) == ("two", 0) else None)

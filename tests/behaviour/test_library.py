@@ -12,8 +12,18 @@ from pydantic import TypeAdapter
 from suites import ONE_CASE, chat, write_suite
 
 import ci_evals
-from ci_evals import ConfigError, Report, Result, evaluate, evaluate_sync, load_suite
+from ci_evals import (
+    Case,
+    ConfigError,
+    Report,
+    Result,
+    Suite,
+    evaluate,
+    evaluate_sync,
+    load_suite,
+)
 from ci_evals.errors import StorageError, UsageError
+from ci_evals.graders import Contains
 
 FAILING = {
     **ONE_CASE,
@@ -46,7 +56,26 @@ def test_evaluate_sync_returns_the_report(tmp_path: Path) -> None:
         "2 of 4 runs passed (50 %), 2 failed",
         "  hello: 2 of 2 runs, score 100 %",
         "  hello: 0 of 2 runs, score 50 %",
+        "    2 runs: equals: expected 'goodbye', got 'hello'",
+        "    2 runs: score 0.50, below the threshold of 0.9",
     ]
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_plan_that_is_too_large_is_refused_before_anything_is_called(
+    is_file: bool, tmp_path: Path
+) -> None:
+    called: list[str] = []
+
+    def agent(question: str) -> None:
+        called.append(question)
+
+    suite: Any = Suite(providers=agent, cases=[Case(input="x", expect=[Contains("x")])])
+    if is_file:
+        suite = write_suite(tmp_path)
+    with pytest.raises((UsageError, ConfigError), match="100,000,000 runs are planned: at most"):
+        evaluate_sync(suite, runs=10**8)
+    assert called == []
 
 
 async def test_runs_are_a_sequence_in_plan_order(tmp_path: Path) -> None:
