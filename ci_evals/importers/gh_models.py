@@ -34,6 +34,13 @@ _READY: Mapping[str, dict[str, Any]] = {
     },
     "groundedness": {"rubric": "faithful", "context": "{{ context }}"},
 }
+_GROUNDED = {
+    "rubric": (
+        "The answer is grounded: it claims nothing that the question does not support"
+        " and that is not common knowledge."
+    )
+}
+"""Groundedness where the data has no context."""
 _SETTINGS = ("model", "modelParameters", "responseFormat", "jsonSchema")
 _KEYS = ("name", "description", *_SETTINGS, "messages", "testData", "evaluators")
 
@@ -87,10 +94,14 @@ def _expectations(
     expect: list[Any] = []
     if not isinstance(evaluators.value, list):
         return expect
+    ready = dict(_READY)
+    rows = source.written["testData"].value or ()
+    if not all("context" in row for row in rows):
+        ready["groundedness"] = _GROUNDED
     for entry in evaluators.items():
         expect += source.take_comments(entry)
         try:
-            expect.append(locate(_grader(entry.value, judges, model), entry.line))
+            expect.append(locate(_grader(entry.value, judges, model, ready), entry.line))
         except UntranslatableError as error:
             expect.append(draft.lose(entry, "evaluators", str(error), weakens=True))
     return expect
@@ -127,7 +138,10 @@ def _prompt(turns: dict[str, Any]) -> Any:
     return turns
 
 
-def _grader(value: Any, judges: dict[str, str], model: str) -> dict[str, Any]:
+def _grader(
+    value: Any, judges: dict[str, str], model: str, known: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the grader of an evaluator; `known` has those that are ready."""
     if not isinstance(value, Mapping):
         raise UntranslatableError("an evaluator is a mapping")
     string = value.get("string")
@@ -143,9 +157,9 @@ def _grader(value: Any, judges: dict[str, str], model: str) -> dict[str, Any]:
         grader = "judge"
         options = _choices(llm)
         options["provider"] = _judge(judges, str(llm.get("modelId") or model))
-    elif ready in _READY:
+    elif ready in known:
         grader = "judge"
-        options = {**_READY[ready], "provider": _judge(judges, model)}
+        options = {**known[ready], "provider": _judge(judges, model)}
     else:
         raise UntranslatableError("there is no grader like it")
     if value.get("name"):

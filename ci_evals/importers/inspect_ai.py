@@ -18,6 +18,15 @@ _CHOICE = (
     ' "ANSWER: $LETTER", without\nquotes, where LETTER is one of {{ letters }}.\n\n'
     "{{ question }}\n\n{{ choices }}\n"
 )
+_CHOOSES = r"""\
+at_the_end = r"(?im)^ANSWER\s*:\s*([a-z\d ,]+)\s*(?:$|\.)"
+anywhere = r"(?i)ANSWER\s*:\s*([a-z\d ,]+)(?:\W|$)"
+found = re.search(at_the_end, output) or re.search(anywhere, output)
+if not found:
+    return {"passed": False, "reason": "has no line ANSWER: with a letter"}
+return sorted(re.sub(r"[\s,]", "", found[1])) == sorted(vars["answer"])
+"""
+"""The letters after `ANSWER:` and no others, at the end of a line if they are there."""
 _MIXED = "it is multiple choice, and others are not: import these samples by themselves"
 _LOST = {
     "sandbox": "a task folder has an environment of its own: see providers of type `task`",
@@ -48,6 +57,7 @@ def convert(source: Source) -> SuiteDraft:
     draft.suite[YamlComment(NO_PROVIDERS)] = None
     if all_choose:
         draft.suite["prompts"] = [_CHOICE]
+        draft.suite["expect"] = [{"python": {"target": _CHOOSES, "name": "choice"}}]
     else:
         draft.suite[YamlComment(_SCORERS)] = None
     draft.suite["cases"] = cases
@@ -77,9 +87,8 @@ def _case(row: Node, draft: SuiteDraft, *, all_choose: bool) -> dict[Any, Any]:
             "question": sample["input"],
             "choices": "\n".join(options),
             "letters": ",".join(letters),
+            "answer": "".join(targets),
         }
-        pattern = rf"ANSWER\s*:\s*({'|'.join(targets)})\b"
-        case["expect"] = [{"regex": {"pattern": pattern, "flags": "i"}}]
     else:
         case |= input_or_messages(sample["input"])
         if len(targets) > 1:

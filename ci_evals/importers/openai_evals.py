@@ -18,6 +18,18 @@ _CLASSES = {
     "evals.elsuite.basic.json_match:JsonMatch": "json",
     "evals.elsuite.modelgraded.classify:ModelBasedClassify": "model",
 }
+_FUZZY = """\
+import string
+def plain(text):
+    letters = "".join(sign for sign in text.lower() if sign not in string.punctuation)
+    return " ".join(re.sub(r"\\b(a|an|the)\\b", " ", letters).split())
+said = plain(output)
+for ideal in map(plain, vars["ideal"]):
+    if said == ideal or (said and ideal and (said in ideal or ideal in said)):
+        return True
+return False
+"""
+"""Equality without case, punctuation and articles; either may be a part of the other."""
 _UNKNOWN_CLASS = "only match, includes, fuzzy, JSON and model-graded evals are known"
 
 
@@ -89,7 +101,9 @@ def _add_samples(
     for row in samples.written.items():
         try:
             case: dict[Any, Any] = input_or_messages(row.value["input"])
-            if kind is not None:
+            if kind == "fuzzy":
+                case["vars"] = {"ideal": _ideals(row.value)}
+            elif kind is not None:
                 case["expect"] = [_grader(kind, row.value, arguments)]
             cases.append(locate(case, row.line))
         except UntranslatableError as error:
@@ -99,23 +113,27 @@ def _add_samples(
     draft.suite[YamlComment(NO_PROVIDERS)] = None
     if kind == "model":
         draft.suite["judges"] = [dict(JUDGE)]
+    if kind == "fuzzy":
+        draft.suite["expect"] = [{"python": {"target": _FUZZY, "name": "fuzzy match"}}]
     draft.suite["cases"] = cases
 
 
-def _grader(kind: str, sample: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _ideals(sample: Mapping[str, Any]) -> list[str]:
     ideals = sample.get("ideal", "")
     if not isinstance(ideals, list):
         ideals = [ideals]
     if not ideals:
         raise UntranslatableError("its `ideal` is empty")
-    ideals = [str(ideal) for ideal in ideals]
+    return [str(ideal) for ideal in ideals]
+
+
+def _grader(kind: str, sample: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    ideals = _ideals(sample)
     match kind:
         case "match":
             return one_of("starts_with", ideals)
         case "includes":
             return _includes(ideals, ignore_case=bool(arguments.get("ignore_case")))
-        case "fuzzy":
-            return _includes(ideals, ignore_case=True)
         case "json":
             try:
                 return one_of("equals", [json.loads(ideal) for ideal in ideals])

@@ -782,6 +782,103 @@ def suite_provider(url: str) -> dict[str, object]:
     return {"type": "openai", "name": "mock", "model": "m", "base_url": url, "price": price}
 
 
+async def grades_in_python(folder: Path, answer: str) -> bool:
+    """Return True if an imported suite passes with this answer to its only case."""
+    suite, _, _ = parse((folder / "evals.yaml").read_text(), "evals.yaml")
+    suite["providers"] = [{"type": "mock", "default": answer}]
+    (folder / "run.json").write_text(json.dumps(suite))
+    ended = await ci_evals(folder, "run", "run.json")
+    assert ended.code in (0, 1), ended.err
+    return ended.code == 0
+
+
+@pytest.mark.parametrize(
+    ("ideal", "answer", "passes"),
+    [
+        ("The Hague", "hague!", True),
+        ("Hague", "It's the Hague, of course.", True),
+        ("It is in Oslo", "oslo", True),
+        ("Oslo", "Bergen", False),
+        ("Oslo", "...", False),
+    ],
+)
+async def test_fuzzy_match_is_that_of_openai_evals(
+    tmp_path: Path, ideal: str, answer: str, passes: bool
+) -> None:
+    row = json.dumps({"input": "Where?", "ideal": ["nowhere", ideal]})
+    (tmp_path / "samples.jsonl").write_text(row)
+    (tmp_path / "where.yaml").write_text(
+        "where: {id: where.v0}\nwhere.v0:\n  class: evals.elsuite.basic.fuzzy_match:FuzzyMatch\n"
+        "  args: {samples_jsonl: samples.jsonl}\n"
+    )
+    await ci_evals(tmp_path, "import", "where.yaml", "--to", "evals.yaml")
+    assert await grades_in_python(tmp_path, answer) is passes
+
+
+@pytest.mark.parametrize(
+    ("target", "answer", "passes"),
+    [
+        ("B", "So:\nANSWER: B", True),
+        ("B", "answer: B.", True),
+        ("B", "ANSWER: B) Mars", True),
+        ("B", "ANSWER: B because it is red", False),
+        ("B", "ANSWER: A, B", False),
+        ("B", "ANSWER: A or B", False),
+        ("B", "Not ANSWER: A, but\nANSWER: B", True),
+        ("B", "B", False),
+        ('["A", "C"]', "ANSWER: A, C", True),
+        ('["A", "C"]', "ANSWER: A", False),
+    ],
+)
+async def test_a_choice_is_one_letter_at_the_end_of_a_line(
+    tmp_path: Path, target: str, answer: str, passes: bool
+) -> None:
+    quoted = target.replace('"', '""')
+    (tmp_path / "samples.csv").write_text(
+        f'input,choices,target\nWhich?,"Venus,Mars,Moon","{quoted}"\n'
+    )
+    await ci_evals(tmp_path, "import", "samples.csv", "--to", "evals.yaml")
+    assert await grades_in_python(tmp_path, answer) is passes
+
+
+@pytest.mark.parametrize(
+    ("called", "passes"), [(("a", "b"), True), (("b",), True), (("c",), False)]
+)
+async def test_half_of_the_expected_tools_pass(
+    tmp_path: Path, called: tuple[str, ...], passes: bool
+) -> None:
+    tools = [{"name": "a", "input_parameters": {"n": 1}}, {"name": "b"}]
+    (tmp_path / "goldens.json").write_text(json.dumps([{"input": "Go", "expected_tools": tools}]))
+    await ci_evals(tmp_path, "import", "goldens.json", "--to", "evals.yaml")
+    suite, _, _ = parse((tmp_path / "evals.yaml").read_text(), "evals.yaml")
+    answer = {"output": "done", "tool_calls": [{"name": name} for name in called]}
+    (tmp_path / "agent.py").write_text(f"def run(text):\n    return {answer!r}\n")
+    suite["providers"] = [{"type": "python", "target": "agent:run"}]
+    (tmp_path / "run.json").write_text(json.dumps(suite))
+    ended = await ci_evals(tmp_path, "run", "run.json")
+    assert ended.code == int(not passes), ended.err
+
+
+async def test_the_ready_evaluators_of_github_run_without_a_context(tmp_path: Path) -> None:
+    names = ("similarity", "coherence", "fluency", "relevance", "groundedness")
+    evaluators = [{"name": f"{name} test", "uses": f"github/{name}"} for name in names]
+    prompt = {
+        "model": "openai/gpt-4o",
+        "testData": [{"input": "What is rain?", "expected": "Water that falls."}],
+        "messages": [{"role": "user", "content": "{{input}}"}],
+        "evaluators": evaluators,
+    }
+    (tmp_path / "test_builtins.prompt.yml").write_text(json.dumps(prompt))
+    ended = await ci_evals(tmp_path, "import", "test_builtins.prompt.yml", "--to", "evals.yaml")
+    assert "1 case, 1 provider: run it" in ended.err
+    (tmp_path / "judging.py").write_text(JUDGE)
+    suite, _, _ = parse((tmp_path / "evals.yaml").read_text(), "evals.yaml")
+    suite["judges"] = [{"name": "judge", "type": "python", "target": "judging:reply"}]
+    suite["providers"] = [{"type": "mock", "default": "Water."}]
+    (tmp_path / "run.json").write_text(json.dumps(suite))
+    assert (await ci_evals(tmp_path, "run", "run.json")).code == 0
+
+
 async def test_a_dataset_of_pydantic_evals_gives_the_verdict_that_it_should(
     tmp_path: Path, golden: CompareGolden
 ) -> None:
