@@ -15,7 +15,9 @@ from pydantic_core import from_json
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import NothingThereError
+from ci_evals.graders.inline import context_of
 from ci_evals.graders.json import strip_fence
+from ci_evals.javascript import JavaScriptError, current_node, file_problem, split_file
 from ci_evals.jsonpath import find_all, is_singular, path_problems
 from ci_evals.model.request import Answer
 from ci_evals.templating import describe_undefined, is_template, template_sandbox
@@ -28,6 +30,7 @@ from ci_evals.user_code import (
     target_parts,
     time_limit,
 )
+from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
 _NAMES = ("output", "input", "vars", "metadata")
 """The names that expressions may use."""
@@ -40,6 +43,8 @@ def transform_problem(source: str, folder: Path) -> str | None:
         if not problems:
             return None
         return problems[0]
+    if split_file(source) is not None:
+        return file_problem(source, folder)
     if target_parts(source) is not None:
         return missing_target(source, folder)
     if is_template(source):
@@ -49,8 +54,8 @@ def transform_problem(source: str, folder: Path) -> str | None:
         used = find_undeclared_variables(_environment().parse(f"{{{{ {source} }}}}"))
     except TemplateSyntaxError as error:
         return (
-            "expected JSONPath (`$.answer`), `module:function` or a Jinja2 expression"
-            f" (`output | trim`), got {quote(source)}: {one_line(str(error))}"
+            "expected JSONPath (`$.answer`), `module:function`, a file of JavaScript or a Jinja2"
+            f" expression (`output | trim`), got {quote(source)}: {one_line(str(error))}"
         )
     for name in sorted(used.difference(_NAMES)):
         return describe_undefined(name, _NAMES)
@@ -63,7 +68,10 @@ def prepare_transform(source: str) -> None:
     Raises:
         ConfigError: it cannot be imported.
     """
-    if target_parts(source) is not None:
+    file = split_file(source)
+    if file is not None:
+        current_node().check_grader(sandbox=True, **file)
+    elif target_parts(source) is not None:
         load_target(source)
 
 
@@ -77,6 +85,8 @@ async def transform_answer(source: str, answer: Answer) -> Answer:
     """
     if source.startswith("$"):
         value = _find(source, answer.output)
+    elif split_file(source) is not None:
+        value = await _call_javascript(source, answer)
     elif target_parts(source) is not None:
         value = await _call(source, answer)
     else:
@@ -118,6 +128,30 @@ async def _call(target: str, answer: Answer) -> Any:
     too_slow = GradingError(f"the transform {target} took more than {timeout_s:g} s")
     async with time_limit(timeout_s, too_slow):
         value = await call(function, *arguments)
+    if value is None:
+        raise NothingThereError("it returned nothing", answer.output)
+    return value
+
+
+async def _call_javascript(source: str, answer: Answer) -> Any:
+    timeout_s = answer.request.timeout_s
+    try:
+        value = await current_node().grade(
+            sandbox=True,
+            timeout_s=timeout_s,
+            output=answer.output,
+            context=context_of(answer),
+            **(split_file(source) or {}),
+        )
+    except JavaScriptError as error:
+        text = one_line(str(error).partition("\n")[0], 300)
+        if error.setup or error.denied:
+            raise GradingError(f"it threw {text}", detail=str(error)) from error
+        raise NothingThereError(f"threw {text}", answer.output) from error
+    except WorkerTimeoutError:
+        raise GradingError(f"the transform {source} took more than {timeout_s:g} s") from None
+    except WorkerEndedError as error:
+        raise GradingError(str(error), "grader") from error
     if value is None:
         raise NothingThereError("it returned nothing", answer.output)
     return value

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leftovers import journaled
 from processes import Finished, ci_evals
 
 from ci_evals.model.response import ToolCall
@@ -45,8 +46,7 @@ async def mock_servers() -> AsyncIterator[Mapping[str, str]]:
 def statuses(folder: Path) -> dict[str, set[str]]:
     """The statuses of the runs of each case."""
     found: dict[str, set[str]] = {}
-    for line in (folder / "ci-evals-results" / "results.jsonl").read_text().splitlines()[1:]:
-        result = json.loads(line)
+    for result in journaled(folder / "ci-evals-results"):
         found.setdefault(result["case"], set()).add(result["status"])
     return found
 
@@ -128,19 +128,28 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(
     assert ended.code == 0
     golden("imported-promptfoo-everything.yaml", ended.out)
     lost = not_imported(ended)
-    assert len(lost) == ended.out.count("# not imported") == 33
+    assert len(lost) == ended.out.count("# not imported") == 32
     start = "not imported, which weakens the suite: everything.yaml:"
     assert f"{start}105: assert: bleu: overlap of words is no measure here" in ended.err
     weakening = [line.startswith(start) for line in lost]
-    assert weakening == [True] * 22 + [False] * 11
-    assert "for want of 22 of these, a wrong answer could pass" in ended.err
+    assert weakening == [True] * 21 + [False] * 11
+    assert "for want of 21 of these, a wrong answer could pass" in ended.err
     assert "should-not-be-copied" not in ended.out + ended.err
     written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")
     assert "../prompts/ask.txt" in (tmp_path / "out" / "evals.yaml").read_text()
-    todo = written.err.partition("still to do before it runs:\n")[2].splitlines()
-    assert [line.partition(": ")[2] for line in todo] == [  # all that it expected is lost
+    assert "run it with `ci-evals run out/evals.yaml`" in written.err
+
+
+async def test_a_case_that_lost_all_that_it_expected_is_still_to_do(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        "prompts: ['{{ q }}']\nproviders: [echo]\n"
+        "tests:\n  - {vars: {q: hi}, assert: [{type: bleu, value: hi}]}\n"
+    )
+    ended = await ci_evals(tmp_path, "import", "p.yaml", "--to", "evals.yaml")
+    todo = ended.err.partition("still to do before it runs:\n")[2].splitlines()
+    assert [line.partition(": ")[2] for line in todo] == [
         (
-            "cases[3]: nothing is expected of the answer, so any would pass:"
+            "cases[0]: nothing is expected of the answer, so any would pass:"
             " add `expect`, such as `- not_empty: true`"
         )
     ]
@@ -193,8 +202,7 @@ async def test_agents_and_programs_are_called_as_promptfoo_calls_them(tmp_path: 
     assert not_imported(ended) == []
     ran = await ci_evals(tmp_path, "run")
     assert ran.code == 1, ran.err
-    lines = (tmp_path / "ci-evals-results" / "results.jsonl").read_text().splitlines()[1:]
-    results = {result["provider"]: result for result in map(json.loads, lines)}
+    results = {result["provider"]: result for result in journaled(tmp_path / "ci-evals-results")}
     assert {name: result["status"] for name, result in results.items()} == {
         "function": "passed",
         "broken": "failed",
@@ -963,8 +971,7 @@ async def answers_of(folder: Path) -> dict[str, str]:
     """What each case of the suite was answered."""
     ended = await ci_evals(folder, "run")
     assert ended.code in (0, 1), ended.err
-    lines = (folder / "ci-evals-results" / "results.jsonl").read_text().splitlines()[1:]
-    results = [json.loads(line) for line in lines]
+    results = journaled(folder / "ci-evals-results")
     return {result["case"]: result["response"]["output"] for result in results}
 
 
@@ -1072,8 +1079,8 @@ async def test_texts_of_files_are_trimmed(tmp_path: Path) -> None:
     assert suite["cases"][0]["matrix"] == {"q": [{"file": "a.md"}, "hi you"]}
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0, ended.out
-    journal = (tmp_path / "ci-evals-results" / "results.jsonl").read_text()
-    outputs = {json.loads(line)["response"]["output"] for line in journal.splitlines()[1:]}
+    results = journaled(tmp_path / "ci-evals-results")
+    outputs = {result["response"]["output"] for result in results}
     assert outputs == {"<hi>", "<hi you>", "[hi]", "[hi you]"}
 
 
@@ -1237,8 +1244,7 @@ tests:
         [{"contains": "Oslo"}],
     ]
     assert (await ci_evals(tmp_path, "run")).code == 0
-    journal = (tmp_path / "ci-evals-results" / "results.jsonl").read_text().splitlines()[1:]
-    sent = [json.loads(line)["messages"] for line in journal]
+    sent = [result["messages"] for result in journaled(tmp_path / "ci-evals-results")]
     system = {"role": "system", "content": "{{kind}}"}
     for city in ("Rome", "Oslo"):
         assert [system, {"role": "user", "content": city}] in sent
@@ -1296,3 +1302,62 @@ async def test_code_that_reads_files_or_variables_is_out_of_the_sandbox(tmp_path
     assert second["javascript"]["sandbox"] is False
     assert (third, lost) == ({"javascript": "output.length > 1"}, [])
     assert (await ci_evals(tmp_path, "run")).code == 0
+
+
+async def test_transforms_in_javascript_are_run(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts: ['{{ q }}']
+providers: [echo]
+tests:
+  - vars: {q: 'a,b'}
+    assert:
+      - {type: equals, value: B, transform: "output.split(',')[1].toUpperCase()"}
+      - {type: equals, value: b, transform: "const parts = output.split(','); parts[1]"}
+      - {type: equals, value: A, transform: 'file://change.mjs:first'}
+  - vars: {q: ' c ; d '}
+    options:
+      transform: |
+        const [first] = output.split(';');
+        return first.trim() + context.vars.q.length;
+    assert:
+      - {type: equals, value: c7}
+      - {type: latency, threshold: 5000}
+  - vars: {q: e}
+    assert: [{type: not-contains, value: e, transform: 'output.nothing.there()'}]
+""",
+        {"change.mjs": "export const first = (output) => output[0].toUpperCase();\n"},
+    )
+    assert lost == []
+    assert suite["cases"][1]["expect"] == [
+        {"equals": {"value": "c7", "transform": "promptfoo_transforms.mjs:transform_3"}},
+        {"latency": 5},
+    ]
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 1, ended.err
+    results = {result["case"]: result for result in journaled(tmp_path / "ci-evals-results")}
+    assert {case: result["status"] for case, result in results.items()} == {
+        "a,b": "passed",
+        "c ; d": "passed",
+        "e": "failed",
+    }
+    assert "Cannot read properties of undefined" in ended.out
+    direct = await ci_evals(tmp_path, "run", "p.yaml")
+    assert direct.code == 2
+    assert "needs promptfoo_transforms.mjs, which an import writes" in direct.err
+
+
+async def test_a_transform_of_a_test_that_others_share_graders_with_is_listed(
+    tmp_path: Path,
+) -> None:
+    _, (lost,) = await import_promptfoo(
+        tmp_path,
+        "prompts: ['{{ q }}']\nproviders: [echo]\n"
+        "defaultTest: {assert: [{type: contains, value: h}]}\ntests:\n"
+        "  - vars: {q: hi}\n    options: {transform: 'output + 1'}\n"
+        "    assert: [{type: contains, value: hi}]\n",
+    )
+    assert lost.startswith(
+        "not imported, which weakens the suite: p.yaml:6: tests.options.transform: "
+    )

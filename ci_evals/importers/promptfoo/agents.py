@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ci_evals.importers.draft import UntranslatableError
+from ci_evals.importers.source import Source
 
 MODULE = "promptfoo_agents"
 
@@ -69,6 +70,62 @@ def {name}(asked: Any, request: Request) -> str:
     )
     return done.stdout.strip()
 """
+
+
+TRANSFORMS = "promptfoo_transforms.mjs"
+_PROPERTIES = r"((?:\??\.\w+|\??\.?\[\d+\])+)"
+_USUAL = (
+    (r"output\.trim\(\)", "output | trim"),
+    (r"output\.toLowerCase\(\)", "output | lower"),
+    (r"output\.toUpperCase\(\)", "output | upper"),
+    (r"JSON\.parse\(output\)", "$"),
+    (rf"(?:JSON\.parse\(output\)|output){_PROPERTIES}", r"$\1"),
+)
+_START_OF_TRANSFORMS = "// Transforms of answers. Written by `ci-evals import`; yours to edit.\n"
+
+
+class Transforms:
+    """Writes a file with transforms in JavaScript. Afterwards `text` is what it holds."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    @property
+    def text(self) -> str:
+        if not self._names:
+            return ""
+        functions = []
+        for code, name in self._names.items():
+            body = f"return {code};"
+            if "\n" in code:
+                body = code
+            functions.append(f"\nexport function {name}(output, context) {{\n{body}\n}}\n")
+        return _START_OF_TRANSFORMS + "".join(functions)
+
+    def of(self, code: Any, source: Source) -> str:
+        """Return a transform as one of ours.
+
+        Raises:
+            UntranslatableError: it is in Python, or no text.
+        """
+        if not isinstance(code, str) or not code.strip():
+            raise UntranslatableError("a transform is a text")
+        if code.startswith("file://"):
+            file, colon, name = code.removeprefix("file://").partition(":")
+            if not re.search(r"\.[cm]?[jt]s$", file):
+                raise UntranslatableError("its code is called with other arguments here")
+            return source.relative(file) + colon + name
+        expression = code.strip().removesuffix(";")
+        for pattern, ours in _USUAL:
+            if found := re.fullmatch(pattern, expression):
+                return found.expand(ours).replace("?.[", "[").replace("?.", ".")
+        if "\n" in expression:
+            expression = code.strip()
+        elif re.match(r"(const|let|var)\s", expression):
+            before, semicolon, last = expression.rpartition(";")
+            expression = f"{before}{semicolon}\nreturn {last.strip()};"
+        name = self._names.setdefault(expression, f"transform_{len(self._names) + 1}")
+        return f"{TRANSFORMS}:{name}"
 
 
 def import_of(path: str, function: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ci_evals.errors import ConfigError
 from ci_evals.graders import GRADERS
 from ci_evals.importers.draft import SuiteDraft, UntranslatableError, locate, seconds
-from ci_evals.importers.promptfoo.agents import import_of
+from ci_evals.importers.promptfoo.agents import Transforms, import_of
 from ci_evals.importers.promptfoo.providers import provider_of
 from ci_evals.importers.promptfoo.templates import TemplateTranslator
 from ci_evals.importers.source import Source
@@ -104,14 +104,6 @@ _OPTIONS = {
     "contextTransform": "the provider tells the retrieved texts, as `context` of its answer",
     "rubricPrompt": "`prompt` of a judge is a template over other names",
 }
-_PROPERTIES = r"((?:\??\.\w+|\??\.?\[\d+\])+)"
-_TRANSFORMS = (
-    (r"output\.trim\(\)", "output | trim"),
-    (r"output\.toLowerCase\(\)", "output | lower"),
-    (r"output\.toUpperCase\(\)", "output | upper"),
-    (r"JSON\.parse\(output\)", "$"),
-    (rf"(?:JSON\.parse\(output\)|output){_PROPERTIES}", r"$\1"),
-)
 
 
 class Assertions:
@@ -124,6 +116,7 @@ class Assertions:
 
     def __init__(self, draft: SuiteDraft, templates: TemplateTranslator) -> None:
         self.judges: dict[str, dict[str, Any]] = {}
+        self.transforms = Transforms()
         self._draft = draft
         self._templates = templates
 
@@ -166,7 +159,7 @@ class Assertions:
         if label is not None:
             options["name"] = given[label].strip()
         if given.get("transform"):
-            options["transform"] = transform_of(given["transform"])
+            options["transform"] = self.transforms.of(given["transform"], source)
         made: list[Any] = []
         ignored = [key for key in given if key not in _KEYS and key != label]
         made += [self._draft.ignore(entry[key]) for key in ignored]
@@ -413,23 +406,6 @@ def _regex(pattern: str) -> dict[str, Any]:
 
 
 _SIGNS = {"$": r"\Z", r"\s": r"(?u:\s)", r"\S": r"(?u:\S)"}
-
-
-def transform_of(code: Any) -> str:
-    """Return a transform in JavaScript as one of ours, if it is one of the usual ones.
-
-    Raises:
-        UntranslatableError: it is another one.
-    """
-    if isinstance(code, str):
-        expression = code.strip().removesuffix(";")
-        for pattern, ours in _TRANSFORMS:
-            if found := re.fullmatch(pattern, expression):
-                return found.expand(ours).replace("?.[", "[").replace("?.", ".")
-    raise UntranslatableError(
-        "`transform` here is a JSONPath, a Jinja2 expression or a Python function;"
-        " `javascript` graders run code"
-    )
 
 
 def _judge_among(specs: tuple[Node | None, ...], *, embeds: bool) -> Node | None:

@@ -12,6 +12,7 @@ import yaml
 
 from ci_evals.errors import ConfigError
 from ci_evals.format import one_line
+from ci_evals.graders import GRADERS
 from ci_evals.importers.draft import (
     NOTHING_LIKE_IT,
     Lost,
@@ -21,8 +22,8 @@ from ci_evals.importers.draft import (
     original,
     seconds,
 )
-from ci_evals.importers.promptfoo.agents import MODULE, Agents
-from ci_evals.importers.promptfoo.assertions import Assertions, transform_of
+from ci_evals.importers.promptfoo.agents import MODULE, TRANSFORMS, Agents
+from ci_evals.importers.promptfoo.assertions import Assertions
 from ci_evals.importers.promptfoo.providers import WEAKENING, provider_of
 from ci_evals.importers.promptfoo.rows import plain_columns, test_of_row
 from ci_evals.importers.promptfoo.templates import TemplateTranslator, quote_dumped
@@ -53,7 +54,7 @@ _OF_A_TEST: Mapping[str, str] = {
     "assertScoringFunction": "the score of a run is the weighted mean of its graders",
     "providerOutput": "an answer that is there is named by `overrides: {recorded: …}`",
 }
-_TRANSFORM = "`transform` is one of the suite, or of a grader; code is run by `javascript` graders"
+_TRANSFORM = "`transform` is one of the suite, or of a grader: give it to those that read it"
 _OF_A_MODEL = "it is a setting of the provider: give it to one as `params`"
 _OPTIONS: Mapping[str, str] = {
     "transform": _TRANSFORM,
@@ -155,12 +156,15 @@ class _Converter:
         self.vars: dict[Any, Any] = {}
         self.metadata: dict[str, Any] = {}
         self.ids: set[str] = set()
+        self.has_defaults = False
+        """True if all tests have assertions in common."""
         self.named: list[frozenset[str]] = []
         """For each case, the vars that it has."""
 
     def convert(self) -> SuiteDraft:
         root = self.source.written
         default_test = self.find_default_test()
+        self.has_defaults = bool(default_test["assert"].value)
         self.read_default_vars(default_test)
         # Tests come first: templates depend on the vars that all of them have.
         for key in root.value:
@@ -187,6 +191,8 @@ class _Converter:
         self.draft.suite |= dict.fromkeys(self.source.take_other_comments())
         if text := self.agents.text:
             self.draft.files[f"{MODULE}.py"] = text
+        if text := self.assertions.transforms.text:
+            self.draft.files[TRANSFORMS] = text
         return self.draft
 
     def section(self, name: str) -> dict[Any, Any]:
@@ -488,7 +494,8 @@ class _Converter:
         known = []
         if code := options.get("transform"):
             with suppress(UntranslatableError):
-                self.section("transform")["transform"] = transform_of(code)
+                transform = self.assertions.transforms.of(code, self.source)
+                self.section("transform")["transform"] = transform
                 known.append("transform")
         if "runSerially" in options:
             if options["runSerially"]:
@@ -625,7 +632,13 @@ class _Converter:
         names = frozenset({*vars_, *matrix, *self.vars_by_name()})
         self.named.append(names)
         case |= self.comments_before(written["assert"])
+        known: list[str] = []
         if expect := self.read_own_expect(written, names):
+            code = (test.get("options") or {}).get("transform")
+            if code and self.can_transform_alone(expect):
+                with suppress(UntranslatableError):
+                    _add_transform(expect, self.assertions.transforms.of(code, self.source))
+                    known.append("transform")
             case["expect"] = expect
         if test.get("threshold") is not None:
             case |= self.comments_before(written["threshold"])
@@ -641,9 +654,15 @@ class _Converter:
         for key in test:
             if key not in (*_DEFAULT_TEST, title):
                 case[self.lose_key_of_a_test(written[key], key)] = None
-        case |= dict.fromkeys(self.lose_options(written, "tests", ()))
+        case |= dict.fromkeys(self.lose_options(written, "tests", known))
         comments |= dict.fromkeys(self.source.take_comments(written))
         return locate({**comments, **case}, written.line)
+
+    def can_transform_alone(self, expect: list[Any]) -> bool:
+        """Return True if the graders of a test can have its transform: no others have one."""
+        if self.has_defaults:
+            return False
+        return not any(_transforms(entry) for entry in expect)
 
     def lose_key_of_a_test(self, written: Node, key: str) -> YamlComment:
         """Note a key of a test that is not translated, unless promptfoo ignores it, too."""
@@ -828,3 +847,26 @@ def _quote_templates(text: str) -> str:
         return found[1] + json.dumps(found[2], ensure_ascii=False)
 
     return re.sub(r"(?m)^(\s*(?:- )?\w+:\s+)(\{\{.*\}\})\s*$", quote, text)
+
+
+def _transforms(entry: Any) -> bool:
+    """Return True if a grader has a transform, or a part of it."""
+    if not isinstance(entry, dict):
+        return False
+    for options in entry.values():
+        if "transform" in options or any(_transforms(part) for part in options.get("of", ())):
+            return True
+    return False
+
+
+def _add_transform(expect: Iterable[Any], transform: str) -> None:
+    """Give a transform to graders that read the answer."""
+    for entry in expect:
+        if not isinstance(entry, dict):
+            continue
+        for name, options in entry.items():
+            grader = GRADERS[name.removeprefix("not_")]
+            if "of" in options:
+                _add_transform(options["of"], transform)
+            elif grader.reads_text:
+                options["transform"] = transform
