@@ -20,7 +20,7 @@ from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import FailOn
 from ci_evals.gate.wording import lost_report_sentences, source_sentence
 from ci_evals.model.plan import Shard
-from ci_evals.model.report import SuiteInfo, SuiteReport
+from ci_evals.model.report import Checkout, SuiteInfo, SuiteReport
 from ci_evals.redaction import Redactor
 from ci_evals.reports.summary import Summary
 from ci_evals.suite.types import RESULTS, CheckedSuite
@@ -194,6 +194,15 @@ class Host:
         committed = committed_baseline(suite).as_posix()
         lack = NoComparison(f"there is no {committed}, and no artifacts outside of a CI system")
         return Previous(lack, notes=(lack.sentence,))
+
+    def explain_lost_baseline(self, checkout: Checkout) -> str | None:
+        """Return why no later run can be compared with this one; None if one can, or will not.
+
+        Args:
+            checkout: the commit under test.
+        """
+        del checkout
+        return None
 
     def find_committed(self, suite: CheckedSuite, folder: Path) -> Path | None:
         """Return the report that is committed with a suite; None if there is none.

@@ -101,6 +101,8 @@ def run_and_report(
             job.say(previous.notes)
         for warning in previous.warnings:
             job.warn(warning)
+        if lost := host.explain_lost_baseline(invocation.checkout):
+            job.warn(lost)
         invocation = replace(
             invocation,
             suite=job.locate_cases(suite),

@@ -25,7 +25,7 @@ from ci_evals.hosts import (
     lost_reports,
     removed_suites,
 )
-from ci_evals.model.report import SuiteInfo
+from ci_evals.model.report import Checkout, SuiteInfo
 from ci_evals.redaction import Redactor
 from ci_evals.reports.read import baseline_of, read_report
 from ci_evals.reports.report_json import REPORT
@@ -459,14 +459,21 @@ async def _try(
     return BaseReport(report, recording, place, suites)
 
 
+def checkout_problem(checkout: Checkout) -> str | None:
+    """Return why results of what was checked out cannot be a baseline; None if they can."""
+    if not checkout.revision or checkout.dirty is None:
+        return "git did not tell which commit it checked out"
+    if not _SHA.fullmatch(checkout.revision):
+        return f"{name_of(checkout.revision)} is not a commit"
+    if checkout.dirty:
+        return "files that git tracks were changed before it ran"
+    return None
+
+
 def _unusable(report: SavedReport, suite: str) -> str | None:
     """Return why a report cannot be the baseline of a suite; None if it can."""
-    if not report.suite.revision or report.suite.dirty is None:
-        return "git did not tell which commit it checked out"
-    if not _SHA.fullmatch(report.suite.revision):
-        return f"{name_of(report.suite.revision)} is not a commit"
-    if report.suite.dirty:
-        return "files that git tracks were changed before it ran"
+    if problem := checkout_problem(Checkout(report.suite.revision, report.suite.dirty)):
+        return problem
     if report.report.interrupted:
         return f"its report is incomplete: {report.report.interrupted}"
     if not any(cell.planned.graded for cell in report.head):

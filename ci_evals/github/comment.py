@@ -10,7 +10,7 @@ again. Only a write that reaches GitHub more than `SETTLE_S` after its read can 
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from ci_evals.errors import GitHubError, Problem, StorageError
 from ci_evals.files import write_atomically
-from ci_evals.format import short_sha
+from ci_evals.format import name_of, short_sha
 from ci_evals.gate.bars import SEVERITY
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
@@ -219,10 +219,11 @@ def comment_from_run(
             previews: list[str] = []
             for pull in pulls:
                 contributions: list[Contribution] = []
+                suites = {report.suite.name for _, report in uploads.reports}
                 for source, report in uploads.reports:
                     folder = Path(scratch, f"base-{pull.number}-{len(contributions)}")
                     search = Search(source.name, pull.base.ref, pull.base.sha, run.head_sha)
-                    summary = await _judge(github, report, baseline, search, folder)
+                    summary = await _judge(github, report, baseline, search, folder, suites)
                     contributions.append(_contribution(summary, run, source))
                 if dry_run:
                     previews += [contribution.preview() for contribution in contributions]
@@ -325,30 +326,43 @@ def _report_of_artifact(file: Path) -> SavedReport:
 
 
 async def _judge(
-    github: GitHub, report: SavedReport, choice: BaselineChoice, search: Search, folder: Path
+    github: GitHub,
+    report: SavedReport,
+    choice: BaselineChoice,
+    search: Search,
+    folder: Path,
+    suites: Collection[str],
 ) -> Summary:
     """Judge a report by its results, against the chosen baseline and by the baseline's rules.
 
     Without a baseline, all there is to go by is the report's own word on the gate. It may be a
-    forger's, so the verdict is `borderline` at best, and the summary says why.
+    forger's, so the verdict is `borderline` at best, and the summary says why. A note names suites
+    of the base branch that are not among the `suites` of the run.
     """
     suite = report.suite.name
     if choice == "none":
         return _mark_unverified(report.judge(None))
     baseline: Baseline | NoComparison
+    missing: Sequence[str] = ()
     if choice == "auto":
         try:
-            found = await find_base_report(github, search, suite, folder)
+            found = await find_base_report(github, search, suite, folder, suites)
         except GitHubError as error:
             found = NotFound(str(error), expected=True, failed=True)
         if isinstance(found, NotFound):
             baseline = NoComparison(found.reason)
         else:
             baseline = baseline_of([found.report], suite, search.base_ref)
+            missing = sorted({info.name for info in found.suites}.difference(suites))
     else:
         baseline = read_baseline(choice, suite)
     if isinstance(baseline, Baseline):
-        return judge_beside(report, baseline)
+        summary = judge_beside(report, baseline)
+        if missing:
+            names = ", ".join(map(name_of, missing))
+            text = f"not run here, but on {baseline.label}: {names}"
+            summary = replace(summary, notes=(*summary.notes, Note("Missing", text, brief=True)))
+        return summary
     # Its rules are its author's, so it never passes by them.
     unverified = _mark_unverified(report.judge(replace(baseline, expected=True)))
     if isinstance(report.base, Baseline):

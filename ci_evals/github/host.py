@@ -12,7 +12,12 @@ from ci_evals.files import write_atomically
 from ci_evals.format import number_of, without_commands
 from ci_evals.gate.bars import VerdictStatus
 from ci_evals.github.api import connect
-from ci_evals.github.baseline import PATIENCE_S, changed_files, find_earlier
+from ci_evals.github.baseline import (
+    PATIENCE_S,
+    changed_files,
+    checkout_problem,
+    find_earlier,
+)
 from ci_evals.github.comment import Mode, post_text
 from ci_evals.github.context import read_context, remove_credentials
 from ci_evals.github.job import GitHubJob, path_in
@@ -29,6 +34,7 @@ from ci_evals.hosts import (
     Previous,
     committed_baseline,
 )
+from ci_evals.model.report import Checkout
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.reports.markdown import problems_text, suites_text, unchanged_text
 from ci_evals.reports.summary import Summary
@@ -86,6 +92,16 @@ class GitHubActions(Host):
     ) -> Previous:
         """Look among the artifacts of the base branch and of earlier attempts."""
         return find_earlier(choice, suite, self._context, artifacts, folder)
+
+    def explain_lost_baseline(self, checkout: Checkout) -> str | None:
+        """Return why the results of the default branch cannot be a baseline; None if they can."""
+        context = self._context
+        if context.event not in ("push", "schedule", "workflow_dispatch"):
+            return None
+        problem = checkout_problem(checkout)
+        if problem is None or not context.on_default_branch:
+            return None
+        return f"this run cannot be a baseline: {problem}"
 
     def find_committed(self, suite: CheckedSuite, folder: Path) -> Path | None:
         """Return the report that is committed with a suite.

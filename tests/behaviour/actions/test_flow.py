@@ -156,6 +156,7 @@ async def test_a_run_of_changed_files_is_no_baseline(
     run = fake.state.add_run(BASE)
     job = await repository.job("push", {"before": OLDER}, run, GITHUB_REF="refs/heads/main")
     assert (job.report["suite"]["revision"], job.report["suite"]["dirty"]) == (BASE, True)
+    assert "::warning title=ci-evals::this run cannot be a baseline: files that" in job.ended.out
     repository.upload(job, run)
     after = await repository.push(RED, before=BASE)
     assert "files that git tracks were changed before it ran" in after.ended.out

@@ -311,6 +311,25 @@ async def test_a_forged_report_is_not_green_without_a_baseline_to_hold_it_to(
         )
 
 
+async def test_a_suite_that_a_forged_artifact_leaves_out_is_named(repository: Repository) -> None:
+    fork = await fork_of(repository, wrong=())
+    main = next(
+        each for each in repository.fake.state.artifacts.values() if each.run is not fork.run
+    )
+    other = json.loads(json.dumps(fork.report))
+    other["suite"] |= {"name": "history", "revision": BASE, "dirty": False}
+    own = json.loads(json.dumps(fork.report))
+    own["suite"] |= {"revision": BASE, "dirty": False}
+    main.content = archive(
+        {
+            "geography/report.json": json.dumps(own).encode(),
+            "history/report.json": json.dumps(other).encode(),
+        }
+    )
+    text = await fork.text()
+    assert "**Missing**: not run here, but on main: history" in text
+
+
 async def test_a_baseline_may_be_a_file_of_the_job_or_none(repository: Repository) -> None:
     fork = await fork_of(repository)
     base, _ = sorted(repository.folder.glob(f"{RESULTS}-*"))
