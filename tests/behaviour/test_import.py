@@ -1361,3 +1361,53 @@ async def test_a_transform_of_a_test_that_others_share_graders_with_is_listed(
     assert lost.startswith(
         "not imported, which weakens the suite: p.yaml:6: tests.options.transform: "
     )
+
+
+async def test_f1_of_tool_calls_is_promptfoos(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        "prompts: ['{{ q }}']\nproviders: [python:agent.py:call_api]\ntests:\n"
+        "  - {vars: {q: a}, assert: [{type: tool-call-f1, value: [search, book]}]}\n"
+        "  - {vars: {q: b}, assert: [{type: tool-call-f1, value: 'search,pay', threshold: 0.5}]}\n"
+        "  - {vars: {q: c}, assert: [{type: tool-call-f1, value: [search], threshold: 0.7}]}\n",
+        {"agent.py": "def call_api(prompt, options, context): ...\n"},
+    )
+    assert lost == []
+    calls = [{"name": name} for name in ("search", "book", "search")]
+    (tmp_path / "agent.py").write_text(f"def run(text):\n    return {{'tool_calls': {calls!r}}}\n")
+    suite["providers"] = [{"type": "python", "target": "agent:run"}]
+    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 1, ended.err
+    assert statuses(tmp_path) == {"a": {"passed"}, "b": {"passed"}, "c": {"failed"}}
+
+
+async def test_providers_and_prompts_of_a_test(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts: [{label: plain, raw: '{{ q }}', config: {response_format: {type: json_object}}}]
+providers: [{id: 'openai:gpt-4o', label: ours, config: {temperature: 0}}]
+defaultTest: {assert: [{type: contains, value: x}]}
+tests:
+  - {vars: {q: a}, provider: ours, providers: [ours], prompts: [plain]}
+  - {vars: {q: b}, provider: {id: 'openai:gpt-5', config: {temperature: 1}}}
+  - {vars: {q: c}, provider: 'anthropic:messages:claude-sonnet-4-5'}
+  - {vars: {q: d}, prompts: [another]}
+""",
+    )
+    params = {"temperature": 0, "response_format": {"type": "json_object"}}
+    assert suite["providers"] == [
+        {"name": "ours", "type": "openai", "model": "gpt-4o", "params": params}
+    ]
+    assert suite["cases"] == [
+        {"vars": {"q": "a"}},
+        {"vars": {"q": "b"}, "overrides": {"model": "gpt-5", "params": {"temperature": 1}}},
+        {"vars": {"q": "c"}},
+        {"vars": {"q": "d"}},
+    ]
+    start = "not imported, which weakens the suite: p.yaml:"
+    assert [line.removeprefix(start)[:18] for line in lost] == [
+        "7: tests.provider:",
+        "8: tests.prompts: ",
+    ]

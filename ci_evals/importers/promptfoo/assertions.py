@@ -82,7 +82,6 @@ _REASONS = {
     "classifier": "let a `python` grader ask the model, or see `classify`",
     "webhook": "let a `python` grader call it",
     "ruby": "write it as a `python` grader",
-    "tool-call-f1": "`tool_call` has the share of the expected calls as its score",
     "is-valid-openai-tools-call": _CALLS,
     "is-valid-openai-function-call": _CALLS,
     "is-sql": _PARSER,
@@ -523,6 +522,23 @@ def _steps(value: Any, _: Any) -> _Converted:
     return "max_steps", {"value": value["max"]}
 
 
+def _tool_f1(value: Any, threshold: Any) -> _Converted:
+    names = _texts(value)
+    if not isinstance(names, list) or not names:
+        raise UntranslatableError("its `value` names no tool")
+    least: float = 1
+    if isinstance(threshold, int | float):
+        least = threshold
+    return "python", {"target": _F1.format(names=set(names)), "threshold": least}
+
+
+_F1 = """\
+called = {{call.name for call in answer.response.tool_calls or answer.response.calls_made}}
+expected = {names!r}
+return 2 * len(called & expected) / (len(called) + len(expected))
+"""
+
+
 _PLAIN: Mapping[str, Callable[[Any, Any], _Converted]] = {
     "equals": _equals,
     "is-json": _is_json,
@@ -531,6 +547,7 @@ _PLAIN: Mapping[str, Callable[[Any, Any], _Converted]] = {
     "cost": _cost,
     "word-count": _word_count,
     "finish-reason": _finish_reason,
+    "tool-call-f1": _tool_f1,
     "trajectory:tool-used": _used_tools,
     "trajectory:tool-sequence": _tool_sequence,
     "trajectory:tool-args-match": _tool_arguments,

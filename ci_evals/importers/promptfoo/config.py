@@ -145,6 +145,7 @@ class _Converter:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.config = source.written
         self.draft = SuiteDraft("promptfoo")
         self.templates = TemplateTranslator()
         self.agents = Agents()
@@ -156,6 +157,7 @@ class _Converter:
         self.vars: dict[Any, Any] = {}
         self.metadata: dict[str, Any] = {}
         self.ids: set[str] = set()
+        self.prompt_config: dict[str, Any] = {}
         self.has_defaults = False
         """True if all tests have assertions in common."""
         self.named: list[frozenset[str]] = []
@@ -183,6 +185,8 @@ class _Converter:
             self.section("prompts")["prompts"] = [self.templates.text("{{ prompt }}")]
         if "cases" not in self.sections:
             self.add_case_of_the_prompt()
+        if self.prompt_config:
+            self.add_prompt_config()
         self.add_judges()
         self.add_vars()
         self.put_in_order()
@@ -364,9 +368,7 @@ class _Converter:
         if isinstance(value, dict):
             label = value.get("label")
             if config := value.get("config"):
-                keys = ", ".join(config)
-                reason = f"`config` of a prompt, {keys}: give it to a provider as `params`"
-                raise UntranslatableError(reason)
+                self.read_prompt_config(config)
             value = value.get("raw") or value.get("id")
         if not isinstance(value, str):
             raise UntranslatableError("a prompt is a text, a file, or has `raw`")
@@ -379,6 +381,33 @@ class _Converter:
         for name in self.source.find(value.removeprefix("file://")):
             prompts += self.read_prompt_file(name, label)
         return prompts
+
+    def read_prompt_config(self, config: Any) -> None:
+        """Keep what the only prompt sets of the models, which is a setting of the providers here.
+
+        Raises:
+            UntranslatableError: there are other prompts, or it is no mapping.
+        """
+        written = self.config["prompts"].value
+        is_only = not isinstance(written, list) or len(written) == 1
+        if not is_only or not isinstance(config, dict):
+            keys = ", ".join(config)
+            reason = f"`config` of a prompt, {keys}: give it to a provider as `params`"
+            raise UntranslatableError(reason)
+        self.prompt_config = config
+
+    def add_prompt_config(self) -> None:
+        """Add the settings of the only prompt to each model, where they win."""
+        for provider in self.section("providers").get("providers", ()):
+            if not isinstance(provider, dict):
+                continue
+            if provider["type"] in ("openai", "anthropic"):
+                provider["params"] = {**provider.get("params", {}), **self.prompt_config}
+            else:
+                prompts = self.config["prompts"]
+                reason = "`config` of a prompt: these settings are for `openai` and `anthropic`"
+                comment = self.draft.lose(prompts, "prompt", reason, weakens=True)
+                self.section("prompts")[comment] = None
 
     def read_prompt_file(self, name: str, label: str | None) -> list[Any]:
         if re.search(_CODE, name):
@@ -417,6 +446,8 @@ class _Converter:
             function = function or default or ""
             if not function:
                 raise UntranslatableError(_PROGRAM)
+            if path.startswith(".."):
+                raise UntranslatableError(f"{path} is not below the suite's folder")
             module = path.removesuffix(".py").replace("/", ".")
             reference = f"{module}:{function}"
         if function_problem(reference, self.source.folder) is not None:
@@ -558,7 +589,10 @@ class _Converter:
         arguments = []
         if config:
             arguments = [config]
-        (tests,) = call_function(function, [arguments], self.source.folder)
+        try:
+            (tests,) = call_function(function, [arguments], self.source.folder)
+        except ConfigError as error:
+            raise UntranslatableError(error.problems[0].message) from error
         if not isinstance(tests, list):
             raise UntranslatableError(f"{function} returned no list of tests")
         comments = [YamlComment(f"made by {function} as this was imported")]
@@ -653,10 +687,35 @@ class _Converter:
             case["runs"] = options["repeat"].value
         for key in test:
             if key not in (*_DEFAULT_TEST, title):
-                case[self.lose_key_of_a_test(written[key], key)] = None
+                case |= self.read_choice(written[key], key)
         case |= dict.fromkeys(self.lose_options(written, "tests", known))
         comments |= dict.fromkeys(self.source.take_comments(written))
         return locate({**comments, **case}, written.line)
+
+    def read_choice(self, written: Node, key: str) -> dict[Any, Any]:
+        """Return what a test says about its providers and prompts, or the comment of what is lost.
+
+        All of them is what every case has; another model of the only provider is an override.
+        """
+        root = self.config
+        if key == "prompts" and _covers(written.value, root["prompts"].value):
+            return {}
+        providers = root["providers"].value or root["targets"].value
+        if key in ("provider", "providers") and _covers(written.value, providers):
+            return {}
+        if key == "provider" and isinstance(providers, str | list):
+            written_providers = root["targets"]
+            if "providers" in root:
+                written_providers = root["providers"]
+            first, *others = _entries(written_providers)
+            with suppress(UntranslatableError):
+                overrides = _overrides(
+                    provider_of(first, self.source).options,
+                    provider_of(written, self.source).options,
+                )
+                if overrides and not others:
+                    return {"overrides": overrides}
+        return {self.lose_key_of_a_test(written, key): None}
 
     def can_transform_alone(self, expect: list[Any]) -> bool:
         """Return True if the graders of a test can have its transform: no others have one."""
@@ -870,3 +929,41 @@ def _add_transform(expect: Iterable[Any], transform: str) -> None:
                 _add_transform(options["of"], transform)
             elif grader.reads_text:
                 options["transform"] = transform
+
+
+def _names_of(entries: Any) -> list[set[str]]:
+    """Return the names of each provider or prompt: its id, its label and its text."""
+    if not isinstance(entries, list):
+        entries = [entries]
+    named = []
+    for entry in entries:
+        if isinstance(entry, dict):
+            names = {str(entry[key]) for key in ("id", "label", "raw") if key in entry}
+        else:
+            names = {str(entry)}
+        named.append(names)
+    return named
+
+
+def _covers(chosen: Any, entries: Any) -> bool:
+    """Return True if a choice of names has all of the config's providers or prompts."""
+    if isinstance(chosen, str):
+        chosen = [chosen]
+    if not entries or not isinstance(chosen, list):
+        return False
+    names = {name for name in chosen if isinstance(name, str)}
+    return all(names & known for known in _names_of(entries))
+
+
+def _overrides(usual: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a case overrides to have another provider; nothing if more than that differs."""
+    overridden = ("name", "model", "params")
+    for key in {*usual, *other}.difference(overridden):
+        if usual.get(key) != other.get(key):
+            return {}
+    if "model" not in other or not set(usual.get("params", {})) <= set(other.get("params", {})):
+        return {}
+    overrides = {"model": other["model"]}
+    if other.get("params"):
+        overrides["params"] = other["params"]
+    return overrides
