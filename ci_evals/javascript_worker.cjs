@@ -51,7 +51,7 @@ function describe(error) {
   const stack = lines.filter((line, number) => !isFrame(line, number) || !isHidden(line));
   const innermost = stack.find(isFrame) || "";
   const [, line] = innermost.match(/ at (line \d+)$/) || [];
-  const [, file] = innermost.match(/(?:file:\/\/|\(|at )(\/[^()]+:\d+):\d+\)?$/) || [];
+  const [, file] = innermost.match(/(?:file:\/\/|\(|at )((?:[A-Za-z]:)?[\\/][^()]+:\d+):\d+\)?$/) || [];
   const place = line || (file && relative(process.cwd(), file)) || "";
   const fromLoader = (lines.find(isFrame) || "").includes("node:internal/modules/");
   const denied = error instanceof Error && error.code === "ERR_ACCESS_DENIED";

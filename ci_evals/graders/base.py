@@ -18,6 +18,9 @@ from ci_evals.model.result import Grade
 LONGEST_JUDGING_S: Final = 10.0
 """Seconds that a grader of ours may take, where it might never end."""
 
+MOST_OF_A_STACK: Final = 20_000
+"""Characters of the stack of an exception that a grade keeps: its message may quote the answer."""
+
 _TOLERANCE = 1e-9
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ci_evals.errors import GradingError
-from ci_evals.format import one_line, quote
-from ci_evals.graders.base import GraderOptions, inconclusive
+from ci_evals.format import abridge, one_line, quote
+from ci_evals.graders.base import MOST_OF_A_STACK, GraderOptions, inconclusive
 from ci_evals.graders.functions import FunctionGrader
 from ci_evals.graders.inline import context_of
 from ci_evals.javascript import (
@@ -95,7 +95,7 @@ class JavaScriptGrader(GraderOptions):
         try:
             return await judge.grade(answer)
         except JavaScriptError as error:
-            stack = str(error)
+            stack = abridge(str(error), MOST_OF_A_STACK)
             text = one_line(stack.partition("\n")[0], _REASON_CHARACTERS)
             if error.denied:
                 hint = "`sandbox: false` gives the code all that the job may do"

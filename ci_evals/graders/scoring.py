@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from ci_evals import graders
 from ci_evals.errors import GradingError, StorageError
-from ci_evals.format import exact_mean, one_line, quote
+from ci_evals.format import abridge, exact_mean, one_line, quote
 from ci_evals.graders.base import (
+    MOST_OF_A_STACK,
     Composite,
     GraderOptions,
     ModelGrader,
@@ -75,7 +76,7 @@ def _failed_check(raised: BaseException, answer: Answer) -> Finding:
     if isinstance(raised, asyncio.CancelledError) and is_cancelling():
         raise raised
     text = one_line(describe_crash(raised), _REASON_CHARACTERS)
-    detail = describe_stack(raised)
+    detail = abridge(describe_stack(raised), MOST_OF_A_STACK)
     if is_setup_error(raised):
         raise GradingError(f"it raised {text}", detail=detail) from raised
     return inconclusive(f"raised {text}", got=quote(answer.output), detail=detail)

@@ -188,6 +188,8 @@ class _Worker:
             error.message = self.relocate(error.message)
             error.detail = error.detail and self.relocate(error.detail)
             return Outcome(error=error)
+        except StorageError as error:
+            return Outcome(error=GradingError(str(error)))
         if finding.detail is not None:
             reason = self.relocate(finding.reason)
             finding = replace(finding, reason=reason, detail=self.relocate(finding.detail))

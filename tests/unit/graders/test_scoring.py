@@ -182,6 +182,14 @@ async def test_what_says_nothing_about_the_answer_is_no_verdict(
         await grade(Expectation("broken", Raising(error)), answer_of())
 
 
+async def test_the_reason_and_stack_of_an_exception_are_bounded(answer_of: AnswerOf) -> None:
+    error = ValueError("could not convert " + "9" * 1_000_000)
+    found = await grade(Expectation("broken", Raising(error)), answer_of())
+    assert len(found.reason) < 400
+    assert found.detail is not None
+    assert len(found.detail) < 21_000
+
+
 @pytest.mark.parametrize(
     "error",
     [
