@@ -213,6 +213,26 @@ async def test_agents_and_programs_are_called_as_promptfoo_calls_them(tmp_path: 
     assert "out of order" in ran.out
 
 
+async def test_an_imported_function_gets_a_chat_as_promptfoo_passes_it(tmp_path: Path) -> None:
+    (tmp_path / "bot.py").write_text(
+        "import json\n\n"
+        "def call_api(prompt, options, context):\n"
+        "    assert context['prompt']['raw'] == prompt\n"
+        "    return {'output': json.loads(prompt)[-1]['content']}\n"
+    )
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "{{ q }}"}]
+    config = {
+        "providers": ["file://bot.py"],
+        "prompts": [json.dumps(chat)],
+        "tests": [{"vars": {"q": "hello"}, "assert": [{"type": "equals", "value": "hello"}]}],
+    }
+    (tmp_path / "p.json").write_text(json.dumps(config))
+    ended = await ci_evals(tmp_path, "import", "p.json", "--to", "evals.yaml")
+    assert ended.code == 0, ended.err
+    ran = await ci_evals(tmp_path, "run")
+    assert ran.code == 0, ran.out + ran.err
+
+
 @pytest.mark.parametrize(
     "name",
     ["python:bot.py", "file://bot.js", "exec:bot", "webhook:http://localhost/x", "openai:gpt-4o"],
