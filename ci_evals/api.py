@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import UsageError
+from ci_evals.files import check_folder
 from ci_evals.library import Report, as_baseline
 from ci_evals.model.plan import plan_runs
 from ci_evals.model.report import SuiteReport
@@ -228,6 +229,7 @@ async def _evaluate(suite: CheckedSuite, settings: Settings) -> Report:
     out = settings.get("out")
     if out is None:
         return await _run_with_temporary_journal(invocation, on_result)
+    check_folder(Path(out))
     # Made absolute before code under test may change the working folder; reads no file.
     folder = Path(out).absolute()  # noqa: ASYNC240
     invocation = replace(invocation, journal=folder / JOURNAL, files=folder)

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from zlib import crc32
 
-from ci_evals.errors import StorageError
+from ci_evals.errors import StorageError, UsageError
+
+_REPORT_SUFFIXES = frozenset({".html", ".json", ".jsonl", ".md", ".xml"})
 
 
 def write_atomically(path: Path, chunks: Iterable[bytes]) -> None:
@@ -55,3 +57,15 @@ def file_name(name: str) -> str:
         return name
     checksum = crc32(name.encode(errors="replace"))
     return f"{safe}-{checksum:08x}"
+
+
+def check_folder(path: Path) -> None:
+    """Refuse the name of a report where a results folder is asked for.
+
+    Raises:
+        UsageError: that is what the path looks like.
+    """
+    if path.suffix in _REPORT_SUFFIXES and not path.is_dir():
+        folder = path.with_suffix("").as_posix()
+        text = f"{path.as_posix()} is the name of a file, and a folder is expected"
+        raise UsageError(f"{text}: pass {folder}, which gets report.json and the other reports")

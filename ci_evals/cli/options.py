@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from ci_evals.cli.console import Console, environment
 from ci_evals.errors import ConfigError
+from ci_evals.files import check_folder
 from ci_evals.redaction import Redactor, learn, secret_values
 from ci_evals.suite.configs import find_config
 from ci_evals.suite.environment import read_dotenv
@@ -121,10 +122,21 @@ tags = setting(
     metavar="A,B",
     help="Run only cases with one of these tags.",
 )
+
+
+def _to_folder(
+    _context: click.Context, _option: click.Parameter, value: Path | None
+) -> Path | None:
+    if value is not None:
+        check_folder(value)
+    return value
+
+
 out = setting(
     "-o",
     "--out",
     type=PATH,
+    callback=_to_folder,
     help="The results folder; default: the suite's, otherwise ci-evals-results.",
 )
 quiet = setting("-q", "--quiet", is_flag=True, help="No progress on stderr.")

@@ -51,6 +51,7 @@ from ci_evals.session import (
     missing_shards,
 )
 from ci_evals.streams import redirect_prints
+from ci_evals.suite.environment import read_dotenv
 from ci_evals.suite.overrides import ALL_CASES, Overrides
 from ci_evals.suite.types import RESULTS, CheckedSuite
 
@@ -95,6 +96,7 @@ def run_and_report(
     with (
         _reporting_errors(console, posting_of(posting, invocation.shard), suite.name),
         tempfile.TemporaryDirectory(prefix="ci-evals-", ignore_cleanup_errors=True) as scratch,
+        _with_dotenv(suite.folder),
     ):
         previous = find_previous(baseline, suite, host, artifacts, Path(scratch))
         if host.name or baseline == "auto":
@@ -296,6 +298,20 @@ def _reporting_errors(console: Console, posting: Posting, suite: str = "") -> It
     except CiEvalsError as error:
         _host(console).report_problems(error, folder, suite, posting, console.stderr)
         raise
+
+
+@contextmanager
+def _with_dotenv(folder: Path) -> Iterator[None]:
+    """Give the team's own code the variables of the `.env` file next to a suite."""
+    variables = read_dotenv(folder)
+    added = [name for name in variables if name not in os.environ]
+    for name in added:
+        os.environ[name] = variables[name]
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 class _Progress(Watcher):

@@ -149,10 +149,12 @@ def _list_cases(suite: Suite) -> Any:
     if isinstance(cases, str) or not isinstance(cases, Iterable):
         text = f"expected a list of cases, or Path(…) of a dataset, got {cases!r:.100}"
         raise ConfigError([Problem(suite.file, suite.line, "cases", text)])
-    listed = []
+    listed: list[Any] = []
     for case in cases:
         if isinstance(case, str):
             listed.append(Case(input=case, file=suite.file, line=suite.line))
+        elif isinstance(case, Path):
+            listed.append({"file": case.as_posix()})
         else:
             listed.append(case)
     return listed

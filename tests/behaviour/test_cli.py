@@ -243,6 +243,33 @@ async def test_a_folder_without_a_trace_is_named(tmp_path: Path) -> None:
     check_usage_error(await ci_evals(tmp_path, "grade", "traces"), "there is no trace in traces")
 
 
+async def test_the_name_of_a_report_is_no_results_folder(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    ended = await ci_evals(tmp_path, "run", "--out", "results/run.json")
+    said = "results/run.json is the name of a file, and a folder is expected: pass results/run,"
+    check_usage_error(ended, said)
+    assert not (tmp_path / "results").exists()
+
+
+async def test_the_teams_own_code_has_the_variables_of_the_dotenv_file(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("TOWN=x7Paris-83kq\nRIVER=Rhine\n")
+    (tmp_path / "town.py").write_text(
+        "import os\n\n\ndef answer(_):\n    return ' '.join(map(os.getenv, ['TOWN', 'RIVER']))\n"
+    )
+    script = "import os; print(os.environ['TOWN'], os.environ['RIVER'])"
+    providers = [
+        {"name": "function", "type": "python", "target": "town:answer"},
+        {"name": "program", "type": "command", "command": [sys.executable, "-c", script]},
+    ]
+    case = {"id": "a", "input": "q", "expect": [{"contains": "Seine"}]}
+    write_suite(tmp_path, [case], providers=providers)
+    ended = await ci_evals(tmp_path, "run", environ={"RIVER": "Seine"})
+    assert ended.code == 0, ended.out
+    journal = (tmp_path / "ci-evals-results" / "results.jsonl").read_text("utf-8")
+    assert journal.count("Seine") > 2
+    assert "Paris" not in journal, "what is in .env is a secret"
+
+
 async def test_a_folder_without_a_journal_is_named(tmp_path: Path) -> None:
     write_suite(tmp_path)
     (tmp_path / "shard").mkdir()

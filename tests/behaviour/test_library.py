@@ -23,7 +23,7 @@ from ci_evals import (
     load_suite,
 )
 from ci_evals.errors import StorageError, UsageError
-from ci_evals.graders import Contains
+from ci_evals.graders import Contains, NotEmpty
 
 FAILING = {
     **ONE_CASE,
@@ -76,6 +76,27 @@ def test_a_plan_that_is_too_large_is_refused_before_anything_is_called(
     with pytest.raises((UsageError, ConfigError), match="100,000,000 runs are planned: at most"):
         evaluate_sync(suite, runs=10**8)
     assert called == []
+
+
+def test_cases_of_a_file_stand_among_others(tmp_path: Path) -> None:
+    (tmp_path / "cases.jsonl").write_text('{"id": "of the file", "input": "b"}\n')
+
+    def agent(question: str) -> str:
+        return question
+
+    suite = Suite(
+        providers=agent,
+        cases=[Case(id="first", input="a"), tmp_path / "cases.jsonl", "c"],
+        expect=[NotEmpty()],
+    )
+    assert list(evaluate_sync(suite).cases) == ["first", "of the file", "c"]
+
+
+def test_the_name_of_a_report_is_no_results_folder(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path)
+    with pytest.raises(UsageError, match=r"run\.json is the name of a file, and a folder"):
+        evaluate_sync(suite, out=tmp_path / "results" / "run.json")
+    assert not (tmp_path / "results").exists()
 
 
 async def test_runs_are_a_sequence_in_plan_order(tmp_path: Path) -> None:
