@@ -141,7 +141,7 @@ class SavedReport:
     def suite(self) -> SuiteInfo:
         return self.report.suite
 
-    @property
+    @cached_property
     def failed_cases(self) -> frozenset[str]:
         """The ids of the cases that did not pass when they last ran: not all planned runs did."""
         failed = {

@@ -68,6 +68,12 @@ def evidence(baseline: Baseline, case: str = "river") -> list[tuple[int, int]]:
     ]
 
 
+def test_the_failed_cases_of_a_report_are_found_once(tmp_path: Path) -> None:
+    found = read_report(saved(tmp_path / "report.json", report_at(5.0)))
+    assert found.failed_cases == {"river"}
+    assert found.failed_cases is found.failed_cases
+
+
 def test_a_report_is_read_back_as_the_side_that_it_was(tmp_path: Path) -> None:
     report = report_at(5.0)
     found = read_report(saved(tmp_path / "report.json", report))
