@@ -331,6 +331,10 @@ def _is_about_kind(error: ErrorDetails) -> bool:
     return error["type"] in _KINDS or error["type"] in _SIZES
 
 
+_BESIDES_WORDS = ("boolean", "integer", "number")
+"""The kinds that are named where a word is expected, too."""
+
+
 def _message(kind: Any, loc: Loc, value: Any, errors: Sequence[ErrorDetails]) -> str:
     """Return what is wrong at one place.
 
@@ -354,8 +358,8 @@ def _message(kind: Any, loc: Loc, value: Any, errors: Sequence[ErrorDetails]) ->
         case "too_short" | "too_long":
             return f"expected {_describe_constraint(first)}, got {len(value)}"
         case "literal_error":
-            numbers = [_KIND_NAMES[each] for each in kinds if each in ("integer", "number")]
-            expected = " or ".join((*numbers, _describe_constraint(first)))
+            others = [_KIND_NAMES[each] for each in kinds if each in _BESIDES_WORDS]
+            expected = " or ".join((*others, _describe_constraint(first)))
         case _:
             expected = _describe_constraint(first)
     return f"expected {expected}, got {_describe(value)}{_advise(value, kinds, first)}"

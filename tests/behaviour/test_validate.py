@@ -35,6 +35,12 @@ async def problems(folder: Path, *cases: dict[str, Any], **settings: Any) -> lis
     ]
 
 
+async def test_a_key_that_takes_a_word_or_a_boolean_names_both(tmp_path: Path) -> None:
+    assert await problems(tmp_path, gate={"require_baseline": "sometimes"}) == [
+        "gate.require_baseline: expected true or false or expected, got 'sometimes'"
+    ]
+
+
 @pytest.mark.parametrize("target", ["agent:answr", "agent:question", "agent:search"])
 async def test_a_function_that_its_module_lacks_is_told_without_running_it(
     tmp_path: Path, target: str
