@@ -57,6 +57,8 @@ async def test_what_it_writes_runs_at_once(tmp_path: Path) -> None:
     push, steps = job_of(tmp_path)
     assert push == {"branches": ["main"]}
     assert steps[-1] == {"uses": ACTION}
+    suite = yaml.safe_load((tmp_path / "evals.yaml").read_text("utf-8"))
+    assert suite["gate"]["require_baseline"] == "expected"
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 0
     assert "6 of 6 runs passed" in ended.out
