@@ -231,11 +231,6 @@ class Prompt:
     function: str | None = None
     made: Mapping[str, PromptTurns] = field(default_factory=dict)
 
-    def turns_of(self, case: Case) -> PromptTurns:
-        if self.function is None:
-            return self.turns
-        return self.made[case.id]
-
 
 @dataclass(frozen=True, slots=True)
 class Variant:

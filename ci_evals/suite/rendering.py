@@ -47,7 +47,10 @@ class Templates:
             return _render_case(case)
         values = variables(case)
         turns = []
-        for role, content in prompt.turns_of(case):
+        template = prompt.turns
+        if prompt.function is not None:
+            template = prompt.made[case.id]
+        for role, content in template:
             if isinstance(case.input, Message) and _is_only_input(content):
                 turns.append(replace(case.input, role=role))
             else:
