@@ -54,7 +54,7 @@ class PythonWorker(Worker):
 
 
 class UnsendableError(Exception):
-    """A call cannot be pickled: it holds objects that only this process knows."""
+    """A call or its result cannot be pickled: it holds objects that only its process knows."""
 
 
 class PythonWorkers:
@@ -71,7 +71,7 @@ class PythonWorkers:
         """Call a function in the process that all calls of the team's own code share.
 
         Raises:
-            UnsendableError: the function or an argument cannot be sent; nothing was called.
+            UnsendableError: the function, an argument or the result cannot be sent.
             WorkerTimeoutError: it took too long.
             WorkerEndedError: it ended its process.
             Exception: what the function raises.

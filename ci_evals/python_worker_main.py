@@ -13,7 +13,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO
 
-from ci_evals.user_code import CALL_THREAD, call, describe_crash, importable
+from ci_evals.python_worker import UnsendableError
+from ci_evals.user_code import CALL_THREAD, call, importable
 
 _TICK_S = 1.0
 _LAST_S = 5.0  # for which a process that is stuck outlives the time of its calls
@@ -87,12 +88,8 @@ class _Server:
         try:
             self._answer(answer)
         except Exception:  # noqa: BLE001  pickling raises anything
-            problem = answer.get("error")
-            if problem is None:
-                text = f"returned what cannot be sent: {type(answer['value']).__name__}"
-            else:
-                text = describe_crash(problem)
-            self._answer({"id": request["id"], "error": RuntimeError(text)})
+            unsendable = UnsendableError("the result cannot be sent")
+            self._answer({"id": request["id"], "error": unsendable})
 
     def _has_leftover(self) -> bool:
         """Return True if a thread goes on whose call has been given up."""

@@ -5,12 +5,21 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, overload
 
+from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import failed, inconclusive, passed, reaches, too_slow
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.user_code import call, has_second_parameter, identity, time_limit
-from ci_evals.workers import WorkerTimeoutError
+from ci_evals.python_worker import current_workers
+from ci_evals.user_code import (
+    call,
+    has_second_parameter,
+    identity,
+    load_target,
+    target_problems,
+    time_limit,
+)
+from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
 
 Judge = Callable[..., Any]
 """`fn(output)` or `fn(output, answer)`, sync or async: a bool, a score from 0 to 1, a `Finding`, a
@@ -31,6 +40,25 @@ _KEYS_OF_OTHER_TOOLS = (
     "tokens_used",
 )
 """Keys of their judgements that say nothing more of the answer."""
+
+
+def prepare_target(target: str) -> None:
+    """Import the function that `module:function` names, where it will run.
+
+    Raises:
+        ConfigError: it cannot be imported.
+    """
+    workers = current_workers()
+    if workers is None:
+        load_target(target)
+        return
+    try:
+        problems = workers.check(target_problems, target)
+    except (WorkerEndedError, WorkerTimeoutError) as error:
+        why = str(error) or "importing it takes too long"
+        raise ConfigError([Problem("", None, "", f"target {target!r}: {why}")]) from error
+    if problems:
+        raise ConfigError(problems)
 
 
 def longest_s(timeout_s: float, retries: int) -> float:

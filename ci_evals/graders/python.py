@@ -5,24 +5,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Self
 
-from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import GraderOptions
-from ci_evals.graders.functions import FunctionGrader, longest_s
+from ci_evals.graders.functions import FunctionGrader, longest_s, prepare_target
 from ci_evals.graders.inline import compile_code
 from ci_evals.model.fields import Retries, Seconds, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.python_worker import current_workers
 from ci_evals.user_code import (
     load,
-    load_target,
     missing_target,
     target_of_file,
     target_parts,
-    target_problems,
 )
-from ci_evals.workers import WorkerEndedError
 
 _NAME_CHARACTERS = 80
 
@@ -83,18 +78,8 @@ class PythonGrader(GraderOptions):
         return missing_target(self.target, folder)
 
     def prepare(self) -> None:
-        if self.function_name is None:
-            return
-        workers = current_workers()
-        if workers is None:
-            load_target(self.function_name)
-            return
-        try:
-            problems = workers.check(target_problems, self.function_name)
-        except WorkerEndedError as error:
-            raise ConfigError([Problem("", None, "", f"importing it: {error}")]) from error
-        if problems:
-            raise ConfigError(problems)
+        if self.function_name is not None:
+            prepare_target(self.function_name)
 
     def worker_limit_s(self, answer: Answer) -> float | None:
         return longest_s(self.timeout_s or answer.request.timeout_s, self.retries)

@@ -18,6 +18,7 @@ from ci_evals.graders.base import (
     reaches,
     too_slow,
 )
+from ci_evals.javascript import split_file
 from ci_evals.model.grading import Expectation, Finding, Grader, Models
 from ci_evals.model.request import Answer, sendable
 from ci_evals.model.result import Grade
@@ -239,11 +240,47 @@ async def _look(expectation: Expectation, answer: Answer) -> Answer | Finding:
         turn = answer.response.turns[number - 1]
         request = replace(answer.request, input=turn.user)
         answer = Answer(request, turn.response, turn.latency_s, turn.cost_usd)
-    if expectation.transform is None:
+    transform = expectation.transform
+    if transform is None:
         return answer
-    transform = one_line(expectation.transform, 80)
+    workers = current_workers()
+    is_python = split_file(transform) is None and target_parts(transform) is not None
+    if workers is None or not is_python:
+        return await transform_here(transform, answer)
+    return await _transform_elsewhere(workers, transform, answer)
+
+
+async def _transform_elsewhere(
+    workers: PythonWorkers, transform: str, answer: Answer
+) -> Answer | Finding:
+    """Transform an answer by a function in the worker process of the team's own code.
+
+    Raises:
+        GradingError: it took too long, or ended the process.
+    """
+    timeout_s = answer.request.timeout_s
+    seen: Answer | Finding
     try:
-        return await graders.transform_answer(expectation.transform, answer)
+        seen = await workers.call(transform_here, transform, sendable(answer), timeout_s=timeout_s)
+    except UnsendableError:  # it takes or makes what only this process knows
+        return await transform_here(transform, answer)
+    except WorkerTimeoutError:
+        text = f"the transform {transform} took more than {timeout_s:g} s"
+        raise GradingError(text) from None
+    except WorkerEndedError as error:
+        raise GradingError(f"transform {transform}: {error}") from error
+    if isinstance(seen, Finding):
+        return seen
+    return replace(seen, request=answer.request)
+
+
+async def transform_here(source: str, answer: Answer) -> Answer | Finding:
+    """Return an answer as a transform makes it, in this process; or the finding that says why there
+    is nothing to see.
+    """
+    transform = one_line(source, 80)
+    try:
+        return await graders.transform_answer(source, answer)
     except NothingThereError as error:
         return inconclusive(f"transform {transform}: {error}", got=error.got)
     except BaseException as raised:  # noqa: BLE001  it may be the team's own code, and raise SystemExit too
@@ -281,7 +318,7 @@ def may_grade_slowly(expectations: Iterable[Expectation]) -> bool:
     for expectation in nested(expectations):
         grader = expectation.grader
         transform = expectation.transform
-        if transform is not None and target_parts(transform) is not None:
+        if transform is not None and (split_file(transform) or target_parts(transform)):
             return True
         if not isinstance(grader, GraderOptions) or grader.has_dependency or grader.may_take_long:
             return True

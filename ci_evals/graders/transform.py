@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import NothingThereError
+from ci_evals.graders.functions import prepare_target
 from ci_evals.graders.inline import context_of
 from ci_evals.graders.json import strip_fence
 from ci_evals.javascript import JavaScriptError, current_node, file_problem, split_file
@@ -25,7 +26,6 @@ from ci_evals.user_code import (
     call,
     has_second_parameter,
     load,
-    load_target,
     missing_target,
     target_parts,
     time_limit,
@@ -72,7 +72,7 @@ def prepare_transform(source: str) -> None:
     if file is not None:
         current_node().check_grader(sandbox=True, **file)
     elif target_parts(source) is not None:
-        load_target(source)
+        prepare_target(source)
 
 
 async def transform_answer(source: str, answer: Answer) -> Answer:

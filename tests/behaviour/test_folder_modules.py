@@ -1,14 +1,12 @@
 """A suite whose folder has modules with the names of others."""
 
-import json
 from pathlib import Path
 
 from fakes.chat import completion
 from fakes.http_server import Scripted, serving
+from leftovers import journaled
 from processes import ci_evals
 from suites import chat, write_suite
-
-from ci_evals.engine.journal import JOURNAL
 
 TAKEN = ("aiohttp", "calendar", "email", "http", "json", "logging", "queue", "ssl", "types", "yarl")
 
@@ -47,10 +45,8 @@ async def test_modules_with_the_names_of_libraries_get_in_nobodys_way(tmp_path: 
         )
         ended = await ci_evals(tmp_path, "run", "--config", "suite/evals.yaml", "--out", "results")
     assert ended.code == 0, ended.err + ended.out
-    _, *results = (tmp_path / "results" / JOURNAL).read_text("utf-8").splitlines()
-    assert sorted(
-        (line["provider"], line["response"]["output"]) for line in map(json.loads, results)
-    ) == [
+    results = journaled(tmp_path / "results")
+    assert sorted((line["provider"], line["response"]["output"]) for line in results) == [
         ("chat", "HELLO"),
         ("own", "HELLO"),
     ]

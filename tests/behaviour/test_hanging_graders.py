@@ -137,6 +137,29 @@ async def test_code_of_the_suite_that_is_stuck_costs_nothing_but_its_own_run(
     assert workers_in(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("transform", "reason"),
+    [
+        ("own:pattern", "the transform own:pattern took more than 1 s"),
+        ("own:ending", "the worker process ended with exit status 3"),
+    ],
+)
+async def test_a_transform_that_is_stuck_costs_nothing_but_its_own_run(
+    transform: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(GRADERS)
+    expect = [{"contains": {"value": "true", "transform": transform}}]
+    cases = [{"id": f"good-{n}", "input": "b", "expect": expect} for n in range(6)]
+    cases[0] = {"id": "stuck", "input": ALMOST, "expect": expect}
+    write_suite(tmp_path, cases, timeout_s=1)
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 3, ended.err
+    results = {each["case"]: each for each in journaled(tmp_path / "out")}
+    stuck = results.pop("stuck")
+    assert {each["status"] for each in results.values()} == {"passed"}
+    assert reason in stuck["error"]["message"]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize(
     ("which", "code"),
