@@ -268,6 +268,7 @@ class Workers:
                 answer = asyncio.wrap_future(worker.send(request))
                 await asyncio.wait([answer], timeout=timeout_s)
                 if not answer.done():
+                    answer.cancel()
                     raise WorkerTimeoutError
                 answered = worker.is_alive and not worker.retired
                 return await answer

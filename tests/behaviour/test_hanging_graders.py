@@ -107,6 +107,7 @@ async def test_a_grader_of_ours_gives_up_and_costs_nothing_but_its_own_run(
     assert "errored" not in statuses.values()
     assert statuses["other"] == "passed"
     assert "could not judge: gave up after 1.5 s" in " ".join(ended.out.split())
+    assert "never retrieved" not in ended.err
     assert workers_in(tmp_path) == []
 
 
