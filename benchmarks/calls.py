@@ -106,9 +106,9 @@ def only(calls: Calls, file: str, name: str) -> Calls:
 def figures(http: Slopes, function: Slopes) -> list[Figure]:
     """Return the table."""
     return [
-        Figure("a further run over HTTP", per_run(http.run), 335),
-        Figure("a further run of a Python function", per_run(function.run), 135),
-        Figure("a further case with one run over HTTP", per_case(http.case), 950),
+        Figure("a further run over HTTP", per_run(http.run), 350),
+        Figure("a further run of a Python function", per_run(function.run), 150),
+        Figure("a further case with one run over HTTP", per_case(http.case), 1000),
         Figure("cells prepared per cell", per_case(only(http.case, *PREPARE)), 1),
         Figure("journal lines decoded per run", per_run(only(http.run, *DECODE)), 1),
     ]

@@ -71,10 +71,7 @@ class Cost(GraderOptions):
     def grade(self, answer: Answer) -> Finding:
         cost_usd, response = answer.cost_usd, answer.response
         if cost_usd is None and response.usage is None:
-            return failed(
-                "the cost is not known: the provider reported neither it nor `usage`,"
-                " so there are no tokens to price"
-            )
+            return failed("the cost is unknown: the provider reported neither a cost nor `usage`")
         if cost_usd is None:
             price = "price"
             if response.model:

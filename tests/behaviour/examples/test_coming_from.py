@@ -207,7 +207,7 @@ def test_the_metrics_are_graders(tmp_path: Path) -> None:
     report = run_example("coming_from_deepeval", tmp_path)
     assert report["totals"]["passed"] == 6
     graders = {grade["grader"] for result in report["results"] for grade in result["grades"]}
-    assert graders == {"judge", "trajectory"}
+    assert graders == {"judge", "all_of"}
 
 
 # Inspect

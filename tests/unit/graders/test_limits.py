@@ -111,7 +111,7 @@ def test_a_model_without_a_listed_price_does_not_pass_and_says_how_to_set_one(
 def test_a_provider_without_usage_does_not_pass_and_says_why(answer_of: AnswerOf) -> None:
     finding = Cost(value=0.01).grade(answer_of(cost_usd=None))
     assert not finding.passed
-    assert "reported no `usage`" in finding.reason
+    assert "reported neither a cost nor `usage`" in finding.reason
 
 
 @pytest.mark.parametrize(
