@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from leftovers import journaled
 from processes import ci_evals, finished, start, until
 from suites import write_suite
 
@@ -143,8 +144,7 @@ def write_config(folder: Path, engine: Engine, command: list[str], **changes: An
 
 
 def results(folder: Path) -> dict[str, dict[str, Any]]:
-    lines = (folder / "ci-evals-results" / "results.jsonl").read_text().splitlines()[1:]
-    return {result["case"]: result for result in map(json.loads, lines)}
+    return {result["case"]: result for result in journaled(folder / "ci-evals-results")}
 
 
 async def test_a_task_is_worked_on_and_verified_in_a_container(
