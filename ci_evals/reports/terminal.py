@@ -537,7 +537,10 @@ def _details(entry: GroupItem, group: Group) -> Parts:
         question = question_text(cell.case, run.first)
         asked = one_line(question, _QUESTION_CHARACTERS)
         answer = one_line(run.answer, _ANSWER_CHARACTERS) or "(empty)"
-        lines.append(_dim(f"{asked} → {answer}".lstrip()))
+        shown = answer
+        if asked:  # a conversation has its questions among the answers
+            shown = f"{asked} → {answer}"
+        lines.append(_dim(shown))
     if cell and len(entry.cells) == 1:
         lines += cell.failures.lines(FEW, with_answers=False)
     lines += map(_dim, frames)

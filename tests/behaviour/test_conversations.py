@@ -272,7 +272,8 @@ async def test_a_turns_graders_see_that_turn_and_say_which_it_was(tmp_path: Path
 async def test_explain_shows_a_conversation_turn_by_turn(tmp_path: Path) -> None:
     turns = [{"user": "Order 7?"}, {"user": "Cancel it.\nNow.", "expect": [{"equals": "no"}]}]
     write_suite(tmp_path, [{"id": "talk", "turns": turns}])
-    await ci_evals(tmp_path, "run")
+    ran = await ci_evals(tmp_path, "run")
+    assert "    user: Order 7? assistant: Order 7? user: Cancel it." in ran.out
     explained = await ci_evals(tmp_path, "explain", "talk")
     lines = [line.strip() for line in explained.out.splitlines()]
     first = lines.index("assistant: Order 7?")
