@@ -199,7 +199,9 @@ def is_setup_error(error: BaseException) -> bool:
     """
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_setup_error, error.exceptions))
-    unrelated = (ImportError, ConnectionError, TimeoutError, socket.gaierror, CiEvalsError)
+    if isinstance(error, ImportError):
+        return _lacks_module(error)
+    unrelated = (ConnectionError, TimeoutError, socket.gaierror, CiEvalsError)
     if isinstance(error, unrelated):
         return True
     if isinstance(error, SyntaxError) and error.filename:
@@ -208,6 +210,20 @@ def is_setup_error(error: BaseException) -> bool:
     if cause is None and isinstance(error, OSError):
         cause = error.__context__  # urllib and requests raise errors of their own
     return cause is not None and is_setup_error(cause)
+
+
+def _lacks_module(error: ImportError) -> bool:
+    """Return True if a file or the code of the suite imports what is not there.
+
+    An answer that is executed may import anything, and code may raise the error by hand.
+    """
+    if error.name is None:
+        return False
+    frames = traceback.extract_tb(error.__traceback__)
+    importing = [each.filename for each in frames if not each.filename.startswith("<frozen ")]
+    if not importing:
+        return True
+    return importing[-1] == CODE_IN_SUITE or not importing[-1].startswith("<")
 
 
 def describe_crash(error: BaseException, place: str = "") -> str:

@@ -266,9 +266,12 @@ class Workers:
             try:
                 await worker.start()
                 answer = asyncio.wrap_future(worker.send(request))
-                await asyncio.wait([answer], timeout=timeout_s)
-                if not answer.done():
-                    answer.cancel()
+                try:
+                    await asyncio.wait([answer], timeout=timeout_s)
+                finally:
+                    if not answer.done():
+                        answer.cancel()  # nobody will look at how it ends
+                if answer.cancelled():
                     raise WorkerTimeoutError
                 answered = worker.is_alive and not worker.retired
                 return await answer

@@ -73,7 +73,9 @@ RuleName = Literal[
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """The verdict of one rule. A `borderline` one warns and never blocks.
+    """The verdict of one rule.
+
+    A `borderline` one only warns, unless a comparison or the figures of a budget are missing.
 
     `cells` are the regressed cells that the rule speaks of, the surest first; `variant` is the one
     that it speaks of as a whole.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Final, Literal
 
 from ci_evals.format import exact
 from ci_evals.gate.bars import (
@@ -37,6 +37,9 @@ from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import Bounds, look_confidence, population_rate
+
+_MISSING_EVIDENCE: Final = frozenset(("baseline", "budget"))
+"""The rules whose borderline blocks where the gate or the command line asks for that."""
 
 FailOn = Literal["fail", "borderline", "never"]
 
@@ -364,7 +367,11 @@ def _add_rules(bars: Verdict, rules: Iterable[RuleVerdict]) -> Verdict:
         further=tuple(clauses),
         scopes=bars.scopes,
         rules=found,
-        warning=worst.status == "borderline" and bars.status == "pass",
+        warning=(
+            worst.status == "borderline"
+            and bars.status == "pass"
+            and worst.rule not in _MISSING_EVIDENCE
+        ),
     )
 
 

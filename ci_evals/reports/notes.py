@@ -150,7 +150,8 @@ def _recording_notes(report: SuiteReport) -> Iterator[Note]:
 def _retry_notes(report: SuiteReport) -> Iterator[Note]:
     """`2 of 6 runs were answered after up to 3 attempts: calls were refused or lost before`."""
     repeated = [record for record in report.records.values() if record.attempts > 1]
-    retried = [record.attempts for record in repeated if record.graded]
+    answered = [record for record in repeated if record.graded and not record.unanswered]
+    retried = [record.attempts for record in answered]
     if retried:
         text = f"answered after up to {max(retried):,} attempts: calls were refused or lost before"
         yield Note("Retried", f"{_share(len(retried), report)} {text}")

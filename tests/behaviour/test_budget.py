@@ -303,6 +303,7 @@ async def test_a_budget_that_is_not_reached_is_not_mentioned(tmp_path: Path) -> 
     ("gate", "verdict", "code"),
     [
         ({"max_budget_violations": 0}, "borderline", 0),
+        ({"max_budget_violations": 0, "on_borderline": "fail"}, "borderline", 1),
         ({"require_usage": True}, "error", 3),
         ({}, "pass", 0),
     ],

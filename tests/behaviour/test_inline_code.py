@@ -94,6 +94,13 @@ async def test_an_exception_is_a_failed_check_with_its_line(tmp_path: Path) -> N
     assert "must return a bool, a score from 0 to 1, or a mapping" in reason
 
 
+async def test_an_answer_that_imports_a_missing_module_has_failed(tmp_path: Path) -> None:
+    result = await run(tmp_path, "import nope", {"python": "exec(output, {})\nreturn True"})
+    (grade,) = result["grades"]
+    assert grade["reason"].startswith("raised ModuleNotFoundError: No module named 'nope'")
+    assert result["status"] == "failed"
+
+
 async def test_a_missing_module_is_no_verdict(tmp_path: Path) -> None:
     result = await run(tmp_path, JSON, {"python": "import nope\nreturn nope.check(output)"})
     assert (result["status"], result["error"]["kind"]) == ("errored", "grader")

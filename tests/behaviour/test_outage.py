@@ -121,6 +121,15 @@ async def test_a_pass_that_was_refused_on_its_way_says_so_and_why_it_waited(tmp_
     assert f"Retried: {sentence}" in ended.out
 
 
+async def test_calls_that_were_never_answered_are_not_said_to_be(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("def answer(question): raise ValueError(question)\n")
+    provider = {"name": "agent", "type": "python", "target": "agent:answer", "retries": 1}
+    write_suite(tmp_path, providers=[provider])
+    ended = await ci_evals(tmp_path, "run", constants={"ci_evals.engine.calls.BACKOFF_S": 0.01})
+    assert ended.code == 1, ended
+    assert "was answered after" not in ended.out
+
+
 async def test_a_provider_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
     events: list[str] = []
 

@@ -166,7 +166,7 @@ def raised_from(error: Exception, cause: Exception) -> Exception:
 @pytest.mark.parametrize(
     "error",
     [
-        ModuleNotFoundError("No module named 'nope'"),
+        ModuleNotFoundError("No module named 'nope'", name="nope"),
         SyntaxError("'(' was never closed", (__file__, 1, 1, "x = (")),
         ConnectionRefusedError("refused"),
         TimeoutError("too slow"),
@@ -194,6 +194,7 @@ async def test_the_reason_and_stack_of_an_exception_are_bounded(answer_of: Answe
     "error",
     [
         ZeroDivisionError("division by zero"),
+        ImportError("this answer cannot be imported"),
         SyntaxError("invalid syntax", ("<unknown>", 1, 1, "the answer")),
         AssertionError("no city"),
         SystemExit(0),
