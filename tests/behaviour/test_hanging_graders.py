@@ -175,7 +175,9 @@ async def test_a_grader_that_is_stuck_ends_with_the_run(
     await until(lambda: any(each.cpu_times().user > 1 for each in workers_in(tmp_path)))
     (worker,) = workers_in(tmp_path)
     process.send_signal(which)
-    assert (await finished(process)).code == code
+    ended = await finished(process)
+    assert ended.code == code
+    assert "never retrieved" not in ended.err
     await until(lambda: not worker.is_running())
 
 
