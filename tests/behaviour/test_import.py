@@ -1060,6 +1060,21 @@ async def test_a_chat_with_a_comment_first_is_a_chat(tmp_path: Path) -> None:
     assert (suite["prompts"], lost) == ([{"system": "Be kind.", "user": "{{ q }}"}], [])
 
 
+@pytest.mark.parametrize("opening", ["{# the bot #}\n[", "[{# the bot #}"])
+async def test_a_chat_in_json_with_a_comment_is_a_chat(opening: str, tmp_path: Path) -> None:
+    chat = (
+        opening
+        + '{"role": "system", "content": "Be kind."}, {"role": "user", "content": "{{ q }}"}]'
+    )
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        "prompts: [file://chat.json]\nproviders: [echo]\n"
+        "tests:\n  - {vars: {q: hi}, assert: [{type: contains, value: hi}]}\n",
+        {"chat.json": chat},
+    )
+    assert (suite["prompts"], lost) == ([{"system": "Be kind.", "user": "{{ q }}"}], [])
+
+
 async def test_without_prompts_the_var_prompt_is_sent(tmp_path: Path) -> None:
     await import_promptfoo(
         tmp_path,

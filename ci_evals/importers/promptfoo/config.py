@@ -880,8 +880,12 @@ _MADE_CHAT = (
 
 
 def _chat(text: str) -> list[tuple[str, str]]:
-    """Return the roles and texts that a prompt is in JSON or YAML; a plain one is the user's."""
+    """Return the roles and texts that a prompt is in JSON or YAML; a plain one is the user's.
+
+    Comments of Jinja are left out, as they are when it is rendered.
+    """
     messages = None
+    text = re.sub(r"\{#.*?#\}", "", text, flags=re.DOTALL)
     try:
         if re.match(_CHAT_IN_JSON, text, re.DOTALL):
             messages = json.loads(quote_dumped(text))
