@@ -87,7 +87,7 @@ AGENT = """
         return {"passed": len(output) < 20, "reason": f"run {answer.request.run}"}
 
     def is_broken(output):
-        raise ValueError(f"cannot read {output}")
+        raise ConnectionError(f"no service to read {output} with")
 """
 PROGRAM = """
     import json, sys
