@@ -177,7 +177,7 @@ class ProviderError(Exception):
         self.cause = cause
 
     @classmethod
-    def of(cls, raised: Exception) -> "ProviderError":
+    def of(cls, raised: BaseException) -> "ProviderError":
         """Return a `ProviderError` as it is, and any other exception as a crash, with its traceback
         as detail.
         """

@@ -7,9 +7,11 @@ import inspect
 import os
 import pkgutil
 import re
+import signal
 import socket
 import sys
 import sysconfig
+import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -18,7 +20,6 @@ from functools import cache, lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from symtable import symtable
-from threading import Thread
 from types import ModuleType
 from typing import Any
 
@@ -452,12 +453,22 @@ def identity(function: object) -> str:
     return f"{module}:{named.__qualname__}"
 
 
-def is_cancelling() -> bool:
-    """Return True if the running task is being cancelled, and not just in code that raises
-    `CancelledError` itself.
+def ends_work(error: BaseException) -> bool:
+    """Return True if an exception ends the run: it was cancelled, or somebody pressed Ctrl-C.
+
+    The team's own code may raise the same exceptions by itself, as it may raise any other.
     """
+    if not isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt):
+        return False
     task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
+    if task is None or task.cancelling():
+        return True
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    # Only Python's own handler raises it, in the main thread; ours and asyncio's cancel a task.
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    return signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def is_async(function: Any) -> bool:
@@ -519,7 +530,7 @@ async def call_in_thread(call: Callable[[], Any]) -> Any:
         except RuntimeError:  # the loop is closed: nobody is waiting
             _discard(value)
 
-    Thread(target=work, name=CALL_THREAD, daemon=True).start()
+    threading.Thread(target=work, name=CALL_THREAD, daemon=True).start()
     try:
         value, error = await ended
     except asyncio.CancelledError:

@@ -22,7 +22,7 @@ from ci_evals.model.result import Pair, Preferred
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite
-from ci_evals.user_code import call_in_thread, load_target
+from ci_evals.user_code import call_in_thread, ends_work, load_target
 
 DEFAULT_RUBRIC = "Which answer is more correct, more helpful and better to the point?"
 
@@ -152,7 +152,9 @@ def _by_function(function: Callable[..., object], timeout_s: float) -> Prefer:
         try:
             async with scope:
                 preferred = await call_in_thread(lambda: function(case, first, second))
-        except Exception as raised:  # the user's code may raise anything; the other pairs count
+        except BaseException as raised:  # the user's code may raise anything; the other pairs count
+            if ends_work(raised):
+                raise
             if scope.expired():
                 raise ProviderError("timeout", f"no preference within {timeout_s:g} s") from None
             raise ProviderError.of(raised) from raised

@@ -1,6 +1,5 @@
 """From expectations and an answer to grades, and from these to what a run comes to."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -27,7 +26,7 @@ from ci_evals.user_code import (
     call,
     describe_crash,
     describe_stack,
-    is_cancelling,
+    ends_work,
     is_setup_error,
     target_parts,
 )
@@ -72,9 +71,7 @@ def _failed_check(raised: BaseException, answer: Answer) -> Finding:
         GradingError: the exception says nothing about the answer.
         BaseException: it is not the check's: a cancellation, an interrupt, a disk that is full.
     """
-    if isinstance(raised, KeyboardInterrupt | GeneratorExit | StorageError | GradingError):
-        raise raised
-    if isinstance(raised, asyncio.CancelledError) and is_cancelling():
+    if isinstance(raised, StorageError | GradingError) or ends_work(raised):
         raise raised
     text = one_line(describe_crash(raised), _REASON_CHARACTERS)
     detail = abridge(describe_stack(raised), MOST_OF_A_STACK)

@@ -25,10 +25,10 @@ from ci_evals.user_code import (
     annotated_as_text,
     call_in_thread,
     describe_crash,
+    ends_work,
     has_second_parameter,
     identity,
     is_async,
-    is_cancelling,
     load_target,
     missing_target,
     takes_text,
@@ -274,10 +274,8 @@ class _FunctionCaller:
         try:
             async with scope:
                 value = await self._call(request)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and is_cancelling():
+            if ends_work(error):
                 raise
             if scope.expired():
                 raise _timeout(request) from None

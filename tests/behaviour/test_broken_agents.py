@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from fakes.http_server import serving
-from leftovers import report_in
-from processes import ci_evals
+from leftovers import journaled, report_in
+from processes import ci_evals, python
+from suites import write_suite
 
 AGENT = """
 import asyncio
@@ -75,6 +76,80 @@ async def test_so_does_a_grader_that_crashes(project: Path) -> None:
         text = " ".join(printed.split())
         assert "python: raised ZeroDivisionError: division by zero (agent.py:13 in judge)" in text
         assert "agent.py:13 in judge: return 1 / 0" in text
+
+
+ENDING = """
+import os, signal, sys
+
+def end(text):
+    if text != "go on":
+        raise {"exit": SystemExit(1), "interrupt": KeyboardInterrupt, "close": GeneratorExit}[text]
+    return text
+
+async def end_later(text):
+    return end(text)
+
+async def answer(text):
+    return text
+
+async def press_ctrl_c(text):
+    os.kill(os.getpid(), signal.SIGINT)
+    return text
+"""
+ENDS = {
+    "exit": "SystemExit: 1 (own.py:6 in end)",
+    "interrupt": "KeyboardInterrupt (own.py:6 in end)",
+    "close": "GeneratorExit (own.py:6 in end)",
+}
+
+
+@pytest.mark.parametrize("function", ["end", "end_later"])
+@pytest.mark.parametrize("place", ["agent", "grader", "transform"])
+async def test_code_that_would_end_the_program_fails_its_own_run_alone(
+    place: str, function: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(ENDING)
+    target = "own:answer"
+    expect: dict[str, object] = {"contains": "o"}
+    match place:
+        case "agent":
+            target = f"own:{function}"
+        case "grader":
+            expect = {"python": f"own:{function}"}
+        case "transform":
+            expect = {"contains": {"value": "o", "transform": f"own:{function}"}}
+    cases = [{"id": text, "input": text, "expect": [expect]} for text in (*ENDS, "go on")]
+    if place == "grader":
+        cases[-1]["expect"] = [{"equals": "go on"}]
+    write_suite(tmp_path, cases, providers=[{"name": "agent", "type": "python", "target": target}])
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 1, ended.err
+    results = {each["case"]: each for each in journaled(tmp_path / "out")}
+    assert results.pop("go on")["status"] == "passed"
+    assert {each["status"] for each in results.values()} == {"failed"}
+    for case, raised in ENDS.items():
+        match place:
+            case "agent":
+                assert results[case]["error"]["message"] == raised
+            case "grader":
+                assert results[case]["grades"][0]["reason"] == f"raised {raised}"
+            case "transform":
+                reason = f"transform own:{function}: raised {raised}"
+                assert results[case]["grades"][0]["reason"] == reason
+
+
+def test_a_real_ctrl_c_ends_an_evaluation_on_a_loop_that_handles_no_signals(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.py").write_text(ENDING)
+    agent = {"name": "agent", "type": "python", "target": "own:press_ctrl_c"}
+    write_suite(tmp_path, providers=[agent])
+    loop = "import asyncio, ci_evals\nloop = asyncio.new_event_loop()\n"
+    evaluation = 'loop.run_until_complete(ci_evals.evaluate("evals.yaml", out="out"))'
+    ended = python(tmp_path, "-c", f"{loop}{evaluation}")
+    assert ended.code != 0
+    assert "KeyboardInterrupt" in ended.err
+    assert not (tmp_path / "out" / "report.json").exists()
 
 
 async def test_a_service_that_is_down_is_one_line(tmp_path: Path) -> None:

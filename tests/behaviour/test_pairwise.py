@@ -34,7 +34,7 @@ def hanging(case, first, second):
 
 def broken(case, first, second):
     if case.id == "case-0":
-        raise ValueError("no taste")
+        raise SystemExit("no taste")
     return "best"
 """
 
@@ -112,7 +112,7 @@ async def test_a_function_that_fails_leaves_pairs_without_a_judgement(tmp_path: 
     done = await pairwise(tmp_path, "short", "long", "--function", "taste_of_tests:broken")
     assert done.code == 0, done.err
     assert "not judged              6 pairs" in done.out
-    assert "not judged: case-0: ValueError: no taste" in done.out
+    assert "not judged: case-0: SystemExit: no taste" in done.out
     assert done.out.splitlines()[-1] == "NO VERDICT: none of 6 pairs was judged"
     gate = ("short", "long", "--function", "taste_of_tests:broken", "--fail-if-worse")
     assert (await pairwise(tmp_path, *gate)).code == 3

@@ -198,6 +198,7 @@ async def test_the_reason_and_stack_of_an_exception_are_bounded(answer_of: Answe
         SyntaxError("invalid syntax", ("<unknown>", 1, 1, "the answer")),
         AssertionError("no city"),
         SystemExit(0),
+        GeneratorExit(),
         FileNotFoundError("no such file"),
         ExceptionGroup("two", [TimeoutError(), KeyError("city")]),
     ],

@@ -197,6 +197,7 @@ async def test_a_traceback_starts_in_the_users_code(agent: Agent, prefix: str) -
     ("raised", "message"),
     [
         ("SystemExit(2)", "SystemExit: 2"),
+        ("GeneratorExit()", "GeneratorExit"),
         ("StopIteration()", "StopIteration"),
         ("asyncio.CancelledError()", "CancelledError"),
         ("TimeoutError('db')", "TimeoutError: db"),
