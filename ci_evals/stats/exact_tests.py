@@ -1,6 +1,7 @@
 """Exact tests of head against base: one cell, many cells together, and many tests at once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import fsum, sqrt
 from statistics import NormalDist
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 from ci_evals.stats.distributions import Hypergeometric, hypergeometric
 
-NEWEST_ALONE = 2
+NEWEST_ALONE = 4
 """Against a pooled history, the newest report alone must show the drop at this many times alpha."""
 
 _SAME = 1 + 1e-7
@@ -66,7 +67,7 @@ Table = tuple[int, int, int, int]
 """One cell as a 2×2 table: (head passed, head runs, base passed, base runs)."""
 
 LARGEST_SUPPORT = 1000
-"""Above, the normal distribution gives the same first three digits, and costs no time."""
+"""Above, the normal distribution gives the same first digits, and costs no time."""
 
 
 class _Stratum(NamedTuple):
@@ -77,17 +78,41 @@ class _Stratum(NamedTuple):
     passed: int
 
     @property
+    def runs(self) -> int:
+        return self.n_head + self.n_base
+
+    @property
+    def failed(self) -> int:
+        return self.runs - self.passed
+
+    @property
+    def least(self) -> int:
+        """The fewest passes that the head can have."""
+        return max(0, self.passed - self.n_base)
+
+    @property
+    def most(self) -> int:
+        """The most passes that the head can have."""
+        return min(self.n_head, self.passed)
+
+    @property
     def mean(self) -> float:
         """The expected passes of the head."""
-        return self.n_head * self.passed / (self.n_head + self.n_base)
+        return self.n_head * self.passed / self.runs
 
     @property
     def variance(self) -> float:
         """The variance of the passes of the head."""
-        runs = self.n_head + self.n_base
-        failed = runs - self.passed
-        numerator = self.n_head * self.n_base * self.passed * failed
-        return numerator / (runs * runs * (runs - 1))
+        numerator = self.n_head * self.n_base * self.passed * self.failed
+        return numerator / (self.runs * self.runs * (self.runs - 1))
+
+    @property
+    def third_moment(self) -> float:
+        """The third central moment of the passes of the head; 0 of two runs."""
+        if self.runs == 2:
+            return 0.0
+        skew = (self.failed - self.passed) * (self.n_base - self.n_head)
+        return self.variance * skew / (self.runs * (self.runs - 2))
 
 
 def stratified_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT) -> float:
@@ -104,34 +129,99 @@ def stratified_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_
         largest_support: if the head's passes can take more values than this, their sum is taken as
             normal, with continuity correction.
     """
-    strata: list[_Stratum] = []
-    observed = 0
-    least = 0
-    most = 0
+    passes = _HeadPasses()
+    for k_head, stratum in _informative(tables):
+        passes.add(k_head, stratum, weight=1)
+    if passes.values > largest_support:
+        return NormalDist().cdf(passes.z)
+    return passes.exact_p()
+
+
+def weighted_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT) -> float:
+    """`stratified_lower`, where a run of a case that usually passes counts twice.
+
+    A case usually passes if two of three runs did, of head and base together: its failures tell
+    more of a drop that all cases share than those of a case that fails often anyway.
+
+    Args:
+        tables: the cells.
+        largest_support: if the weighted passes can take more values than this, their sum is taken
+            as normal, with corrections for continuity and for its skewness (Edgeworth's first
+            term).
+    """
+    passes = _HeadPasses()
+    for k_head, stratum in _informative(tables):
+        usually_passes = stratum.passed >= 2 * stratum.failed
+        passes.add(k_head, stratum, weight=2 if usually_passes else 1)
+    if passes.values > largest_support:
+        z = passes.z
+        normal = NormalDist()
+        skewness = passes.third_moment / passes.variance**1.5
+        p = normal.cdf(z) - skewness / 6 * (z * z - 1) * normal.pdf(z)
+        return min(1.0, max(0.0, p))
+    return passes.exact_p()
+
+
+def _informative(tables: Iterable[Table]) -> Iterator[tuple[int, _Stratum]]:
+    """Yield the head's passes, and the margins, of each table that has more than one outcome."""
     for k_head, n_head, k_base, n_base in tables:
         passed = k_head + k_base
         if n_head and n_base and 0 < passed < n_head + n_base:
-            strata.append(_Stratum(n_head, n_base, passed))
-            observed += k_head
-            least += max(0, passed - n_base)
-            most += min(n_head, passed)
-    if least == most:
-        return 1.0
-    if most - least >= largest_support:
-        mean = fsum(stratum.mean for stratum in strata)
-        variance = fsum(stratum.variance for stratum in strata)
-        z = (observed + 0.5 - mean) / sqrt(variance)
-        return NormalDist().cdf(z)
-    total = Hypergeometric(0, (1.0,))
-    for stratum in strata:
-        total = _convolve(total, hypergeometric(*stratum))
-    return total.at_most(observed)
+            yield k_head, _Stratum(n_head, n_base, passed)
+
+
+@dataclass(slots=True)
+class _HeadPasses:
+    """The weighted sum of the head's passes over strata: the one observed, and its distribution."""
+
+    strata: list[tuple[_Stratum, int]] = field(default_factory=list)
+    observed: int = 0
+    least: int = 0
+    most: int = 0
+
+    def add(self, k_head: int, stratum: _Stratum, weight: int) -> None:
+        self.strata.append((stratum, weight))
+        self.observed += weight * k_head
+        self.least += weight * stratum.least
+        self.most += weight * stratum.most
+
+    @property
+    def values(self) -> int:
+        """The number of values that the sum can take beyond the least one."""
+        return self.most - self.least
+
+    @property
+    def variance(self) -> float:
+        return fsum(weight**2 * stratum.variance for stratum, weight in self.strata)
+
+    @property
+    def third_moment(self) -> float:
+        return fsum(weight**3 * stratum.third_moment for stratum, weight in self.strata)
+
+    @property
+    def z(self) -> float:
+        """The observed sum in standard deviations, with continuity correction."""
+        mean = fsum(weight * stratum.mean for stratum, weight in self.strata)
+        return (self.observed + 0.5 - mean) / sqrt(self.variance)
+
+    def exact_p(self) -> float:
+        """The chance of a sum as low as the observed one."""
+        if not self.values:
+            return 1.0
+        total = Hypergeometric(0, (1.0,))
+        for stratum, weight in self.strata:
+            total = _add_weighted(total, hypergeometric(*stratum), weight)
+        return total.at_most(self.observed)
 
 
 def stratified_upper(tables: Iterable[Table], *, largest_support: int = LARGEST_SUPPORT) -> float:
     """The p-value for "the head is better": `stratified_lower` with head and base exchanged."""
-    exchanged = [(k_base, n_base, k_head, n_head) for k_head, n_head, k_base, n_base in tables]
-    return stratified_lower(exchanged, largest_support=largest_support)
+    return stratified_lower(exchange(tables), largest_support=largest_support)
+
+
+def exchange(tables: Iterable[Table]) -> list[Table]:
+    """Return the tables with head and base exchanged."""
+    return [(k_base, n_base, k_head, n_head) for k_head, n_head, k_base, n_base in tables]
 
 
 def stratified_two_sided(
@@ -144,15 +234,27 @@ def stratified_two_sided(
     return min(1.0, 2 * min(lower, upper))
 
 
-def _convolve(one: Hypergeometric, other: Hypergeometric) -> Hypergeometric:
-    """Return the distribution of the sum of two independent numbers of passes."""
-    size = len(one.probabilities) + len(other.probabilities) - 1
+def _add_weighted(one: Hypergeometric, other: Hypergeometric, weight: int) -> Hypergeometric:
+    """Return the distribution of the first number of passes plus `weight` times the second."""
+    size = len(one.probabilities) + weight * (len(other.probabilities) - 1)
     chances = [0.0] * size
     for j, q in enumerate(other.probabilities):
         for i, p in enumerate(one.probabilities):
-            chances[i + j] += p * q
-    least = one.least + other.least
+            chances[i + weight * j] += p * q
+    least = one.least + weight * other.least
     return Hypergeometric(least, tuple(chances))
+
+
+def widen(p: float, overdispersion: float) -> float:
+    """Return a p-value allowing for reports that vary more than independent runs would.
+
+    The normal quantile of `p` is divided by the square root of `overdispersion`, the ratio of the
+    variances.
+    """
+    if overdispersion <= 1 or p in (0, 1):
+        return p
+    normal = NormalDist()
+    return normal.cdf(normal.inv_cdf(p) / sqrt(overdispersion))
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

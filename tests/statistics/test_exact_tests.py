@@ -7,7 +7,7 @@ from math import comb, prod
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from known import fixture, known
+from known import fixture, known, weighted_strata
 
 from ci_evals.stats.distributions import hypergeometric
 from ci_evals.stats.exact_tests import (
@@ -19,6 +19,8 @@ from ci_evals.stats.exact_tests import (
     holm,
     stratified_lower,
     stratified_upper,
+    weighted_lower,
+    widen,
 )
 
 # One cell: Fisher's test.
@@ -220,6 +222,59 @@ def test_above_the_largest_support_a_normal_takes_over_without_a_jump() -> None:
 def test_small_p_values_stay_exact() -> None:
     assert stratified_lower([(0, 1, 1, 1)] * 40) == pytest.approx(2.0**-40, rel=1e-12)
     assert stratified_lower([(0, 1, 1, 1)] * 2000) < 1e-25
+
+
+# Many cells together, where a run of a case that usually passes counts twice.
+
+
+def enumerated_by_weight(given_strata: list[Table]) -> float:
+    """The chance of as few weighted passes, by going through every way to share them out."""
+    informative = [table for table in given_strata if table[1] and table[3]]
+    weights = [2 if 3 * (kh + kb) >= 2 * (nh + nb) else 1 for kh, nh, kb, nb in informative]
+    observed = sum(w * table[0] for w, table in zip(weights, informative, strict=True))
+    shares = [range(max(0, kh + kb - nb), min(nh, kh + kb) + 1) for kh, nh, kb, nb in informative]
+    ways = 0
+    for heads in product(*shares):
+        if sum(w * k for w, k in zip(weights, heads, strict=True)) <= observed:
+            pairs = zip(heads, informative, strict=True)
+            ways += prod(comb(nh, k) * comb(nb, kh + kb - k) for k, (kh, nh, kb, nb) in pairs)
+    return ways / prod(comb(nh + nb, kh + kb) for kh, nh, kb, nb in informative)
+
+
+@given(strata)
+def test_the_weighted_p_value_is_that_of_full_enumeration(given_strata: list[Table]) -> None:
+    expected = enumerated_by_weight(given_strata)
+    assert weighted_lower(given_strata) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("given_strata", "p"), [pytest.param(*each[1:], id=each[0]) for each in weighted_strata()]
+)
+def test_known_weighted_strata(given_strata: list[Table], p: float) -> None:
+    assert weighted_lower(given_strata) == pytest.approx(p, rel=1e-12)
+
+
+@given(stratum)
+def test_weights_do_not_matter_to_one_cell(counts: Table) -> None:
+    assert weighted_lower([counts]) == pytest.approx(fisher_lower(*counts), rel=1e-12)
+
+
+@pytest.mark.parametrize("fallen", [46, 50, 54])
+def test_skewness_is_allowed_for_above_the_largest_support(fallen: int) -> None:
+    """Few failures against a long history: the distribution has a long tail."""
+    cells: list[Table] = [(2, 3, 30, 30)] * fallen + [(3, 3, 29, 30)] * 300 + [(1, 3, 6, 30)] * 30
+    exact = weighted_lower(cells, largest_support=10**6)
+    assert 0.0005 < exact < 0.2
+    assert weighted_lower(cells, largest_support=10) == pytest.approx(exact, rel=0.1)
+    assert weighted_lower(cells, largest_support=10) != exact
+
+
+def test_widening_scales_the_normal_quantile() -> None:
+    from scipy.stats import norm  # slow to import, and only an oracle
+
+    assert widen(0.01, 1) == widen(0.01, 0.5) == 0.01
+    assert (widen(0.0, 4), widen(1.0, 4)) == (0, 1)
+    assert widen(0.01, 1.8) == pytest.approx(norm.cdf(norm.ppf(0.01) / 1.8**0.5), rel=1e-9)
 
 
 # Many tests at once: Holm, Benjamini and Hochberg.

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-_KNOWN = json.loads((Path(__file__).parents[1] / "data" / "known_answers.json").read_text("utf-8"))
+_DATA = Path(__file__).parents[1] / "data"
+_KNOWN = json.loads((_DATA / "known_answers.json").read_text("utf-8"))
 
 
 def known(name: str) -> Any:
@@ -23,4 +24,12 @@ def suite(name: str) -> list[tuple[int, int]]:
         (kind["passed"], kind["graded"])
         for kind in _KNOWN["suites"][name]
         for _ in range(kind["cells"])
+    ]
+
+
+def weighted_strata() -> list[tuple[str, list[tuple[int, int, int, int]], float]]:
+    """The name, the cells and the p-value of each worked example of the weighted test."""
+    entries = json.loads((_DATA / "weighted_known.json").read_text("utf-8"))
+    return [
+        (entry["id"], [tuple(cell) for cell in entry["strata"]], entry["p"]) for entry in entries
     ]
