@@ -6,7 +6,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from ci_evals.gate.compare import SUSPICION, USUAL_CONFIRM_RUNS
+from ci_evals.gate.cells import SUSPICION
+from ci_evals.gate.confirmation import USUAL_CONFIRM_RUNS
 from ci_evals.gate.outages import worst_round
 from ci_evals.reports.findings import brief_chance
 from ci_evals.stats.exact_tests import fisher_lower

@@ -10,7 +10,8 @@ from functools import cache
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef
-from ci_evals.gate.compare import MOST_CONFIRM_RUNS, compare, suspects
+from ci_evals.gate.compare import compare
+from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS, suspects
 from ci_evals.gate.outages import find_lost_reports, find_outages, worst_round
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey

@@ -31,7 +31,8 @@ from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.baseline import Baseline, add_tallies, head_cells
-from ci_evals.gate.compare import NoComparison, failed_confirmations, suspects
+from ci_evals.gate.compare import NoComparison
+from ci_evals.gate.confirmation import failed_confirmations, suspects
 from ci_evals.gate.verdict import is_certain, settle
 from ci_evals.gate.wording import (
     failed_confirmation_sentence,

@@ -1,110 +1,48 @@
-"""The comparison of a report with a baseline: cells are matched and tested, then variants."""
+"""The comparison of a report with a baseline: cells by themselves, then variants as a whole."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import comb
 from statistics import fmean
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 from ci_evals.gate.baseline import (
-    DISAGREEMENT,
-    NO_RUNS,
     BaseCell,
     Baseline,
     HeadCell,
-    History,
     add_tallies,
     cut_at_falls,
-    grading_half,
-    split_histories,
 )
+from ci_evals.gate.cells import (
+    SUSPICION,
+    CellComparison,
+    CellKind,
+    MatchedCell,
+    cell_key,
+    group_by_variant,
+    match_cells,
+    match_variants,
+    variants_of,
+)
+from ci_evals.gate.confirmation import failed_confirmations, runs_to_confirm
 from ci_evals.gate.differences import Differences, differences
+from ci_evals.gate.falls import planned_fall
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.stats.exact_tests import (
-    NEWEST_ALONE,
-    Table,
     benjamini_hochberg,
     fisher_lower,
     fisher_upper,
     holm,
-    stratified_lower,
-    stratified_two_sided,
 )
 
-SUSPICION = 0.30
-"""A cell below its base with a Fisher p at or below this runs again before it is named."""
 LEAST_COMPARED = Fraction(4, 5)
 """A warning says if a smaller share of the base's cells is compared."""
-USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
-MOST_CONFIRMED = 20
-"""The most cells that run again, unless a fifth of all is more."""
-FAILED_CONFIRMATION = 0.05
-"""Confirm runs do not count if they are worse than the planned runs of the same cells.
-
-That is, with a p at or below this.
-"""
-
-CellKind = Literal[
-    "new",
-    "removed",
-    "edited",
-    "not compared",
-    "regressed",
-    "fixed",
-    "suspect",
-    "flaky",
-    "unchanged",
-]
-KINDS: tuple[CellKind, ...] = get_args(CellKind)
-
-_EXACT_ENOUGH = 60
-"""The largest support for which newer and older reports of a branch are compared exactly."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellComparison:
-    """One cell compared with its base.
-
-    `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the
-    chance of a drop (of a rise, where it is `fixed`) this large if nothing had changed;
-    `adjusted_p` allows for the number of cells that were compared. Both are None where nothing was
-    tested. An `edited` cell is `regraded` if its answers are judged otherwise than on the base.
-    """
-
-    case: str
-    provider: str
-    prompt: str | None = None
-    kind: CellKind
-    head: Tally = NO_RUNS
-    base: Tally = NO_RUNS
-    base_reports: int = 0
-    p: Share | None = None
-    adjusted_p: Share | None = None
-    renamed_from: str | None = None
-    critical: bool = False
-    regraded: bool = False
-
-    @property
-    def key(self) -> CellKey:
-        return self.case, self.provider, self.prompt
-
-    @property
-    def variant(self) -> Variant:
-        return Variant(self.provider, self.prompt)
-
-    def base_key(self, variants: Mapping[Variant, Variant]) -> CellKey:
-        """Return the cell's name in the baseline.
-
-        `variants` maps each variant to the one that it is compared with.
-        """
-        return _key(self.renamed_from or self.case, variants.get(self.variant, self.variant))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +126,7 @@ class Comparison:
         """Return a cell's name in the baseline."""
         if found := self.by_key.get(key):
             return found.base_key(self.base_variants)
-        return _key(key[0], self.base_variant(Variant(*key[1:])))
+        return cell_key(key[0], self.base_variant(Variant(*key[1:])))
 
     def base_of(self, key: CellKey) -> BaseCell | None:
         """Return a cell's counterpart in the baseline, which may have another name there."""
@@ -264,8 +202,8 @@ def compare(
     base = cut_at_falls(base)
     if is_selection:
         base = base.restrict_to({cell.key[0] for cell in head})
-    variants = match_variants(_variants_of(head), base.variants)
-    matched, unmatched = _match_cells(head, base, variants)
+    variants = match_variants(variants_of(head), base.variants)
+    matched, unmatched = match_cells(head, base, variants)
     failed = failed_confirmations(cell.head for cell in matched)
     if failed:
         matched = [
@@ -285,51 +223,6 @@ def compare(
         cells=(*cells, *unmatched),
         unconfirmed=unconfirmed,
     )
-
-
-def suspects(
-    head: Sequence[HeadCell], base: Baseline, confirm_runs: ConfirmRuns, alpha: float = 0.05
-) -> Mapping[CellKey, int]:
-    """Return the cells to run again before they may be named, and how often.
-
-    If there are many, these are the critical ones and those least likely by chance. Arguments are
-    those of `compare`.
-    """
-    if confirm_runs == 0:
-        return {}
-    matched = comparable_cells(head, base)
-    suspicious = [cell for cell in matched if cell.suspicious]
-    suspicious.sort(key=lambda cell: (not cell.head.critical, cell.p))
-    most = max(MOST_CONFIRMED, len(matched) // 5)
-    further: dict[CellKey, int] = {}
-    for cell in suspicious[:most]:
-        runs: int | None
-        if confirm_runs == "auto":
-            planned, pooled = cell.head.planned.graded, cell.pooled.graded
-            runs = runs_to_confirm(planned, pooled, len(matched), alpha)
-        else:
-            runs = confirm_runs
-        further[cell.head.key] = runs or USUAL_CONFIRM_RUNS
-    return further
-
-
-def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) -> int | None:
-    """Return how many further runs name a case that always fails and never did before.
-
-    The chance that all failures of `base + head` runs are the head's is 1 in `base + head` over
-    `base`, and it is to be at most `alpha / cells`, so that Benjamini and Hochberg's procedure
-    rejects it alone. None if that takes too many.
-
-    Args:
-        planned: its planned runs.
-        base: its runs in the baseline.
-        cells: the number of cells that are compared.
-        alpha: the accepted chance of a false alarm.
-    """
-    for further in range(USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS + 1):
-        if comb(base + planned + further, base) * alpha >= cells:
-            return further
-    return None
 
 
 def unnamable_suspects(comparison: Comparison) -> Sequence[CellComparison]:
@@ -354,224 +247,6 @@ def _commonest(numbers: Sequence[int]) -> int:
     counts = Counter(numbers)
     most = max(counts.values())
     return min(number for number, count in counts.items() if count == most)
-
-
-def _variants_of(head: Iterable[HeadCell]) -> Sequence[Variant]:
-    return [Variant(*names) for names in dict.fromkeys([cell.key[1:] for cell in head])]
-
-
-def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[Variant, Variant]:
-    """Map each variant to the one of the base that it is compared with.
-
-    That is the one of the same name. Where only one is left on either side, these two are compared:
-    a model or prompt under another name is a change to be tested, not another suite.
-    """
-    mine, theirs = dict.fromkeys(head), dict.fromkeys(base)
-    matched = {variant: variant for variant in mine if variant in theirs}
-    new = [variant for variant in mine if variant not in matched]
-    gone = [variant for variant in theirs if variant not in matched]
-    if len(new) == len(gone) == 1:
-        matched[new[0]] = gone[0]
-    return matched
-
-
-def _key(case: str, variant: Variant) -> CellKey:
-    return case, variant.provider, variant.prompt
-
-
-class Fall(NamedTuple):
-    """The p-value of a variant's drop, and the tables of its cells against the pooled base."""
-
-    p: float
-    tables: Sequence[Table]
-
-
-def fall(cells: Sequence[tuple[Tally, History]]) -> Fall:
-    """Test a variant for a drop, from the planned runs and the history of each cell.
-
-    The base side pools report after report, newest first, as long as they agree with all older
-    ones. A slow drift is too small for that to show, yet adds up over the cells; so the newest
-    report by itself must show the drop, too, at twice the level. Whatever the history was like, a
-    false red is then no likelier than that.
-    """
-    histories = [history for _, history in cells]
-    reports = max((history.pooled_reports for history in histories), default=0)
-    pool_size = reports
-    for age in range(1, reports):
-        split = split_histories(histories, age)
-        if stratified_two_sided(split, largest_support=_EXACT_ENOUGH) <= DISAGREEMENT:
-            pool_size = age
-            break
-    tables = _pool(cells, pool_size)
-    pooled = stratified_lower(tables)
-    newest = stratified_lower(_pool(cells, 1))
-    return Fall(max(pooled, newest / NEWEST_ALONE), tables)
-
-
-def _pool(cells: Iterable[tuple[Tally, History]], reports: int) -> list[Table]:
-    """Return each cell against its newest `reports` reports."""
-    tables = []
-    for head, history in cells:
-        base = history.sums[min(reports, history.pooled_reports)]
-        tables.append((*head, *base))
-    return tables
-
-
-@dataclass(frozen=True)
-class MatchedCell:
-    """A cell of the report and the one of the baseline that it is compared with.
-
-    `renamed_from` is the id that its case has there, if it is another.
-    """
-
-    head: HeadCell
-    base: BaseCell
-    renamed_from: str | None
-
-    def without_confirmation(self) -> "MatchedCell":
-        """Return the cell as if it had not been run again."""
-        return replace(self, head=self.head._replace(confirming=NO_RUNS, confirmed=False))
-
-    @cached_property
-    def pooled(self) -> Tally:
-        """The runs of the base that count."""
-        return self.base.history.tally
-
-    @cached_property
-    def p(self) -> float:
-        """The chance that the planned runs are as low as they are."""
-        return fisher_lower(*self.head.planned, *self.pooled)
-
-    @cached_property
-    def suspicious(self) -> bool:
-        """Return True if the planned runs are below the base beyond what is usual."""
-        return self.head.planned.rate < self.pooled.rate and self.p <= SUSPICION
-
-
-def group_by_variant(cells: Iterable[MatchedCell]) -> Mapping[Variant, Sequence[MatchedCell]]:
-    """Return the cells of each variant."""
-    groups: dict[tuple[str, str | None], list[MatchedCell]] = defaultdict(list)
-    for cell in cells:
-        groups[cell.head.key[1:]].append(cell)
-    return {Variant(*names): found for names, found in groups.items()}
-
-
-def planned_fall(cells: Iterable[MatchedCell]) -> Fall:
-    """Test the planned runs of some cells of a variant for a drop."""
-    return fall([(cell.head.planned, cell.base.history) for cell in cells])
-
-
-def comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[MatchedCell]:
-    """Return the cells that both sides have graded runs of, for the same question and grading."""
-    base = cut_at_falls(base)
-    variants = match_variants(_variants_of(head), base.variants)
-    return _match_cells(head, base, variants)[0]
-
-
-def base_keys(head: Sequence[HeadCell], base: Baseline) -> Mapping[CellKey, CellKey]:
-    """Map each cell to its name in the baseline, where its case or variant may be renamed."""
-    variants = match_variants((cell.variant for cell in head), base.variants)
-    mine = _by_base_key(head, variants)
-    old_names = _old_names(mine, base)
-    return {
-        cell.key: (old_names.get(base_key, base_key[0]), *base_key[1:])
-        for base_key, cell in mine.items()
-    }
-
-
-def _by_base_key(
-    head: Sequence[HeadCell], variants: Mapping[Variant, Variant]
-) -> Mapping[CellKey, HeadCell]:
-    """Return the cells by the names that they have in the baseline, where no case was renamed."""
-    base_names = {(mine.provider, mine.prompt): theirs for mine, theirs in variants.items()}
-    found = {}
-    for cell in head:
-        key = cell.key
-        if key[1:] in base_names:
-            key = _key(key[0], base_names[key[1:]])
-        found[key] = cell
-    return found
-
-
-def _match_cells(
-    head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
-) -> tuple[list[MatchedCell], list[CellComparison]]:
-    """Return the cells that can be compared, and the findings on all others."""
-    mine = _by_base_key(head, variants)
-    old_names = _old_names(mine, base)
-    matched: list[MatchedCell] = []
-    rest: list[CellComparison] = []
-    known = set(mine)
-    for key, cell in mine.items():
-        old_name = old_names.get(key)
-        base_key = (old_name or key[0], key[1], key[2])
-        known.add(base_key)
-        found = base.cells.get(base_key)
-        if found is None:
-            rest.append(_untested_cell("new", cell.key, cell))
-        elif found.fingerprint != cell.fingerprint:
-            rest.append(_edited_cell(cell, found))
-        elif cell.planned.graded and found.history.tally.graded and not cell.quarantined:
-            matched.append(MatchedCell(cell, found, old_name))
-        else:
-            rest.append(_untested_cell("not compared", cell.key, cell, found.history.tally))
-    for key, base_cell in base.cells.items():
-        if key not in known:
-            rest.append(_untested_cell("removed", key, base=base_cell.history.tally))
-    return matched, rest
-
-
-def _edited_cell(head: HeadCell, base: BaseCell) -> CellComparison:
-    newest = base.history.evidence[0].tally if base.history.evidence else NO_RUNS
-    regraded = grading_half(base.fingerprint) != grading_half(head.fingerprint)
-    return replace(_untested_cell("edited", head.key, head, newest), regraded=regraded)
-
-
-def _untested_cell(
-    kind: CellKind, key: CellKey, head: HeadCell | None = None, base: Tally = NO_RUNS
-) -> CellComparison:
-    case, provider, prompt = key
-    return CellComparison(
-        case=case,
-        provider=provider,
-        prompt=prompt,
-        kind=kind,
-        head=head.planned if head else NO_RUNS,
-        base=base,
-        critical=head.critical if head else False,
-    )
-
-
-def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[CellKey, str]:
-    """Find the cells whose case has another name in the base: same question, same grading."""
-    gone: dict[tuple[str, str, str | None], list[str]] = defaultdict(list)
-    for key, cell in base.cells.items():
-        if key not in mine:
-            gone[cell.fingerprint, *key[1:]].append(key[0])
-    names = {}
-    for key, head_cell in mine.items():
-        if key not in base.cells:
-            candidates = gone.get((head_cell.fingerprint, *key[1:]))
-            if candidates:
-                names[key] = candidates.pop(0)
-    return names
-
-
-def failed_confirmations(head: Iterable[HeadCell]) -> frozenset[Variant]:
-    """Return the variants whose confirm runs are worse than the planned runs of the same cells.
-
-    Suspects are chosen for bad planned runs, so their repeats are better if anything; worse ones
-    are an outage.
-    """
-    repeated: dict[Variant, list[Table]] = defaultdict(list)
-    for cell in head:
-        if cell.confirming.graded:
-            repeated[cell.variant].append((*cell.confirming, *cell.planned))
-    return frozenset(
-        variant
-        for variant, tables in repeated.items()
-        if stratified_lower(tables) <= FAILED_CONFIRMATION
-    )
 
 
 class _CellTest(NamedTuple):

@@ -16,13 +16,8 @@ from ci_evals.gate.baseline import (
     ReportRef,
     add_tallies,
 )
-from ci_evals.gate.compare import (
-    MatchedCell,
-    comparable_cells,
-    fall,
-    group_by_variant,
-    planned_fall,
-)
+from ci_evals.gate.cells import MatchedCell, comparable_cells, group_by_variant
+from ci_evals.gate.falls import fall, planned_fall
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.stats.exact_tests import stratified_lower

@@ -12,13 +12,8 @@ from typing import Literal
 
 from ci_evals.gate.bars import VerdictStatus
 from ci_evals.gate.baseline import TrendVariant, fresh_rate
-from ci_evals.gate.compare import (
-    LEAST_COMPARED,
-    CellComparison,
-    Comparison,
-    NoComparison,
-    VariantComparison,
-)
+from ci_evals.gate.cells import CellComparison
+from ci_evals.gate.compare import LEAST_COMPARED, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.differences import LEAST_LATENCY_S, Difference, RatioFigure
 from ci_evals.gate.wording import (
     cell_sentence,

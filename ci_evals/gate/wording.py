@@ -9,14 +9,9 @@ from ci_evals import gate
 from ci_evals.format import RAREST, name_of, number_of, once_in, percent, percent_figure, seconds
 from ci_evals.gate.bars import Cause, ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef, add_tallies
-from ci_evals.gate.compare import (
-    LEAST_COMPARED,
-    MOST_CONFIRM_RUNS,
-    CellComparison,
-    Comparison,
-    NoComparison,
-    VariantComparison,
-)
+from ci_evals.gate.cells import CellComparison
+from ci_evals.gate.compare import LEAST_COMPARED, Comparison, NoComparison, VariantComparison
+from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS
 from ci_evals.gate.differences import Difference, RatioFigure
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey

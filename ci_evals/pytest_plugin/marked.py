@@ -17,7 +17,8 @@ import pytest
 from ci_evals.api import evaluate, load_suite
 from ci_evals.errors import CiEvalsError, UsageError
 from ci_evals.gate.bars import VERDICTS
-from ci_evals.gate.compare import CellKind, Comparison, NoComparison
+from ci_evals.gate.cells import CellKind
+from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.verdict import exit_code
 from ci_evals.gate.wording import cell_sentence, variant_sentence
 from ci_evals.library import Report

@@ -15,7 +15,8 @@ from ci_evals.format import (
     without_commands,
 )
 from ci_evals.gate.baseline import ReportRef
-from ci_evals.gate.compare import CellKind, Comparison, NoComparison
+from ci_evals.gate.cells import CellKind
+from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, test_sentence
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey

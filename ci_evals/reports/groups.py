@@ -7,7 +7,8 @@ from typing import Final, Literal, get_args
 
 from ci_evals.errors import ErrorKind
 from ci_evals.format import name_of, number_of, one_line, percent
-from ci_evals.gate.compare import CellKind, Comparison
+from ci_evals.gate.cells import CellKind
+from ci_evals.gate.compare import Comparison
 from ci_evals.gate.verdict import too_many_errored
 from ci_evals.gate.wording import same_reason
 from ci_evals.model.case import Case, Variant

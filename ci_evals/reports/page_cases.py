@@ -24,7 +24,7 @@ from ci_evals.format import (
     usd,
     visible,
 )
-from ci_evals.gate.compare import CellKind
+from ci_evals.gate.cells import CellKind
 from ci_evals.graders.base import Composite, GraderOptions
 from ci_evals.model.grading import USUAL_WEIGHT, Expectation
 from ci_evals.model.report import Tally

@@ -21,14 +21,8 @@ from ci_evals.gate.baseline import (
     TrendPoint,
     evidence_to_keep,
 )
-from ci_evals.gate.compare import (
-    KINDS,
-    CellComparison,
-    CellKind,
-    Comparison,
-    NoComparison,
-    VariantComparison,
-)
+from ci_evals.gate.cells import KINDS, CellComparison, CellKind
+from ci_evals.gate.compare import Comparison, NoComparison, VariantComparison
 from ci_evals.gate.rules import RuleName
 from ci_evals.gate.verdict import Verdict
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence

@@ -24,7 +24,8 @@ from ci_evals.gate.baseline import (
     report_ref,
     trend_point,
 )
-from ci_evals.gate.compare import Comparison, NoComparison, base_keys
+from ci_evals.gate.cells import base_keys
+from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.outages import unanswered_runs
 from ci_evals.graders.scoring import passes, score_of
 from ci_evals.model.case import Case, Quarantine, Variant

@@ -23,7 +23,8 @@ from ci_evals.format import (
     without_commands,
 )
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, VerdictStatus
-from ci_evals.gate.compare import KINDS, CellComparison, CellKind, Comparison, VariantComparison
+from ci_evals.gate.cells import KINDS, CellComparison, CellKind
+from ci_evals.gate.compare import Comparison, VariantComparison
 from ci_evals.gate.differences import Difference
 from ci_evals.gate.wording import scope_label, tally_text
 from ci_evals.model.case import Variant

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ci_evals.stats.distributions import Hypergeometric, hypergeometric
 
-NEWEST_ALONE = 4
+NEWEST_ALONE = 2
 """Against a pooled history, the newest report alone must show the drop at this many times alpha."""
 
 _SAME = 1 + 1e-7
@@ -156,7 +156,7 @@ def weighted_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_SU
     if passes.values > largest_support:
         z = passes.z
         normal = NormalDist()
-        skewness = passes.third_moment / passes.variance**1.5
+        skewness = passes.third_moment / sqrt(passes.variance) ** 3
         p = normal.cdf(z) - skewness / 6 * (z * z - 1) * normal.pdf(z)
         return min(1.0, max(0.0, p))
     return passes.exact_p()

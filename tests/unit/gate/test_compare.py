@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from sides import base_of, compared, head_of, key_of
 
 from ci_evals.gate.baseline import Evidence, History
-from ci_evals.gate.compare import compare, fall, match_variants, suspects, unnamable_suspects
+from ci_evals.gate.cells import match_variants
+from ci_evals.gate.compare import compare, unnamable_suspects
+from ci_evals.gate.confirmation import suspects
+from ci_evals.gate.falls import fall
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import NEWEST_ALONE, stratified_lower

@@ -1,0 +1,234 @@
+"""The cells of a report, matched with those of a baseline."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, get_args
+
+from ci_evals.gate.baseline import (
+    NO_RUNS,
+    BaseCell,
+    Baseline,
+    HeadCell,
+    cut_at_falls,
+    grading_half,
+)
+from ci_evals.model.case import Variant
+from ci_evals.model.fields import Share
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import Tally
+from ci_evals.stats.exact_tests import fisher_lower
+
+SUSPICION = 0.30
+"""A cell below its base with a Fisher p at or below this runs again before it is named."""
+
+CellKind = Literal[
+    "new",
+    "removed",
+    "edited",
+    "not compared",
+    "regressed",
+    "fixed",
+    "suspect",
+    "flaky",
+    "unchanged",
+]
+KINDS: tuple[CellKind, ...] = get_args(CellKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellComparison:
+    """One cell compared with its base.
+
+    `head` are all its runs that count, `base` the pooled ones of `base_reports` reports. `p` is the
+    chance of a drop (of a rise, where it is `fixed`) this large if nothing had changed;
+    `adjusted_p` allows for the number of cells that were compared. Both are None where nothing was
+    tested. An `edited` cell is `regraded` if its answers are judged otherwise than on the base.
+    """
+
+    case: str
+    provider: str
+    prompt: str | None = None
+    kind: CellKind
+    head: Tally = NO_RUNS
+    base: Tally = NO_RUNS
+    base_reports: int = 0
+    p: Share | None = None
+    adjusted_p: Share | None = None
+    renamed_from: str | None = None
+    critical: bool = False
+    regraded: bool = False
+
+    @property
+    def key(self) -> CellKey:
+        return self.case, self.provider, self.prompt
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.provider, self.prompt)
+
+    def base_key(self, variants: Mapping[Variant, Variant]) -> CellKey:
+        """Return the cell's name in the baseline.
+
+        `variants` maps each variant to the one that it is compared with.
+        """
+        return cell_key(self.renamed_from or self.case, variants.get(self.variant, self.variant))
+
+
+@dataclass(frozen=True)
+class MatchedCell:
+    """A cell of the report and the one of the baseline that it is compared with.
+
+    `renamed_from` is the id that its case has there, if it is another.
+    """
+
+    head: HeadCell
+    base: BaseCell
+    renamed_from: str | None
+
+    def without_confirmation(self) -> "MatchedCell":
+        """Return the cell as if it had not been run again."""
+        return replace(self, head=self.head._replace(confirming=NO_RUNS, confirmed=False))
+
+    @cached_property
+    def pooled(self) -> Tally:
+        """The runs of the base that count."""
+        return self.base.history.tally
+
+    @cached_property
+    def p(self) -> float:
+        """The chance that the planned runs are as low as they are."""
+        return fisher_lower(*self.head.planned, *self.pooled)
+
+    @cached_property
+    def suspicious(self) -> bool:
+        """Return True if the planned runs are below the base beyond what is usual."""
+        return self.head.planned.rate < self.pooled.rate and self.p <= SUSPICION
+
+
+def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[Variant, Variant]:
+    """Map each variant to the one of the base that it is compared with.
+
+    That is the one of the same name. Where only one is left on either side, these two are compared:
+    a model or prompt under another name is a change to be tested, not another suite.
+    """
+    mine, theirs = dict.fromkeys(head), dict.fromkeys(base)
+    matched = {variant: variant for variant in mine if variant in theirs}
+    new = [variant for variant in mine if variant not in matched]
+    gone = [variant for variant in theirs if variant not in matched]
+    if len(new) == len(gone) == 1:
+        matched[new[0]] = gone[0]
+    return matched
+
+
+def comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[MatchedCell]:
+    """Return the cells that both sides have graded runs of, for the same question and grading."""
+    base = cut_at_falls(base)
+    variants = match_variants(variants_of(head), base.variants)
+    return match_cells(head, base, variants)[0]
+
+
+def base_keys(head: Sequence[HeadCell], base: Baseline) -> Mapping[CellKey, CellKey]:
+    """Map each cell to its name in the baseline, where its case or variant may be renamed."""
+    variants = match_variants((cell.variant for cell in head), base.variants)
+    mine = _by_base_key(head, variants)
+    old_names = _old_names(mine, base)
+    return {
+        cell.key: (old_names.get(base_key, base_key[0]), *base_key[1:])
+        for base_key, cell in mine.items()
+    }
+
+
+def match_cells(
+    head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
+) -> tuple[list[MatchedCell], list[CellComparison]]:
+    """Return the cells that can be compared, and the findings on all others."""
+    mine = _by_base_key(head, variants)
+    old_names = _old_names(mine, base)
+    matched: list[MatchedCell] = []
+    rest: list[CellComparison] = []
+    known = set(mine)
+    for key, cell in mine.items():
+        old_name = old_names.get(key)
+        base_key = (old_name or key[0], key[1], key[2])
+        known.add(base_key)
+        found = base.cells.get(base_key)
+        if found is None:
+            rest.append(_untested_cell("new", cell.key, cell))
+        elif found.fingerprint != cell.fingerprint:
+            rest.append(_edited_cell(cell, found))
+        elif cell.planned.graded and found.history.tally.graded and not cell.quarantined:
+            matched.append(MatchedCell(cell, found, old_name))
+        else:
+            rest.append(_untested_cell("not compared", cell.key, cell, found.history.tally))
+    for key, base_cell in base.cells.items():
+        if key not in known:
+            rest.append(_untested_cell("removed", key, base=base_cell.history.tally))
+    return matched, rest
+
+
+def variants_of(head: Iterable[HeadCell]) -> Sequence[Variant]:
+    return [Variant(*names) for names in dict.fromkeys([cell.key[1:] for cell in head])]
+
+
+def cell_key(case: str, variant: Variant) -> CellKey:
+    return case, variant.provider, variant.prompt
+
+
+def _by_base_key(
+    head: Sequence[HeadCell], variants: Mapping[Variant, Variant]
+) -> Mapping[CellKey, HeadCell]:
+    """Return the cells by the names that they have in the baseline, where no case was renamed."""
+    base_names = {(mine.provider, mine.prompt): theirs for mine, theirs in variants.items()}
+    found = {}
+    for cell in head:
+        key = cell.key
+        if key[1:] in base_names:
+            key = cell_key(key[0], base_names[key[1:]])
+        found[key] = cell
+    return found
+
+
+def _edited_cell(head: HeadCell, base: BaseCell) -> CellComparison:
+    newest = base.history.evidence[0].tally if base.history.evidence else NO_RUNS
+    regraded = grading_half(base.fingerprint) != grading_half(head.fingerprint)
+    return replace(_untested_cell("edited", head.key, head, newest), regraded=regraded)
+
+
+def _untested_cell(
+    kind: CellKind, key: CellKey, head: HeadCell | None = None, base: Tally = NO_RUNS
+) -> CellComparison:
+    case, provider, prompt = key
+    return CellComparison(
+        case=case,
+        provider=provider,
+        prompt=prompt,
+        kind=kind,
+        head=head.planned if head else NO_RUNS,
+        base=base,
+        critical=head.critical if head else False,
+    )
+
+
+def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[CellKey, str]:
+    """Find the cells whose case has another name in the base: same question, same grading."""
+    gone: dict[tuple[str, str, str | None], list[str]] = defaultdict(list)
+    for key, cell in base.cells.items():
+        if key not in mine:
+            gone[cell.fingerprint, *key[1:]].append(key[0])
+    names = {}
+    for key, head_cell in mine.items():
+        if key not in base.cells:
+            candidates = gone.get((head_cell.fingerprint, *key[1:]))
+            if candidates:
+                names[key] = candidates.pop(0)
+    return names
+
+
+def group_by_variant(cells: Iterable[MatchedCell]) -> Mapping[Variant, Sequence[MatchedCell]]:
+    """Return the cells of each variant."""
+    groups: dict[tuple[str, str | None], list[MatchedCell]] = defaultdict(list)
+    for cell in cells:
+        groups[cell.head.key[1:]].append(cell)
+    return {Variant(*names): found for names, found in groups.items()}
