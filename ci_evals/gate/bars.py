@@ -51,8 +51,9 @@ class ScopeVerdict:
     """The gate's verdict on one part of the matrix.
 
     Rates are fractions in [0, 1]; None where no run was graded. A scope without a `bar` is only
-    shown: it passes unless none of its runs was graded. `lower` and `upper` are one-sided bounds at
-    the gate's confidence. `cases`, `graded` and `failed` are numbers of cases and of runs.
+    shown: it passes unless none of its runs was graded. `lower` and `upper` are one-sided bounds,
+    each at `confidence`: the gate's, or more where several scopes share one bar. `cases`, `graded`
+    and `failed` are numbers of cases and of runs.
 
     `runs_needed` is the number of runs per case that would tell a rate below the bar from the bar,
     as often as not, and `calls_needed` how many calls of providers that is; None where it is told
@@ -67,6 +68,7 @@ class ScopeVerdict:
     rate: Share | None
     lower: Share | None
     upper: Share | None
+    confidence: Share
     cases: int
     graded: int
     failed: int
@@ -79,8 +81,8 @@ class ScopeVerdict:
 class Scope:
     """A part of the matrix that is judged by itself, its cells in plan order.
 
-    A `bar` of None asks for nothing. Cases that share one bar share the accepted chance of error,
-    too: of many cases one would miss it by chance.
+    A `bar` of None asks for nothing. Scopes of one kind whose bar is the same line of the config
+    (`shares_bar`) share the accepted chance of error, too: one of many would miss it by chance.
     """
 
     kind: ScopeKind
@@ -94,13 +96,18 @@ class Scope:
 def judge_scopes(
     report: SuiteReport, tallies: Sequence[Tally], rules: Gate
 ) -> tuple[ScopeVerdict, ...]:
-    """Judge every scope by the graded runs of each cell: the suite first, metrics last."""
+    """Judge every scope by the graded runs of each cell: the suite first, metrics last.
+
+    Scopes that share a bar share the error by Bonferroni's inequality.
+    """
     scopes = list(_scopes(report, rules))
-    shared = sum(scope.shares_bar for scope in scopes)
-    each_case = replace(rules, confidence=look_confidence(rules.confidence, max(1, shared)))
+    sharing = Counter(scope.kind for scope in scopes if scope.shares_bar)
     verdicts = []
     for scope in scopes:
-        rules_of_scope = each_case if scope.shares_bar else rules
+        rules_of_scope = rules
+        if scope.shares_bar:
+            confidence = look_confidence(rules.confidence, sharing[scope.kind])
+            rules_of_scope = replace(rules, confidence=confidence)
         verdicts.append(_judge(scope, tallies, report, rules_of_scope))
     return (*verdicts, *_metric_scopes(report, rules))
 
@@ -123,7 +130,8 @@ def _scopes(report: SuiteReport, rules: Gate) -> Iterator[Scope]:
     if rules.per_variant and rules.min_pass_rate is not None:
         for variant in plan.variants:
             cells = report.gated_cells_of(variant)
-            yield Scope("variant", str(variant), rules.min_pass_rate, cells)
+            bar = rules.min_pass_rate
+            yield Scope("variant", str(variant), bar, cells, shares_bar=True)
     for provider, bar in rules.providers.items():
         cells = [cell for cell in report.gated_cells if plan.variant(cell).provider == provider]
         yield Scope("provider", provider, bar, cells)
@@ -182,6 +190,7 @@ def _judge(
         rate=None,
         lower=None,
         upper=None,
+        confidence=rules.confidence,
         cases=cases,
         graded=total.graded,
         failed=total.graded - total.passed,
@@ -252,6 +261,7 @@ def _judge_metric(
         rate=None,
         lower=None,
         upper=None,
+        confidence=rules.confidence,
         cases=len(report.plan.cases),
         graded=0,
         failed=0,

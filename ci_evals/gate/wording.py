@@ -583,7 +583,7 @@ def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
     if scope.kind != "metric":
         rate = f"pass rate {rate}"
     bar = f"the bar of {percent(scope.bar, scope.bar)}"
-    sure = f"{percent(rules.confidence)} sure"
+    sure = f"{percent(scope.confidence)} sure"
     if scope.status == "fail":
         return f"{rate} is below {bar} ({sure}: at most {percent(scope.upper, scope.bar)})"
     if scope.status == "pass" and not rules.prove:

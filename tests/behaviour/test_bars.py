@@ -1,0 +1,63 @@
+"""Several bars: those that one line of the config makes share their error, others do not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leftovers import report_in
+from processes import ci_evals
+from scipy.stats import beta
+from suites import write_suite
+
+HALF = {"name": "half", "type": "mock", "answers": {f"q{n}": "wrong" for n in range(5)}}
+
+
+def echoes(count: int) -> list[dict[str, Any]]:
+    return [{"name": f"echo-{number}", "type": "mock"} for number in range(count)]
+
+
+def ten_cases(**settings: Any) -> list[dict[str, Any]]:
+    return [
+        {"id": f"c{n}", "input": f"q{n}", "expect": [{"equals": f"q{n}"}], **settings}
+        for n in range(10)
+    ]
+
+
+async def scopes(folder: Path) -> dict[str, Any]:
+    await ci_evals(folder, "run", "--out", "out")
+    verdict = report_in(folder / "out")["verdict"]
+    return {scope["name"]: scope for scope in verdict["scopes"]}
+
+
+async def test_variants_share_the_error_of_their_one_bar(tmp_path: Path) -> None:
+    """5 of 10 is below 80 % at 95 % confidence, not at that of one of four variants."""
+    gate = {"min_pass_rate": 0.8, "per_variant": True}
+    write_suite(tmp_path, ten_cases(), providers=[HALF, *echoes(3)], runs=1, gate=gate)
+    found = await scopes(tmp_path)
+    half = found["half"]
+    assert (half["rate"], half["status"]) == (0.5, "borderline")
+    assert half["confidence"] == 1 - 0.05 / 4
+    assert half["upper"] == pytest.approx(beta.ppf(half["confidence"], 6, 5))
+    assert found["test"]["confidence"] == 0.95
+
+
+async def test_a_variant_that_is_clearly_below_fails_with_the_confidence_that_was_asked(
+    tmp_path: Path,
+) -> None:
+    none = {"name": "none", "type": "mock", "default": "wrong"}
+    gate = {"min_pass_rate": 0.5, "per_variant": True}
+    write_suite(tmp_path, ten_cases(), providers=[none, *echoes(3)], runs=1, gate=gate)
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 1
+    bound = f"{100 * beta.ppf(1 - 0.05 / 4, 1, 10):.1f} %"
+    assert "variant none: pass rate 0 % is below the bar of 50 %" in ended.out
+    assert f"(98.8 % sure: at most {bound})" in ended.out
+
+
+async def test_a_tag_keeps_its_own_error(tmp_path: Path) -> None:
+    gate = {"min_pass_rate": 0.4, "tags": {"billing": 0.8, "refunds": 0.8}}
+    cases = ten_cases(tags=["billing", "refunds"])
+    write_suite(tmp_path, cases, providers=[HALF], runs=1, gate=gate)
+    found = await scopes(tmp_path)
+    assert found["billing"]["status"] == "fail"
+    assert found["billing"]["confidence"] == found["refunds"]["confidence"] == 0.95
