@@ -70,8 +70,6 @@ RuleName = Literal[
 class RuleVerdict:
     """The verdict of one rule.
 
-    A `borderline` one only warns, unless a comparison or the figures of a budget are missing.
-
     `cells` are the regressed cells that the rule speaks of, the surest first; `variant` is the one
     that it speaks of as a whole.
     """

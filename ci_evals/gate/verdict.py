@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final, Literal
+from typing import Literal
 
 from ci_evals.format import exact
 from ci_evals.gate.bars import (
@@ -15,7 +15,8 @@ from ci_evals.gate.bars import (
     judge_scopes,
     worst_first,
 )
-from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.baseline import head_cells
+from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import RuleVerdict, rule_verdicts
 from ci_evals.gate.wording import (
     HOW_TO_GO_ON,
@@ -37,9 +38,6 @@ from ci_evals.model.plan import CellKey, RunPlan
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import Bounds, look_confidence, population_rate
-
-_MISSING_EVIDENCE: Final = frozenset(("baseline", "budget"))
-"""The rules whose borderline blocks where the gate or the command line asks for that."""
 
 FailOn = Literal["fail", "borderline", "never"]
 
@@ -65,8 +63,7 @@ class Verdict:
     adds clauses, and `preface` says what part of the suite was judged.
 
     `scopes` are the parts of the matrix with their bars, the whole suite first; `rules` those that
-    the comparison with the baseline broke, the worst first. `warning` marks a `borderline` that
-    never blocks, because the gate asked for a warning only.
+    the comparison with the baseline broke, the worst first.
     """
 
     status: VerdictStatus
@@ -77,7 +74,6 @@ class Verdict:
     scopes: tuple[ScopeVerdict, ...] = ()
     rules: tuple[RuleVerdict, ...] = ()
     hint: str | None = None
-    warning: bool = False
 
     @property
     def reason(self) -> str:
@@ -101,8 +97,9 @@ def decide(
     """Judge a report by its gate.
 
     Without a bar for the suite, a provider or a tag, every run must pass; even then, a case with a
-    `min_pass_rate` is held to that instead. The verdict is `error` if too many runs errored, if the
-    run was stopped before it could show that the bars are met, or if a bar has no graded run.
+    `min_pass_rate` is held to that instead. The verdict is `error` if the run was stopped before it
+    could show that the bars are met, or if a bar has no graded run; and if too many runs errored,
+    unless it were `fail` even if all of these had passed.
 
     Args:
         report: all results.
@@ -113,7 +110,12 @@ def decide(
     rules = _share_confidence(report, gate or Gate())
     if report.unchecked:
         return _unchecked_verdict(report, judge_scopes(report, _tallies(report), rules))
-    verdict = _add_rules(_judge_bars(report, rules), rule_verdicts(report, rules, comparison))
+    verdict = _judge(report, rules, comparison)
+    if verdict.leading == "too many errored":
+        without_errored = _judge(report, replace(rules, max_error_rate=1.0), comparison)
+        if without_errored.status == "fail" and _is_red_anyway(report, rules, comparison):
+            further = (*without_errored.further, f"also, {verdict.sentence}")
+            verdict = replace(without_errored, further=further)
     preface = scope_clause(report)
     if verdict.status != "error":
         preface += unchanged_clause(report)
@@ -143,8 +145,6 @@ def exit_code(verdict: Verdict, gate: Gate | None, fail_on: FailOn | None = None
             return 1
         case "error":
             return 3
-    if verdict.warning:
-        return 0
     if fail_on is None:
         blocks = gate is not None and gate.on_borderline == "fail"
     else:
@@ -242,6 +242,48 @@ def _share_confidence(report: SuiteReport, rules: Gate) -> Gate:
         return rules
     confidence = look_confidence(rules.confidence, len(report.looks.rounds))
     return replace(rules, confidence=confidence)
+
+
+def _judge(
+    report: SuiteReport, rules: Gate, comparison: Comparison | NoComparison | None
+) -> Verdict:
+    """Decide by the bars and the comparison."""
+    return _add_rules(_judge_bars(report, rules), rule_verdicts(report, rules, comparison))
+
+
+def _is_red_anyway(
+    report: SuiteReport, rules: Gate, comparison: Comparison | NoComparison | None
+) -> bool:
+    """Return True if a bar is missed or cases regressed even if every errored run had passed.
+
+    Metrics, cost and latency are left out: nobody knows those of runs that errored.
+    """
+    best = _with_errored_as_passed(report)
+    scopes = judge_scopes(best, _tallies(best), rules)
+    if any(scope.status == "fail" and scope.kind != "metric" for scope in scopes):
+        return True
+    if not isinstance(comparison, Comparison):
+        return False
+    if best.confirmation is not None:
+        best = replace(best, confirmation=_with_errored_as_passed(best.confirmation))
+    rules = replace(rules, max_cost_increase=None, max_latency_increase=None)
+    compared = compare(
+        head_cells(best, rules),
+        comparison.baseline,
+        confirm_runs=comparison.confirm_runs,
+        alpha=comparison.alpha,
+        is_selection=report.suite.selection is not None,
+    )
+    return any(rule.status == "fail" for rule in rule_verdicts(best, rules, compared))
+
+
+def _with_errored_as_passed(report: SuiteReport) -> SuiteReport:
+    records = {}
+    for index, record in report.records.items():
+        if record.status == "errored":
+            record = record._replace(status="passed")  # noqa: PLW2901
+        records[index] = record
+    return replace(report, records=records)
 
 
 def _tallies(report: SuiteReport) -> list[Tally]:
@@ -367,11 +409,6 @@ def _add_rules(bars: Verdict, rules: Iterable[RuleVerdict]) -> Verdict:
         further=tuple(clauses),
         scopes=bars.scopes,
         rules=found,
-        warning=(
-            worst.status == "borderline"
-            and bars.status == "pass"
-            and worst.rule not in _MISSING_EVIDENCE
-        ),
     )
 
 

@@ -55,13 +55,13 @@ class Gate(Options):
         float, Strict(), Gt(0.5), Lt(1), FROM_VARIABLE, Field(description="How sure a red must be.")
     ] = 0.95
     on_borderline: Annotated[
-        Literal["warn", "fail"], Field(description="What to do below the bar but within noise.")
+        Literal["warn", "fail"], Field(description="What to do when the verdict is borderline.")
     ] = "warn"
     prove: Annotated[
         Bool, Field(description="Pass only if the rate is above the bar beyond doubt.")
     ] = False
     max_error_rate: Annotated[
-        Share, Field(description="More errored runs than this: no verdict.")
+        Share, Field(description="More errored runs than this: no verdict, unless red anyway.")
     ] = 0.05
     min_case_pass_rate: Annotated[
         Share | None,

@@ -23,7 +23,7 @@ from ci_evals.gate.baseline import (
 )
 from ci_evals.gate.cells import KINDS, CellComparison, CellKind
 from ci_evals.gate.compare import Comparison, NoComparison, VariantComparison
-from ci_evals.gate.rules import RuleName
+from ci_evals.gate.rules import RuleName, RuleVerdict
 from ci_evals.gate.verdict import Verdict
 from ci_evals.gate.wording import baseline_sentence, cell_sentence, variant_sentence
 from ci_evals.model.case import Quarantine
@@ -242,7 +242,7 @@ class BaseEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleEntry:
-    """The verdict of one rule. A `borderline` one warns and never blocks."""
+    """The verdict of one rule."""
 
     rule: RuleName
     status: VerdictStatus
@@ -254,9 +254,9 @@ class VerdictEntry:
     """The decision of the gate. `reason` is one sentence for a reviewer.
 
     `scopes` are the parts of the matrix with their bars, the whole suite first; `rules` those that
-    the comparison with the baseline broke, the worst first. `warning` marks a `borderline` that
-    never blocks, because the gate asked for a warning only; `unchecked` an `error` whose cause is
-    that the code under test was not run.
+    the comparison with the baseline broke, the worst first. `warning` marks a `borderline` of such
+    a rule, and not of a bar; `unchecked` an `error` whose cause is that the code under test was not
+    run.
     """
 
     status: VerdictStatus
@@ -274,13 +274,14 @@ class VerdictEntry:
             RuleEntry(rule=each.rule, status=each.status, sentence=each.sentence)
             for each in verdict.rules
         )
+        of_rule = isinstance(verdict.leading, RuleVerdict)
         return cls(
             status=verdict.status,
             reason=verdict.reason,
             scopes=verdict.scopes,
             rules=tuple(rules),
             hint=verdict.hint,
-            warning=verdict.warning,
+            warning=of_rule and verdict.status == "borderline",
             unchecked=verdict.unchecked,
         )
 

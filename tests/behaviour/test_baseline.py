@@ -316,7 +316,7 @@ async def test_a_merge_says_when_shards_did_not_confirm_its_suspects(tmp_path: P
     ("changes", "case", "code", "status"),
     [
         ({"on_regression": "warn"}, {}, 0, "borderline"),
-        ({"on_regression": "warn", "on_borderline": "fail"}, {}, 0, "borderline"),
+        ({"on_regression": "warn", "on_borderline": "fail"}, {}, 1, "borderline"),
         ({"max_regressions": 1}, {}, 0, "pass"),
         ({"max_regressions": 1}, {"critical": True}, 1, "fail"),
         ({"on_regression": "warn"}, {"critical": True}, 1, "fail"),

@@ -84,6 +84,21 @@ async def test_a_refused_connection_costs_its_own_runs_only(tmp_path: Path) -> N
     assert f"{reason}: no answer from" in told
 
 
+async def test_what_fails_even_if_every_lost_run_had_passed_is_red_and_not_without_a_verdict(
+    tmp_path: Path,
+) -> None:
+    wrong = [{"id": f"case-{n}", "input": f"q{n}", "expect": [{"equals": "x"}]} for n in range(9)]
+    lost = {"id": "lost", "input": "q", "expect": [{"judge": {"rubric": "good"}}]}
+    judges = [chat(refusing_url(), "judge", retries=0)]
+    async with chatting(ChatServer()) as good:
+        write_suite(tmp_path, [*wrong, lost], providers=[chat(good.url)], judges=judges)
+        ended = await ci_evals(tmp_path, "run", constants=IMPATIENT)
+    told = " ".join(ended.out.split())
+    assert ended.code == 1, ended
+    assert "9 cases failed" in told
+    assert "also, 1 of 10 runs errored (10 %), more than the 5 % that the gate allows" in told
+
+
 @pytest.mark.parametrize(
     "down_for", [CASES // 3, CASES + CASES // 3], ids=["soon over", "runs are lost"]
 )

@@ -1,4 +1,4 @@
-"""Cases in quarantine run and are shown, and block nothing; a warning says when it ended."""
+"""Cases in quarantine run and are shown, and block nothing; the verdict says when it ended."""
 
 import json
 from pathlib import Path
@@ -97,8 +97,13 @@ async def test_every_report_shows_it_apart(tmp_path: Path) -> None:
     assert explained.code == 0
 
 
-async def test_after_the_last_day_a_warning_says_so_and_never_blocks(tmp_path: Path) -> None:
+async def test_after_the_last_day_a_warning_says_so_and_blocks_only_on_demand(
+    tmp_path: Path,
+) -> None:
     write_suite(tmp_path, quarantined(ENDED), gate={"on_borderline": "fail"})
+    assert (await ci_evals(tmp_path, "run", "--quiet")).code == 1
+    write_suite(tmp_path, quarantined(ENDED))
+    assert (await ci_evals(tmp_path, "run", "--quiet", "--fail-on", "borderline")).code == 1
     ended = await ci_evals(tmp_path, "run", "--quiet")
     assert ended.code == 0
     verdict = report_in(tmp_path / "ci-evals-results")["verdict"]

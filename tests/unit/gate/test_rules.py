@@ -266,10 +266,32 @@ def test_a_limit_of_a_cost_that_is_not_known_is_said_not_to_be_checked(
     )
     report = report_of(cases, edit=lambda result: replace(result, cost_usd=usd))
     summary = summarize(report, Gate(max_cost_increase=1.1), baseline_of(base))
-    assert (summary.verdict.status, summary.verdict.warning) == ("borderline", True)
+    assert summary.verdict.status == "borderline"
     assert words in summary.verdict.reason
     assert summary.verdict.reason.endswith("so max_cost_increase: 1.1 was not checked")
-    assert exit_code(summary.verdict, summary.gate, "borderline") == 0
+    assert exit_code(summary.verdict, summary.gate) == 0
+    assert exit_code(summary.verdict, summary.gate, "borderline") == 1
+
+
+@pytest.mark.parametrize(
+    ("refund", "confirming", "status"),
+    [("FFF", "FFFFFFF", "fail"), ("FFE", "FFFFFFE", "fail"), ("FEE", "FEEEEEE", "error")],
+)
+def test_a_regression_is_red_if_it_is_one_even_if_every_errored_run_had_passed(
+    refund: str, confirming: str, status: str
+) -> None:
+    cases = many((3, "PPP")) | {"refund": "P" * 30}
+    base = baseline_of(report_of(cases, started_at=STARTED_AT - 60))
+    report = report_of(
+        many((2, "PPP"), (1, "PEE")) | {"refund": refund},
+        cases={"refund": {"critical": True}},
+        confirming={"refund": confirming},
+    )
+    verdict = summarize(report, Gate(min_pass_rate=0.1), base, confirm_runs=7).verdict
+    assert verdict.status == status
+    assert "more than the 5 % that the gate allows" in verdict.reason
+    if status == "fail":
+        assert verdict.reason.startswith("critical: refund: 30 of 30 on main, 0 of ")
 
 
 @pytest.mark.parametrize("critical", [{"critical": True}, {"tags": ("core",)}])

@@ -441,6 +441,19 @@ def test_too_many_errored_runs_are_no_verdict() -> None:
     assert decide(report_of(cells), Gate(min_pass_rate=0.9, max_error_rate=0.2)).status == "pass"
 
 
+def test_a_bar_that_is_missed_even_if_every_errored_run_had_passed_is_red() -> None:
+    verdict = decide(report_of(many((30, "FFP"), (10, "PPE"))), Gate(min_pass_rate=0.9))
+    assert verdict.status == "fail"
+    assert verdict.reason == (
+        "pass rate 50 % is below the bar of 90 % (95 % sure: at most 58.4 %); also, 10 of 120 runs"
+        " errored (8.3 %), more than the 5 % that the gate allows: 429: slow down"
+    )
+    perhaps = report_of(many((5, "F"), (15, "P"), (20, "E")))
+    tolerant = Gate(min_pass_rate=0.93, max_error_rate=0.5)
+    assert decide(perhaps, tolerant).status == "fail"
+    assert decide(perhaps, Gate(min_pass_rate=0.93)).status == "error"
+
+
 def test_as_many_errored_runs_as_allowed_are_fine() -> None:
     for cases, limit in ((20, 0.05), (10, 0.1), (100, 0.07)):
         errored = round(cases * limit)

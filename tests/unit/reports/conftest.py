@@ -90,7 +90,7 @@ def hostile() -> Summary:
         suite={"name": HOSTILE},
         interrupted=HOSTILE,
     )
-    return summary_of(report)
+    return summary_of(report, Gate(min_pass_rate=0.9))  # without a bar, a hint quotes one
 
 
 DAY_S = 86_400
