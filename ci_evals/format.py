@@ -81,7 +81,9 @@ def percent_figure(rate: float, *marks: float | None) -> str:
         shown = round(value, places)
         if shown == value:
             return f"{shown.normalize():f}"
-        if all(shown.compare(edge) == value.compare(edge) for edge in edges):
+        # As text, because a number is rounded to 28 digits at most.
+        shown_edges = [Decimal(f"{edge:.{places}f}") for edge in edges]
+        if [shown.compare(edge) for edge in shown_edges] == [value.compare(edge) for edge in edges]:
             break
     return f"{shown:f}"
 

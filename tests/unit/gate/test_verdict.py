@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 from factories import Outcome, many, report_of
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from known import suite
 
@@ -318,6 +318,7 @@ def test_percentages_are_short_but_never_misleading(
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
+@example(0.8598, 0.8603)
 def test_a_percentage_is_on_the_right_side_of_its_mark(rate: float, mark: float) -> None:
     def shown(value: float) -> float:
         return float(percent(value, rate, mark).removesuffix(" %"))
