@@ -70,7 +70,7 @@ def grade(
     cases = []
     for case in suite.cases:
         runs = len(found.by_case.get(case.id, ()))
-        cases.append(replace(case, runs=max(1, runs)))
+        cases.append(replace(case, runs=max(1, runs), providers=(), prompts=()))
     suite = replace(suite, providers=(Mock(name="traces"),), prompts=(), cases=cases)
     invocation = Invocation(
         suite=suite,

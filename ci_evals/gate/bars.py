@@ -179,9 +179,10 @@ def _cells(plan: RunPlan, rows: Iterable[int]) -> Sequence[int]:
 def _judge(
     scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: Gate
 ) -> ScopeVerdict:
-    chosen = [tallies[cell] for cell in scope.cells]
+    cells = [cell for cell in scope.cells if report.plan.runs(cell)]
+    chosen = [tallies[cell] for cell in cells]
     total = add_tallies(chosen)
-    cases = len({report.plan.row(cell) for cell in scope.cells})
+    cases = len({report.plan.row(cell) for cell in cells})
     verdict = ScopeVerdict(
         kind=scope.kind,
         name=scope.name,
@@ -208,7 +209,7 @@ def _judge(
     runs = _runs_needed(estimate, scope.bar, chosen, rules.confidence)
     if runs is None:
         return verdict
-    return replace(verdict, runs_needed=runs, calls_needed=runs * len(scope.cells))
+    return replace(verdict, runs_needed=runs, calls_needed=runs * len(cells))
 
 
 class MetricFigure(NamedTuple):

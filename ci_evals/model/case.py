@@ -161,6 +161,12 @@ class Case(Options):
         Share | None, Field(description="Pass on a weighted mean score instead of on every grader.")
     ] = None
     tags: Many[Name] = ()
+    providers: Annotated[
+        Many[NonEmpty], Field(description="The providers that it runs on; default: all.")
+    ] = ()
+    prompts: Annotated[
+        Many[NonEmpty], Field(description="The prompts that it runs with; default: all.")
+    ] = ()
     runs: Annotated[
         Positive | None, Field(description="Runs of this case; wins over the suite and --runs.")
     ] = None
@@ -199,6 +205,12 @@ class Case(Options):
     def is_conversation(self) -> bool:
         """Return True if a run of it is more than one call."""
         return bool(self.turns) or self.user is not None
+
+    def runs_on(self, variant: "Variant") -> bool:
+        """Return True if its choice of providers and prompts includes a variant."""
+        if self.providers and variant.provider not in self.providers:
+            return False
+        return not self.prompts or variant.prompt in self.prompts
 
 
 def written_at(depth: int) -> tuple[str, int]:

@@ -112,13 +112,21 @@ def plan_runs(
     Args:
         cases: what is run.
         variants: what they are run on.
-        runs: how often each cell runs; a case's own `runs` wins.
+        runs: how often each cell runs; a case's own `runs` wins. A cell has no runs if its case
+            leaves out its variant.
         only: the cells that run; None means all.
     """
     counts: list[int] = []
     for case in cases:
         runs_of_case = case.runs or runs
-        counts += [runs_of_case] * len(variants)
+        if not case.providers and not case.prompts:
+            counts += [runs_of_case] * len(variants)
+            continue
+        for variant in variants:
+            if case.runs_on(variant):
+                counts.append(runs_of_case)
+            else:
+                counts.append(0)
     if only is not None:
         for cell in range(len(counts)):
             if cell not in only:

@@ -190,6 +190,7 @@ class ProviderOptions(Options):
         serve: the service that it talks to, started before the run and ended after it.
         limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one
             key do.
+        prompts: the names of the prompts that it is asked with; all of them when left out.
     """
 
     kind: ClassVar[str]
@@ -214,6 +215,7 @@ class ProviderOptions(Options):
     rpm: Above0 | None = None
     tpm: Above0 | None = None
     limit_group: str | None = None
+    prompts: Many[NonEmpty] = ()
     before: Many[str] = ()
     after: Many[str] = ()
     cache: Bool = True

@@ -23,7 +23,7 @@ from ci_evals.suite.nodes import Node
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.problems import and_more, problems_of_cases, try_check, unknown
 from ci_evals.suite.rendering import Templates, variables
-from ci_evals.suite.types import CheckedSuite
+from ci_evals.suite.types import CheckedSuite, variants_of
 from ci_evals.templating import describe_error
 
 MAX_PLANNED_RUNS = 10_000_000
@@ -36,6 +36,40 @@ def check_names(draft: Draft) -> Iterator[Problem]:
     for name in sorted({*draft.judges.names} & {*draft.providers.names}):
         text = f"{name!r} is also the name of a provider: rename the judge"
         yield draft.node["judges"].problem(text)
+
+
+def check_choices(draft: Draft) -> Iterator[Problem]:
+    """Find names of providers and prompts that a case or a provider chooses and nothing has."""
+    if len(draft.prompts) < len(draft.node["prompts"].value or ()):
+        return  # some are wrong, and so may be known by another name
+    prompts = [prompt.name for prompt in draft.prompts]
+    lacks = []
+    for options in draft.providers.selected:
+        place = draft.places[str(options.name)]
+        unknown_names = [name for name in options.prompts if name not in prompts]
+        texts = [unknown("prompt", name, prompts) for name in unknown_names]
+        lacks += [Problem(*place, f"prompts: {text}") for text in texts]
+    lacks += problems_of_cases(_unknown_choices(draft, prompts))
+    yield from lacks or problems_of_cases(_idle_cases(draft))
+
+
+def _unknown_choices(draft: Draft, prompts: Sequence[str]) -> Iterator[tuple[Case, str, str]]:
+    for case in draft.cases.cases:
+        for name in case.providers:
+            if name not in draft.providers.names:
+                yield case, "providers", unknown("provider", name, draft.providers.names)
+        for name in case.prompts:
+            if name not in prompts:
+                yield case, "prompts", unknown("prompt", name, prompts)
+
+
+def _idle_cases(draft: Draft) -> Iterator[tuple[Case, str, str]]:
+    """Yield the cases that run on no variant."""
+    variants = variants_of(draft.providers.by_name.values(), draft.prompts)
+    for case in draft.cases.cases:
+        chooses = bool(case.providers or case.prompts)
+        if chooses and not any(case.runs_on(variant) for variant in variants):
+            yield case, "", "runs on nothing: none of its `providers` has one of its `prompts`"
 
 
 def check_idle_providers(draft: Draft) -> Iterator[Problem]:
@@ -139,7 +173,7 @@ def _prompt_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
         elif chat is not None and case.input is None and not case.messages:
             remedy = f"add `prompts` that make a question for {chat} of them, or an `input`"
             yield case, "", f"has only `vars`: {remedy}"
-        for prompt in draft.prompts:
+        for prompt in draft.asked_by(case).prompts:
             try:
                 templates.render(prompt, case)
             except Exception as error:  # noqa: BLE001  a user's template can raise anything
@@ -158,7 +192,7 @@ def _request_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     for options in draft.providers.selected:
         if options.before:
             continue  # what these make of the input is not known yet
-        for request, text in options.misfits(_first_requests(draft), draft.folder):
+        for request, text in options.misfits(_first_requests(draft, options), draft.folder):
             yield request.case, str(options.name), text
     for case in draft.cases.cases:
         if case.user is not None:
@@ -184,18 +218,23 @@ def _problems_of_providers(
         yield Problem(*place, f"{text} (case {first.id!r}{and_more(len(others))})")
 
 
-def _first_requests(draft: Draft) -> Iterator[Request]:
-    """Yield the first request of every cell, with a placeholder for a simulated user's words."""
+def _first_requests(draft: Draft, options: ProviderOptions) -> Iterator[Request]:
+    """Yield the first request of a provider's cells, with a placeholder for a simulated user's
+    words.
+    """
     templates = Templates(draft.folder)
     for case in draft.cases.cases:
-        if case.recording is not None:
+        asked = draft.asked_by(case)
+        if case.recording is not None or options not in asked.providers:
             continue
         line = None
         if case.turns:
             line = case.turns[0].user
         elif case.user is not None:
             line = _ANY_LINE
-        for prompt in draft.prompts or (None,):
+        for prompt in asked.prompts or (None,):
+            if prompt is not None and options.prompts and prompt.name not in options.prompts:
+                continue
             try:
                 input_, messages = templates.render(prompt, case)
             except Exception:  # noqa: BLE001, S112  a problem of the prompt
@@ -221,7 +260,7 @@ def _task_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     for case in draft.cases.cases:
         if case.recording is not None:
             continue
-        for options in draft.providers.selected:
+        for options in draft.asked_by(case).providers:
             if case.task is not None and not options.works_on_tasks:
                 remedy = "use a provider of `type: task`"
                 yield case, "", f"is a task, which {options.name} cannot work on: {remedy}"
@@ -236,10 +275,10 @@ def check_case_overrides(draft: Draft) -> Iterator[Problem]:
 
 
 def _override_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
-    providers = draft.providers.selected
     for case in draft.cases.cases:
         if case.overrides == NO_OVERRIDES or case.recording is not None:
             continue
+        providers = draft.asked_by(case).providers
         for key in ("model", "params"):
             if not getattr(case.overrides, key) or not providers:
                 continue
@@ -266,6 +305,7 @@ def check_gate(draft: Draft) -> Iterator[Problem]:
         yield per_variant.problem("needs `min_pass_rate`, the bar to hold them to")
     if draft.providers.by_name:
         yield from _check_bars("provider", gate["providers"], draft.providers.names)
+        yield from _check_bars_of_idle_providers(gate["providers"], draft)
     if cases.cases:
         yield from _check_bars("tag", gate["tags"], sorted(cases.tags))
         if isinstance(gate["metrics"].value, Mapping):
@@ -278,6 +318,15 @@ def _check_bars(noun: str, bars: Node, known: Sequence[str]) -> Iterator[Problem
     for name in bars.value:
         if name not in known:
             yield bars[name].problem(unknown(noun, name, known))._replace(path=bars.path)
+
+
+def _check_bars_of_idle_providers(bars: Node, draft: Draft) -> Iterator[Problem]:
+    if not isinstance(bars.value, Mapping) or not draft.cases.cases:
+        return
+    asked = {each.name for case in draft.cases.cases for each in draft.asked_by(case).providers}
+    for name in bars.value:
+        if draft.providers.is_selected(name) and name in draft.providers.by_name.keys() - asked:
+            yield bars[name].problem("no case runs on it")
 
 
 def _check_metrics(bars: Node, draft: Draft) -> Iterator[Problem]:
@@ -351,7 +400,7 @@ def _lacks_of_details(draft: Draft) -> Iterator[tuple[Case, str, str]]:
                 needs[need] = expectation.name
         if not needs:
             continue
-        for options in draft.providers.selected:
+        for options in draft.asked_by(case).providers:
             asked = apply_case_overrides(options, case.overrides)
             for need, name in needs.items():
                 lack = _lack_of_detail(need, asked, priced=priced)
@@ -417,7 +466,7 @@ def _models_to_call(draft: Draft) -> Iterator[tuple[ProviderOptions, str | None]
         if case.user is not None:
             yield case.user.provider, None
         if case.overrides.model is not None:
-            for options in draft.providers.selected:
+            for options in draft.asked_by(case).providers:
                 if "model" in keys_of(type(options)):
                     changed = apply_case_overrides(options, case.overrides)
                     yield changed, case.overrides.model
@@ -488,6 +537,7 @@ def check_selected_tags(draft: Draft) -> Iterator[Problem]:
 
 
 CHECKS: Sequence[Callable[[Draft], Iterable[Problem]]] = (
+    check_choices,
     check_prompts,
     check_tasks,
     check_case_overrides,
@@ -533,7 +583,12 @@ def check_size(suite: CheckedSuite, node: Node, overrides: Overrides) -> Iterato
 def describe_size(suite: CheckedSuite) -> str | None:
     """Return why the plan of a suite is too large for any job; None if it is not."""
     most = max(suite.runs, suite.max_runs or 0)
-    planned = sum(case.runs or most for case in suite.cases) * len(suite.columns)
+    planned = 0
+    for case in suite.cases:
+        cells = len(suite.columns)
+        if case.providers or case.prompts:
+            cells = [case.runs_on(variant) for variant in suite.columns].count(True)
+        planned += (case.runs or most) * cells
     if planned <= MAX_PLANNED_RUNS:
         return None
     per_cell = MAX_PLANNED_RUNS // (len(suite.cases) * len(suite.columns))

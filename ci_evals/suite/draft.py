@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from ci_evals.errors import Place
 from ci_evals.graders.base import ModelGrader
@@ -17,7 +18,14 @@ from ci_evals.suite.nodes import Node
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.problems import try_check
 from ci_evals.suite.providers import ProviderList, stage_options
-from ci_evals.suite.types import Suite
+from ci_evals.suite.types import Suite, variants_of
+
+
+class Asked(NamedTuple):
+    """The providers and the prompts of a case; without prompts, providers get it as it is."""
+
+    providers: Sequence[ProviderOptions]
+    prompts: Sequence[Prompt]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +53,25 @@ class Draft:
     judges: ProviderList
     prompts: tuple[Prompt, ...]
     cases: CaseList
+
+    @cached_property
+    def _asked(self) -> dict[tuple[Sequence[str], Sequence[str]], Asked]:
+        """What cases run on, by their `providers` and `prompts`."""
+        return {}
+
+    def asked_by(self, case: Case) -> Asked:
+        """Return the selected providers and the prompts that a case runs on."""
+        choice = (case.providers, case.prompts)
+        if choice not in self._asked:
+            variants = variants_of(self.providers.selected, self.prompts)
+            variants = [each for each in variants if case.runs_on(each)]
+            providers = {each.provider for each in variants}
+            prompts = {each.prompt for each in variants}
+            self._asked[choice] = Asked(
+                [each for each in self.providers.selected if each.name in providers],
+                [each for each in self.prompts if each.name in prompts],
+            )
+        return self._asked[choice]
 
     @cached_property
     def budget(self) -> Budget:

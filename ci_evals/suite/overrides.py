@@ -11,9 +11,8 @@ from ci_evals import graders
 from ci_evals.errors import UsageError
 from ci_evals.format import number_of
 from ci_evals.graders.scoring import nested
-from ci_evals.model.case import Case
+from ci_evals.model.case import Case, Variant
 from ci_evals.model.rules import ConfirmRuns, Gate, read_metric
-from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.executor import ExecutorOptions
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite, Reuse
@@ -78,23 +77,25 @@ def apply_overrides(suite: CheckedSuite, overrides: Overrides) -> CheckedSuite:
         names = [str(provider.name) for provider in providers]
         _check("provider", overrides.providers, names)
         providers = tuple(each for each in providers if each.name in overrides.providers)
+    suite = replace(suite, providers=providers)
     cases = select_cases(suite, overrides)
     is_part = len(cases) < len(suite.cases)
     gate = suite.gate
     if gate is not None:
-        gate = _restrict_gate(gate, providers, cases, all_cases=not is_part)
+        variants = replace(suite, cases=cases).columns
+        gate = _restrict_gate(gate, variants, cases, all_cases=not is_part)
     selection = suite.selection
     if is_part:
         total = number_of(len(suite.cases), "case")
         selection = f"{len(cases):,} of {total}"
-    return replace(suite, providers=providers, cases=cases, gate=gate, selection=selection)
+    return replace(suite, cases=cases, gate=gate, selection=selection)
 
 
 def _restrict_gate(
-    gate: Gate, providers: Sequence[ProviderOptions], cases: Sequence[Case], *, all_cases: bool
+    gate: Gate, variants: Sequence[Variant], cases: Sequence[Case], *, all_cases: bool
 ) -> Gate:
     """Return the gate without bars for anything that is not selected."""
-    names = {provider.name for provider in providers}
+    names = {variant.provider for variant in variants}
     bars = {name: bar for name, bar in gate.providers.items() if name in names}
     known_tags = _tags_of(cases)
     tags = {tag: rule for tag, rule in gate.tags.items() if tag in known_tags}
@@ -142,12 +143,18 @@ def check_selection(suites: Sequence[CheckedSuite], overrides: Overrides) -> Non
         if name not in ids and not fits_pattern:
             raise UsageError(unknown("case", name, ids))
     if not any(select_cases(suite, overrides) for suite in suites):
+        if overrides.tags is None and overrides.cases is None:
+            raise UsageError("nothing is selected: no case runs on the providers of --providers")
         raise UsageError("nothing is selected: no case fits all that --tags and --case ask for")
 
 
 def select_cases(suite: CheckedSuite, overrides: Overrides) -> Sequence[Case]:
-    """Return the cases of a suite that are selected."""
-    cases = suite.cases
+    """Return the cases of a suite that are selected, and run on some provider of it."""
+    cases: list[Case] = []
+    for case in suite.cases:
+        chooses = bool(case.providers or case.prompts)
+        if not chooses or any(case.runs_on(variant) for variant in suite.columns):
+            cases.append(case)
     if overrides.tags is not None:
         tags = set(overrides.tags)
         cases = [case for case in cases if not tags.isdisjoint(case.tags)]

@@ -20,6 +20,8 @@ from ci_evals.suite.nodes import Node, Reading, collect
 
 T = TypeVar("T")
 
+_CHOICES = frozenset({"providers", "prompts"})
+"""Below the suite, these choose by name: `model` of another tool's case is not one of them."""
 MAX_KNOWN = 50  # names listed in a message
 MAX_UNKNOWN = 20  # unknown keys of one mapping, which is then damaged or another tool's
 
@@ -148,7 +150,10 @@ def _suggest_key(key: str, path: str, cls: type, missing: str | None = None) -> 
         missing: the only required key that is missing, which the key may be meant for.
     """
     keys = keys_of(cls)
-    translation = parts.translate_name("key", key, keys)
+    meant = set(keys)
+    if "cases" not in meant:
+        meant -= _CHOICES
+    translation = parts.translate_name("key", key, meant)
     if translation is not None:
         return translation
     places = places_of(key, path, cls)

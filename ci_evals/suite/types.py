@@ -2,7 +2,7 @@
 once checked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +39,22 @@ from ci_evals.suite.executor import LOCAL, ExecutorOptions, OrShortExecutor
 from ci_evals.suite.fingerprint import Fingerprints, identify
 
 _NO_BUDGET = Budget()
+
+
+def variants_of(
+    providers: Iterable[ProviderOptions], prompts: Sequence[Prompt]
+) -> Sequence[Variant]:
+    """Return every provider with the first prompt, then with the second, as far as it has them."""
+    names: list[str | None] = [prompt.name for prompt in prompts]
+    if not names:
+        names = [None]
+    variants = []
+    for name in names:
+        for provider in providers:
+            if not provider.prompts or name in provider.prompts:
+                variants.append(Variant(str(provider.name), name))  # noqa: PERF401
+    return variants
+
 
 RESULTS: Final = "ci-evals-results"
 """The usual name of the results folder, and of the artifact that a CI job uploads it as."""
@@ -362,15 +378,9 @@ class CheckedSuite(Suite):
 
     @cached_property
     def columns(self) -> tuple[Variant, ...]:
-        """The columns of the matrix: every provider with the first prompt, then with the second."""
-        prompts: list[str | None] = [prompt.name for prompt in self.prompts]
-        if not prompts:
-            prompts = [None]
-        columns = []
-        for prompt in prompts:
-            for provider in self.providers:
-                columns.append(Variant(str(provider.name), prompt))  # noqa: PERF401
-        return tuple(columns)
+        """The columns of the matrix: the variants that some case runs on."""
+        variants = variants_of(self.providers, self.prompts)
+        return tuple(each for each in variants if any(case.runs_on(each) for case in self.cases))
 
     @property
     def fingerprint(self) -> str:
@@ -390,5 +400,5 @@ class CheckedSuite(Suite):
 
     @cached_property
     def _fingerprints(self) -> Fingerprints:
-        settings = (self.runs, self.max_runs, self.prompts)
+        settings = (self.runs, self.max_runs, self.prompts, self.columns)
         return identify(settings, self.providers, self.judges, self.grader_models, self.cases)

@@ -78,12 +78,33 @@ def test_a_setting_of_a_model_is_told_with_its_place(
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini"])
-@pytest.mark.parametrize("key", ["url", "endpoint", "prompt", "organization", "zzz"])
+@pytest.mark.parametrize("key", ["url", "endpoint", "organization", "zzz"])
 def test_what_is_no_setting_of_a_model_is_not_sent_on_to_it(
     project: Project, kind: str, key: str
 ) -> None:
     told = problem_of(project, provider=MODEL % (kind, f"{key}: x"))
     assert told.startswith(f"providers[0]: unknown key {key!r}, known: after, api_key, base_url, ")
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("prompt", ", which is called 'input' here"),
+        ("model", ", which is `overrides: {model: …}` here"),
+        ("target", ", which is `expect: [{equals: …}]` here"),
+        ("provider", ", did you mean 'providers'?"),
+    ],
+)
+def test_names_of_a_case_elsewhere_are_not_its_choice_of_the_matrix(
+    project: Project, key: str, meant: str
+) -> None:
+    told = problem_of(project, case=f"{key}: x")
+    assert told == f"cases[0]: unknown key {key!r}{meant}"
+
+
+def test_the_prompts_of_a_provider_are_close_to_a_prompt(project: Project) -> None:
+    told = problem_of(project, provider=MODEL % ("openai", "prompt: x"))
+    assert told == "providers[0]: unknown key 'prompt', which is called 'prompts' here"
 
 
 def test_where_there_are_no_params_what_is_known_is_listed(project: Project) -> None:
