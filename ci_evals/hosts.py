@@ -18,7 +18,7 @@ from ci_evals.errors import CiEvalsError, GitHubError, Problem
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import FailOn
-from ci_evals.gate.wording import lost_report_sentences, source_sentence
+from ci_evals.gate.wording import broken_base_sentences, lost_report_sentences, source_sentence
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import Checkout, SuiteInfo, SuiteReport
 from ci_evals.redaction import Redactor
@@ -347,6 +347,8 @@ def describe_baseline(baseline: Baseline | NoComparison, place: str = "") -> str
     """
     if isinstance(baseline, NoComparison):
         return baseline.sentence
+    if baseline.is_broken:
+        return f"nothing is compared with {baseline.label}, which is broken itself"
     runs = {cell.history.tally.graded for cell in baseline.cells.values()}
     runs.discard(0)
     now = datetime.now(UTC).timestamp()
@@ -354,9 +356,9 @@ def describe_baseline(baseline: Baseline | NoComparison, place: str = "") -> str
 
 
 def lost_reports(baseline: Baseline | NoComparison) -> tuple[str, ...]:
-    """Return a sentence for each report of the baseline that looks like an outage, so that it does
-    not count.
+    """Return sentences on the variants that the base branch itself fails, and on each report of the
+    baseline that looks like an outage.
     """
     if isinstance(baseline, NoComparison):
         return ()
-    return tuple(lost_report_sentences(baseline))
+    return (*broken_base_sentences(baseline), *lost_report_sentences(baseline))

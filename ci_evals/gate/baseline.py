@@ -23,6 +23,8 @@ from ci_evals.stats.rates import PassRate, pass_rate
 POOLED_RUNS = 30
 """This many runs of a cell are enough history."""
 TREND_POINTS = 50
+KEPT_OUTAGES = 50
+"""The most reports of outages that a report hands on."""
 DISAGREEMENT = 0.2
 """Newer and older runs of a cell with a two-sided p at or below this behave differently."""
 FALL = 0.001
@@ -136,6 +138,16 @@ class History:
     def tally(self) -> Tally:
         """The runs of the full pool."""
         return self.sums[-1]
+
+    @property
+    def newest_lost(self) -> Tally:
+        """The runs of the newest reports, up to the first of them that counts."""
+        found = []
+        for each in self.evidence:
+            if each.graded and each.report not in self.lost:
+                break
+            found.append(each.tally)
+        return add_tallies(found)
 
     @cached_property
     def recent(self) -> Tally:
@@ -297,6 +309,24 @@ class LostReport:
         return Variant(self.provider, self.prompt)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenVariant:
+    """A variant that fails on the base branch itself: its newest reports collapsed, two or more in
+    a row.
+
+    Nothing is compared with it. `runs` are those of all these reports, `since` is the first.
+    """
+
+    provider: str
+    prompt: str | None
+    since: ReportRef
+    runs: Tally
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.provider, self.prompt)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
     """One report, or several, as the side that another is compared with.
@@ -307,6 +337,7 @@ class Baseline:
         reports: every report that there is evidence of, newest first; none that is newer than all
             that count.
         lost: what looks like an outage in the newest reports, and does not count.
+        broken: the variants that the base branch itself fails.
         cells: the cells of the newest one, in its order.
         trend: the figures of each report, newest first, at most `TREND_POINTS`.
         source: the path of the newest one; None if the file is not available.
@@ -322,6 +353,7 @@ class Baseline:
     trend: tuple[TrendPoint, ...] = ()
     source: str | None = None
     lost: tuple[LostReport, ...] = ()
+    broken: tuple[BrokenVariant, ...] = ()
     gate: Gate | None = None
     removed_suites: tuple[str, ...] = ()
 
@@ -342,6 +374,15 @@ class Baseline:
     def variants(self) -> tuple[Variant, ...]:
         """Its variants, in the order of the cells."""
         return tuple(self.by_variant)
+
+    @cached_property
+    def broken_variants(self) -> frozenset[Variant]:
+        return frozenset(each.variant for each in self.broken)
+
+    @property
+    def is_broken(self) -> bool:
+        """Return True if the base branch itself fails on every variant."""
+        return bool(self.broken) and self.broken_variants.issuperset(self.variants)
 
     def restrict_to(self, cases: Container[str]) -> "Baseline":
         """Return the baseline restricted to some cases."""
@@ -425,21 +466,27 @@ def _add_history(cell: BaseCell, older: Sequence[BaseCell], ranks: Mapping[str, 
 def evidence_to_keep(cell: BaseCell | None, fingerprint: str) -> tuple[Evidence, ...]:
     """Return the evidence of a base cell that a new report hands on.
 
-    It is of the same case, and as much as may be pooled. Outages are handed on, too: the next
-    report tells whether they are what the base branch is like now.
+    It is of the same case, and as much as may be pooled. Outages are handed on, too: another one
+    in the next report means that the base branch is broken.
     """
     if cell is None or cell.fingerprint != fingerprint:
         return ()
     history = replace(cell.history, reports=None)
     missing = history.pooled_reports
     kept = []
+    outages = 0
     for each in history.evidence:
-        if each.graded:
+        if not each.graded:
+            continue
+        if each.report in history.lost:
+            outages += 1
+            if outages <= KEPT_OUTAGES:
+                kept.append(each)
+        else:
             kept.append(each)
-            if each.report not in history.lost:
-                missing -= 1
-                if missing == 0:
-                    break
+            missing -= 1
+            if missing == 0:
+                break
     return tuple(kept)
 
 

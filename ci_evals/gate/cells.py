@@ -158,6 +158,9 @@ def match_cells(
             rest.append(_untested_cell("new", cell.key, cell))
         elif found.fingerprint != cell.fingerprint:
             rest.append(_edited_cell(cell, found))
+        elif base.broken and Variant(*base_key[1:]) in base.broken_variants:
+            failing = found.history.newest_lost
+            rest.append(_untested_cell("not compared", cell.key, cell, failing))
         elif cell.planned.graded and found.history.tally.graded and not cell.quarantined:
             matched.append(MatchedCell(cell, found, old_name))
         else:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ci_evals.gate.baseline import (
     BaseCell,
     Baseline,
+    BrokenVariant,
     HeadCell,
     add_tallies,
     cut_at_falls,
@@ -127,6 +128,18 @@ class Comparison:
         if found := self.by_key.get(key):
             return found.base_key(self.base_variants)
         return cell_key(key[0], self.base_variant(Variant(*key[1:])))
+
+    @cached_property
+    def broken(self) -> Sequence[BrokenVariant]:
+        """The variants of which no cell was compared because the base branch itself fails them."""
+        failing = {
+            self.base_variant(cell.variant) for cell in self.cells if cell.kind == "not compared"
+        }
+        return [each for each in self.baseline.broken if each.variant in failing]
+
+    def is_broken(self, variant: Variant) -> bool:
+        """Return True if the base branch itself fails a variant of the report."""
+        return self.base_variant(variant) in self.baseline.broken_variants
 
     def base_of(self, key: CellKey) -> BaseCell | None:
         """Return a cell's counterpart in the baseline, which may have another name there."""

@@ -1,7 +1,7 @@
 """Outages: planned runs of a report that failed as one, and base reports that collapsed."""
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import fsum
@@ -11,6 +11,7 @@ from ci_evals.gate.baseline import (
     NO_RUNS,
     BaseCell,
     Baseline,
+    BrokenVariant,
     HeadCell,
     LostReport,
     ReportRef,
@@ -19,6 +20,7 @@ from ci_evals.gate.baseline import (
 from ci_evals.gate.cells import MatchedCell, comparable_cells, group_by_variant
 from ci_evals.gate.falls import fall, planned_fall
 from ci_evals.model.case import Variant
+from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.stats.exact_tests import stratified_lower
 
@@ -32,6 +34,8 @@ COLLAPSE = 1e-6
 """A base report with fewer than half of its history's passes is an outage with a p below this."""
 NO_PASS = 0.001
 """The same of a report without a passed run, whose history has some."""
+BROKEN = 2
+"""If this many of the newest base reports in a row are like that, the base branch is broken."""
 UNANSWERED_SHARE = Fraction(1, 4)
 """If this share of a base report's runs failed without an answer, those runs do not count."""
 
@@ -169,26 +173,53 @@ def find_lost_reports(base: Baseline) -> Baseline:
     """Mark the reports of a baseline that look like an outage, variant by variant.
 
     They count for nothing. Such a report has no passed run, or fewer than half of those that its
-    history lets expect. Where the report before it is like that, too, and either has passes, both
-    count: the base branch is like that now.
+    history lets expect. Where the newest one and the one before it are like that, the base branch
+    itself is broken, and nothing can be compared with the variant.
     """
     ids = [ref.id for ref in base.reports]
     passed_somewhere = {
         each.report for cell in base.cells.values() for each in cell.history.evidence if each.passed
     }
-    cells = dict(base.cells)
-    lost_of: dict[Variant, frozenset[str]] = {}
+    marked: dict[CellKey, BaseCell] = {}
+    newest_lost: list[LostReport] = []
+    broken: list[BrokenVariant] = []
     for variant, chosen in base.by_variant.items():
-        lost = _lost_reports(ids, list(chosen.values()), passed_somewhere)
-        if lost:
-            lost_of[variant] = lost
-            for key, cell in chosen.items():
-                cells[key] = replace(cell, history=replace(cell.history, lost=lost))
-    if not lost_of:
+        lost, newest = _lost_reports(ids, list(chosen.values()), passed_somewhere)
+        if not lost:
+            continue
+        for key, cell in chosen.items():
+            marked[key] = replace(cell, history=replace(cell.history, lost=lost))
+        found = [
+            LostReport(
+                report=ref,
+                provider=variant.provider,
+                prompt=variant.prompt,
+                runs=_runs_in(ref, chosen.values()),
+            )
+            for ref in base.reports
+            if ref.id in newest
+        ]
+        newest_lost += found
+        if len(found) >= BROKEN:
+            broken.append(
+                BrokenVariant(
+                    provider=variant.provider,
+                    prompt=variant.prompt,
+                    since=found[-1].report,
+                    runs=add_tallies(each.runs for each in found),
+                )
+            )
+    if not marked:
         return base
-    newest = _newest_that_counts(ids, cells.values())
-    lost_reports = (*base.lost, *_newest_lost(base, lost_of))
-    return replace(base, cells=cells, reports=base.reports[newest:], lost=lost_reports)
+    cells = {**base.cells, **marked}
+    first = _newest_that_counts(ids, cells.values())
+    return replace(
+        base,
+        cells=cells,
+        reports=base.reports[first:],
+        lost=(*base.lost, *newest_lost),
+        broken=tuple(broken),
+    )
 
 
 def _newest_that_counts(ids: Sequence[str], cells: Collection[BaseCell]) -> int:
@@ -204,9 +235,19 @@ def _newest_that_counts(ids: Sequence[str], cells: Collection[BaseCell]) -> int:
     return len(ids) - 1
 
 
+class _LostIds(NamedTuple):
+    """The ids of the reports of one variant that do not count.
+
+    `newest` are those of them that are newer than all that count.
+    """
+
+    lost: frozenset[str] = frozenset()
+    newest: frozenset[str] = frozenset()
+
+
 def _lost_reports(
     ids: Sequence[str], cells: Sequence[BaseCell], passed_somewhere: Container[str]
-) -> frozenset[str]:
+) -> _LostIds:
     """Return the reports of one variant that do not count."""
     by_report: dict[str, dict[int, Tally]] = defaultdict(dict)
     for cell, base in enumerate(cells):
@@ -215,26 +256,21 @@ def _lost_reports(
                 by_report[each.report][cell] = each.tally
     totals = {id_: add_tallies(runs.values()) for id_, runs in by_report.items()}
     if all(2 * total.passed >= total.graded for total in totals.values()):
-        return frozenset()  # the usual case, at no cost
+        return _LostIds()  # the usual case, at no cost
     lost: set[str] = set()
-    before, before_collapsed = "", False
+    newest: set[str] = set()
     history: dict[int, Tally] = defaultdict(lambda: NO_RUNS)
     for id_ in reversed(ids):  # the oldest first
         if id_ not in by_report:
             continue
-        collapsed = _has_collapsed(by_report[id_], history, known_to_pass=id_ in passed_somewhere)
-        counting = {id_}
-        if collapsed and before_collapsed and (totals[id_].passed or totals[before].passed):
-            counting |= {before} & lost
-            lost.discard(before)
-        elif collapsed:
+        if _has_collapsed(by_report[id_], history, known_to_pass=id_ in passed_somewhere):
             lost.add(id_)
-            counting.clear()
-        for report in counting:
-            for cell, tally in by_report[report].items():
+            newest.add(id_)
+        else:
+            newest.clear()
+            for cell, tally in by_report[id_].items():
                 history[cell] = add_tallies((history[cell], tally))
-        before, before_collapsed = id_, collapsed
-    return frozenset(lost)
+    return _LostIds(frozenset(lost), frozenset(newest))
 
 
 def _has_collapsed(
@@ -255,21 +291,6 @@ def _has_collapsed(
         return not known_to_pass and expected == 0
     level = COLLAPSE if any(tally.passed for tally in runs.values()) else NO_PASS
     return stratified_lower(tables) < level
-
-
-def _newest_lost(base: Baseline, lost_of: Mapping[Variant, Container[str]]) -> Iterator[LostReport]:
-    """Yield the lost reports that are newer than all that count."""
-    for variant, lost in lost_of.items():
-        cells = base.by_variant[variant].values()
-        for ref in base.reports:
-            if ref.id not in lost:
-                break
-            yield LostReport(
-                report=ref,
-                provider=variant.provider,
-                prompt=variant.prompt,
-                runs=_runs_in(ref, cells),
-            )
 
 
 def _runs_in(report: ReportRef, cells: Collection[BaseCell]) -> Tally:

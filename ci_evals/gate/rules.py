@@ -16,6 +16,7 @@ from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import LEAST_COMPARED, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.differences import LEAST_LATENCY_S, Difference, RatioFigure
 from ci_evals.gate.wording import (
+    broken_sentence,
     cell_sentence,
     coverage_sentence,
     hidden_critical_sentence,
@@ -96,6 +97,8 @@ def rule_verdicts(
     if not isinstance(comparison, Comparison) or not comparison.compared:
         yield from _not_compared(rules, comparison)
         return
+    if comparison.broken:
+        yield _lack_of_comparison(rules, broken_sentence(comparison))
     red: VerdictStatus = "fail" if rules.on_regression == "fail" else "borderline"
     yield from _regressions(rules, comparison, red)
     # Where the gate allows regressions, a variant must have got worse even without them.
@@ -111,11 +114,24 @@ def _not_compared(
 ) -> Iterator[RuleVerdict]:
     """Yield a verdict if a comparison is required, or was expected."""
     text = not_compared_sentence(comparison)
-    expected = isinstance(comparison, NoComparison) and comparison.expected
-    if rules.require_baseline is True or (rules.require_baseline and expected):
-        yield RuleVerdict("baseline", "error", f"{text}, and the gate requires a comparison")
-    elif expected:
-        yield RuleVerdict("baseline", "borderline", text)
+    if isinstance(comparison, Comparison):
+        expected = bool(comparison.broken)
+    else:
+        expected = comparison is not None and comparison.expected
+    if expected:
+        yield _lack_of_comparison(rules, text)
+    elif rules.require_baseline is True:
+        yield RuleVerdict("baseline", "error", f"{text}{_REQUIRED}")
+
+
+_REQUIRED = ", and the gate requires a comparison"
+
+
+def _lack_of_comparison(rules: Gate, text: str) -> RuleVerdict:
+    """Return the verdict where a comparison was expected, and is missing."""
+    if rules.require_baseline:
+        return RuleVerdict("baseline", "error", f"{text}{_REQUIRED}")
+    return RuleVerdict("baseline", "borderline", text)
 
 
 def _ungraded_cells(report: SuiteReport, rules: Gate) -> Iterator[RuleVerdict]:
@@ -173,6 +189,8 @@ def _find_missing(
     if untested:
         numbers = {key: number for number, key in enumerate(report.plan.keys)}
     for cell in untested:
+        if cell.kind == "not compared" and comparison.is_broken(cell.variant):
+            continue  # another rule says so
         number = numbers.get(cell.key)
         if number is None or not report.plan.runs(number):
             missing.append(cell)
@@ -219,13 +237,16 @@ def broken_ratchets(
     """Yield the variants whose rate is surely below the best that it has surely held.
 
     Only points of the baseline's trend with the same cases count; for a variant that is compared
-    under another name, the points of that one. Both bounds are one-sided at the gate's confidence.
+    under another name, the points of that one. A variant that the base branch itself fails is left
+    out. Both bounds are one-sided at the gate's confidence.
     """
     if not rules.ratchet:
         return
     trend = comparison.baseline.trend
     same_cases = [point for point in trend if point.cases == report.cases_fingerprint]
     for variant in report.plan.variants:
+        if comparison.is_broken(variant):
+            continue
         base = comparison.base_variant(variant)
         best = best_stable_rate([point.find(base) for point in same_cases], rules.confidence)
         rate = fresh_rate(report, variant)

@@ -3,12 +3,20 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ci_evals import gate
 from ci_evals.format import RAREST, name_of, number_of, once_in, percent, percent_figure, seconds
 from ci_evals.gate.bars import Cause, ScopeVerdict, VerdictStatus
-from ci_evals.gate.baseline import Baseline, LostReport, PoolStep, ReportRef, add_tallies
+from ci_evals.gate.baseline import (
+    Baseline,
+    BrokenVariant,
+    LostReport,
+    PoolStep,
+    ReportRef,
+    add_tallies,
+)
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import LEAST_COMPARED, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS
@@ -76,6 +84,8 @@ def _why_not_compared(comparison: Comparison, cell: CellComparison, both: str) -
         return "no new run was graded here"
     if not cell.base.graded:
         return f"no new run was graded on {comparison.baseline.label}"
+    if comparison.is_broken(cell.variant):
+        return f"{comparison.baseline.label} itself is broken: {both}"
     return f"the case is in quarantine: {both}"
 
 
@@ -329,7 +339,8 @@ def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
     """`2 of 120 runs on main at 0123456 passed: likely an outage, so these runs do not count`."""
     alike: dict[tuple[ReportRef, bool], list[LostReport]] = defaultdict(list)
     for each in baseline.lost:
-        alike[each.report, each.unanswered > 0].append(each)
+        if each.variant not in baseline.broken_variants:  # other sentences say so
+            alike[each.report, each.unanswered > 0].append(each)
     for (report, unanswered), found in alike.items():
         total = add_tallies(each.runs for each in found)
         runs = number_of(total.graded, "run")
@@ -344,6 +355,46 @@ def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
         else:
             passed = f"{total.passed:,} of {runs} passed"
             yield f"{passed}: likely an outage, so these runs do not count"
+
+
+def broken_sentence(comparison: Comparison) -> str:
+    """`main itself passes 3 % since 0123456: not compared`."""
+    of_all = len(comparison.broken) == len(comparison.base_variants)
+    return "; ".join(_broken_sentences(comparison.baseline, comparison.broken, of_all=of_all))
+
+
+def broken_base_sentences(baseline: Baseline) -> Iterator[str]:
+    """`main itself passes 3 % on gpt since 0123456: not compared`."""
+    return _broken_sentences(baseline, baseline.broken, of_all=baseline.is_broken)
+
+
+def _broken_sentences(
+    baseline: Baseline, broken: Sequence[BrokenVariant], *, of_all: bool
+) -> Iterator[str]:
+    for since, found in _broken_since(broken):
+        rate = percent(add_tallies(each.runs for each in found).rate)
+        where = ""
+        if not of_all:
+            where = f" on {', '.join(name_of(each.variant) for each in found)}"
+        yield f"{baseline.label} itself passes {rate}{where} since {since}: not compared"
+
+
+def broken_remarks(comparison: Comparison) -> Iterator[str]:
+    """`6 of 60 runs passed in the reports of main since 0123456; the next good one ends this`."""
+    for since, found in _broken_since(comparison.broken):
+        total = add_tallies(each.runs for each in found)
+        runs = f"{total.passed:,} of {number_of(total.graded, 'run')} passed"
+        reports = f"in the reports of {comparison.baseline.label} since {since}"
+        yield f"{runs} {reports}; the next good one ends this"
+
+
+def _broken_since(broken: Sequence[BrokenVariant]) -> Iterator[tuple[str, list[BrokenVariant]]]:
+    """Yield variants that broke in the same report, with its commit, or its date."""
+    alike: dict[ReportRef, list[BrokenVariant]] = defaultdict(list)
+    for each in broken:
+        alike[each.since].append(each)
+    for since, found in alike.items():
+        yield since.commit or f"{datetime.fromtimestamp(since.started_at, UTC).date()}", found
 
 
 def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]) -> str:
@@ -378,6 +429,8 @@ def not_compared_sentence(comparison: Comparison | NoComparison | None) -> str:
     if isinstance(comparison, NoComparison):
         return comparison.sentence
     base = comparison.baseline
+    if comparison.broken:
+        return broken_sentence(comparison)
     if base.variants and not comparison.base_variants:
         theirs = ", ".join(name_of(variant) for variant in base.variants)
         return f"nothing to compare: {base.label} has other providers or prompts ({theirs})"

@@ -12,6 +12,7 @@ from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.wording import (
     SourceSentence,
     baseline_sentence,
+    broken_remarks,
     few_runs_sentence,
     lost_report_sentences,
     unknown_budget_sentence,
@@ -225,7 +226,10 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Not compared", comparison.reason)
     if not isinstance(comparison, Comparison):
         return
-    yield _comparison_note(comparison, report.started_at)
+    if comparison.compared or not comparison.broken:
+        yield _comparison_note(comparison, report.started_at)
+    for text in broken_remarks(comparison):
+        yield Note("Not compared", text, brief=True)
     for text in lost_report_sentences(comparison.baseline):
         yield Note("Left out", text, brief=True)
     if changed := [*_changed_rules(summary, comparison)]:

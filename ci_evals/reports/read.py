@@ -230,7 +230,8 @@ def baseline_of(
         return NoComparison(f"{newest} has no cells")
     if name:
         baseline = replace(baseline, name=name)
-    if baseline.lost and not any(cell.history.tally.graded for cell in baseline.cells.values()):
+    counting = any(cell.history.tally.graded for cell in baseline.cells.values())
+    if baseline.lost and not counting and not baseline.broken:
         return NoComparison("; ".join(lost_report_sentences(baseline)), expected=True)
     if redactor is not None:
         keys = redactor.clean(tuple(baseline.cells))

@@ -14,6 +14,7 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import (
     UNMEASURED,
+    BrokenVariant,
     Evidence,
     LostReport,
     PerRun,
@@ -108,6 +109,7 @@ class ComparisonEntry:
         name: the name of the baseline in sentences.
         baseline: its reports, newest first.
         lost: what looks like an outage in newer reports, and does not count.
+        broken: the variants that the base branch itself fails, which were not compared.
         confirm_runs: how often suspects were to be run again.
         alpha: the accepted chance of a false alarm.
         counts: the number of cells of each kind.
@@ -119,6 +121,7 @@ class ComparisonEntry:
     name: str
     baseline: tuple[ReportRef, ...]
     lost: tuple[LostReport, ...]
+    broken: tuple[BrokenVariant, ...]
     confirm_runs: ConfirmRuns
     alpha: float
     counts: Mapping[CellKind, int]
@@ -223,6 +226,7 @@ class BaseEntry:
         name: its name in sentences.
         reports: its reports, newest first.
         lost: what looks like an outage in newer reports, and does not count.
+        broken: the variants that the base branch itself fails.
         gate: the rules of the newest one; None if they are not known.
         confirm_runs: how often suspects of this report were to be run again.
         trend: the figures of each report, newest first.
@@ -237,6 +241,7 @@ class BaseEntry:
     confirm_runs: ConfirmRuns
     trend: tuple[TrendPoint, ...]
     cells: tuple[BaseCellEntry, ...]
+    broken: tuple[BrokenVariant, ...] = ()
     removed_suites: tuple[str, ...] = ()
 
 
@@ -545,6 +550,7 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
         name=comparison.baseline.name,
         baseline=comparison.baseline.reports,
         lost=comparison.baseline.lost,
+        broken=tuple(comparison.broken),
         confirm_runs=comparison.confirm_runs,
         alpha=comparison.alpha,
         counts={kind: comparison.counts[kind] for kind in KINDS if kind in comparison.counts},
@@ -580,6 +586,7 @@ def _base(summary: Summary) -> BaseEntry | NoComparison | None:
         name=baseline.name,
         reports=baseline.reports,
         lost=baseline.lost,
+        broken=baseline.broken,
         gate=baseline.gate,
         confirm_runs=comparison.confirm_runs,
         trend=baseline.trend,

@@ -425,6 +425,7 @@ def _restore_baseline(suite: str, base: BaseEntry) -> Baseline:
         cells=cells,
         trend=base.trend,
         lost=base.lost,
+        broken=base.broken,
         gate=base.gate,
         removed_suites=base.removed_suites,
     )

@@ -175,6 +175,7 @@ def _base(document: Document1, comparison: Comparison1) -> BaseEntry:
         name=comparison.name,
         reports=comparison.baseline,
         lost=comparison.lost,
+        broken=marked.broken,
         gate=comparison.base_gate,
         confirm_runs=comparison.confirm_runs,
         trend=tuple(point for point in document.trend if point.report.id != document.id),

@@ -224,25 +224,6 @@ async def test_a_base_report_that_had_an_outage_is_not_compared_with(tmp_path: P
     assert "0 of 3, left out: likely an outage" in explained.out
 
 
-async def test_two_such_reports_with_passes_are_what_the_base_branch_is_like(
-    tmp_path: Path,
-) -> None:
-    await made_a_baseline(tmp_path)
-    few = (
-        "def answer(question):\n"
-        "    return question if question in ('q1', 'q2') else 'maintenance'\n"
-    )
-    (tmp_path / "agent.py").write_text(few)
-    for before, name in (("base/report.json", "first"), ("first", "second")):
-        await main_ran(tmp_path, name, "--baseline", before)
-    once = await ci_evals(tmp_path, "run", "--baseline", "first", "--out", "out")
-    assert "6 of 30 runs on the baseline passed: likely an outage" in once.err
-    assert report_in(tmp_path / "out")["comparison"]["counts"]["regressed"] == 8
-    twice = await ci_evals(tmp_path, "run", "--baseline", "second", "--out", "out")
-    assert "likely an outage" not in twice.err
-    assert report_in(tmp_path / "out")["comparison"]["counts"] == {"unchanged": 10}
-
-
 async def test_a_base_branch_of_which_no_run_ever_passed_is_no_baseline(tmp_path: Path) -> None:
     await made_a_baseline(tmp_path)
     (tmp_path / "agent.py").write_text("def answer(question):\n    return 'maintenance'\n")

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from sides import base_of, head_of
+from sides import base_of, compared, head_of
 
-from ci_evals.gate.baseline import Baseline, ReportRef
+from ci_evals.gate.baseline import Baseline, BrokenVariant, ReportRef
 from ci_evals.gate.outages import (
     FailedRound,
     Outage,
@@ -158,16 +158,43 @@ def test_one_that_lies_further_back_is_not_pooled_and_nothing_is_said_of_it() ->
     assert len(found.reports) == 3
 
 
-def test_two_in_a_row_are_what_the_base_branch_is_like_if_anything_passes() -> None:
-    assert lost(find_lost_reports(past((10, 0), (5, 0), (40, 3), (40, 3)))) == []
-    assert lost(find_lost_reports(past((0, 0), (5, 0), (40, 3)))) == []
-    assert lost(find_lost_reports(past((5, 0), (0, 0), (40, 3)))) == []
-    assert lost(find_lost_reports(past((3, 0), (5, 0), (4, 0), (40, 3)))) == []
+@pytest.mark.parametrize("two", [[(10, 0), (5, 0)], [(0, 0), (5, 0)], [(0, 0), (0, 0)]])
+def test_two_in_a_row_mean_that_the_base_branch_is_broken(two: list[tuple[int, int]]) -> None:
+    base = past(*two, (40, 3), (40, 3))
+    found = find_lost_reports(base)
+    passed = sum(3 * steady for steady, _ in two)
+    assert found.broken == (
+        BrokenVariant(
+            provider="agent", prompt=None, since=base.reports[1], runs=Tally(passed, 240)
+        ),
+    )
+    assert found.is_broken
+    assert lost(found) == ["report 0", "report 1"]
 
 
-def test_two_in_a_row_without_any_pass_are_an_outage_that_lasts() -> None:
-    found = find_lost_reports(past((0, 0), (0, 0), (40, 3)))
-    assert (lost(found), pooled(found)) == (["report 0", "report 1"], {Tally(3, 3)})
+def test_it_stays_so_however_many_there_are() -> None:
+    base = past((3, 0), (5, 0), (4, 0), (40, 3))
+    (broken,) = find_lost_reports(base).broken
+    assert (broken.since, broken.runs) == (base.reports[2], Tally(36, 360))
+
+
+def test_two_that_lie_further_back_are_left_out() -> None:
+    found = find_lost_reports(past((40, 3), (10, 0), (5, 0), (40, 3)))
+    assert (lost(found), found.broken, pooled(found)) == ([], (), {Tally(6, 6)})
+
+
+def test_nothing_is_compared_with_a_branch_that_is_broken() -> None:
+    base = find_lost_reports(past((10, 0), (5, 0), (40, 3), (40, 3)))
+    found = compared(head_of(dict.fromkeys(FORTY, (3, 3))), base)
+    assert (found.compared, found.counts) == (0, {"not compared": 40})
+    assert found.broken == list(base.broken)
+
+
+def test_a_case_that_was_edited_since_is_edited() -> None:
+    base = find_lost_reports(past((10, 0), (5, 0), (40, 3), (40, 3)))
+    edited = [cell._replace(fingerprint="new") for cell in head_of(dict.fromkeys(FORTY, (3, 3)))]
+    found = compared(edited, base)
+    assert (found.counts, found.broken) == ({"edited": 40}, [])
 
 
 @pytest.mark.parametrize("newest", [(40, 3), (25, 0), (0, 2)])
