@@ -66,6 +66,8 @@ def find_earlier(
     if choice == "auto" and search:
         work = _find_base(context, search, suite, artifacts.suites, folder / "base")
         previous = asyncio.run(work)
+    elif choice == "auto" and context.problem:
+        previous = Previous(NoComparison(context.problem, expected=True))
     if context.attempt > 1 and artifacts.attempts:
         search_journals = _find_journals(
             context, artifacts.attempts, suite.name, folder / "attempts"

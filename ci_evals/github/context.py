@@ -84,7 +84,8 @@ class Context:
         base_sha: the commit to compare with: the base of a pull request or merge group, or the
             commit before a push.
         base_ref: the branch of `base_sha`, without `refs/heads/`.
-        problem: why the event could not be read, in a sentence.
+        problem: why the event could not be read, in a sentence; its commits and its pull request are
+            then None.
     """
 
     event: EventKind = "other"
@@ -203,6 +204,7 @@ def read_context(environ: Mapping[str, str]) -> Context:
     if kind in ("push", "schedule", "workflow_dispatch") and ref.startswith("refs/heads/"):
         branch = ref.removeprefix("refs/heads/")
     facts: dict[str, Any] = {
+        "event": kind,
         "sha": environ.get("GITHUB_SHA") or None,
         "branch": branch,
         "base_ref": branch,
@@ -212,7 +214,6 @@ def read_context(environ: Mapping[str, str]) -> Context:
         try:
             event = TypeAdapter(Payload).validate_json(Path(path).read_bytes())
             facts |= _facts_of(kind, event)
-            facts["event"] = kind
         except ValidationError as error:
             facts["problem"] = (
                 f"the event file is not what a `{name}` event looks like: {first_problem(error)}"

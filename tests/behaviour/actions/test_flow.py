@@ -1284,6 +1284,28 @@ async def test_a_report_of_another_suite_is_no_baseline(
     )
 
 
+@pytest.mark.parametrize(
+    ("required", "code", "verdict"), [(False, 0, "borderline"), ("expected", 3, "error")]
+)
+@pytest.mark.parametrize("event", ["not there", "damaged"])
+async def test_a_pull_request_whose_event_cannot_be_read_is_not_green(
+    event: str, required: bool | str, code: int, verdict: str, repository: Repository
+) -> None:
+    report = await main_run(repository)
+    repository.suite(gate={"require_baseline": required})
+    # The change could bring a baseline of its own.
+    (repository.folder / "evals.baseline.json").write_text(json.dumps(report.report))
+    open_pull(repository.fake, head_sha=RED, base_sha=BASE)
+    path = repository.folder / "event.json"
+    if event == "damaged":
+        path.write_text('{"pull_request": {"number": ')
+    job = await repository.pull_request(RED, GITHUB_EVENT_PATH=str(path))
+    assert (job.ended.code, job.outputs["verdict"]) == (code, verdict), job.ended
+    (headline,) = re.findall("^(?:BORDERLINE|NO VERDICT): (.*)$", job.ended.out, re.MULTILINE)
+    assert headline.startswith("no baseline: the event file ")
+    assert "::warning title=ci-evals::no comment was posted: the event file " in job.ended.out
+
+
 async def test_a_renamed_suite_with_an_easier_bar_is_not_green(
     repository: Repository, fake: FakeGitHub
 ) -> None:

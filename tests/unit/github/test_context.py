@@ -145,11 +145,11 @@ def test_any_other_event_is_a_plain_run(tmp_path: Path, name: str) -> None:
         ('{"pull_request": {"number": 7, "head": {"ref": "x", "sha": 1}, "base": {}}}', "sha"),
     ],
 )
-def test_a_damaged_event_is_a_plain_run_with_a_reason(
+def test_a_damaged_event_keeps_its_kind_and_has_a_reason(
     tmp_path: Path, event: str, reason: str
 ) -> None:
     found = context(tmp_path, "pull_request", event)
-    assert found.event == "other"
+    assert (found.event, found.pull_request, found.base_sha) == ("pull_request", None, None)
     assert found.problem is not None
     assert reason in found.problem
     assert found.repository == "acme/app"
@@ -161,7 +161,7 @@ def test_an_event_file_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
         found = read_context(
             {**BASICS, "GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": path}
         )
-        assert found.event == "other"
+        assert found.event == "pull_request"
         assert found.problem
 
 
