@@ -17,10 +17,10 @@ from pydantic import TypeAdapter, ValidationError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from yarl import URL
 
-from ci_evals.errors import GitHubError, GitHubErrorKind
+from ci_evals.errors import ConfigError, GitHubError, GitHubErrorKind
 from ci_evals.github.context import Context, Repository
 from ci_evals.model.fields import Secret, first_problem
-from ci_evals.providers.http_client import why_lost
+from ci_evals.providers.http_client import Proxies, read_proxies, why_lost
 from ci_evals.providers.http_headers import date_in, number_in, retry_after_s
 from ci_evals.providers.http_messages import readable
 
@@ -151,9 +151,15 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
     """gidgethub's requests. Repeats reads and deletions; the caller decides about other writes."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, api_url: str, token: Secret, patience: Patience
+        self,
+        session: aiohttp.ClientSession,
+        proxies: Proxies,
+        api_url: str,
+        token: Secret,
+        patience: Patience,
     ) -> None:
         super().__init__(session, _USER_AGENT, base_url=api_url)
+        self._proxies = proxies
         self._origin = URL(api_url).origin()
         self._token = token
         self._patience = patience
@@ -183,7 +189,11 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
         }
         with _network_errors(target):
             async with self._session.request(
-                method, target, headers=all_headers, data=body or None
+                method,
+                target,
+                proxy=self._proxies.find(target),
+                headers=all_headers,
+                data=body or None,
             ) as response:
                 content = await response.read()
         _raise_retryable(target.host, response.status, response.headers, content)
@@ -192,8 +202,14 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
     async def location(self, url: str) -> URL:
         """Return where `url` redirects to. The address is valid for a minute only."""
         headers = create_headers(self.requester, oauth_token=self._token.reveal())
-        with _network_errors(URL(url)):
-            async with self._session.get(url, headers=headers, allow_redirects=False) as response:
+        target = URL(url)
+        with _network_errors(target):
+            async with self._session.get(
+                target,
+                proxy=self._proxies.find(target),
+                headers=headers,
+                allow_redirects=False,
+            ) as response:
                 content = await response.read()
         _raise_retryable(response.url.host, response.status, response.headers, content)
         if response.status != 302 or "Location" not in response.headers:
@@ -228,6 +244,7 @@ class GitHub:
     def __init__(
         self,
         session: aiohttp.ClientSession,
+        proxies: Proxies,
         api_url: str,
         repository: str,
         token: Secret,
@@ -237,9 +254,10 @@ class GitHub:
         self.sleep = patience.sleep
         self.retry = patience.retry
         self._session = session
+        self._proxies = proxies
         self._token = token
         self._api_url = api_url.rstrip("/")
-        self._requests = _Requests(session, api_url, token, patience)
+        self._requests = _Requests(session, proxies, api_url, token, patience)
 
     async def get(self, path: str, kind: type[T], **query: str | int) -> T:
         """Return one answer, decoded as `kind`."""
@@ -337,7 +355,9 @@ class GitHub:
             file.seek(0)
             file.truncate()
             with _network_errors(url):
-                async with self._session.get(url, timeout=_DOWNLOAD_TIMEOUT) as response:
+                async with self._session.get(
+                    url, proxy=self._proxies.find(url), timeout=_DOWNLOAD_TIMEOUT
+                ) as response:
                     _check_download(url.host, response)
                     async for chunk in response.content.iter_any():
                         if file.tell() + len(chunk) > max_bytes:
@@ -416,15 +436,18 @@ async def connect(
         patience_s: how long to wait for limits and outages altogether, in seconds.
 
     Raises:
-        GitHubError: the context has no token or no repository.
+        GitHubError: the context has no token or no repository, or a variable does not name a proxy.
     """
     if context.repository is None or context.token is None:
         raise GitHubError("forbidden", str(context.unusable))
+    try:
+        proxies = read_proxies()
+    except ConfigError as error:
+        raise GitHubError("unreachable", str(error)) from error
     async with aiohttp.ClientSession(
         cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=True,
         timeout=_TIMEOUT,
         requote_redirect_url=False,
     ) as session:
         patience = Patience(sleep, patience_s)
-        yield GitHub(session, context.api_url, context.repository, context.token, patience)
+        yield GitHub(session, proxies, context.api_url, context.repository, context.token, patience)

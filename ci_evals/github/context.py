@@ -84,8 +84,8 @@ class Context:
         base_sha: the commit to compare with: the base of a pull request or merge group, or the
             commit before a push.
         base_ref: the branch of `base_sha`, without `refs/heads/`.
-        problem: why the event could not be read, in a sentence; its commits and its pull request are
-            then None.
+        problem: why the event could not be read, in a sentence; what it says of commits and the
+            pull request is then None.
     """
 
     event: EventKind = "other"

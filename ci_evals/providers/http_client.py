@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
 from urllib.request import proxy_bypass
@@ -48,8 +49,22 @@ def open_session(resources: Resources) -> aiohttp.ClientSession:
     return session
 
 
-def read_proxies(_resources: Resources) -> Mapping[str, URL]:
-    """Return the proxy of each scheme, `http` and `https`, that the environment names.
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """The proxies that the environment names, by the scheme of what is called through them."""
+
+    by_scheme: Mapping[str, URL]
+
+    def find(self, url: URL) -> URL | None:
+        """Return the proxy that a call goes through; None if it goes there at once."""
+        proxy = self.by_scheme.get(url.scheme)
+        if proxy is None or proxy_bypass(url.host or ""):
+            return None
+        return proxy
+
+
+def read_proxies() -> Proxies:
+    """Return the proxies of `http` and `https` that the environment names.
 
     Raises:
         ConfigError: a variable does not name an HTTP proxy.
@@ -71,7 +86,11 @@ def read_proxies(_resources: Resources) -> Mapping[str, URL]:
             proxies[scheme] = proxy
     if problems:
         raise ConfigError(dict.fromkeys(problems))
-    return proxies
+    return Proxies(proxies)
+
+
+def _proxies_of_run(_resources: Resources) -> Proxies:
+    return read_proxies()
 
 
 def _proxy_at(text: str) -> URL | None:
@@ -97,7 +116,7 @@ class HttpClient:
         self, resources: Resources, token: TokenCommand | None = None, max_bytes: int = MAX_BYTES
     ) -> None:
         self._session = resources.shared(open_session)
-        self._proxies = resources.shared(read_proxies)
+        self._proxies = resources.shared(_proxies_of_run)
         self._observe = resources.observe
         self._max_bytes = max_bytes
         self._token = None
@@ -119,13 +138,6 @@ class HttpClient:
         token = await source.get(refused=token)
         return await self._send(call, _with_token(call.headers, token), timeout_s)
 
-    def _proxy_for(self, url: URL) -> URL | None:
-        """Return the proxy that a call goes through; None if it goes there at once."""
-        proxy = self._proxies.get(url.scheme)
-        if proxy is None or proxy_bypass(url.host or ""):
-            return None
-        return proxy
-
     async def _send(self, call: Call, headers: Mapping[str, str], timeout_s: float) -> Reply:
         start = time.perf_counter()
         data: bytes | BytesIO | None = call.data
@@ -135,7 +147,7 @@ class HttpClient:
             async with self._session.request(
                 call.method,
                 call.url,
-                proxy=self._proxy_for(call.url),
+                proxy=self._proxies.find(call.url),
                 headers=headers,
                 data=data,
                 allow_redirects=False,

@@ -20,6 +20,7 @@ from jobs import MERGE_COMMIT, SETTLED, Job, Repository
 from processes import ci_evals
 from pulls import NUMBER, comments, open_pull
 from suites import chat, write_suite
+from yarl import URL
 
 BASE, OLDER, RED, GREEN = "b" * 40, "a" * 40, "c" * 40, "d" * 40
 FEATURE = "f" * 40
@@ -1166,6 +1167,28 @@ async def test_while_github_is_down_the_evals_decide(
     for what in ("no baseline", "no comment was posted"):
         assert f"::warning title=ci-evals::{what}: {reason}" in job.ended.out
     assert (job.results / "comment.md").exists()
+
+
+async def test_github_is_called_through_the_proxy_of_the_environment(
+    repository: Repository, fake: FakeGitHub
+) -> None:
+    repository.suite()
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    async with serving() as proxy:
+        proxy.answers(Scripted({"message": "Not Found"}, 404))
+        job = await repository.pull_request(
+            RED, GITHUB_API_URL="http://github.example", ALL_PROXY=proxy.url
+        )
+        assert "GitHub answered 404: Not Found" in job.ended.out
+        asked = len(proxy.seen)
+        assert asked
+        assert {URL(each.path).host for each in proxy.seen} == {"github.example"}
+        job = await repository.pull_request(RED, ALL_PROXY=proxy.url, NO_PROXY="127.0.0.1")
+        assert (job.ended.code, len(proxy.seen)) == (0, asked)
+    job = await repository.pull_request(RED, ALL_PROXY="socks5://team:sk-12345@127.0.0.1:1080")
+    assert "no baseline: ALL_PROXY is not the URL of an HTTP proxy" in job.ended.out
+    assert job.outputs["verdict"] == "borderline"
+    assert "sk-12345" not in job.ended.out + job.ended.err
 
 
 async def test_a_locked_pull_request_is_a_warning_that_says_so(
