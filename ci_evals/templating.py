@@ -18,8 +18,10 @@ from jinja2 import (
     TemplateRuntimeError,
     TemplateSyntaxError,
     Undefined,
+    pass_environment,
 )
 from jinja2.bccache import Bucket, BytecodeCache
+from jinja2.filters import make_attrgetter
 from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 
@@ -125,6 +127,17 @@ def _as_written(value: Any) -> Any:
     return value
 
 
+@pass_environment
+def _join_filter(
+    sandbox: Environment, value: Iterable[Any], d: str = "", attribute: str | int | None = None
+) -> str:
+    """Jinja2's `join`, whose items are written as a template writes them."""
+    items = value
+    if attribute is not None:
+        items = map(make_attrgetter(sandbox, attribute), value)
+    return str(d).join(str(_as_written(item)) for item in items)
+
+
 class _Sandbox(SandboxedEnvironment):
     """A sandbox whose templates make at most `MAX_CHARACTERS`."""
 
@@ -144,8 +157,8 @@ def template_sandbox(
     """Return an environment for templates of a suite, which reach nothing but their values.
 
     A name without a value is an error, and so is a text of more than `MAX_CHARACTERS`. Lists and
-    mappings are written as JSON, booleans as `true` and `false`, None as nothing. Nothing is
-    escaped: what is made is not HTML.
+    mappings are written as JSON, booleans as `true` and `false`, None as nothing, also by the
+    filter `join`; `~` writes them as Python does. Nothing is escaped: what is made is not HTML.
 
     Args:
         lists_may_grow: a template may change lists and mappings, as prompts do that build one of
@@ -153,12 +166,14 @@ def template_sandbox(
         keep_last_newline: keep a line feed at the very end, as in the body of a request.
     """
     kind = _Sandbox if lists_may_grow else _ImmutableSandbox
-    return kind(
+    sandbox = kind(
         undefined=_Undefined,
         finalize=_as_written,
         autoescape=False,
         keep_trailing_newline=keep_last_newline,
     )
+    sandbox.filters["join"] = _join_filter
+    return sandbox
 
 
 Render = Callable[[Mapping[str, Any]], Any]

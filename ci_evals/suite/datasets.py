@@ -30,7 +30,8 @@ from ci_evals.templating import Render, describe_error, is_template, json_render
 from ci_evals.user_code import describe_crash, importable, load_target, missing_target, target_parts
 
 _SOURCES = ("file", "tasks", "python")
-_WRITTEN_BY_HAND = (".yaml", ".yml", ".json")
+WRITTEN_BY_HAND = (".yaml", ".yml", ".json")
+"""The endings of files whose cases are usually written by hand; other files have rows of data."""
 _YAML_COLUMNS = frozenset(
     {
         "budget",
@@ -69,7 +70,7 @@ class CaseEntry:
     @property
     def is_row(self) -> bool:
         """True if it is a row of data, whose question is sent as it is."""
-        return self.is_data or not self.node.file.lower().endswith(_WRITTEN_BY_HAND)
+        return self.is_data or not self.node.file.lower().endswith(WRITTEN_BY_HAND)
 
 
 def read_entries(node: Node, files: FileValues) -> Iterator[CaseEntry | Problem]:

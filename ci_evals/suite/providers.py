@@ -245,8 +245,9 @@ class ProviderReader:
             if not isinstance(stages, list | tuple):
                 stages = [stages]
             if any(map(is_object, stages)):
-                example = f"{key}=['module:function'], or the name of a provider"
-                yield node[key].problem(f"stages go by name, which the cache needs: {example}")
+                names = "'module:function', 'module:object.method' or the name of a provider"
+                text = f"stages go by name, which the cache needs: write {key}=[…] with {names}"
+                yield node[key].problem(text)
                 return None
         return (yield from check(type(options), node.with_value(options)))
 

@@ -1,14 +1,19 @@
 """Remarks on suites that can be run: checks that never fail, rules that undo each other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ci_evals import graders
 from ci_evals.errors import Problem
-from ci_evals.format import number_of
+from ci_evals.format import closest, number_of
 from ci_evals.graders.scoring import leaves
 from ci_evals.model.case import Case
+from ci_evals.model.response import Message
 from ci_evals.model.rules import Gate
+from ci_evals.suite.datasets import WRITTEN_BY_HAND
+from ci_evals.suite.rendering import template_sources
 from ci_evals.suite.types import CheckedSuite
+from ci_evals.templating import names_used
 
 
 def remarks(suite: CheckedSuite) -> Iterator[Problem]:
@@ -16,6 +21,7 @@ def remarks(suite: CheckedSuite) -> Iterator[Problem]:
     yield from _critical_in_quarantine(suite)
     yield from _endless_latencies(suite)
     yield from _rounds_without_end(suite)
+    yield from _templates_not_filled_in(suite)
 
 
 def _critical_in_quarantine(suite: CheckedSuite) -> Iterator[Problem]:
@@ -64,6 +70,51 @@ def _rounds_without_end(suite: CheckedSuite) -> Iterator[Problem]:
     if 1.0 in bars | of_cases:
         text = f"`max_runs: {most}` never ends early on a pass: no number of runs proves a bar of 1"
         yield Problem(suite.file, suite.line, "max_runs", text)
+
+
+def _templates_not_filled_in(suite: CheckedSuite) -> Iterator[Problem]:
+    """Find templates in the question of a case with vars. The names of its vars are refused."""
+    found: dict[str, list[Case]] = {}
+    for case in suite.cases:
+        if not case.vars or not case.file.lower().endswith(WRITTEN_BY_HAND):
+            continue  # a row of data is sent as it is
+        names = set()
+        for text in _question_texts(case):
+            names |= names_used(text)
+        for name in sorted(names - case.vars.keys()):
+            text = f"`{name}` in braces is sent as it is: only `prompts` and `expect` are templates"
+            if name == "vars":
+                text += ", in which a var goes by its own name, without `vars.`"
+            elif close := closest(name, case.vars):
+                text += f"; did you mean the var {close!r}?"
+            found.setdefault(text, []).append(case)
+    for text, cases in found.items():
+        yield _remark(cases, text)
+
+
+def _question_texts(case: Case) -> Iterator[str]:
+    """Yield every text that a case asks with."""
+    yield from _texts_in(case.input)
+    for message in case.messages:
+        yield from _texts_in(message)
+    for turn in case.turns:
+        yield turn.user
+    if case.user is not None:
+        yield case.user.persona
+        yield case.user.goal
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Message):
+        yield from template_sources(value.content)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts_in(item)
 
 
 def _remark(cases: list[Case], text: str) -> Problem:

@@ -567,6 +567,32 @@ REMARKABLE: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
     ({"min_pass_rate": 0.8}, {"max_runs": 9}, None),
     ({}, {"max_runs": 9, "gate": {"min_pass_rate": 0.9}}, None),
     ({"tags": ["t"]}, {"max_runs": 9, "gate": {"tags": {"t": 0.9}}}, None),
+    (
+        {"input": {"q": ["Hello {{ nome }}"]}, "vars": {"name": "Ada"}},
+        {},
+        (
+            "case 'a': `nome` in braces is sent as it is: "
+            "only `prompts` and `expect` are templates; did you mean the var 'name'?"
+        ),
+    ),
+    (
+        {"input": None, "turns": [{"user": "Hello {{ vars.name }}"}]},
+        {"vars": {"name": "Ada"}},
+        (
+            "`vars` in braces is sent as it is: only `prompts` and `expect` are templates, "
+            "in which a var goes by its own name, without `vars.`"
+        ),
+    ),
+    (
+        {
+            "input": [{"text": "{{ other }}"}, {"image": "https://example.com/a.png"}],
+            "vars": {"name": "Ada"},
+        },
+        {},
+        "`other` in braces is sent as it is: only `prompts` and `expect` are templates\n",
+    ),
+    ({"input": "{{ name }}"}, {}, None),
+    ({"input": "{{ vars.name"}, {"vars": {"name": "Ada"}}, None),
 ]
 
 

@@ -72,6 +72,23 @@ def test_a_value_is_written_as_json_would_have_it_and_null_as_nothing(
     assert json_renderer({"q": "{{ value }}"})({"value": value}) == {"q": value}
 
 
+@pytest.mark.parametrize("lists_may_grow", [True, False])
+def test_joined_values_are_written_as_alone(*, lists_may_grow: bool) -> None:
+    rows = [{"a": True}, {"a": None}, {"a": [1]}]
+    sandbox = template_sandbox(lists_may_grow=lists_may_grow)
+    assert sandbox.from_string("{{ rows | join(', ', attribute='a') }}").render(rows=rows) == (
+        "true, , [1]"
+    )
+    assert sandbox.from_string("{{ rows | map(attribute='a') | join }}").render(rows=rows) == (
+        "true[1]"
+    )
+    assert sandbox.from_string("{{ 'ab' | join(d='-') }}").render() == "a-b"
+    with pytest.raises(jinja2.UndefinedError):
+        sandbox.from_string("{{ rows | join(', ', attribute='b') }}").render(rows=rows)
+    with pytest.raises(SecurityError):
+        sandbox.from_string("{{ rows | join(attribute='__class__') }}").render(rows=rows)
+
+
 def test_an_absent_value_is_an_error_only_where_it_is_used() -> None:
     names = {"model": templates.Absent("`model` is not set")}
     for source in ("{{ model | default('any') }}", "{{ model or 'any' }}"):

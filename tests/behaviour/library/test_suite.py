@@ -252,7 +252,10 @@ def test_the_value_of_a_grader_may_stand_without_its_name(name: str) -> None:
         ),
         (
             {"providers": Mock(before=[FUNCTION])},
-            "providers[0].before: stages go by name, which the cache needs",
+            (
+                "providers[0].before: stages go by name, which the cache needs: "
+                "write before=[…] with 'module:function', 'module:object.method' or the name"
+            ),
         ),
         (
             {"providers": Mock(after=FUNCTION)},
