@@ -89,11 +89,16 @@ class Retry:
 
 
 class Waiting(NamedTuple):
-    """The calls to a provider that wait for another attempt; the next one begins in `next_s`."""
+    """The calls to a provider that wait for another attempt; the next one begins in `next_s`.
+
+    If they are refused until then, the provider is given up in `gives_up_s`; None if too few were
+    refused to tell.
+    """
 
     provider: str
     retries: Sequence[Retry]
     next_s: float
+    gives_up_s: float | None = None
 
 
 class Calls:
@@ -198,6 +203,14 @@ class Calls:
         """The seconds until the next attempt of the calls that wait for one; 0 if none does."""
         at = min((retry.at for retry in self.retries.values()), default=-math.inf)
         return max(0.0, max(at, self._limiter.next_at) - self._clock())
+
+    @property
+    def gives_up_s(self) -> float | None:
+        """The seconds until a provider that only refuses is given up; None for any other."""
+        at = self.breaker.gives_up_at
+        if at is None:
+            return None
+        return max(self.next_retry_s, at - self._clock())
 
     def stop(self) -> None:
         """Begin no further call or attempt; calls that are under way end."""

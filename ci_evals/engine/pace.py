@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from ci_evals.errors import ProviderError
+from ci_evals.format import duration, number_of
 
 WEIGHT = 1 / 16  # of the newest outcome in the share of refusals
 PACED_ABOVE = 0.3  # share of refusals among recent outcomes
@@ -61,6 +62,15 @@ class Pace:
         self._refusals_in_a_row = 0
         self._closed_at = 0.0  # the first of them
         self._refused_at = -math.inf  # the last of them
+
+    @property
+    def gives_up_at(self) -> float | None:
+        """The time after which one more refusal opens it; None unless it is closed and many in a
+        row were refused.
+        """
+        if self._refused < MOST_REFUSED or self.cause is not None:
+            return None
+        return self._silent_since + LONGEST_SILENCE_S + self._longest_wait_s
 
     def skip(self, idle_s: float) -> None:
         """Leave out time in which nobody wanted to call."""
@@ -169,6 +179,15 @@ class Breaker:
         self._silent_since = now
         self._longest_wait_s = 0.0
 
+    @property
+    def gives_up_at(self) -> float | None:
+        """The time after which one more refusal opens it; None unless it is closed and many in a
+        row were refused.
+        """
+        if self._refused < MOST_REFUSED or self.cause is not None:
+            return None
+        return self._silent_since + LONGEST_SILENCE_S + self._longest_wait_s
+
     def skip(self, idle_s: float) -> None:
         """Leave out time in which nobody called: it is not silence."""
         self._silent_since += idle_s
@@ -191,9 +210,14 @@ class Breaker:
         retry_after_s = error.retry_after_s or 0.0
         if retry_after_s <= LONGEST_RETRY_AFTER_S:
             self._longest_wait_s = max(self._longest_wait_s, retry_after_s)
-        silence_s = now - self._silent_since
-        if self._refused >= MOST_REFUSED and silence_s > LONGEST_SILENCE_S + self._longest_wait_s:
-            self._open(error, self._refused)
+        gives_up_at = self.gives_up_at
+        if gives_up_at is not None and now > gives_up_at:
+            refusal = "refused"
+            if error.status is not None:
+                refusal = f"refused with {error.status}"
+            silence = duration(now - self._silent_since)
+            calls = number_of(self._refused, "call")
+            self._open(error, f"given up: {refusal} for {silence} ({calls})")
 
     def record_loss(self, error: ProviderError, *, is_refusal: bool) -> None:
         """Record a call without an answer; open after too many in a row."""
@@ -207,12 +231,13 @@ class Breaker:
         elif not is_refusal and error.kind in ("server", "network", "timeout"):
             self._lost += 1
         if self._for_good >= MOST_REFUSED_FOR_GOOD or self._lost >= self._most_lost:
-            self._open(error, max(self._for_good, self._lost))
+            failures = max(self._for_good, self._lost)
+            self._open(error, f"given up after {failures} failures in a row")
 
-    def _open(self, error: ProviderError, failures: int) -> None:
+    def _open(self, error: ProviderError, reason: str) -> None:
         if self.cause is None:
             self.cause = error
-            self.reason = f"given up after {failures} failures in a row: {error.message}"
+            self.reason = f"{reason}: {error.message}"
 
 
 def has_no_credit(error: ProviderError) -> bool:

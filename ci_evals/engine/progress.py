@@ -151,10 +151,11 @@ class Watch:
 
     def waiting(self, *, with_cases: bool = False) -> Iterator[str]:
         """Yield `8 waiting: rate-limited (429), next try in 12 s` for each provider whose calls
-        wait for another attempt, with some of their cases if asked for.
+        wait for another attempt, with some of their cases if asked for. One that only refuses has
+        `gives up in 2 min`, too.
         """
         several = len(self._run.plan.variants) > 1
-        for provider, retries, next_s in self._run.waiting:
+        for provider, retries, next_s, gives_up_s in self._run.waiting:
             line = f"{len(retries):,} waiting"
             if several:
                 line += f" for {name_of(provider)}"
@@ -162,6 +163,8 @@ class Watch:
             line += f": {reasons.most_common(1)[0][0]}"
             if next_s > 0:
                 line += f", next try in {duration(math.ceil(next_s))}"
+            if gives_up_s is not None:
+                line += f", gives up in {duration(math.ceil(gives_up_s))}"
             if with_cases:
                 line += f": {_list_names([retry.case for retry in retries])}"
             yield without_commands(line)

@@ -199,8 +199,9 @@ class Run:
         for queue in self._queues:
             calls = queue.calls
             if calls.retries:
+                provider = str(queue.options.name)
                 retries = list(calls.retries.values())
-                waiting.append(Waiting(str(queue.options.name), retries, calls.next_retry_s))
+                waiting.append(Waiting(provider, retries, calls.next_retry_s, calls.gives_up_s))
         return waiting
 
     def stop(self, reason: str) -> None:

@@ -1,6 +1,7 @@
 """Calls: attempts and waits, what counts as an attempt, giving up a provider, stopping."""
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -301,11 +302,16 @@ async def test_an_outage_is_outlived_without_losing_a_run(error: ProviderError) 
 
 
 @pytest.mark.parametrize(
-    ("error", "asked_for_s"), [(DOWN, 0), (failing(429, 1.0), 1), (failing(503, 200.0), 200)]
+    ("error", "asked_for_s", "reason"),
+    [
+        (DOWN, 0, "refused with 503 for 2 min"),
+        (failing(429, 1.0), 1, "refused with 429 for 2 min"),
+        (failing(503, 200.0), 200, "refused with 503 for"),
+    ],
 )
 @in_virtual_time
 async def test_a_provider_that_only_refuses_is_given_up_two_minutes_after_it_was_to_be_back(
-    error: ProviderError, asked_for_s: int
+    error: ProviderError, asked_for_s: int, reason: str
 ) -> None:
     caller = caller_of(lambda call: error if call else None, retries=4)
     found = await caller.call_often(100)
@@ -315,6 +321,21 @@ async def test_a_provider_that_only_refuses_is_given_up_two_minutes_after_it_was
     # The first refusal after that time decides.
     assert 0 < given_up_after_s < max(10, asked_for_s)
     assert len(caller.provider.called_at) < 260
+    told = rf"given up: {reason}.* \(\d+ calls\): {error.message}"
+    assert re.fullmatch(told, caller.calls.breaker.reason)
+    assert caller.calls.gives_up_s is None
+
+
+@in_virtual_time
+async def test_the_time_at_which_a_provider_is_given_up_is_known_while_it_only_refuses() -> None:
+    caller = caller_of(always(failing(429)), retries=4)
+    assert caller.calls.gives_up_s is None
+    calls = asyncio.create_task(caller.call_often(20))
+    await asyncio.sleep(60)
+    gives_up_s = caller.calls.gives_up_s
+    assert gives_up_s is not None
+    assert 50 < gives_up_s <= LONGEST_SILENCE_S - 60 + 1
+    await calls
 
 
 @in_virtual_time

@@ -104,6 +104,10 @@ def test_calls_that_wait_are_reported_with_the_reason_and_the_next_try() -> None
     assert list(Watch(run).waiting(with_cases=True)) == [
         f"8 waiting: rate-limited (429), next try in 12 s: {cases}"
     ]
+    run.waiting = [Waiting("gpt", retries, 11.2, 54.3)]
+    assert list(Watch(run).waiting()) == [
+        "8 waiting: rate-limited (429), next try in 12 s, gives up in 55 s"
+    ]
 
 
 def test_what_is_being_done_is_said_first() -> None:
