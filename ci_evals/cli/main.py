@@ -153,10 +153,9 @@ def _describe(raised: BaseException, environ: Mapping[str, str]) -> _Failure:
             return _Failure(130)
         case BrokenPipeError():
             return _Failure(141)  # as a shell has it for SIGPIPE
-        case click.BadParameter():
-            raised.param_hint = _variable_of(raised) or raised.param_hint
-            raised.show()
-            return _failure(2, "", raised.format_message())
+        case click.BadParameter() if variable := _variable_of(raised):
+            text = f"{variable}: {raised.message}"
+            return _failure(2, f"error: {text}", text)
         case click.ClickException():
             raised.show()
             return _failure(2, "", raised.format_message())

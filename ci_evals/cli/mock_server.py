@@ -3,8 +3,6 @@
 import asyncio
 from pathlib import Path
 
-import click
-
 from ci_evals.cli import options
 from ci_evals.cli.console import Console, environment
 from ci_evals.providers.mock import Mock
@@ -22,7 +20,7 @@ from ci_evals.suite.load import load_mock
 @options.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @options.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=options.WholeNumber(0, 65535),
     metavar="N",
     default=8080,
     show_default=True,

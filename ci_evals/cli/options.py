@@ -44,6 +44,17 @@ def to_names(
 PATH = click.Path(path_type=Path)
 
 
+class WholeNumber(click.IntRange):
+    """A whole number within bounds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            int(value)
+        except ValueError:
+            self.fail(f"expected a whole number, got {value!r}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def _config(*names: str) -> Decorator:
     return setting(*names, type=PATH, help="The suite; default: evals.yaml here or in .github/.")
 
@@ -105,7 +116,7 @@ providers = setting(
 )
 runs = setting(
     "--runs",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="N",
     help="Executions of every cell; a case's own `runs` still wins.",
 )

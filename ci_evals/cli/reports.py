@@ -263,7 +263,7 @@ def explain(
 )
 @options.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=options.WholeNumber(0, 65535),
     default=0,
     help="The port of --serve; default: any free one.",
 )

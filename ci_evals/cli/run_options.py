@@ -200,18 +200,21 @@ overriding = options.collect(
             " repeated.",
         ),
         "first": options.option(
-            "--first", type=click.IntRange(min=1), metavar="N", help="Run only the first N cases."
+            "--first",
+            type=options.WholeNumber(min=1),
+            metavar="N",
+            help="Run only the first N cases.",
         ),
         "sample": options.option(
             "--sample",
-            type=click.IntRange(min=1),
+            type=options.WholeNumber(min=1),
             metavar="N",
             help="Run only N random cases, drawn by the suite's `seed`: the same ones each time.",
         ),
         "runs": options.runs,
         "max_runs": options.setting(
             "--max-runs",
-            type=click.IntRange(min=1),
+            type=options.WholeNumber(min=1),
             metavar="N",
             help="Run each cell up to this many times while the verdict is open.",
         ),
@@ -236,7 +239,7 @@ overriding = options.collect(
         ),
         "retries": options.setting(
             "--retries",
-            type=click.IntRange(min=0, max=20),
+            type=options.WholeNumber(min=0, max=20),
             metavar="N",
             help="How often to retry a refused or lost call.",
         ),

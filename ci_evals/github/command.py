@@ -18,7 +18,7 @@ from ci_evals.suite.types import RESULTS
 @click.argument("results", type=options.PATH, required=False, metavar="[RESULTS_DIR]")
 @options.setting(
     "--from-run",
-    type=click.IntRange(min=1),
+    type=options.WholeNumber(min=1),
     metavar="ID",
     help="Comment on the pull request of this workflow run with the reports that it has uploaded.",
 )

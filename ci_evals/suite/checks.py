@@ -591,6 +591,8 @@ def describe_size(suite: CheckedSuite) -> str | None:
         planned += (case.runs or most) * cells
     if planned <= MAX_PLANNED_RUNS:
         return None
-    per_cell = MAX_PLANNED_RUNS // (len(suite.cases) * len(suite.columns))
-    allowed = f"at most {per_cell:,} per cell are allowed, {MAX_PLANNED_RUNS:,} in all"
-    return f"{planned:,} runs are planned: {allowed}"
+    text = f"{planned:,} runs are planned, at most {MAX_PLANNED_RUNS:,} are allowed"
+    cells = len(suite.cases) * len(suite.columns)
+    if cells > 1:
+        text += f": {MAX_PLANNED_RUNS // cells:,} per cell"
+    return text

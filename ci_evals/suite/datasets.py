@@ -17,7 +17,7 @@ from jinja2 import TemplateError
 from pydantic_core import from_json
 
 from ci_evals.errors import ConfigError, Problem
-from ci_evals.format import quote
+from ci_evals.format import number_of, quote
 from ci_evals.model.case import Case
 from ci_evals.registry import CASE_READERS
 from ci_evals.suite.file_values import FileValues, file_named
@@ -395,9 +395,12 @@ def _read_table(
         if not cells:
             continue
         if len(cells) != len(columns):
-            text = f"{len(cells)} cells under {len(columns)} columns"
+            text = f"{number_of(len(cells), 'cell')} under {number_of(len(columns), 'column')}"
             if delimiter:
-                text += f": put quotes round a cell that has {_DELIMITERS[delimiter]} in it"
+                between = _DELIMITERS[delimiter]
+                text += f": put quotes round a cell that has {between} in it"
+                if len(columns) == 1:
+                    text += f", or set `delimiter` if {between} is not what separates cells"
             yield place.problem(text)
             continue
         row: dict[str, Any] | None = dict(zip(columns, cells, strict=True))

@@ -373,13 +373,15 @@ async def test_a_value_out_of_range_is_refused(arguments: tuple[str, str], tmp_p
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("RUNS", "0"), ("SHARD", "3/2"), ("FORMAT", "tabel"), ("RUNS", "1" * 12)],
+    [("RUNS", "0"), ("RUNS", "x"), ("SHARD", "3/2"), ("FORMAT", "tabel"), ("RUNS", "1" * 12)],
 )
 async def test_a_wrong_variable_is_named(name: str, value: str, tmp_path: Path) -> None:
     write_suite(tmp_path)
     ended = await ci_evals(tmp_path, "run", environ={f"CI_EVALS_{name}": value})
     check_usage_error(ended, f"CI_EVALS_{name}: ")
     assert "evals.yaml:1: runs" not in ended.err
+    assert "Usage" not in ended.err
+    assert ("expected a whole number, got 'x'" in ended.err) == (value == "x")
 
 
 # What is printed where.

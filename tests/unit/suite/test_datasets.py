@@ -184,7 +184,7 @@ def test_a_csv_row_has_settings_and_vars(project: Project) -> None:
             "id,q\na,b,c\nb\nc,d\n",
             [
                 "2: 3 cells under 2 columns: put quotes round a cell that has a comma in it",
-                "3: 1 cells under 2 columns: put quotes round a cell that has a comma in it",
+                "3: 1 cell under 2 columns: put quotes round a cell that has a comma in it",
             ],
         ),
         ('id,q\na,"b"c\n', ["2: not valid CSV: ',' expected after '\"'"]),
@@ -238,17 +238,31 @@ def test_a_header_of_one_column_is_not_split_at_what_its_name_has(project: Proje
 
 
 @pytest.mark.parametrize(
-    ("text", "name"), [("id;q\na;b;c\n", "a semicolon"), ("id\tq\na\tb\tc\n", "a tab")]
+    ("text", "says"),
+    [
+        (
+            "id;q\na;b;c\n",
+            "3 cells under 2 columns: put quotes round a cell that has a semicolon in it",
+        ),
+        (
+            "id\tq\na\tb\tc\n",
+            "3 cells under 2 columns: put quotes round a cell that has a tab in it",
+        ),
+        (
+            "id|q\na|b, c\n",
+            (
+                "2 cells under 1 column: put quotes round a cell that has a comma in it, "
+                "or set `delimiter` if a comma is not what separates cells"
+            ),
+        ),
+    ],
 )
 def test_a_row_that_is_too_long_names_what_is_between_its_cells(
-    project: Project, text: str, name: str
+    project: Project, text: str, says: str
 ) -> None:
     project.write("c.csv", text)
     (problem,) = wrong(project, "c.csv")
-    assert (
-        problem
-        == f"c.csv:2: 3 cells under 2 columns: put quotes round a cell that has {name} in it"
-    )
+    assert problem == f"c.csv:2: {says}"
 
 
 def test_a_delimiter_that_no_table_has_is_refused(project: Project) -> None:
