@@ -591,8 +591,8 @@ def describe_size(suite: CheckedSuite) -> str | None:
         planned += (case.runs or most) * cells
     if planned <= MAX_PLANNED_RUNS:
         return None
-    text = f"{planned:,} runs are planned, at most {MAX_PLANNED_RUNS:,} are allowed"
+    text = f"{planned:,} runs are planned: at most {MAX_PLANNED_RUNS:,} are allowed"
     cells = len(suite.cases) * len(suite.columns)
     if cells > 1:
-        text += f": {MAX_PLANNED_RUNS // cells:,} per cell"
+        text += f", {MAX_PLANNED_RUNS // cells:,} per cell"
     return text

@@ -14,20 +14,18 @@ JSON = '{"city": "Paris", "n": [1, 2], "ok": true}'
 CORPUS = yaml.safe_load((Path(__file__).parents[1] / "data" / "python.yaml").read_text("utf-8"))
 
 
-async def run(folder: Path, answer: str, grader: dict[str, Any]) -> dict[str, Any]:
-    case = {
-        "id": "a",
-        "description": "A",
-        "input": answer,
-        "vars": {"key": "city"},
-        "expect": [grader],
-    }
-    write_suite(folder, [case])
+async def run(folder: Path, *judged: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the results of answers with a grader each."""
+    cases = [
+        {"id": str(number), "input": answer, "expect": [grader]}
+        for number, (answer, grader) in enumerate(judged)
+    ]
+    write_suite(folder, cases)
     ended = await ci_evals(folder, "run", "--out", "out")
     assert ended.code != 2, ended.err
-    (result,) = report_in(folder / "out")["results"]
-    assert isinstance(result, dict)
-    return result
+    results = report_in(folder / "out")["results"]
+    assert isinstance(results, list)
+    return results
 
 
 async def test_python_code_judges_as_people_write_it(tmp_path: Path) -> None:
@@ -59,52 +57,54 @@ async def test_python_code_judges_as_people_write_it(tmp_path: Path) -> None:
 
 
 async def test_a_failed_assertion_is_the_reason(tmp_path: Path) -> None:
-    for code, reason in [
-        ("assert 'x' in output", "assert 'x' in output"),
-        ("assert False, 'no city'", "no city"),
-    ]:
-        failed = await run(tmp_path, "Paris", {"python": code})
-        (grade,) = failed["grades"]
-        assert failed["status"] == "failed"
-        assert (grade["reason"], grade["got"]) == (reason, "'Paris'")
     elsewhere = "from unittest import TestCase\nTestCase().assertTrue(False)\nreturn True"
-    failed = await run(tmp_path, "Paris", {"python": elsewhere})
-    assert failed["status"] == "failed"
-    assert failed["grades"][0]["reason"] == "raised AssertionError: False is not true (line 2)"
+    codes = ["assert 'x' in output", "assert False, 'no city'", elsewhere]
+    found = await run(tmp_path, *(("Paris", {"python": code}) for code in codes))
+    assert [result["status"] for result in found] == ["failed"] * 3
+    bare, with_message, in_library = [result["grades"][0] for result in found]
+    assert (bare["reason"], bare["got"]) == ("assert 'x' in output", "'Paris'")
+    assert (with_message["reason"], with_message["got"]) == ("no city", "'Paris'")
+    assert in_library["reason"] == "raised AssertionError: False is not true (line 2)"
 
 
 async def test_an_exception_is_a_failed_check_with_its_line(tmp_path: Path) -> None:
-    failed = await run(tmp_path, "Paris", {"python": "json.loads(output)['city'] == 'Paris'"})
-    assert failed["status"] == "failed"
-    (grade,) = failed["grades"]
+    expression = "json.loads(output)['town'] == 'Paris'"
+    lines = "answer = json.loads(output)\nreturn answer['town'] == 'Paris'"
+    *raised, not_json, negated, returned = await run(
+        tmp_path,
+        (JSON, {"python": expression}),
+        (JSON, {"not_python": expression}),
+        (JSON, {"python": lines}),
+        (JSON, {"not_python": lines}),
+        ("Paris", {"python": "json.loads(output)['city'] == 'Paris'"}),
+        ("Paris", {"not_python": "json.loads(output)['city'] == 'x'"}),
+        (JSON, {"python": "json.loads(output)['n']"}),
+    )
+    for result, line in zip(raised, (1, 1, 2, 2), strict=True):
+        assert (result["status"], result.get("error")) == ("failed", None)
+        (grade,) = result["grades"]
+        assert grade["reason"] == f"raised KeyError: 'town' (line {line})"
+        assert grade["detail"].startswith("Traceback")
+    assert not_json["status"] == "failed"
+    (grade,) = not_json["grades"]
     assert grade["reason"] == "is not JSON"
     assert grade["got"].startswith("'Paris': Expecting value")
-    lines = "answer = json.loads(output)\nreturn answer['town'] == 'Paris'"
-    for code, line in [("json.loads(output)['town'] == 'Paris'", 1), (lines, 2)]:
-        for name in ("python", "not_python"):
-            result = await run(tmp_path, JSON, {name: code})
-            assert (result["status"], result.get("error")) == ("failed", None)
-            (grade,) = result["grades"]
-            assert grade["reason"] == f"raised KeyError: 'town' (line {line})"
-            assert grade["detail"].startswith("Traceback")
-    negated = await run(tmp_path, "Paris", {"not_python": "json.loads(output)['city'] == 'x'"})
     assert negated["status"] == "failed"
-    returned = await run(tmp_path, JSON, {"python": "json.loads(output)['n']"})
     reason = returned["grades"][0]["reason"]
     assert "must return a bool, a score from 0 to 1, or a mapping" in reason
 
 
-async def test_an_answer_that_imports_a_missing_module_has_failed(tmp_path: Path) -> None:
-    result = await run(tmp_path, "import nope", {"python": "exec(output, {})\nreturn True"})
-    (grade,) = result["grades"]
+async def test_a_missing_module_is_the_answers_failure_or_no_verdict(tmp_path: Path) -> None:
+    of_answer, of_grader = await run(
+        tmp_path,
+        ("import nope", {"python": "exec(output, {})\nreturn True"}),
+        (JSON, {"python": "import nope\nreturn nope.check(output)"}),
+    )
+    (grade,) = of_answer["grades"]
     assert grade["reason"].startswith("raised ModuleNotFoundError: No module named 'nope'")
-    assert result["status"] == "failed"
-
-
-async def test_a_missing_module_is_no_verdict(tmp_path: Path) -> None:
-    result = await run(tmp_path, JSON, {"python": "import nope\nreturn nope.check(output)"})
-    assert (result["status"], result["error"]["kind"]) == ("errored", "grader")
-    assert "it raised ModuleNotFoundError: No module named 'nope'" in result["error"]["message"]
+    assert of_answer["status"] == "failed"
+    assert (of_grader["status"], of_grader["error"]["kind"]) == ("errored", "grader")
+    assert "it raised ModuleNotFoundError: No module named 'nope'" in of_grader["error"]["message"]
 
 
 async def test_one_answer_on_which_the_check_raises_is_not_green(tmp_path: Path) -> None:
@@ -117,19 +117,19 @@ async def test_one_answer_on_which_the_check_raises_is_not_green(tmp_path: Path)
     assert "python: raised KeyError: 'items' (line 1)" in ended.out
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("True if output == 'b' else 'expected b'", "expected b"),
-        ("if output != 'b':\n    return 'expected b'\nreturn True", "expected b"),
-        ("'true'", "'true' returned a text: return the boolean without quotes"),
-        ("str(output == 'a')", "str(output == 'a') returned a text: return the boolean without"),
-    ],
-)
-async def test_a_text_is_the_reason_of_a_failure(tmp_path: Path, code: str, reason: str) -> None:
-    result = await run(tmp_path, "a", {"python": code})
-    assert result["status"] == "failed"
-    assert result["grades"][0]["reason"].startswith(reason)
+TEXTS = {
+    "True if output == 'b' else 'expected b'": "expected b",
+    "if output != 'b':\n    return 'expected b'\nreturn True": "expected b",
+    "'true'": "'true' returned a text: return the boolean without quotes",
+    "str(output == 'a')": "str(output == 'a') returned a text: return the boolean without",
+}
+
+
+async def test_a_text_is_the_reason_of_a_failure(tmp_path: Path) -> None:
+    found = await run(tmp_path, *(("a", {"python": code}) for code in TEXTS))
+    for result, reason in zip(found, TEXTS.values(), strict=True):
+        assert result["status"] == "failed"
+        assert result["grades"][0]["reason"].startswith(reason)
 
 
 @pytest.mark.parametrize(

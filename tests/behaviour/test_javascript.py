@@ -53,25 +53,22 @@ async def test_expressions_and_bodies_as_people_write_them(tmp_path: Path) -> No
         )
 
 
-@pytest.mark.parametrize(
-    ("code", "passes"),
-    [
-        ("const n = output.length; n > 2", True),
-        ("const n = output.length; n > 20;", False),
-        ("const data = JSON.parse(output);\ndata.a !== undefined &&\n  data.a > 0;", True),
-        ("const data = JSON.parse(output);\ndata.b !== undefined\n  && data.b > 0\n", False),
-        ("const check = (text) => { return text.length > 2; };\ncheck(output)", True),
-        ("const parts = output\n  .split(';');\nparts.length === 1", True),
-        (
-            "let found = false;\nfor (const c of output) { found = found || c === 'a'; }\nfound",
-            True,
-        ),
-        ("const s = 'a;b'; s === 'a;b'", True),
-    ],
-)
-async def test_the_last_expression_of_lines_counts(tmp_path: Path, code: str, passes: bool) -> None:
-    (result,) = await run(tmp_path, judge({"code": code}, '{"a": 1}'))
-    assert (result["status"] == "passed") is passes, result
+LAST_EXPRESSIONS = {
+    "const n = output.length; n > 2": True,
+    "const n = output.length; n > 20;": False,
+    "const data = JSON.parse(output);\ndata.a !== undefined &&\n  data.a > 0;": True,
+    "const data = JSON.parse(output);\ndata.b !== undefined\n  && data.b > 0\n": False,
+    "const check = (text) => { return text.length > 2; };\ncheck(output)": True,
+    "const parts = output\n  .split(';');\nparts.length === 1": True,
+    "let found = false;\nfor (const c of output) { found = found || c === 'a'; }\nfound": True,
+    "const s = 'a;b'; s === 'a;b'": True,
+}
+
+
+async def test_the_last_expression_of_lines_counts(tmp_path: Path) -> None:
+    found = await run(tmp_path, *(judge(code, '{"a": 1}') for code in LAST_EXPRESSIONS))
+    passed = [result["status"] == "passed" for result in found]
+    assert dict(zip(LAST_EXPRESSIONS, passed, strict=True)) == LAST_EXPRESSIONS, found
 
 
 def node_version() -> str:
@@ -205,19 +202,19 @@ async def test_one_answer_on_which_the_check_throws_is_not_green(tmp_path: Path)
     assert report_in(tmp_path / "out")["totals"]["failed"] == 1
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("output === 'b' ? true : 'expected b'", "expected b"),
-        ("if (output !== 'b') return 'expected b';\nreturn true;", "expected b"),
-        ("'true'", "'true' returned a text: return the boolean without quotes"),
-        ("return String(output === 'b')", "return String(output === 'b') returned a text: return"),
-    ],
-)
-async def test_a_text_is_the_reason_of_a_failure(tmp_path: Path, code: str, reason: str) -> None:
-    (result,) = await run(tmp_path, judge(code))
-    assert result["status"] == "failed"
-    assert result["grades"][0]["reason"].startswith(reason)
+TEXTS = {
+    "output === 'b' ? true : 'expected b'": "expected b",
+    "if (output !== 'b') return 'expected b';\nreturn true;": "expected b",
+    "'true'": "'true' returned a text: return the boolean without quotes",
+    "return String(output === 'b')": "return String(output === 'b') returned a text: return",
+}
+
+
+async def test_a_text_is_the_reason_of_a_failure(tmp_path: Path) -> None:
+    found = await run(tmp_path, *map(judge, TEXTS))
+    for result, reason in zip(found, TEXTS.values(), strict=True):
+        assert result["status"] == "failed"
+        assert result["grades"][0]["reason"].startswith(reason)
 
 
 async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(
@@ -289,38 +286,41 @@ async def test_wrong_code_is_told_before_any_call(tmp_path: Path) -> None:
     assert not (tmp_path / "out/results.jsonl").exists()
 
 
-@pytest.mark.parametrize(
-    ("grader", "problem"),
-    [
-        ("file://check.js", "to run a file, write `javascript: {file: check.js}`"),
-        ({"file": "nope.js"}, "there is no file "),
+WRONG: list[tuple[Any, str]] = [
+    ("file://check.js", "to run a file, write `javascript: {file: check.js}`"),
+    ({"file": "nope.js"}, "there is no file "),
+    (
+        {"file": "check.py"},
         (
-            {"file": "check.py"},
-            (
-                "expected a file of JavaScript (.js, .mjs or .cjs)"
-                " or TypeScript (.ts, .mts or .cts), got 'check.py'"
-            ),
+            "expected a file of JavaScript (.js, .mjs or .cjs)"
+            " or TypeScript (.ts, .mts or .cts), got 'check.py'"
         ),
-        (
-            {"code": "true", "file": "check.js"},
-            "give either code, as in `javascript: output.length < 200`, or a `file`",
-        ),
-        ({"fiel": "check.js"}, "unknown key 'fiel', did you mean 'file'?"),
-        ("output.length <", "expected JavaScript, got 'output.length <': SyntaxError: "),
-        (
-            "const n = 1;\nreturn n +* 2;",
-            "expected JavaScript, got 'const n = 1;\\nreturn n +* 2;': SyntaxError: ",
-        ),
-        (
-            "const n = 1;",
-            "expected JavaScript, got 'const n = 1;': SyntaxError: nothing is returned",
-        ),
-    ],
-)
-async def test_what_validate_says(tmp_path: Path, grader: Any, problem: str) -> None:
-    write_suite(tmp_path, [judge(grader)])
+    ),
+    (
+        {"code": "true", "file": "check.js"},
+        "give either code, as in `javascript: output.length < 200`, or a `file`",
+    ),
+    ({"fiel": "check.js"}, "unknown key 'fiel', did you mean 'file'?"),
+    ("output.length <", "expected JavaScript, got 'output.length <': SyntaxError: "),
+    (
+        "const n = 1;\nreturn n +* 2;",
+        "expected JavaScript, got 'const n = 1;\\nreturn n +* 2;': SyntaxError: ",
+    ),
+    (
+        "const n = 1;",
+        "expected JavaScript, got 'const n = 1;': SyntaxError: nothing is returned",
+    ),
+]
+
+
+async def test_what_validate_says(tmp_path: Path) -> None:
+    cases = [{**judge(grader), "id": f"{number}"} for number, (grader, _) in enumerate(WRONG)]
+    write_suite(tmp_path, cases)
     ended = await ci_evals(tmp_path, "validate")
-    assert (ended.code, f"expect[0].javascript: {problem}" in ended.err) == (2, True), ended.err
+    assert ended.code == 2
+    problems = ended.err.splitlines()[:-2]
+    for number, (problem, (_, text)) in enumerate(zip(problems, WRONG, strict=True)):
+        assert f"cases[{number}].expect[0].javascript: {text}" in problem
 
 
 async def test_a_machine_without_node_is_told_once_and_before_any_call(tmp_path: Path) -> None:

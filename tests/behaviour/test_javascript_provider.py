@@ -1,6 +1,7 @@
 """JavaScript providers: functions and classes, what they get and return, and how they fail."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,83 +49,76 @@ module.exports.spin = () => { while (true); };
 
 
 async def run(
-    folder: Path, name: str = "", case: dict[str, Any] | None = None, **options: Any
-) -> dict[str, Any]:
+    folder: Path, *names: str, settings: Mapping[str, Any] = {}, **options: Any
+) -> list[dict[str, Any]]:
+    """Return the results of a case on the exports of the agent."""
     (folder / "agent.cjs").write_text(AGENT, "utf-8")
-    provider = {"name": "agent", "type": "javascript", "file": f"agent.cjs{name}", **options}
-    settings = {"providers": [provider], **({} if case is None else case.pop("settings", {}))}
-    usual = {
-        "id": "a",
-        "input": "hi",
-        "vars": {"who": "Ada"},
-        "expect": [{"not_empty": True}],
-        **(case or {}),
-    }
-    write_suite(folder, [usual], **settings)
+    providers = [
+        {"name": f"agent{name}", "type": "javascript", "file": f"agent.cjs{name}", **options}
+        for name in names
+    ]
+    case = {"id": "a", "input": "hi", "vars": {"who": "Ada"}, "expect": [{"not_empty": True}]}
+    write_suite(folder, [case], providers=providers, **settings)
     ended = await ci_evals(folder, "run", "--out", "out")
     assert ended.code != 2, ended.err
-    (result,) = report_in(folder / "out")["results"]
-    assert isinstance(result, dict)
-    return result
+    results = report_in(folder / "out")["results"]
+    assert isinstance(results, list)
+    return results
 
 
 async def test_a_class_answers_with_its_usage_cost_and_metadata(tmp_path: Path) -> None:
-    response = (await run(tmp_path, config={"greeting": "Dear"}))["response"]
+    (result,) = await run(tmp_path, "", config={"greeting": "Dear"})
+    response = result["response"]
     assert response["output"] == "Dear Ada: hi"
     assert response["usage"] == {"input_tokens": 5, "output_tokens": 7}
     assert (response["cost_usd"], response["metadata"]) == (0.25, {"calls": 1})
 
 
 async def test_functions_answer_with_text_or_data(tmp_path: Path) -> None:
-    assert (await run(tmp_path, ":echo", config={"mark": "!"}))["response"]["output"] == "hi!1"
-    assert (await run(tmp_path, ":made"))["response"]["output"] == "HI"
-    data = (await run(tmp_path, ":data"))["response"]
-    assert (data["output"], data["tool_calls"]) == (
-        '{"city":"Paris"}',
-        [{"name": "look", "arguments": {"at": 1}}],
-    )
-    assert (await run(tmp_path, ":plain"))["response"]["output"] == '["a",1]'
+    found = await run(tmp_path, ":echo", ":made", ":data", ":plain", config={"mark": "!"})
+    responses = [result["response"] for result in found]
+    outputs = [response["output"] for response in responses]
+    assert outputs == ["hi!1", "HI", '{"city":"Paris"}', '["a",1]']
+    assert responses[2]["tool_calls"] == [{"name": "look", "arguments": {"at": 1}}]
 
 
 async def test_a_prompt_of_several_turns_is_json(tmp_path: Path) -> None:
-    prompts = [
-        {
-            "messages": [
-                {"role": "system", "content": "Be kind."},
-                {"role": "user", "content": "{{ input }}"},
-            ]
-        }
+    messages = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "{{ input }}"},
     ]
-    output = (await run(tmp_path, ":asked", {"settings": {"prompts": prompts}}))["response"][
-        "output"
-    ]
-    assert (
-        output == '[{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]'
+    (result,) = await run(tmp_path, ":asked", settings={"prompts": [{"messages": messages}]})
+    assert result["response"]["output"] == (
+        '[{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]'
     )
 
 
+FAILURES = {
+    ":crash": ("crash", "TypeError: Cannot read properties of undefined (reading 'here')"),
+    ":refuse": ("crash", "no such model"),
+    ":nothing": (
+        "bad_answer",
+        "`agent.cjs` returned nothing. Return text, or an object with `output`",
+    ),
+    ":typo": ("bad_answer", "`agent.cjs` returned an invalid answer: steps: expected a list"),
+}
+TIMEOUTS = {
+    ":hang": ("timeout", "no answer within 0.3 s"),
+    ":spin": ("timeout", "no answer within 0.3 s"),
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "kind", "message"),
-    [
-        (":crash", "crash", "TypeError: Cannot read properties of undefined (reading 'here')"),
-        (":refuse", "crash", "no such model"),
-        (
-            ":nothing",
-            "bad_answer",
-            "`agent.cjs` returned nothing. Return text, or an object with `output`",
-        ),
-        (":typo", "bad_answer", "`agent.cjs` returned an invalid answer: steps: expected a list"),
-        (":hang", "timeout", "no answer within 0.3 s"),
-        (":spin", "timeout", "no answer within 0.3 s"),
-    ],
+    ("failures", "options"), [(FAILURES, {}), (TIMEOUTS, {"timeout_s": 0.3})], ids=["told", "late"]
 )
 async def test_a_failure_is_that_of_the_change_under_test(
-    tmp_path: Path, name: str, kind: str, message: str
+    tmp_path: Path, failures: Mapping[str, tuple[str, str]], options: Mapping[str, Any]
 ) -> None:
-    result = await run(tmp_path, name, timeout_s=0.3)
-    assert (result["status"], result["error"]["kind"]) == ("failed", kind)
-    assert result["error"]["message"].startswith(message), result["error"]
-    assert "agent.cjs:" in result["error"].get("detail", "agent.cjs:")
+    found = await run(tmp_path, *failures, **options)
+    for result, (kind, message) in zip(found, failures.values(), strict=True):
+        assert (result["status"], result["error"]["kind"]) == ("failed", kind)
+        assert result["error"]["message"].startswith(message), result["error"]
+        assert "agent.cjs:" in result["error"].get("detail", "agent.cjs:")
 
 
 @pytest.mark.parametrize(

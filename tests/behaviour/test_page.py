@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pages
@@ -317,15 +318,15 @@ async def test_a_hostile_answer_is_text_and_nothing_else(
     )
 
 
-@pytest.mark.parametrize("width", [400, 1200])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["support-bot", "agent", "many-variants"])
 async def test_nothing_is_wider_than_the_window(
-    tab: Tab, page: Callable[[Summary], str], width: int, scheme: str
+    tab: Tab, page: Callable[[Summary], str], name: str
 ) -> None:
-    await tab.prefer(scheme)
-    await tab.resize(width, 900)
-    for make in (pages.support_bot, pages.agent, pages.many_variants):
-        await tab.open(page(make()))
+    url = page(pages.SITUATIONS[name]())
+    for width, scheme in product((400, 1200), ("light", "dark")):
+        await tab.prefer(scheme)
+        await tab.resize(width, 900)
+        await tab.open(url)
         await tab.evaluate(
             "for (const each of document.querySelectorAll('details')) each.open = true"
         )

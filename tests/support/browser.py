@@ -1,6 +1,7 @@
 """Chromium for tests and pictures: opens pages, sends keys, and reads what is shown."""
 
 import asyncio
+import atexit
 import base64
 import json
 import shutil
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from html import escape
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import aiohttp
@@ -52,24 +54,29 @@ def excess_px(html: str, widths_px: Sequence[int]) -> list[int]:
         f'<iframe style="width:{width}px;height:600px" srcdoc="{escape(html)}"></iframe>'
         for width in widths_px
     )
-    script = """
-        addEventListener("load", () => {
-            const excess = (each) => each.scrollWidth - each.clientWidth;
-            const scrolls = (each) => ["auto", "scroll"].includes(getComputedStyle(each).overflowX);
-            const widest = (page) => {
-                const parts = [...page.querySelectorAll("body *:not([role=region])")];
-                return Math.max(...[page.documentElement, ...parts.filter(scrolls)].map(excess));
-            };
-            const frames = [...document.querySelectorAll("iframe")];
-            const found = frames.map((frame) => widest(frame.contentDocument));
-            document.title = found.join(" ");
-        });
-    """
-    style = "iframe { border: 0 }"
-    head = f"<!doctype html><title>-</title><style>{style}</style>"
-    page = f"{head}{frames}<script>{script}</script>"
-    dumped = open_page(page, ("--dump-dom", "--virtual-time-budget=10000"))
-    return [int(found) for found in dumped.partition("<title>")[2].partition("</title>")[0].split()]
+    script = """(() => {
+        const excess = (each) => each.scrollWidth - each.clientWidth;
+        const scrolls = (each) => ["auto", "scroll"].includes(getComputedStyle(each).overflowX);
+        const widest = (page) => {
+            const parts = [...page.querySelectorAll("body *:not([role=region])")];
+            return Math.max(...[page.documentElement, ...parts.filter(scrolls)].map(excess));
+        };
+        const frames = [...document.querySelectorAll("iframe")];
+        return frames.map((frame) => widest(frame.contentDocument));
+    })()"""
+    page = f"<!doctype html><title>-</title><style>iframe {{ border: 0 }}</style>{frames}"
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path(scratch, "page.html")
+        source.write_text(page, encoding="utf-8")
+        found: list[int] = asyncio.run(_evaluate_in(source.as_uri(), script))
+        return found
+
+
+async def _evaluate_in(url: str, script: str) -> Any:
+    """Open a page, and return what a script finds in it."""
+    async with browsing() as tab:
+        await tab.open(url)
+        return await tab.evaluate(script)
 
 
 class Tab:
@@ -172,33 +179,42 @@ class Tab:
         return base64.b64decode(found["data"])
 
 
-@asynccontextmanager
-async def browsing(*, scripts: bool = True) -> AsyncIterator[Tab]:
-    """Start a browser with one empty tab, in which pages' scripts run or not."""
+@cache
+def _address() -> str:
+    """Start a browser that all tabs of this process share; return the address that drives it."""
     path = browser()
     assert path is not None
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        flags = (*_FLAGS, f"--user-data-dir={scratch}", "--remote-debugging-port=0", "about:blank")
-        process = await asyncio.create_subprocess_exec(path, *flags, stderr=asyncio.subprocess.PIPE)
-        try:
-            assert process.stderr is not None
-            async with asyncio.timeout(60):
-                while b"DevTools listening" not in (line := await process.stderr.readline()):
-                    assert line, "the browser ended"
-            port = line.decode().split(":")[2].partition("/")[0]
-            drain = asyncio.create_task(process.stderr.read())
-            async with aiohttp.ClientSession() as session:
-                async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
-                    pages = [each for each in await response.json() if each["type"] == "page"]
-                url = pages[0]["webSocketDebuggerUrl"]
-                async with session.ws_connect(url, max_msg_size=0) as socket:
-                    tab = Tab(socket)
-                    for domain in ("Page", "Runtime", "Log"):
-                        await tab.call(f"{domain}.enable")
-                    await tab.call("Page.setLifecycleEventsEnabled", enabled=True)
-                    await tab.call("Emulation.setScriptExecutionDisabled", value=not scripts)
-                    yield tab
-        finally:
-            process.kill()
-            await process.wait()
-            await drain
+    scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    flags = (*_FLAGS, f"--user-data-dir={scratch.name}", "--remote-debugging-port=0")
+    process = subprocess.Popen((path, *flags), stderr=subprocess.PIPE)
+
+    def end() -> None:
+        process.kill()
+        process.wait()
+        scratch.cleanup()
+
+    atexit.register(end)
+    assert process.stderr is not None
+    while b"DevTools listening" not in (line := process.stderr.readline()):
+        assert line, "the browser ended"
+    Thread(target=process.stderr.read, daemon=True).start()
+    return line.decode().split()[-1]
+
+
+@asynccontextmanager
+async def browsing(*, scripts: bool = True) -> AsyncIterator[Tab]:
+    """Open an empty tab with a profile of its own, in which pages' scripts run or not."""
+    address = await asyncio.to_thread(_address)
+    async with aiohttp.ClientSession() as session, session.ws_connect(address) as shared:
+        whole = Tab(shared)
+        profile = await whole.call("Target.createBrowserContext")
+        made = await whole.call("Target.createTarget", url="about:blank", **profile)
+        url = f"{address.partition('/devtools/')[0]}/devtools/page/{made['targetId']}"
+        async with session.ws_connect(url, max_msg_size=0) as socket:
+            tab = Tab(socket)
+            for domain in ("Page", "Runtime", "Log"):
+                await tab.call(f"{domain}.enable")
+            await tab.call("Page.setLifecycleEventsEnabled", enabled=True)
+            await tab.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+            yield tab
+        await whole.call("Target.disposeBrowserContext", **profile)

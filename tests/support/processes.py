@@ -108,15 +108,20 @@ async def start(
     command: tuple[str, ...] = COMMAND,
     preexec: Callable[[], None] | None = None,
     environ: Mapping[str, str] = {},
+    constants: Mapping[str, float] = {},
     stderr: TextIO | None = None,
 ) -> Process:
-    """Start a command in a folder with an empty stdin; stderr goes to a file if one is given."""
+    """Start a command in a folder with an empty stdin; stderr goes to a file if one is given.
+
+    `constants` shortens waiting times where processes are forked.
+    """
     if command is COMMAND and preexec is None and _may_fork(environ):
         out, out_to = await _pipe()
         err, err_to = (None, os.dup(stderr.fileno())) if stderr else await _pipe()
         try:
+            changed = environment(environ)
             child = prefork.fork(
-                folder, (*COMMAND[1:], *arguments), environment(environ), {}, out_to, err_to
+                folder, (*COMMAND[1:], *arguments), changed, constants, out_to, err_to
             )
         finally:
             os.close(out_to)

@@ -24,13 +24,13 @@ def test_a_bar_for_a_tag_or_provider_that_does_not_exist_is_told(project: Projec
 def test_a_plan_that_no_job_can_carry_out_is_refused(project: Project) -> None:
     project.suite(providers=TWO, runs=10**15)
     allowed = "at most 10,000,000 are allowed"
-    text = f"2,000,000,000,000,000 runs are planned, {allowed}: 5,000,000 per cell"
+    text = f"2,000,000,000,000,000 runs are planned: {allowed}, 5,000,000 per cell"
     assert project.problems() == [f"evals.yaml:1: runs: {text}"]
     project.suite(providers=TWO)
-    with pytest.raises(ConfigError, match=f"{allowed}: 5,000,000 per cell"):
+    with pytest.raises(ConfigError, match=f"{allowed}, 5,000,000 per cell"):
         project.load(runs=5_000_001)
     project.suite()
-    with pytest.raises(ConfigError, match=f"10,000,001 runs are planned, {allowed}$"):
+    with pytest.raises(ConfigError, match=f"10,000,001 runs are planned: {allowed}$"):
         project.load(runs=10_000_001)
 
 
