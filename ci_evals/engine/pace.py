@@ -63,15 +63,6 @@ class Pace:
         self._closed_at = 0.0  # the first of them
         self._refused_at = -math.inf  # the last of them
 
-    @property
-    def gives_up_at(self) -> float | None:
-        """The time after which one more refusal opens it; None unless it is closed and many in a
-        row were refused.
-        """
-        if self._refused < MOST_REFUSED or self.cause is not None:
-            return None
-        return self._silent_since + LONGEST_SILENCE_S + self._longest_wait_s
-
     def skip(self, idle_s: float) -> None:
         """Leave out time in which nobody wanted to call."""
         self._turn_started_at += idle_s

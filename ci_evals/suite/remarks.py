@@ -78,7 +78,7 @@ def _templates_not_filled_in(suite: CheckedSuite) -> Iterator[Problem]:
     for case in suite.cases:
         if not case.vars or not case.file.lower().endswith(WRITTEN_BY_HAND):
             continue  # a row of data is sent as it is
-        names = set()
+        names: set[str] = set()
         for text in _question_texts(case):
             names |= names_used(text)
         for name in sorted(names - case.vars.keys()):
