@@ -19,6 +19,9 @@ _NO_TEXT_IN_YAML_1_1 = r"(?i)yes|no|on|off|=|<<|0b[01_]+|\+?[\d.][\d_.:]*|\d{4}-
 _BLOCKS = frozenset({"cases", "expect", "providers", "judges", "prompts", "turns", "messages"})
 """The keys whose lists have an item to the line, however short they are."""
 
+_CHOICES = frozenset({"providers", "prompts"})
+"""Of these, a case or a provider lists only names."""
+
 
 class YamlComment:
     """A comment, as an item of a list or a key of a mapping. It may have several lines."""
@@ -61,6 +64,8 @@ def _entry(key: Any, value: Any, indent: int) -> Iterator[str]:
     start = f"{_scalar(str(key))}:"
     line = None
     is_section = key in _BLOCKS and isinstance(value, list) and bool(value)
+    if indent > 0 and key in _CHOICES:
+        is_section = False
     if not is_section:
         room = WIDTH - indent - len(start) - 1
         line = _one_line(value, room)

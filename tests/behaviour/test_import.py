@@ -128,12 +128,12 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(
     assert ended.code == 0
     golden("imported-promptfoo-everything.yaml", ended.out)
     lost = not_imported(ended)
-    assert len(lost) == ended.out.count("# not imported") == 32
+    assert len(lost) == ended.out.count("# not imported") == 30
     start = "not imported, which weakens the suite: everything.yaml:"
     assert f"{start}105: assert: bleu: overlap of words is no measure here" in ended.err
     weakening = [line.startswith(start) for line in lost]
-    assert weakening == [True] * 21 + [False] * 11
-    assert "for want of 21 of these, a wrong answer could pass" in ended.err
+    assert weakening == [True] * 20 + [False] * 10
+    assert "for want of 20 of these, a wrong answer could pass" in ended.err
     assert "should-not-be-copied" not in ended.out + ended.err
     written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")
     assert "../prompts/ask.txt" in (tmp_path / "out" / "evals.yaml").read_text()
@@ -1446,3 +1446,47 @@ tests:
         "7: tests.provider:",
         "8: tests.prompts: ",
     ]
+
+
+async def test_tests_and_providers_run_on_their_part_of_the_matrix(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts:
+  - 'short {{ q }}'
+  - {label: 'long:v2', raw: 'long {{ q }} {{ more }}'}
+  - file://third.txt
+providers: [echo, {id: 'openai:gpt-4o', label: judge-me, prompts: [long]}, 'anthropic:messages:x']
+defaultTest: {assert: [{type: contains, value: '{{ q }}'}], providers: [echo, judge-me]}
+tests:
+  - {description: default, vars: {q: a, more: b}}
+  - {vars: {q: b, more: b}, providers: ['openai:*', 'anthropic*'], prompts: [long]}
+  - {vars: {q: c, more: b}, providers: [echo, judge-me, 'anthropic'], prompts: ['*']}
+  - {description: asked, vars: {q: a}, provider: echo, prompts: ['short {{ q }}', third.txt]}
+""",
+        {"third.txt": "third {{ q }}"},
+    )
+    assert lost == []
+    assert [provider.get("prompts") for provider in suite["providers"]] == [None, ["long:v2"], None]
+    echo, named, claude = (provider["name"] for provider in suite["providers"])
+    choices = [(case.get("providers"), case.get("prompts")) for case in suite["cases"]]
+    assert choices == [
+        ([echo, named], None),
+        ([named, claude], ["long:v2"]),
+        (None, None),
+        ([echo], ["prompt 1", "third"]),
+    ]
+    keys = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
+    valid = await ci_evals(tmp_path, "validate", environ=keys)
+    assert "4 cases × 7 variants, 15 runs" in valid.out, valid.err
+
+
+async def test_a_table_of_tests_has_the_choice_of_the_default_test(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        "prompts: ['{{ q }}']\nproviders: [echo, {id: echo, label: other}]\ntests: tests.csv\n"
+        "defaultTest: {provider: other, assert: [{type: contains, value: '{{ q }}'}]}\n",
+        {"tests.csv": "q\nhi\nyo\n"},
+    )
+    assert lost == []
+    assert [case["providers"] for case in suite["cases"]] == [["other"], ["other"]]

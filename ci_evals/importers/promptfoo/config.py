@@ -5,8 +5,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import yaml
 
@@ -47,10 +48,13 @@ _SETTINGS: Mapping[str, str] = {
     "metadata": "`metadata` is one of cases",
     "writeLatestResults": "results are files in a folder",
 }
+_CHOICES: Mapping[str, str] = {
+    "providers": "no provider of the suite has such a name",
+    "prompts": "no prompt of the suite has such a name",
+    "provider": "it is not one of `providers`: add it there, and name it in other cases, too",
+}
+"""The keys of a test that choose what it runs on, with the reason if nothing fits."""
 _OF_A_TEST: Mapping[str, str] = {
-    "provider": "every case runs on every provider",
-    "providers": "every case runs on every provider",
-    "prompts": "every case runs with every prompt",
     "assertScoringFunction": "the score of a run is the weighted mean of its graders",
     "providerOutput": "an answer that is there is named by `overrides: {recorded: …}`",
 }
@@ -97,6 +101,33 @@ _LONGEST_ID = 150
 _CODE = r"\.([cm]?js|ts|py)(:[\w.]+)?$"
 _NO_TEXT = r"(?i)\.([cm]?js|ts|py|pdf|docx|png|jpe?g|gif|bmp|webp|svg|mp[34]|wav|ogg|webm|m4a)$"
 _PATH = r"[\w./*-]+\.(txt|md|json|ya?ml|j2|csv|[cm]?js|ts|py)(:[\w.]+)?"
+
+
+class _Entry(NamedTuple):
+    """A provider or prompt.
+
+    Args:
+        made: the entry of the suite.
+        names: what promptfoo knows it by.
+    """
+
+    made: Any
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What a test or a provider chooses of the matrix.
+
+    Args:
+        what: the key, for messages.
+        written: promptfoo's names.
+        reason: why it is lost if nothing has such a name.
+    """
+
+    what: str
+    written: Node
+    reason: str
 
 
 def recognize(source: Source) -> bool:
@@ -146,11 +177,13 @@ class _Converter:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.config = source.written
+        self.default_test = self.find_default_test()
         self.draft = SuiteDraft("promptfoo")
         self.templates = TemplateTranslator()
         self.agents = Agents()
         self.assertions = Assertions(self.draft, self.templates)
         self.judge: Node | None = None
+        self.entries: dict[str, list[_Entry]] = {"providers": [], "prompts": []}
         self.sections: dict[str, dict[Any, Any]] = {}
         """The keys of the suite, each with its comments."""
         self.matrix: dict[str, list[Any]] = {}
@@ -165,7 +198,7 @@ class _Converter:
 
     def convert(self) -> SuiteDraft:
         root = self.source.written
-        default_test = self.find_default_test()
+        default_test = self.default_test
         self.has_defaults = bool(default_test["assert"].value)
         self.read_default_vars(default_test)
         # Tests come first: templates depend on the vars that all of them have.
@@ -192,6 +225,8 @@ class _Converter:
         self.put_in_order()
         for key in ("providers", "prompts"):
             _tell_apart(self.draft.suite.get(key, ()))
+        for key in ("providers", "cases"):
+            self.make_choices(self.draft.suite.get(key, ()))
         self.draft.suite |= dict.fromkeys(self.source.take_other_comments())
         if text := self.agents.text:
             self.draft.files[f"{MODULE}.py"] = text
@@ -215,11 +250,12 @@ class _Converter:
             case "description":
                 made = self.read_description(written)
             case "prompts":
-                made = {"prompts": self.convert_each(written, self.read_prompt, "prompt")}
-            case "providers":
-                made = {"providers": self.convert_each(written, self.read_provider, "provider")}
-            case "targets":
-                made = {"providers": self.convert_each(written, self.read_provider, "target")}
+                made = {key: self.convert_each(written, self.read_prompt, "prompt", key)}
+            case "providers" | "targets":
+                what = key.removesuffix("s")
+                made = {
+                    "providers": self.convert_each(written, self.read_provider, what, "providers")
+                }
             case "tests":
                 made = {"cases": self.read_tests(written)}
             case "scenarios":
@@ -261,9 +297,10 @@ class _Converter:
         """Add the case that promptfoo runs if assertions hold for all tests, and there is none."""
         if "expect" not in self.section("expect"):
             return
-        case: dict[str, Any] = {"id": "the prompt as it is"}
+        case: dict[Any, Any] = {"id": "the prompt as it is"}
         if self.matrix:
             case["matrix"] = self.matrix
+        case |= self.read_choices(self.config["tests"])
         self.section("cases")["cases"] = [case]
 
     def add_judges(self) -> None:
@@ -286,19 +323,50 @@ class _Converter:
             self.draft.suite |= self.sections.get(name, {})
 
     def convert_each(
-        self, written: Node, read: Callable[[Node], list[Any]], what: str
+        self, written: Node, read: Callable[[Node], list[_Entry]], what: str, section: str
     ) -> list[Any]:
         """Convert each entry of a list, or the only one; what can't be becomes a comment."""
         made: list[Any] = []
         for entry in _entries(written):
             made += self.source.take_comments_before(entry)
+            parts: list[Any] = []
             try:
-                parts = [locate(part, entry.line) for part in read(entry)]
+                for part, names in read(entry):
+                    parts.append(locate(part, entry.line))
+                    self.entries[section].append(_Entry(parts[-1], names))
             except (UntranslatableError, ConfigError) as error:
                 parts = [self.draft.lose(entry, what, str(error), weakens=True)]
             made += self.source.take_comments(entry)
             made += parts
         return made
+
+    # The part of the matrix that tests and providers choose.
+
+    def make_choices(self, parts: Iterable[Any]) -> None:
+        """Fill in our names where promptfoo's choose; all of them are what is usual."""
+        for part in parts:
+            if not isinstance(part, dict):
+                continue
+            for key, choice in list(part.items()):
+                if not isinstance(choice, _Choice):
+                    continue
+                names = self.choose(key, choice.written)
+                if names and len(names) < len(self.entries[key]):
+                    part[key] = names
+                    continue
+                del part[key]
+                if not names:
+                    written, what, reason = choice.written, choice.what, choice.reason
+                    part[self.draft.lose(written, what, reason, weakens=True)] = None
+
+    def choose(self, key: str, written: Node) -> list[str]:
+        """Return our names of the providers or prompts that references of promptfoo name."""
+        references = [str(entry.value) for entry in _entries(written)]
+        chosen = []
+        for number, entry in enumerate(self.entries[key], 1):
+            if any(_refers(reference, entry.names) for reference in references):
+                chosen.append(_name_of(key, entry, number))
+        return chosen
 
     # Settings.
 
@@ -333,10 +401,10 @@ class _Converter:
                 settings[self.draft.ignore(written[key])] = None
         return settings
 
-    def read_provider(self, entry: Node) -> list[Any]:
+    def read_provider(self, entry: Node) -> list[_Entry]:
         return self.read_provider_of(entry, self.source)
 
-    def read_provider_of(self, entry: Node, source: Source) -> list[Any]:
+    def read_provider_of(self, entry: Node, source: Source) -> list[_Entry]:
         """Return the providers of an entry of a file: several if it names another file."""
         value = entry.value
         if isinstance(value, str) and re.fullmatch(r"file://.*\.(ya?ml|json)", value):
@@ -358,11 +426,20 @@ class _Converter:
             lost = Lost(entry.file, entry.line, what, reason, name in WEAKENING)
             self.draft.lost.append(lost)
             provider[YamlComment(f"{lost.heading}: {name}: {reason}")] = None
-        return [{**provider, **options}]
+        provider |= options
+        if made.prompts is not None:
+            what = f"provider {made.id}: prompts"
+            provider["prompts"] = _Choice(what, entry["prompts"], _CHOICES["prompts"])
+        return [_Entry(provider, _names_of(value) | {made.id})]
 
     # Prompts.
 
-    def read_prompt(self, entry: Node) -> list[Any]:
+    def read_prompt(self, entry: Node) -> list[_Entry]:
+        names = _names_of(entry.value)
+        return [_Entry(prompt, names) for prompt in self.read_prompts(entry)]
+
+    def read_prompts(self, entry: Node) -> list[Any]:
+        """Return the prompts of an entry: several if it names files, or a file has several."""
         value = entry.value
         label = None
         if isinstance(value, dict):
@@ -519,7 +596,7 @@ class _Converter:
             if key in _OF_A_TEST:
                 what = f"defaultTest.{key}"
                 lost.append(self.draft.lose(written[key], what, _OF_A_TEST[key], weakens=True))
-            elif key not in _DEFAULT_TEST:
+            elif key not in _DEFAULT_TEST and key not in _CHOICES:
                 lost.append(self.draft.ignore(written[key]))
         options = written["options"].value or {}
         known = []
@@ -603,7 +680,8 @@ class _Converter:
         other = self.source.read(name)
         rows = other.written
         is_csv = name.endswith(".csv")
-        if is_csv and not self.matrix:
+        has_choices = any(self.default_test[key].value is not None for key in _CHOICES)
+        if is_csv and not self.matrix and not has_choices:
             columns = plain_columns(rows.value)
             if columns is not None:
                 self.named.append(frozenset({*columns, *self.vars_by_name()}))
@@ -685,37 +763,48 @@ class _Converter:
         if options["repeat"].value is not None:
             case |= dict.fromkeys(self.source.take_comments(options))
             case["runs"] = options["repeat"].value
-        for key in test:
-            if key not in (*_DEFAULT_TEST, title):
-                case |= self.read_choice(written[key], key)
+        case |= self.read_choices(written)
+        case |= self.lose_keys_of_a_test(written, (*_DEFAULT_TEST, *_CHOICES, title))
         case |= dict.fromkeys(self.lose_options(written, "tests", known))
         comments |= dict.fromkeys(self.source.take_comments(written))
         return locate({**comments, **case}, written.line)
 
-    def read_choice(self, written: Node, key: str) -> dict[Any, Any]:
-        """Return what a test says about its providers and prompts, or the comment of what is lost.
+    def read_choices(self, written: Node) -> dict[Any, Any]:
+        """Return what a test, or else `defaultTest`, says about its providers and prompts."""
+        chosen: dict[str, Node] = {}
+        for key in _CHOICES:
+            for place in (written[key], self.default_test[key]):
+                if place.value is not None:
+                    chosen.setdefault(key, place)
+        made: dict[Any, Any] = {}
+        for key in ("providers", "prompts"):
+            if key in chosen:
+                made[key] = _Choice(f"tests.{key}", chosen[key], _CHOICES[key])
+        if "provider" in chosen:
+            made.pop("providers", None)  # which are not asked then
+            made |= self.read_own_provider(chosen["provider"])
+        return made
 
-        All of them is what every case has; another model of the only provider is an override.
+    def read_own_provider(self, written: Node) -> dict[Any, Any]:
+        """Return the choice of the provider that a test has, if that is one of the config.
+
+        Another model of the only provider is an override.
         """
-        root = self.config
-        if key == "prompts" and _covers(written.value, root["prompts"].value):
-            return {}
-        providers = root["providers"].value or root["targets"].value
-        if key in ("provider", "providers") and _covers(written.value, providers):
-            return {}
-        if key == "provider" and isinstance(providers, str | list):
-            written_providers = root["targets"]
-            if "providers" in root:
-                written_providers = root["providers"]
-            first, *others = _entries(written_providers)
+        key = "targets"
+        if "providers" in self.config:
+            key = "providers"
+        entries = list(_entries(self.config[key]))
+        reference = str(written.value)
+        is_listed = any(_refers(reference, _names_of(entry.value)) for entry in entries)
+        if len(entries) == 1 and not is_listed:
             with suppress(UntranslatableError):
                 overrides = _overrides(
-                    provider_of(first, self.source).options,
+                    provider_of(entries[0], self.source).options,
                     provider_of(written, self.source).options,
                 )
-                if overrides and not others:
+                if overrides:
                     return {"overrides": overrides}
-        return {self.lose_key_of_a_test(written, key): None}
+        return {"providers": _Choice("tests.provider", written, _CHOICES["provider"])}
 
     def can_transform_alone(self, expect: list[Any]) -> bool:
         """Return True if the graders of a test can have its transform: no others have one."""
@@ -723,13 +812,20 @@ class _Converter:
             return False
         return not any(_transforms(entry) for entry in expect)
 
-    def lose_key_of_a_test(self, written: Node, key: str) -> YamlComment:
-        """Note a key of a test that is not translated, unless promptfoo ignores it, too."""
-        if key in _OF_A_TEST:
-            return self.draft.lose(written, f"tests.{key}", _OF_A_TEST[key], weakens=True)
-        if key.startswith("__"):  # of a CSV file
-            return self.draft.lose(written, f"tests.{key}", NOTHING_LIKE_IT, weakens=False)
-        return self.draft.ignore(written)
+    def lose_keys_of_a_test(self, written: Node, known: Iterable[str]) -> dict[YamlComment, None]:
+        """Note the keys of a test that are not `known`, unless promptfoo ignores them, too."""
+        comments = []
+        for key in written.value:
+            if key in known:
+                continue
+            what, place = f"tests.{key}", written[key]
+            if key in _OF_A_TEST:
+                comments.append(self.draft.lose(place, what, _OF_A_TEST[key], weakens=True))
+            elif key.startswith("__"):  # of a CSV file
+                comments.append(self.draft.lose(place, what, NOTHING_LIKE_IT, weakens=False))
+            else:
+                comments.append(self.draft.ignore(place))
+        return dict.fromkeys(comments)
 
     def read_own_expect(self, written: Node, names: frozenset[str]) -> list[Any]:
         """Return what a test expects; its assertions may ask for the vars that it has."""
@@ -935,28 +1031,41 @@ def _add_transform(expect: Iterable[Any], transform: str) -> None:
                 options["transform"] = transform
 
 
-def _names_of(entries: Any) -> list[set[str]]:
-    """Return the names of each provider or prompt: its id, its label and its text."""
-    if not isinstance(entries, list):
-        entries = [entries]
-    named = []
-    for entry in entries:
-        if isinstance(entry, dict):
-            names = {str(entry[key]) for key in ("id", "label", "raw") if key in entry}
-        else:
-            names = {str(entry)}
-        named.append(names)
-    return named
+def _names_of(entry: Any) -> frozenset[str]:
+    """Return what promptfoo knows a provider or prompt by: its id, its label or its text."""
+    if not isinstance(entry, dict):
+        return frozenset([str(entry)])
+    return frozenset(str(entry[key]) for key in ("id", "label", "raw") if key in entry)
 
 
-def _covers(chosen: Any, entries: Any) -> bool:
-    """Return True if a choice of names has all of the config's providers or prompts."""
-    if isinstance(chosen, str):
-        chosen = [chosen]
-    if not entries or not isinstance(chosen, list):
-        return False
-    names = {name for name in chosen if isinstance(name, str)}
-    return all(names & known for known in _names_of(entries))
+def _refers(reference: str, names: Iterable[str]) -> bool:
+    """Return True if a reference of promptfoo is one of some names: `openai:*` is, too."""
+    reference = reference.removeprefix("file://")
+    for full_name in names:
+        name = full_name.removeprefix("file://")
+        if name == reference or name.startswith(f"{reference}:"):
+            return True
+        if reference.endswith("*") and name.startswith(reference.removesuffix("*")):
+            return True
+    return False
+
+
+def _name_of(key: str, entry: _Entry, number: int) -> str:
+    """Return the name of a provider or prompt in the suite; a provider without one gets its id."""
+    made = entry.made
+    if key == "prompts" and not isinstance(made, dict):
+        return f"prompt {number}"
+    if "name" in made:
+        return str(made["name"])
+    if key == "providers":
+        rest = dict(made)
+        made.clear()
+        made["name"] = min(entry.names).replace(",", ";")
+        made.update(rest)
+        return str(made["name"])
+    if "file" in made:
+        return Path(made["file"]).stem
+    return str(made.get("function", f"prompt {number}"))
 
 
 def _overrides(usual: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -94,7 +94,6 @@ _CALLBACKS = "the tools that a model calls are not run: let a `python` provider 
 WEAKENING = frozenset({"transform", "responses", "config.functionToolCallbacks"})
 """What changes the answers that are graded, if it is lost."""
 _REASONS_OF_KEYS = {
-    "prompts": "every prompt runs on every provider",
     "transform": "a stage can change its answers",
 }
 
@@ -107,11 +106,13 @@ class Made:
         id: the original's.
         options: of the entry.
         embeds: True if it answers with embeddings.
+        prompts: the prompts that it has, as the original names them; None for all.
         lost: the settings that it lacks, each with the reason.
     """
 
     id: str
     options: dict[str, Any]
+    prompts: Any = None
     embeds: bool = False
     lost: list[tuple[str, str]] = field(default_factory=list)
 
@@ -158,6 +159,8 @@ def provider_of(
     for key, setting in given.items():
         if key == "delay" and isinstance(setting, int | float) and setting > 0:
             made.options["rpm"] = round(60_000 / setting, 2)
+        elif key == "prompts":
+            made.prompts = setting
         elif key not in ("id", "label", "config"):
             made.lost.append((key, _REASONS_OF_KEYS.get(key, NOTHING_LIKE_IT)))
     return made
