@@ -1,5 +1,8 @@
 """`ci-evals judge` and `ci-evals pairwise`: measure a judge, and compare two variants."""
 
+import asyncio
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -8,6 +11,7 @@ import click
 from ci_evals.cli import options
 from ci_evals.cli.console import Console, environment
 from ci_evals.engine.interrupt import run_until_signal
+from ci_evals.engine.journal import JOURNAL
 from ci_evals.engine.judge_check import check_judge, find_judge, read_labelled_answers
 from ci_evals.engine.pairwise import (
     DEFAULT_RUBRIC,
@@ -17,8 +21,24 @@ from ci_evals.engine.pairwise import (
     choose_variant,
     read_answers,
 )
+from ci_evals.engine.regrading import (
+    GradedAnswer,
+    JudgedAnswers,
+    Regrading,
+    find_judged_answers,
+)
+from ci_evals.errors import UsageError
+from ci_evals.format import number_of, usd
 from ci_evals.gate.preference import preference
+from ci_evals.model.result import Judging
 from ci_evals.model.rules import Gate
+from ci_evals.reports.judge_noise import (
+    FEWEST_ANSWERS,
+    NoiseReport,
+    render_judge_noise,
+    report_noise,
+)
+from ci_evals.reports.read import read_report
 from ci_evals.reports.tools import (
     PairwiseFormat,
     PairwiseReport,
@@ -27,7 +47,7 @@ from ci_evals.reports.tools import (
 )
 from ci_evals.suite.configs import find_config
 from ci_evals.suite.load import load_judge
-from ci_evals.suite.types import RESULTS
+from ci_evals.suite.types import RESULTS, CheckedSuite
 
 
 @click.group()
@@ -37,32 +57,61 @@ def judge() -> None:
 
 @judge.command("check", context_settings=options.SETTINGS)
 @click.argument(
-    "labels", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="LABELS.jsonl"
+    "path",
+    type=click.Path(path_type=Path, exists=True),
+    required=False,
+    metavar="[LABELS.jsonl | RESULTS]",
 )
 @options.suite
 @options.option("--rubric", help="The rubric of the judge to check, if the suite has several.")
+@options.option(
+    "--answers",
+    type=click.IntRange(min=FEWEST_ANSWERS),
+    default=40,
+    show_default=True,
+    help="Grade this many stored answers again.",
+)
+@options.option("--yes", "-y", is_flag=True, help="Pay for it without being asked.")
 @options.output
 def judge_check(
-    labels: Path, config: Path | None, rubric: str | None, output: Literal["table", "json"]
+    *,
+    path: Path | None,
+    config: Path | None,
+    rubric: str | None,
+    answers: int,
+    yes: bool,
+    output: Literal["table", "json"],
 ) -> int:
-    """Decide if a judge is fit to gate.
+    """Decide if a judge is fit to gate, or how noisy it is.
 
-    Compares its verdicts with people's labels. LABELS.jsonl has one answer per line: `output`,
-    `label` (pass or fail), and perhaps `input`, `reference`, `context` and `case`. The judge is the
-    suite's. It is fit with at least 30 labels and a Cohen's kappa whose 95 % interval is at 0.6 or
-    above.
+    With LABELS.jsonl, its verdicts are compared with people's labels: each line has an answer with
+    `output`, `label` (pass or fail), and perhaps `input`, `reference`, `context` and `case`. The
+    judge is the suite's. It is fit with at least 30 labels and a Cohen's kappa whose 95 % interval
+    is at 0.6 or above.
+
+    With RESULTS, the results folder of a run (default: the suite's), stored answers are graded
+    again. It says how much of the noise between runs is the judge's, and what more `samples` or
+    runs would buy. It says first what that costs.
 
     \b
-    Exit codes: 0 fit to gate · 1 not fit · 3 too little to tell
+    Exit codes with labels: 0 fit to gate · 1 not fit · 3 too little to tell
+    Exit codes with results: 0 measured · 3 too little to tell
 
     \b
-    Example:
+    Examples:
       ci-evals judge check labels.jsonl --suite evals.yaml
+      ci-evals judge check ci-evals-results --yes
     """
     suite = options.load_named_suite(config, offline=True, judging=True)
     console = Console.of_process(output)
+    if path is None or path.is_dir() or path.name == JOURNAL:
+        if rubric is not None:
+            raise click.UsageError(
+                "--rubric is for labels; stored answers are graded by all judges"
+            )
+        return _check_noise(suite, path or suite.out, answers, console, output, asks=not yes)
     found = run_until_signal(
-        check_judge(suite, find_judge(suite, rubric), read_labelled_answers(labels))
+        check_judge(suite, find_judge(suite, rubric), read_labelled_answers(path))
     )
     for reason in dict.fromkeys(found.unanswered[:3]):
         console.remark(f"no verdict: {reason}")
@@ -72,6 +121,85 @@ def judge_check(
     if not found.fit:
         return 1
     return 0
+
+
+def _check_noise(
+    suite: CheckedSuite,
+    folder: Path,
+    answers: int,
+    console: Console,
+    output: Literal["table", "json"],
+    *,
+    asks: bool,
+) -> int:
+    """Grade stored answers again, and say how noisy the judge is.
+
+    Raises:
+        UsageError: there are too few, or nobody agreed to pay.
+    """
+    if folder.name == JOURNAL:
+        folder = folder.parent
+    found = find_judged_answers(suite, read_report(folder).report, folder / JOURNAL)
+    chosen = found.spread(answers)
+    if len(chosen) < FEWEST_ANSWERS:
+        text = f"{folder.as_posix()} has {number_of(len(chosen), 'answer')} that this suite's"
+        text = f"{text} judges have graded, and {FEWEST_ANSWERS} are needed"
+        if found.outdated:
+            text = f"{text}; {found.outdated:,} more are of an earlier version of the suite"
+        raise UsageError(f"{text}: run the suite again")
+    console.say([_price(found, chosen)])
+    if asks:
+        _ask_to_pay()
+    regrading = Regrading(suite, chosen, folder)
+
+    def findings() -> NoiseReport:
+        return report_noise(found, len(chosen), regrading)
+
+    async def regrade() -> None:
+        try:
+            await regrading.run()
+        except asyncio.CancelledError:
+            console.print(render_judge_noise(findings(), output))
+            raise
+
+    run_until_signal(regrade())
+    report = findings()
+    reasons = [each.outcome.error.sentence for each in report.unjudged if each.outcome.error]
+    for reason in list(dict.fromkeys(reasons))[:3]:
+        console.remark(f"no verdict: {reason}")
+    console.print(render_judge_noise(report, output))
+    if report.is_enough:
+        return 0
+    return 3
+
+
+def _price(found: JudgedAnswers, chosen: Sequence[GradedAnswer]) -> str:
+    """Say what a second grading costs, by what the first one did."""
+    calls = sum(answer.judge_calls for answer in chosen)
+    first = Judging()
+    for answer in found.answers:
+        if answer.result.judging is not None:
+            first += answer.result.judging
+    cost = "at a price that is not known"
+    if first.cost_usd is not None and not first.unpriced:
+        cost = f"about {usd(first.cost_usd / first.calls * calls)}"
+    failed = [answer for answer in chosen if answer.result.status == "failed"]
+    return (
+        f"grading {len(chosen):,} of {number_of(len(found.answers), 'answer')} again"
+        f" ({len(failed):,} failed, {len(chosen) - len(failed):,} passed):"
+        f" about {number_of(calls, 'call')} of the judge, {cost}"
+    )
+
+
+def _ask_to_pay() -> None:
+    """Ask if it is worth the price.
+
+    Raises:
+        UsageError: nobody is there to answer.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError("nothing was called: add --yes to agree to that")
+    click.confirm("go on?", abort=True, err=True)
 
 
 @options.command("pairwise")

@@ -1,0 +1,231 @@
+"""Grades stored answers of a suite again, which shows how often its judges change their mind."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci_evals.engine.cells import Cells, PreparedCell
+from ci_evals.engine.grading import RunOutcome, grade_answer
+from ci_evals.engine.journal import read_results, restore_output
+from ci_evals.engine.judges import ask_each
+from ci_evals.engine.setup import OpenSuite, open_suite
+from ci_evals.errors import UsageError
+from ci_evals.graders.judge import LlmJudge
+from ci_evals.graders.scoring import model_graders
+from ci_evals.model.case import Case
+from ci_evals.model.plan import CellKey, plan_runs
+from ci_evals.model.report import RunRecord, SuiteReport, Tally
+from ci_evals.model.request import Answer
+from ci_evals.model.result import Judging, Result
+from ci_evals.suite.types import CheckedSuite
+
+
+@dataclass(frozen=True, slots=True)
+class GradedAnswer:
+    """A stored answer with its grades, and the cell that it belongs to."""
+
+    cell: PreparedCell
+    result: Result
+
+    @property
+    def judge_calls(self) -> int:
+        """The calls that its models take to grade it, if each of their replies can be read."""
+        calls = 0
+        for grader in model_graders(self.cell.case.expect):
+            if isinstance(grader, LlmJudge):
+                calls += grader.samples
+            else:
+                calls += 1
+        return calls
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAnswers:
+    """The answers of a report that judges have graded.
+
+    Args:
+        answers: the failed ones first, each group in plan order.
+        outdated: how many more were asked or graded in another way than the suite does now.
+        tallies: the passed and the graded answers of each cell.
+        cases: how many cases have a judge.
+        runs: the planned runs of most cells.
+        samples: the opinions behind each grade; None if judges differ in it.
+    """
+
+    answers: Sequence[GradedAnswer]
+    outdated: int
+    tallies: Sequence[Tally]
+    cases: int
+    runs: int
+    samples: int | None
+
+    def spread(self, number: int) -> Sequence[GradedAnswer]:
+        """Choose answers at even distances: failed and passed ones in proportion, of many cases.
+
+        This is a systematic sample: W. G. Cochran, Sampling Techniques (1977), chapter 8.
+        """
+        total = len(self.answers)
+        number = min(number, total)
+        return [self.answers[(2 * place + 1) * total // (2 * number)] for place in range(number)]
+
+
+def find_judged_answers(suite: CheckedSuite, report: SuiteReport, journal: Path) -> JudgedAnswers:
+    """Find the answers of a report that judges have graded.
+
+    Cases in quarantine are left out, and so are confirm runs, whose cases were chosen for their
+    failures.
+
+    Raises:
+        UsageError: the suite has no judge.
+        StorageError: the journal cannot be read.
+    """
+    judges: dict[str, Sequence[LlmJudge]] = {}
+    for case in suite.cases:
+        judges_of_case = _judges_of(case)
+        if judges_of_case and case.quarantine is None:
+            judges[case.id] = judges_of_case
+    if not judges:
+        raise UsageError(
+            f"{suite.file} has no judge to check: add one to `expect`, as in `- judge: polite`"
+        )
+    planned: dict[CellKey, int] = {}
+    tallies: list[Tally] = []
+    for cell in report.cells:
+        if cell.case.id in judges:
+            planned[cell.key] = cell.counts.planned
+            tallies.append(_tally_answers(report.records_of([cell.cell])))
+    answers, outdated = _match(suite, _read_planned(journal, planned))
+    samples = {judge.samples for case, _, _ in planned for judge in judges[case]}
+    same_samples = None
+    if len(samples) == 1:
+        [same_samples] = samples
+    runs = 0
+    if planned:
+        [(runs, _)] = Counter(planned.values()).most_common(1)
+    cases = len({case for case, _, _ in planned})
+    return JudgedAnswers(answers, outdated, tallies, cases, runs, same_samples)
+
+
+def _judges_of(case: Case) -> Sequence[LlmJudge]:
+    return [grader for grader in model_graders(case.expect) if isinstance(grader, LlmJudge)]
+
+
+def _tally_answers(records: Iterable[RunRecord]) -> Tally:
+    """Count the passed and the graded runs that have an answer."""
+    statuses = [record.status for record in records if not record.unanswered]
+    passed = statuses.count("passed")
+    return Tally(passed, passed + statuses.count("failed"))
+
+
+def _read_planned(
+    journal: Path, planned: Mapping[CellKey, int]
+) -> Mapping[CellKey, Sequence[Result]]:
+    """Read the graded answers to the planned runs of some cells. The last result of a run counts.
+
+    Raises:
+        StorageError: the journal cannot be read.
+    """
+    latest: dict[CellKey, dict[int, Result]] = {}
+    for _, result in read_results(journal):
+        key = (result.case, result.provider, result.prompt)
+        if result.run <= planned.get(key, 0):
+            latest.setdefault(key, {})[result.run] = result
+    found = {}
+    for key, by_run in latest.items():
+        in_order = [by_run[run] for run in sorted(by_run)]
+        found[key] = [
+            result for result in in_order if result.response and result.status != "errored"
+        ]
+    return found
+
+
+def _match(
+    suite: CheckedSuite, results: Mapping[CellKey, Sequence[Result]]
+) -> tuple[Sequence[GradedAnswer], int]:
+    """Return the answers that the suite asks for and grades as it did then, and the number of the
+    others.
+    """
+    passed = []
+    failed = []
+    cells = Cells(suite, plan_runs(suite.cases, suite.columns, suite.runs))
+    for number, key in enumerate(cells.plan.keys):
+        for result in results.get(key, ()):
+            cell = cells.cell(number)
+            if result.fingerprint != cell.fingerprint:
+                continue
+            if result.status == "passed":
+                passed.append(GradedAnswer(cell, result))
+            else:
+                failed.append(GradedAnswer(cell, result))
+    answers = [*failed, *passed]
+    total = sum(len(found) for found in results.values())
+    return answers, total - len(answers)
+
+
+@dataclass(frozen=True, slots=True)
+class SecondGrade:
+    """An answer with its second grades."""
+
+    answer: GradedAnswer
+    outcome: RunOutcome
+
+    @property
+    def is_judged(self) -> bool:
+        return self.outcome.status != "errored"
+
+    @property
+    def is_changed(self) -> bool:
+        """Return True if the second verdict differs from the first one."""
+        return self.is_judged and self.outcome.status != self.answer.result.status
+
+
+class Regrading:
+    """Grades answers again by the graders of their suite.
+
+    Args:
+        suite: the suite.
+        answers: the answers to grade.
+        folder: the folder of their journal, with the rest of long answers.
+    """
+
+    def __init__(self, suite: CheckedSuite, answers: Sequence[GradedAnswer], folder: Path) -> None:
+        self.seen: list[SecondGrade] = []
+        """The grades so far, in the order in which they came."""
+        self._suite = suite
+        self._answers = answers
+        self._folder = folder
+
+    async def run(self) -> None:
+        """Grade all answers, `max_concurrency` at a time.
+
+        Raises:
+            ConfigError: a judge or a grader cannot be opened.
+            StorageError: the rest of a long answer is missing.
+        """
+        async with open_suite(self._suite, calls=False) as opened:
+
+            async def regrade(answer: GradedAnswer) -> None:
+                outcome = await self._grade(answer, opened)
+                self.seen.append(SecondGrade(answer, outcome))
+
+            await ask_each(self._answers, regrade, at_once=self._suite.max_concurrency)
+
+    async def _grade(self, answer: GradedAnswer, opened: OpenSuite) -> RunOutcome:
+        result = answer.result
+        assert result.response is not None
+        response = restore_output(result.response, self._folder)
+        # A run of its own, so that the judge is asked anew and no draw or cache answers for it.
+        run = result.run + max(each.result.run for each in self._answers)
+        request = answer.cell.request(run)
+        again = Answer(request, response, result.latency_s, result.cost_usd)
+        return await grade_answer(again, opened.judges, executor=opened.executor)
+
+    @property
+    def judging(self) -> Judging:
+        """The calls of models so far."""
+        total = Judging()
+        for each in self.seen:
+            if each.outcome.judging is not None:
+                total += each.outcome.judging
+        return total

@@ -1,0 +1,229 @@
+"""The output of `judge check` of a results folder: how much noise between runs is the judge's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
+
+from ci_evals.engine.regrading import JudgedAnswers, Regrading, SecondGrade
+from ci_evals.format import name_of, number_of, one_line, percent, rate_with_interval, usd
+from ci_evals.gate.baseline import POOLED_RUNS
+from ci_evals.model.case import Variant
+from ci_evals.model.result import Judging
+from ci_evals.reports.report_json import stdout_json
+from ci_evals.reports.terminal import UNBOUNDED, columns, draw
+from ci_evals.stats.judge_noise import JudgeNoise, Purchase, judge_noise, what_samples_buy
+from ci_evals.stats.power import Plan
+
+FEWEST_ANSWERS = 20
+"""Fewer answers say too little of a judge."""
+_MOST_SAMPLES = 25
+_MAX_CHANGED = 20
+_REASON_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseReport:
+    """The findings of a second grading, as far as it went.
+
+    Args:
+        found: the answers of the report.
+        asked: how many of them were to be graded again.
+        judged: those with a second verdict.
+        unjudged: those whose graders gave none.
+        judging: the calls of models.
+        noise: that of the judge; None without a second verdict.
+        more_samples: the next odd number of samples; None if judges differ in theirs.
+        purchase: what these samples buy; None where the noise of runs is not known.
+    """
+
+    found: JudgedAnswers
+    asked: int
+    judged: Sequence[SecondGrade]
+    unjudged: Sequence[SecondGrade]
+    judging: Judging
+    noise: JudgeNoise | None = None
+    more_samples: int | None = None
+    purchase: Purchase | None = None
+
+    @property
+    def changed(self) -> Sequence[SecondGrade]:
+        return [each for each in self.judged if each.is_changed]
+
+    @property
+    def is_enough(self) -> bool:
+        """Return True if enough answers have a second verdict."""
+        return len(self.judged) >= FEWEST_ANSWERS
+
+
+def report_noise(found: JudgedAnswers, asked: int, regrading: Regrading) -> NoiseReport:
+    """Work out what second grades say of a judge.
+
+    Args:
+        found: the answers of the report.
+        asked: how many of them were to be graded again.
+        regrading: their second grades so far.
+    """
+    judged = [each for each in regrading.seen if each.is_judged]
+    unjudged = [each for each in regrading.seen if not each.is_judged]
+    if not judged:
+        return NoiseReport(found, asked, judged, unjudged, regrading.judging)
+    changed = [each for each in judged if each.is_changed]
+    noise = judge_noise(len(changed), len(judged), found.tallies)
+    more_samples = None
+    purchase = None
+    if found.samples is not None and found.samples + 2 <= _MOST_SAMPLES:
+        more_samples = found.samples + 1 + found.samples % 2
+    if found.samples is not None and more_samples is not None and noise.run_flips:
+        rate = fmean(tally.rate for tally in found.tallies if tally.graded)
+        between_cases = 1 - noise.run_flips / 2 / (rate * (1 - rate))
+        correlation = min(0.99, max(0.0, between_cases))
+        plan = Plan(found.cases, found.runs, rate, correlation)
+        base_runs = max(POOLED_RUNS, found.runs)
+        purchase = what_samples_buy(plan, noise.flips.value, found.samples, more_samples, base_runs)
+    return NoiseReport(
+        found, asked, judged, unjudged, regrading.judging, noise, more_samples, purchase
+    )
+
+
+def render_judge_noise(report: NoiseReport, output: Literal["table", "json"]) -> str:
+    """Return the changed verdicts, the judge's share of the noise, and what samples would buy."""
+    if output == "json":
+        return _json(report)
+    lines = list(_changed_lines(report))
+    if len(report.judged) + len(report.unjudged) < report.asked:
+        graded = f"{len(report.judged):,} of {number_of(report.asked, 'answer')}"
+        lines.append(f"Interrupted: {graded} were graded again.")
+    if report.unjudged:
+        answers = number_of(len(report.unjudged), "answer")
+        lines.append(f"{answers} got no second verdict and count for nothing.")
+    if report.noise is not None:
+        lines += _noise_sentences(report, report.noise)
+    if report.purchase is not None:
+        lines += _purchase_lines(report, report.purchase)
+    if not report.is_enough:
+        lines.append(f"Too little to tell: at least {FEWEST_ANSWERS} second verdicts are needed.")
+    cost = usd(report.judging.cost_usd, "cost unknown")
+    lines.append(f"{number_of(report.judging.calls, 'call')} of the judge, {cost}")
+    return "\n".join(lines) + "\n"
+
+
+def _changed_lines(report: NoiseReport) -> Sequence[str]:
+    """List the answers whose verdict changed, with the reason for the second one."""
+    lines = []
+    for each in report.changed[:_MAX_CHANGED]:
+        result = each.answer.result
+        variant = name_of(Variant(result.provider, result.prompt))
+        line = f"  {name_of(result.case)} on {variant}, run {result.run}:"
+        line = f"{line} {result.status}, then {each.outcome.status}"
+        reason = _reason(each)
+        if reason:
+            line = f"{line} ({reason})"
+        lines.append(line)
+    left_out = len(report.changed) - _MAX_CHANGED
+    if left_out > 0:
+        lines.append(f"  … and {number_of(left_out, 'more answer')}")
+    if lines:
+        lines.append("")
+    return lines
+
+
+def _reason(second: SecondGrade) -> str:
+    """Return the reason of the first grade that changed."""
+    both = zip(second.answer.result.grades, second.outcome.grades, strict=False)
+    for before, after in both:
+        if before.passed != after.passed:
+            return one_line(after.sentence, _REASON_CHARACTERS)
+    return ""
+
+
+def _noise_sentences(report: NoiseReport, noise: JudgeNoise) -> Sequence[str]:
+    flips = noise.flips
+    assert flips.interval is not None
+    rate = rate_with_interval(flips.value, flips.interval.lower, flips.interval.upper)
+    answers = number_of(len(report.judged), "answer")
+    changed = f"{len(report.changed):,}"
+    if not report.changed:
+        changed = "none"
+    sentences = [f"The judge changed its mind on {changed} of {answers}: {rate}."]
+    if noise.run_flips is None:
+        sentences.append(
+            "Each case ran once, so the noise between runs is not known: set `runs: 3`, and run"
+            " the suite again."
+        )
+    elif noise.share is None:
+        sentences.append("No case varied between its runs, so there is no noise to explain.")
+    else:
+        assert noise.share.interval is not None
+        share = _whole(noise.share.value)
+        bounds = f"{_whole(noise.share.interval.lower)} to {_whole(noise.share.interval.upper)} %"
+        runs, again = percent(noise.run_flips), percent(flips.value)
+        sentences += [
+            f"About {share} % ({bounds}) of the noise between runs is the judge's:",
+            f"two runs of a case disagree in {runs}, two gradings of one answer in {again}.",
+        ]
+    return sentences
+
+
+def _purchase_lines(report: NoiseReport, purchase: Purchase) -> Sequence[str]:
+    found = report.found
+    assert found.samples is not None
+    assert report.more_samples is not None
+    cases = number_of(found.cases, "case")
+    times = f"{report.more_samples / found.samples:.2g} times the judge's calls"
+    rows = [
+        (f"{cases} × {number_of(found.runs, 'run')}", _points(purchase.now), ""),
+        (f"the same, `samples: {report.more_samples}`", _points(purchase.by_samples), times),
+        (f"{cases} × {2 * found.runs} runs", _points(purchase.by_runs), "twice all calls"),
+    ]
+    return [
+        "",
+        "Drops that the suite detects with a chance of 80 %:",
+        draw([columns(rows)], width=UNBOUNDED).rstrip("\n"),
+        "This takes all answers to be equally hard to judge; if the doubt is about a few of them,",
+        "`samples` buys less.",
+        "",
+    ]
+
+
+def _whole(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+def _points(drop: float | None) -> str:
+    if drop is None or drop >= 1:
+        return "no drop"
+    return f"{100 * drop:.1f} points"
+
+
+def _json(report: NoiseReport) -> str:
+    noise = report.noise
+    changed = [
+        {
+            "case": each.answer.result.case,
+            "provider": each.answer.result.provider,
+            "prompt": each.answer.result.prompt,
+            "run": each.answer.result.run,
+            "before": each.answer.result.status,
+            "after": each.outcome.status,
+            "reason": _reason(each),
+        }
+        for each in report.changed
+    ]
+    return stdout_json(
+        {
+            "answers": len(report.found.answers),
+            "asked": report.asked,
+            "graded_again": len(report.judged),
+            "unjudged": len(report.unjudged),
+            "changed": changed,
+            "flips": noise and noise.flips,
+            "run_flips": noise and noise.run_flips,
+            "share": noise and noise.share,
+            "samples": report.found.samples,
+            "more_samples": report.more_samples,
+            "purchase": report.purchase and report.purchase._asdict(),
+            "calls": report.judging.calls,
+            "cost_usd": report.judging.cost_usd,
+        }
+    )
