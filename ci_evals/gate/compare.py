@@ -341,9 +341,9 @@ def _classify(test: _CellTest, adjusted_drop: float, alpha: float, *, rose: bool
             return "suspect"
     if rose and fisher_upper(*head, *cell.base.history.recent) <= alpha:
         return "fixed"
-    if head.rate == base.rate and head.rate in (0, 1):
-        return "unchanged"
-    return "flaky"
+    if head.is_mixed or base.is_mixed:
+        return "flaky"
+    return "unchanged"
 
 
 def _compare_variants(

@@ -59,10 +59,10 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
         case "suspect":
             return f"{both}: possibly worse, within noise; {_chance(cell.p)}"
         case "flaky":
-            if _is_steady(cell.head) and _is_steady(cell.base):
-                return f"{both}: too few runs to call it a change"
             return f"{both}: answers vary from run to run, no change detected"
         case "unchanged":
+            if cell.head.rate != cell.base.rate:
+                return f"{both}: too few runs to call it a change"
             return f"{both}: unchanged"
         case "new":
             return f"new, {here}"
@@ -72,11 +72,6 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
             return f"edited, so not compared: {both}"
         case "not compared":
             return f"not compared: {_why_not_compared(comparison, cell, both)}"
-
-
-def _is_steady(side: Tally) -> bool:
-    """Return True if all runs ended alike."""
-    return side.passed in (0, side.graded)
 
 
 def _why_not_compared(comparison: Comparison, cell: CellComparison, both: str) -> str:

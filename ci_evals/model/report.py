@@ -248,6 +248,11 @@ class Tally(NamedTuple):
     def rate(self) -> float:
         return self.passed / self.graded
 
+    @property
+    def is_mixed(self) -> bool:
+        """Return True if some runs passed and some failed."""
+        return 0 < self.passed < self.graded
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:

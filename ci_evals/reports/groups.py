@@ -214,7 +214,9 @@ def _group_of(cell: CellView) -> CellGroup:
     match cell.outcome:
         case "failed":
             found = cell.found
-            if found is None or found.p is None or found.base.rate >= cell.bar:
+            if found is None or found.p is None:
+                return "failing"
+            if found.base.passed and found.base.rate >= cell.bar:
                 return "failing"
             return "still failing"
         case "flaky" if cell.below_bar:
@@ -579,10 +581,10 @@ def _in_order(summary: Summary) -> Iterator[Group]:
     yield _cell_group(summary, "still failing", "Still failing", "still failing case")
     if summary.compared:
         yield _matrix(summary.compared)
-    flips = suite_flip_rate(counts.tally for counts in summary.report.by_cell)
+    flips = suite_flip_rate(cell.counts.tally for cell in cells["flaky"])
     remark = ""
     if flips:
-        remark = f"running again would change {percent(round(flips, 3))} of the verdicts"
+        remark = f"two runs of the same case disagree in {percent(round(flips, 3))}"
     yield _cell_group(
         summary,
         "flaky",

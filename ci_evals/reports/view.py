@@ -517,8 +517,9 @@ class CellView(CellReport):
     def outcome(self) -> CellOutcome:
         """The outcome of the cell.
 
-        `errored` is a cell without any graded run. `failed` is one below its bar if the gate says
-        that the bar is missed, or if no run passed; any other one with failed runs is `flaky`.
+        `errored` is a cell without any graded run. `failed` is one of which no run passed, or one
+        below its bar if the gate says that the bar is missed; any other one with failed runs is
+        `flaky`.
         """
         counts = self.counts
         if not counts.graded and not counts.errored:
@@ -527,7 +528,9 @@ class CellView(CellReport):
             return "errored"
         if not counts.failed:
             return "passed"
-        if self.below_bar and (not counts.passed or self._misses_bar):
+        if not counts.passed:
+            return "failed"
+        if self.below_bar and self._misses_bar:
             return "failed"
         return "flaky"
 
