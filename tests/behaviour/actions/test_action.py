@@ -289,6 +289,19 @@ async def test_the_merge_step_finds_a_shard_that_is_downloaded_without_a_folder_
 
 
 @posix
+def test_the_shards_of_an_earlier_merge_in_the_same_job_are_not_merged_again(
+    tmp_path: Path,
+) -> None:
+    earlier = tmp_path / "ci-evals-shards" / "ci-evals-shard-1"
+    earlier.mkdir(parents=True)
+    command = as_runner(step("other-shards")["run"], tmp_path)
+    subprocess.run(command, check=True, env=environment({"RUNNER_TEMP": str(tmp_path)}))
+    assert list(tmp_path.glob("ci-evals-shards/*")) == []
+    ids = [each.get("id") or each.get("uses", "").partition("@")[0] for each in steps()]
+    assert ids.index("other-shards") < ids.index("actions/download-artifact") < ids.index("run")
+
+
+@posix
 @pytest.mark.parametrize("folder", ["is empty", "is missing"])
 async def test_a_merge_without_any_shard_has_no_verdict_and_says_so(
     folder: str, repository: Repository, fake: FakeGitHub, tmp_path: Path
