@@ -23,6 +23,7 @@ from ci_evals.gate.wording import (
     HOW_TO_SET_A_BAR,
     alike_bars_clause,
     cause_sentence,
+    errored_clause,
     further_reasons_clause,
     how_to_check,
     quarantine_clause,
@@ -331,7 +332,7 @@ def _judge_bars(report: SuiteReport, rules: Gate) -> Verdict:
         clauses += [scope_sentence(each, report, rules) for each in _ungraded(scopes)]
     clauses.append(stopped_clause(report))
     if status == "pass":
-        clauses.append(quarantine_clause(report))
+        clauses += [errored_clause(report.gated), quarantine_clause(report)]
     return Verdict(
         status=status,
         leading=leading,

@@ -675,11 +675,17 @@ def further_reasons_clause(count: int) -> str:
 
 
 def stopped_clause(report: SuiteReport) -> str:
-    """`stopped after 3 of 10 runs`; empty for a complete report."""
+    """`stopped after 3 of 10 runs`; empty for a complete report.
+
+    `3 of 10 runs ran: shard 2/3 is missing` where it is known why.
+    """
     totals = report.totals
     if totals.missing:
         ended = totals.planned - totals.missing
-        return f"stopped after {ended:,} of {number_of(totals.planned, 'run')}"
+        runs = f"{ended:,} of {number_of(totals.planned, 'run')}"
+        if report.interrupted is None or report.was_signalled:
+            return f"stopped after {runs}"
+        return f"{runs} ran: {name_of(report.interrupted, _LONGEST)}"
     if report.settled is not None:
         rounds = number_of(report.plan.rounds, "round")
         return f"stopped after {rounds}: the rest could not change the verdict"
@@ -865,7 +871,7 @@ def error_rate_sentence(report: SuiteReport, allowed: float) -> str:
     where = ", ".join([share, *_only_variant(report, gated)])
     limit = f"more than the {percent(allowed, allowed)} that the gate allows"
     cause = _cause_clause(_errors(report, "errored"))
-    return f"{_errored_clause(gated)} ({where}), {limit}{cause}"
+    return f"{errored_clause(gated)} ({where}), {limit}{cause}"
 
 
 def errored_headline(report: SuiteReport) -> str:
@@ -878,11 +884,13 @@ def errored_headline(report: SuiteReport) -> str:
     where: list[str] = []
     if report.gated.errored > 1:
         where = _only_variant(report, report.gated)
-    return ", ".join([_errored_clause(report.gated), *where])
+    return ", ".join([errored_clause(report.gated), *where])
 
 
-def _errored_clause(counts: Counts) -> str:
-    """`30 of 60 runs errored`."""
+def errored_clause(counts: Counts) -> str:
+    """`30 of 60 runs errored`; empty if none did."""
+    if not counts.errored:
+        return ""
     return f"{counts.errored:,} of {number_of(counts.graded + counts.errored, 'run')} errored"
 
 

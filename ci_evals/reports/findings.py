@@ -169,21 +169,23 @@ def _unchanged_headline(summary: Summary) -> Headline:
 
 
 def _pass_headline(summary: Summary) -> Headline:
-    """`105 of 105 runs passed; 1 of 36 cases is in quarantine`."""
+    """`105 of 107 runs passed, 2 errored; 1 of 36 cases is in quarantine`."""
     report, verdict = summary.report, summary.verdict
     if verdict.leading == "all in quarantine":
         return _reason(summary)
-    passed, graded = report.gated.tally
-    short = f"{passed:,} of {number_of(graded, 'run')} passed"
+    counts = report.gated
+    short = f"{counts.passed:,} of {number_of(counts.graded + counts.errored, 'run')} passed"
+    if counts.errored:
+        short += f", {counts.errored:,} errored"
     if quarantined := quarantine_clause(report):
         short = f"{short}; {quarantined}"
     if regressed := cells_by_group(summary)["regressed"]:
         allowed, names = _list_cells(summary, regressed, "regressed, as the gate allows")
         return _head(summary, short, ("; ", allowed, *names))
     clauses = [verdict.sentence, *verdict.further]
-    if quarantined:  # the headline has the clause on that
+    if quarantined or counts.errored:  # the headline has the clauses on that
         clauses = [verdict.sentence, stopped_clause(report)]
-    if _says_how_many_passed(verdict.leading, graded):
+    if _says_how_many_passed(verdict.leading, counts.graded):
         clauses = clauses[1:]
     is_part = bool(report.suite.selection or report.all_reused or quarantined)
     return _head(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,8 @@ async def test_missing_shards_are_named_and_run_when_asked_for(tmp_path: Path) -
         hint = "name its folder too, or have it run with --run-missing"
         assert f"missing: shard 2/5, 5/5 is missing: {hint}" in told.err
         assert "Interrupted: shard 2/5, 5/5 is missing" in told.out
+        assert re.search(r"\d+ of \d+ runs ran: shard 2/5, 5/5 is missing", told.out)
+        assert "stopped after" not in told.out
         assert "not run: shard 2/5, 5/5 is missing" in (tmp_path / "told" / "junit.xml").read_text()
         assert server.asked.total() == before
         ran = await merge(tmp_path, "--out", "ran", "--run-missing")

@@ -405,6 +405,9 @@ def test_a_headline_names_no_more_cases_than_two_lines_of_a_phone_hold() -> None
 def test_the_headline_says_what_happened_and_the_evidence_stands_below() -> None:
     assert headline_of(comments.passing()) == "105 of 105 runs passed"
     assert findings(comments.passing()).evidence == ""
+    some_errored = summarize(report_of({"a": "P" * 20, "b": "PPPPE"}), None)
+    assert headline_of(some_errored) == "24 of 25 runs passed, 1 errored"
+    assert findings(some_errored).evidence == ""
     assert headline_of(comments.borderline()) == "92.9 % is below 94 %, but could be luck"
     assert findings(comments.borderline()).evidence == comments.borderline().verdict.reason
     assert headline_of(comments.errored_provider()) == "102 of 204 runs errored, all on gpt-4o-mini"
