@@ -373,7 +373,7 @@ class Findings:
     @cached_property
     def notes(self) -> tuple[Note, ...]:
         """Remarks about the run and the verdict."""
-        bounds = Note("Bounds", bounds_fact(self.summary.gate))
+        bounds = Note("Bounds", bounds_fact(self.summary))
         return (*notes(self.summary.report), *comparison_notes(self.summary), bounds)
 
     @cached_property

@@ -420,9 +420,14 @@ def basis(summary: Summary) -> Iterator[SourceSentence | str]:
     else:
         yield "compared with nothing"
         yield size
-    yield f"bounds are {bounds_fact(summary.gate)}"
+    yield f"bounds are {bounds_fact(summary)}"
 
 
-def bounds_fact(gate: Gate | None) -> str:
-    """`one-sided, each 95 % sure`."""
-    return f"one-sided, each {percent((gate or Gate()).confidence)} sure"
+def bounds_fact(summary: Summary) -> str:
+    """`one-sided, each 95 % sure`, and the confidence of bars that share the error, if some do."""
+    confidence = (summary.gate or Gate()).confidence
+    fact = f"one-sided, each {percent(confidence)} sure"
+    shared = max((scope.confidence for scope in summary.verdict.scopes), default=confidence)
+    if shared > confidence:
+        fact = f"{fact}, those of the gate up to {percent(shared)}"
+    return fact
