@@ -1490,3 +1490,37 @@ async def test_a_table_of_tests_has_the_choice_of_the_default_test(tmp_path: Pat
     )
     assert lost == []
     assert [case["providers"] for case in suite["cases"]] == [["other"], ["other"]]
+
+
+async def test_code_that_takes_the_answer_for_an_object_gets_one(tmp_path: Path) -> None:
+    _, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts: ['{"price": {{ price }}, "items": ["a"]}']
+providers: [echo]
+defaultTest:
+  assert:
+    - {type: javascript, value: output.price > 3}
+    - {type: javascript, value: 'file://grade.js'}
+    - {type: python, value: 'output["price"] > 3'}
+    - {type: javascript, value: JSON.parse(output).price > 3}
+    - {type: javascript, value: output.length > 3}
+    - {type: python, value: file://grade.py}
+    - {type: javascript, value: output.price > 3, transform: output.trim()}
+tests: [{description: dear, vars: {price: 5}}, {description: cheap, vars: {price: 1}}]
+""",
+        {
+            "grade.js": "module.exports = (output) => output.items.includes('a');\n",
+            "grade.py": "def get_assert(output, context):\n    return output.get('price') > 3\n",
+        },
+    )
+    assert lost == []
+    await ci_evals(tmp_path, "run")
+    grades = {
+        result["case"]: [grade["passed"] for grade in result["grades"]]
+        for result in journaled(tmp_path / "ci-evals-results")
+    }
+    assert grades == {
+        "dear": [True] * 6 + [False],
+        "cheap": [False, True] + [False] * 2 + [True] + [False] * 2,
+    }

@@ -116,6 +116,8 @@ class Assertions:
     def __init__(self, draft: SuiteDraft, templates: TemplateTranslator) -> None:
         self.judges: dict[str, dict[str, Any]] = {}
         self.transforms = Transforms()
+        self.is_transformed = False
+        """True if what the next assertions see of an answer was transformed before."""
         self._draft = draft
         self._templates = templates
 
@@ -218,7 +220,7 @@ class Assertions:
             options["file"] = source.relative(path) + colon + name
         else:
             options["code"] = self._templates.text(value)
-        options |= threshold
+        options |= threshold | self._transform_for(value, source)
         if given.get("config"):
             options["config"] = given["config"]
         if _reaches_machine(value, source):
@@ -227,16 +229,22 @@ class Assertions:
 
     def _python(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
         value = _text(given.get("value"))
-        threshold = _threshold_of_code(given, value)
+        options = _threshold_of_code(given, value) | self._transform_for(value, source)
         if not value.startswith("file://"):
-            return {"target": self._templates.text(value), **threshold}
+            return {"target": self._templates.text(value), **options}
         path, _, name = value.removeprefix("file://").partition(":")
         statement, function = import_of(source.relative(path), name or "get_assert")
         context = "context"
         if config := given.get("config"):
             context = f'{{**context, "config": {config!r}}}'
         target = f"{statement}\nreturn {function}(output, {context})\n"
-        return {"target": target, **threshold}
+        return {"target": target, **options}
+
+    def _transform_for(self, value: str, source: Source) -> dict[str, str]:
+        """Return the transform of code that takes the answer for an object: here it is text."""
+        if self.is_transformed or not _takes_object(_code_of(value, source)):
+            return {}
+        return {"transform": "$"}
 
     def _rubric(self, rubric: _Rubric, value: Any, threshold: Any) -> dict[str, Any]:
         options: dict[str, Any] = {"rubric": rubric.name}
@@ -371,14 +379,40 @@ _OF_THE_MACHINE = re.compile(
 
 def _reaches_machine(value: str, source: Source) -> bool:
     """Return True for JavaScript that the sandbox would stop: promptfoo has none."""
-    code = value
-    if value.startswith("file://"):
-        path = value.removeprefix("file://").partition(":")[0]
-        try:
-            code = source.read_text(path)
-        except ConfigError:
-            return False
-    return _OF_THE_MACHINE.search(code) is not None
+    return _OF_THE_MACHINE.search(_code_of(value, source)) is not None
+
+
+def _code_of(value: str, source: Source) -> str:
+    """Return the code of an assertion, or what its file holds; empty if that cannot be read."""
+    if not value.startswith("file://"):
+        return value
+    path = value.removeprefix("file://").partition(":")[0]
+    try:
+        return source.read_text(path)
+    except ConfigError:
+        return ""
+
+
+_OF_TEXTS = (
+    "at|char\\w+|codePointAt|concat|endsWith|includes|indexOf|lastIndexOf|length|localeCompare"
+    "|match(?:All)?|normalize|pad\\w+|repeat|replace(?:All)?|search|slice|split|startsWith"
+    "|substr(?:ing)?|to[A-Z]\\w+|trim\\w*|valueOf"
+    "|capitalize|casefold|count|encode|endswith|find|index|is[a-z]+|join|lower|lstrip|partition"
+    "|removeprefix|removesuffix|rfind|rpartition|rsplit|rstrip|splitlines|startswith|strip|title"
+    "|upper"
+)
+"""The members of a text in JavaScript and Python."""
+_MEMBER = re.compile(
+    rf"""(?<![\w.'"])output(?:\??\.(?!(?:{_OF_TEXTS})\b)[A-Za-z_]|(?:\?\.)?\[\s*['"])"""
+)
+_LOOKS_AT_TYPE = re.compile(
+    r"(?i)(?:parse\w*|loads|isinstance|type)\(\s*output\b|\btypeof\s+output\b"
+)
+
+
+def _takes_object(code: str) -> bool:
+    """Return True for code that reads members of the answer, and does not parse it itself."""
+    return _MEMBER.search(code) is not None and _LOOKS_AT_TYPE.search(code) is None
 
 
 _CLASS_OR_SIGN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|\$", re.DOTALL)

@@ -901,6 +901,8 @@ class _Converter:
         if not isinstance(given.value, list):
             return [self.draft.lose(given, "assert", "assertions are a list", weakens=True)]
         judge = self.judge_of(written)
+        transforms = [each["options"]["transform"].value for each in (written, self.default_test)]
+        self.assertions.is_transformed = any(transforms)
         made: list[Any] = []
         for entry in given.items():
             made += self.source.take_comments(entry)
