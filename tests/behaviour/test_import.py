@@ -1202,6 +1202,34 @@ async def test_a_number_above_zero_passes_where_code_has_no_threshold(
     assert suite["cases"][0]["expect"] == [{"javascript": options}]
 
 
+async def test_counts_pass_as_promptfoo_compares_them(tmp_path: Path) -> None:
+    _, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts: ['{{ q }}']
+providers: [echo]
+defaultTest:
+  assert:
+    - {type: javascript, value: output.match(/a/g).length}
+    - {type: python, value: len(output)}
+    - {type: javascript, value: output.length; , threshold: 3}
+    - {type: python, value: len(output), threshold: 2.5}
+    - {type: javascript, value: "return output.length", threshold: 3}
+tests: [{description: long, vars: {q: aab}}, {description: short, vars: {q: ab}}]
+""",
+    )
+    start = (
+        "not imported, which weakens the suite: p.yaml:9: assert: javascript: a `threshold` above"
+    )
+    assert [line.startswith(start) for line in lost] == [True]
+    await ci_evals(tmp_path, "run")
+    grades = {
+        result["case"]: [grade["passed"] for grade in result["grades"]]
+        for result in journaled(tmp_path / "ci-evals-results")
+    }
+    assert grades == {"long": [True] * 4, "short": [True, True, False, False]}
+
+
 async def test_what_promptfoo_ignores_is_not_counted_as_lost(tmp_path: Path) -> None:
     suite, lost = await import_promptfoo(
         tmp_path,

@@ -214,7 +214,7 @@ class Assertions:
     def _javascript(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
         value = _text(given.get("value"))
         options: dict[str, Any] = {}
-        threshold = _threshold_of_code(given, value)
+        value, threshold = _with_threshold(given, value)
         if value.startswith("file://"):
             path, colon, name = value.removeprefix("file://").partition(":")
             options["file"] = source.relative(path) + colon + name
@@ -229,7 +229,8 @@ class Assertions:
 
     def _python(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
         value = _text(given.get("value"))
-        options = _threshold_of_code(given, value) | self._transform_for(value, source)
+        value, options = _with_threshold(given, value)
+        options |= self._transform_for(value, source)
         if not value.startswith("file://"):
             return {"target": self._templates.text(value), **options}
         path, _, name = value.removeprefix("file://").partition(":")
@@ -322,6 +323,8 @@ def _threshold(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _ABOVE_ZERO = 0.001
+_COUNT = re.compile(r"\.length$|^len\(.*\)$")
+_HIGH_THRESHOLD = "a `threshold` above 1: a score is from 0 to 1, so let the code compare"
 _INNER = re.compile(
     r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`|/(?![/*\s])(?:\\.|[^/\\\n])+/[a-z]*"""
     r"""|\([^()]*\)|\[[^\[\]]*\]"""
@@ -340,13 +343,26 @@ _BOOLEAN = re.compile(
 _CHOICE = re.compile(r"\s\?\s|\bif\b")
 
 
-def _threshold_of_code(given: Mapping[str, Any], code: str) -> dict[str, Any]:
-    """Return the threshold of code: without one, a number above 0 passes in promptfoo."""
-    if "threshold" in given:
-        return _threshold(given)
-    if _may_be_number(code):
-        return {"threshold": _ABOVE_ZERO}
-    return {}
+def _with_threshold(given: Mapping[str, Any], code: str) -> tuple[str, dict[str, Any]]:
+    """Return code with its threshold: without one, a number above 0 passes in promptfoo.
+
+    There a score may be above 1. Here an expression compares it by itself.
+
+    Raises:
+        UntranslatableError: the code is more than an expression, and has a threshold above 1.
+    """
+    threshold = given.get("threshold")
+    expression = code.strip().removesuffix(";")
+    has_lines = re.search(r"[\n;]|^(?:return|const|let)\b|^file://", expression) is not None
+    if "threshold" not in given and _COUNT.search(expression) and not has_lines:
+        return f"({expression}) > 0", {}
+    if "threshold" not in given and _may_be_number(code):
+        return code, {"threshold": _ABOVE_ZERO}
+    if not isinstance(threshold, int | float) or threshold <= 1:
+        return code, _threshold(given)
+    if has_lines:
+        raise UntranslatableError(_HIGH_THRESHOLD)
+    return f"({expression}) >= {threshold}", {}
 
 
 def _may_be_number(code: str) -> bool:
