@@ -1411,6 +1411,36 @@ tests:
     assert "needs promptfoo_transforms.mjs, which an import writes" in direct.err
 
 
+async def test_transforms_in_python_are_run(tmp_path: Path) -> None:
+    _, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts: ['{{ q }}']
+providers: [echo]
+tests:
+  - vars: {q: 'a,b'}
+    assert:
+      - {type: equals, value: 'a,b!', transform: 'file://hooks/change.py'}
+      - {type: equals, value: B, transform: 'file://hooks/change.py:pick'}
+      - {type: python, value: 'output["first"] == "a"', transform: 'file://hooks/change.py:read'}
+  - vars: {q: c}
+    assert: [{type: not-contains, value: c, transform: 'file://hooks/change.py:pick'}]
+""",
+        {
+            "hooks/change.py": (
+                "def get_transform(output, context):\n    return context['vars']['q'] + '!'\n\n"
+                "def pick(output, context):\n    return output.split(',')[1].upper()\n\n"
+                "def read(output, context):\n    return {'first': output[0]}\n"
+            )
+        },
+    )
+    assert lost == []
+    await ci_evals(tmp_path, "run")
+    assert statuses(tmp_path) == {"a,b": {"passed"}, "c": {"failed"}}
+    direct = await ci_evals(tmp_path, "run", "p.yaml")
+    assert "needs promptfoo_transforms.py, which an import writes" in direct.err
+
+
 async def test_a_transform_of_a_test_that_others_share_graders_with_is_listed(
     tmp_path: Path,
 ) -> None:

@@ -3,7 +3,7 @@
 import keyword
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ci_evals.importers.draft import UntranslatableError
@@ -72,7 +72,7 @@ def {name}(asked: Any, request: Request) -> str:
 """
 
 
-TRANSFORMS = "promptfoo_transforms.mjs"
+_TRANSFORMS = "promptfoo_transforms"
 _PROPERTIES = r"((?:\??\.\w+|\??\.?\[\d+\])+)"
 _USUAL = (
     (r"output\.trim\(\)", "output | trim"),
@@ -81,39 +81,65 @@ _USUAL = (
     (r"JSON\.parse\(output\)", "$"),
     (rf"(?:JSON\.parse\(output\)|output){_PROPERTIES}", r"$\1"),
 )
-_START_OF_TRANSFORMS = "// Transforms of answers. Written by `ci-evals import`; yours to edit.\n"
+_START_OF_JAVASCRIPT = "// Transforms of answers. Written by `ci-evals import`; yours to edit.\n"
+_START_OF_PYTHON = '''\
+"""Transforms of answers. Written by `ci-evals import`; yours to edit."""
+
+from typing import Any
+{imports}
+from ci_evals import Answer
+'''
+_TRANSFORM = """
+
+def {name}(output: str, answer: Answer) -> Any:
+    context = {{"vars": dict(answer.request.case.vars), "metadata": dict(answer.response.metadata)}}
+    return {function}(output, context)
+"""
 
 
 class Transforms:
-    """Writes a file with transforms in JavaScript. Afterwards `text` is what it holds."""
+    """Writes files with transforms in JavaScript and Python. Afterwards `files` has them."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
+        self._imports: set[str] = set()
+        self._functions: dict[str, str] = {}
 
     @property
-    def text(self) -> str:
-        if not self._names:
-            return ""
-        functions = []
-        for code, name in self._names.items():
-            body = f"return {code};"
-            if "\n" in code:
-                body = code
-            functions.append(f"\nexport function {name}(output, context) {{\n{body}\n}}\n")
-        return _START_OF_TRANSFORMS + "".join(functions)
+    def files(self) -> Mapping[str, str]:
+        """The text of each file, by its name."""
+        files = {}
+        if self._names:
+            functions = []
+            for code, name in self._names.items():
+                body = f"return {code};"
+                if "\n" in code:
+                    body = code
+                functions.append(f"\nexport function {name}(output, context) {{\n{body}\n}}\n")
+            files[f"{_TRANSFORMS}.mjs"] = _START_OF_JAVASCRIPT + "".join(functions)
+        if self._functions:
+            start = _START_OF_PYTHON.format(imports=_lines_of(self._imports))
+            calls = [
+                _TRANSFORM.format(name=name, function=function)
+                for function, name in self._functions.items()
+            ]
+            files[f"{_TRANSFORMS}.py"] = start + "".join(calls)
+        return files
 
     def of(self, code: Any, source: Source) -> str:
         """Return a transform as one of ours.
 
         Raises:
-            UntranslatableError: it is in Python, or no text.
+            UntranslatableError: it is not text, or a file that cannot be called.
         """
         if not isinstance(code, str) or not code.strip():
             raise UntranslatableError("a transform is a text")
         if code.startswith("file://"):
             file, colon, name = code.removeprefix("file://").partition(":")
+            if file.endswith(".py"):
+                return self._call_python(source.relative(file), name or "get_transform")
             if not re.search(r"\.[cm]?[jt]s$", file):
-                raise UntranslatableError("its code is called with other arguments here")
+                raise UntranslatableError("a transform is in JavaScript or Python")
             return source.relative(file) + colon + name
         expression = code.strip().removesuffix(";")
         for pattern, ours in _USUAL:
@@ -125,7 +151,13 @@ class Transforms:
             before, semicolon, last = expression.rpartition(";")
             expression = f"{before}{semicolon}\nreturn {last.strip()};"
         name = self._names.setdefault(expression, f"transform_{len(self._names) + 1}")
-        return f"{TRANSFORMS}:{name}"
+        return f"{_TRANSFORMS}.mjs:{name}"
+
+    def _call_python(self, path: str, function: str) -> str:
+        statement, expression = import_of(path, function)
+        self._imports.add(statement)
+        name = self._functions.setdefault(expression, f"transform_{len(self._functions) + 1}")
+        return f"{_TRANSFORMS}:{name}"
 
 
 def import_of(path: str, function: str) -> tuple[str, str]:
@@ -148,6 +180,13 @@ def import_of(path: str, function: str) -> tuple[str, str]:
     return "from importlib import import_module", f"import_module({module!r}).{function}"
 
 
+def _lines_of(imports: Collection[str]) -> str:
+    """Return statements as lines after an empty one; empty if there are none."""
+    if not imports:
+        return ""
+    return "\n".join(["", *sorted(imports), ""])
+
+
 class Agents:
     """Writes the module. Afterwards `text` is what it holds; empty if nothing needs it."""
 
@@ -159,10 +198,8 @@ class Agents:
     def text(self) -> str:
         if not self._parts:
             return ""
-        imports = ""
-        if self._imports:
-            imports = "\n".join(["", *sorted(self._imports), ""])
-        return "".join([_START.format(imports=imports), *self._parts.values()])
+        start = _START.format(imports=_lines_of(self._imports))
+        return "".join([start, *self._parts.values()])
 
     def call_function(self, path: str, function: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a provider that calls a function of a Python file in the suite's folder.

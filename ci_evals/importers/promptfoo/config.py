@@ -23,7 +23,7 @@ from ci_evals.importers.draft import (
     original,
     seconds,
 )
-from ci_evals.importers.promptfoo.agents import MODULE, TRANSFORMS, Agents
+from ci_evals.importers.promptfoo.agents import MODULE, Agents
 from ci_evals.importers.promptfoo.assertions import Assertions
 from ci_evals.importers.promptfoo.providers import WEAKENING, provider_of
 from ci_evals.importers.promptfoo.rows import plain_columns, test_of_row
@@ -230,8 +230,7 @@ class _Converter:
         self.draft.suite |= dict.fromkeys(self.source.take_other_comments())
         if text := self.agents.text:
             self.draft.files[f"{MODULE}.py"] = text
-        if text := self.assertions.transforms.text:
-            self.draft.files[TRANSFORMS] = text
+        self.draft.files |= self.assertions.transforms.files
         return self.draft
 
     def section(self, name: str) -> dict[Any, Any]:
@@ -973,7 +972,7 @@ _CHAT_IN_JSON = r"""\s*\[\s*(\{%.*?%\}\s*)*\{\s*['"]?(role|content)\b"""
 _CHAT_IN_YAML = r"""(\s*(\#[^\n]*|\{%.*?%\})?\n)*\s*-\s+['"]?(role|content)['"]?\s*:"""
 _MADE_CHAT = (
     "it is a chat whose messages a template makes: write each message,"
-    " or give the cases `messages` of their own"
+    " or let a `function` of the prompt make them"
 )
 
 
