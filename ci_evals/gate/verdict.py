@@ -18,12 +18,11 @@ from ci_evals.gate.bars import (
 from ci_evals.gate.baseline import head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import RuleVerdict, rule_verdicts
+from ci_evals.gate.run_errors import HOW_TO_GO_ON, errored_clause
 from ci_evals.gate.wording import (
-    HOW_TO_GO_ON,
     HOW_TO_SET_A_BAR,
     alike_bars_clause,
     cause_sentence,
-    errored_clause,
     further_reasons_clause,
     how_to_check,
     quarantine_clause,

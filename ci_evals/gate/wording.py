@@ -1,8 +1,7 @@
-"""Every sentence of a verdict: on cells, variants, the baseline, bars, rules, and errors."""
+"""The sentences of a verdict: on cells, variants, the baseline, rules and bars."""
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -21,10 +20,10 @@ from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import LEAST_COMPARED, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS
 from ci_evals.gate.differences import Difference, RatioFigure
+from ci_evals.gate.run_errors import all_errored_sentence, error_rate_sentence, no_answer_clause
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.plan import CellKey
-from ci_evals.model.report import Counts, SuiteReport, Tally
-from ci_evals.model.result import RunError, Status
+from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.rates import PassRate
 
@@ -601,6 +600,8 @@ def quarantine_sentence(ended: Sequence[Case]) -> str:
 
 # Bars.
 
+HOW_TO_SET_A_BAR = "to let some runs fail, set a bar: `gate: {min_pass_rate: 0.9}`"
+
 
 def scope_label(scope: ScopeVerdict, report: SuiteReport) -> str:
     """Return the kind of a scope; a suite says so if it leaves out cases with bars of their own."""
@@ -685,7 +686,7 @@ def stopped_clause(report: SuiteReport) -> str:
         runs = f"{ended:,} of {number_of(totals.planned, 'run')}"
         if report.interrupted is None or report.was_signalled:
             return f"stopped after {runs}"
-        return f"{runs} ran: {name_of(report.interrupted, _LONGEST)}"
+        return f"{runs} ran: {name_of(report.interrupted)}"
     if report.settled is not None:
         rounds = number_of(report.plan.rounds, "round")
         return f"stopped after {rounds}: the rest could not change the verdict"
@@ -823,125 +824,3 @@ def scope_clause(report: SuiteReport) -> str:
     if not parts:
         return ""
     return f"{', '.join(parts)}: "
-
-
-# Runs without an answer.
-
-HOW_TO_SET_A_BAR = "to let some runs fail, set a bar: `gate: {min_pass_rate: 0.9}`"
-HOW_TO_GO_ON = (
-    "once the cause is fixed, run with --resume, or re-run the job in GitHub Actions:"
-    " only runs without a grade are repeated"
-)
-_MOST_READ = 1000  # runs: what is common shows in fewer
-_LONGEST = 120
-_COMPARED_CHARACTERS = 300
-_WITH_DIGIT = (
-    r"(?<![\w.-])(?<!answered )(?<!status )(?<!error )[\w.-]*\d[\w.-]*"  # but no `answered 401`
-)
-
-
-def same_reason(error: RunError) -> Hashable:
-    """Return a key that is equal for errors of one cause.
-
-    Words with digits count as alike: they are request ids, ports, waiting times. The cause of an
-    outage is only what most of its runs failed with.
-    """
-    message = error.message
-    if error.cause is not None and error.kind != "outage":
-        message = error.cause
-    return re.sub(_WITH_DIGIT, "#", message[:_COMPARED_CHARACTERS]) or error.kind
-
-
-def all_errored_sentence(report: SuiteReport) -> str:
-    """`all 30 runs errored: api.openai.com answered 401: Incorrect API key provided`."""
-    totals = report.gated
-    if totals.missing:
-        found = f"no run was graded, {totals.errored:,} errored"
-    elif totals.errored == 1:
-        found = "the only run errored"
-    else:
-        found = f"all {number_of(totals.errored, 'run')} errored"
-    return found + _cause_clause(_errors(report, "errored"))
-
-
-def error_rate_sentence(report: SuiteReport, allowed: float) -> str:
-    """`30 of 60 runs errored (50 %, all on gpt), more than the 5 % that the gate allows: …`."""
-    gated = report.gated
-    share = percent(gated.errored / (gated.graded + gated.errored), allowed)
-    where = ", ".join([share, *_only_variant(report, gated)])
-    limit = f"more than the {percent(allowed, allowed)} that the gate allows"
-    cause = _cause_clause(_errors(report, "errored"))
-    return f"{errored_clause(gated)} ({where}), {limit}{cause}"
-
-
-def errored_headline(report: SuiteReport) -> str:
-    """`30 of 60 runs errored, all on gpt`, or the sentence on the outage that most were lost in."""
-    errors = _errors(report, "errored")
-    if errors:
-        error = _commonest_error(errors)
-        if error.kind == "outage":
-            return error.message
-    where: list[str] = []
-    if report.gated.errored > 1:
-        where = _only_variant(report, report.gated)
-    return ", ".join([errored_clause(report.gated), *where])
-
-
-def errored_clause(counts: Counts) -> str:
-    """`30 of 60 runs errored`; empty if none did."""
-    if not counts.errored:
-        return ""
-    return f"{counts.errored:,} of {number_of(counts.graded + counts.errored, 'run')} errored"
-
-
-def _only_variant(report: SuiteReport, counts: Counts) -> list[str]:
-    """Return `all on gpt` if all errors are of one variant among several; else nothing."""
-    variants = report.plan.variants
-    errored = [each for each in variants if report.counts(report.gated_cells_of(each)).errored]
-    if len(variants) == 1 or len(errored) != 1:
-        return []
-    on = "on" if counts.errored == 1 else "all on"
-    return [f"{on} {name_of(errored[0])}"]
-
-
-def no_answer_clause(report: SuiteReport) -> str:
-    """`: no answer from localhost:8000: …` if all runs failed without an answer; else empty."""
-    if report.totals.passed:
-        return ""
-    failed = report.indices("failed")[:_MOST_READ]
-    errors = _errors(report, "failed")
-    if len(errors) < len(failed):
-        return ""
-    return _cause_clause(errors)
-
-
-def _errors(report: SuiteReport, status: Status) -> list[RunError]:
-    """Return the errors of the first runs that ended so, without those that have an answer."""
-    results = report.results(report.indices(status)[:_MOST_READ])
-    return [result.error for result in results if result.error is not None]
-
-
-def _cause_clause(errors: Sequence[RunError]) -> str:
-    """`; most often: 429: slow down`, or `: 429: slow down` if all errors are alike."""
-    if not errors:
-        return ""
-    error = _commonest_error(errors)
-    if error.kind == "outage":
-        message = error.message
-    else:
-        message = name_of(" ".join(error.message.split()) or error.kind, _LONGEST)
-    if len({same_reason(each) for each in errors}) == 1:
-        return f": {message}"
-    return f"; most often: {message}"
-
-
-def _commonest_error(errors: Sequence[RunError]) -> RunError:
-    """Return an error of the commonest reason, one that was not given up if there is such."""
-    alike: dict[Hashable, list[RunError]] = defaultdict(list)
-    for error in errors:
-        alike[same_reason(error)].append(error)
-    commonest = max(alike.values(), key=len)
-    for error in commonest:
-        if error.kind != "given_up":
-            return error
-    return commonest[0]

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 
 from ci_evals.format import number_of
-from ci_evals.gate.wording import same_reason
+from ci_evals.gate.run_errors import same_reason
 from ci_evals.github.log import Annotation, Level
 from ci_evals.reports.groups import cells_by_group
 from ci_evals.reports.summary import Summary

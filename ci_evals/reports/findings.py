@@ -13,10 +13,10 @@ from typing import Final
 from ci_evals.format import UNKNOWN, number_of, percent, seconds
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.rules import RuleVerdict
+from ci_evals.gate.run_errors import errored_headline
 from ci_evals.gate.verdict import population_bounds
 from ci_evals.gate.wording import (
     SourceSentence,
-    errored_headline,
     quarantine_clause,
     scope_clause,
     scope_subject,

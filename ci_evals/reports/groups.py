@@ -9,8 +9,8 @@ from ci_evals.errors import ErrorKind
 from ci_evals.format import name_of, number_of, one_line, percent
 from ci_evals.gate.cells import CellKind
 from ci_evals.gate.compare import Comparison
+from ci_evals.gate.run_errors import same_reason
 from ci_evals.gate.verdict import too_many_errored
-from ci_evals.gate.wording import same_reason
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result

@@ -18,7 +18,8 @@ from urllib.parse import quote
 from ci_evals.format import number_of, one_line, percent, run_numbers, score, seconds, span, usd
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.cells import CellComparison
-from ci_evals.gate.wording import cell_finding, same_reason, tally_text
+from ci_evals.gate.run_errors import same_reason
+from ci_evals.gate.wording import cell_finding, tally_text
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.grading import USUAL_WEIGHT
 from ci_evals.model.report import CellReport
