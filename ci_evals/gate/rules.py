@@ -322,6 +322,9 @@ def _judge_increase(
         yield RuleVerdict(figure, lack, text, variant=variant.variant)
     elif ratio.lower > limit:
         text = increase_sentence(comparison, variant, figure, limit)
+        if figure == "latency":
+            medians_s = base_latencies(comparison, variant.variant)
+            text += f"; {usual_latencies_clause(comparison, medians_s)}"
         yield RuleVerdict(figure, "fail", text, variant=variant.variant)
 
 
@@ -338,12 +341,13 @@ def ungated_increases(report: SuiteReport, comparison: Comparison, rules: Gate) 
             continue
         if _is_unusual(report, comparison, variant):
             continue
-        medians_s = _latencies_of_base(comparison, variant.variant)
-        if len(medians_s) < LATENCY_REPORTS:
-            why = too_few_latencies_clause(len(medians_s), LATENCY_REPORTS)
-        else:
+        medians_s = base_latencies(comparison, variant.variant)
+        is_known = len(medians_s) >= LATENCY_REPORTS
+        if is_known:
             why = usual_latencies_clause(comparison, medians_s)
-        text = increase_sentence(comparison, variant, "latency", limit)
+        else:
+            why = too_few_latencies_clause(len(medians_s), LATENCY_REPORTS)
+        text = increase_sentence(comparison, variant, "latency", limit, with_bound=is_known)
         yield f"{text}; not gated: {why}"
 
 
@@ -359,14 +363,22 @@ def _is_above(ratio: Difference | None, limit: float) -> bool:
 
 def _is_unusual(report: SuiteReport, comparison: Comparison, variant: VariantComparison) -> bool:
     """Return True if a variant's latency is above the spread of enough reports of the base."""
-    medians_s = _latencies_of_base(comparison, variant.variant)
-    if len(medians_s) < LATENCY_REPORTS:
+    medians_s = usual_latencies(comparison, variant.variant)
+    if not medians_s:
         return False
     median_s = _median_latency_s(report, variant)
     return median_s > fmean(medians_s) + LATENCY_SPREAD * stdev(medians_s)
 
 
-def _latencies_of_base(comparison: Comparison, variant: Variant) -> list[float]:
+def usual_latencies(comparison: Comparison, variant: Variant) -> Sequence[float]:
+    """Return `base_latencies` if there are enough of them to show how much they vary, else none."""
+    medians_s = base_latencies(comparison, variant)
+    if len(medians_s) < LATENCY_REPORTS:
+        return ()
+    return medians_s
+
+
+def base_latencies(comparison: Comparison, variant: Variant) -> list[float]:
     """Return the median latencies of the base's last reports of the same cases, newest first.
 
     Outages are left out.

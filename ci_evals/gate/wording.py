@@ -202,14 +202,51 @@ def ratio_change(ratio: Difference | None) -> str:
     """`+30 % (+10 to +52 %)`, or `+2 %, noise`; empty where a side does not know the figure."""
     if ratio is None:
         return ""
-    if round(100 * (ratio.value - 1)) == 0:
+    if not _is_change(ratio):
         return "no change"
-    text = f"{_signed(100 * (ratio.value - 1))} %"
+    text = _ratio_text(ratio)
     if ratio.lower is None or ratio.upper is None:
         return f"{text}, too few cases to tell"
-    if ratio.lower <= 1 <= ratio.upper:
+    if not _is_beyond_noise(ratio):
         return f"{text}, noise"
     return f"{text} ({_signed(100 * (ratio.lower - 1))} to {_signed(100 * (ratio.upper - 1))} %)"
+
+
+def latency_change(
+    comparison: Comparison, variant: VariantComparison, medians_s: Sequence[float]
+) -> str:
+    """`+30 % (+10 to +52 %); main: 0.8 s to 2.1 s`, or `+30 %` alone.
+
+    The bounds allow for the differences between cases, and not for a slow machine, which moves all
+    of them: so they need the spread of the base's reports for a comparison.
+
+    Args:
+        comparison: the comparison.
+        variant: the variant.
+        medians_s: the median latencies of the base's reports; none where they are too few.
+    """
+    ratio = variant.differences.latency
+    if ratio is None or not _is_change(ratio) or not _is_beyond_noise(ratio):
+        return ratio_change(ratio)
+    if not medians_s:
+        return _ratio_text(ratio)
+    spread = f"{seconds(min(medians_s))} to {seconds(max(medians_s))}"
+    return f"{ratio_change(ratio)}; {comparison.baseline.label}: {spread}"
+
+
+def _is_change(ratio: Difference) -> bool:
+    return round(100 * (ratio.value - 1)) != 0
+
+
+def _is_beyond_noise(ratio: Difference) -> bool:
+    if ratio.lower is None or ratio.upper is None:
+        return False
+    return not ratio.lower <= 1 <= ratio.upper
+
+
+def _ratio_text(ratio: Difference) -> str:
+    """`+30 %`."""
+    return f"{_signed(100 * (ratio.value - 1))} %"
 
 
 def _signed(value: float, places: int = 0) -> str:
@@ -478,14 +515,21 @@ def ratchet_sentence(
 
 
 def increase_sentence(
-    comparison: Comparison, variant: VariantComparison, figure: RatioFigure, limit: float
+    comparison: Comparison,
+    variant: VariantComparison,
+    figure: RatioFigure,
+    limit: float,
+    *,
+    with_bound: bool = True,
 ) -> str:
     """`cost is 1.50 times that of main (at least 1.20 times, 95 % sure), and the gate allows …`."""
     ratio = variant.differences.ratio(figure)
     assert ratio is not None
-    assert ratio.lower is not None
-    at_least = f"at least {ratio.lower:.2f} times, {percent(1 - comparison.alpha)} sure"
-    found = f"{figure} is {ratio.value:.2f} times that of {comparison.baseline.label} ({at_least})"
+    found = f"{figure} is {ratio.value:.2f} times that of {comparison.baseline.label}"
+    if with_bound:
+        assert ratio.lower is not None
+        sure = percent(1 - comparison.alpha)
+        found += f" (at least {ratio.lower:.2f} times, {sure} sure)"
     return f"{variant_name(comparison, variant)}{found}, and the gate allows {limit:g} times"
 
 

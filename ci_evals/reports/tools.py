@@ -35,7 +35,8 @@ def render_power(power: Power, output: PowerFormat) -> str:
         "below its bar",
     )
     rows = [_power_row(size) for size in power.sizes]
-    sentences = [f"{size_sentence(power.now.cases, power.now.runs, power.now.pooled)}."]
+    size = size_sentence(power.now.cases, power.now.runs, power.now.pooled)
+    sentences = [f"{size}, with a chance of 80 %."]
     if power.runs_for_half is not None and power.now.pooled is not None:
         runs = number_of(power.runs_for_half, "run")
         half = _points(power.now.pooled / 2)

@@ -10,7 +10,8 @@ from ci_evals import gate
 from ci_evals.format import UNKNOWN, usd
 from ci_evals.gate.bars import metrics_of
 from ci_evals.gate.baseline import ReportRef, TrendPoint
-from ci_evals.gate.wording import coverage_clause, rate_change, ratio_change
+from ci_evals.gate.rules import usual_latencies
+from ci_evals.gate.wording import coverage_clause, latency_change, rate_change, ratio_change
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, Figures, SuiteReport
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, Gate
@@ -234,7 +235,8 @@ def variant_changes(summary: Summary) -> Mapping[Variant, VariantChange]:
         cost = latency = ""
         if not coverage_clause(comparison, found):
             cost = ratio_change(found.differences.cost)
-            latency = ratio_change(found.differences.latency)
+            medians_s = usual_latencies(comparison, found.variant)
+            latency = latency_change(comparison, found, medians_s)
         compared_with = None
         if found.renamed:
             compared_with = found.base_variant

@@ -3,14 +3,20 @@
 import json
 import re
 from itertools import combinations
+from math import ceil
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import pytest
 from leftovers import report_in
 from processes import ci_evals
+from scipy import optimize, stats
 from suites import write_suite
+
+from ci_evals.stats.exact_tests import NEWEST_ALONE
+
+NO_BREAK_SPACE = "\u00a0"
 
 AGENT = """
 import json
@@ -98,3 +104,103 @@ async def test_steady_runs_are_not_flaky_even_if_the_two_sides_differ(tmp_path: 
     assert report["comparison"]["counts"] == {"unchanged": 2}
     [_, cured] = [cell["comparison"]["sentence"] for cell in report["cells"]]
     assert cured == "cured: 0 of 3 on the baseline, 3 of 3 here: too few runs to call it a change"
+
+
+# Latency.
+
+
+def slow_down(folder: Path, seconds: float) -> None:
+    """Give the runs of a report latencies of their own, as those of a test are too short."""
+    report = report_in(folder)
+    for number, result in enumerate(report["results"]):
+        result["latency_s"] = seconds * (1 + 0.1 * (number % 7))
+    (folder / "report.json").write_text(json.dumps(report))
+
+
+async def main_ran(folder: Path, *latencies_s: float) -> None:
+    """Leave reports of main with such latencies, each compared with the one before it."""
+    before = "none"
+    for number, latency_s in enumerate(latencies_s):
+        name = f"main-{number}"
+        await ci_evals(folder, "run", "--baseline", before, "--out", name)
+        slow_down(folder / name, latency_s)
+        before = name
+    await ci_evals(folder, "run", "--baseline", before, "--out", "out")
+
+
+def latency_ratio(report: dict[str, Any]) -> tuple[float, float, float]:
+    """The ratio of the cases' median latencies, and its bounds by Cochran's formula."""
+    here = []
+    for cell in report["cells"]:
+        runs = [each for each in report["results"] if each["case"] == cell["case"]]
+        here.append(median([each["latency_s"] for each in runs if each["run"] <= 3]))
+    there = [cell["per_run"][-1] for cell in report["base"]["cells"]]
+    ratio = sum(here) / sum(there)
+    residuals = [mine - ratio * theirs for mine, theirs in zip(here, there, strict=True)]
+    size = len(here)
+    error = (sum(each**2 for each in residuals) * size / (size - 1)) ** 0.5 / sum(there)
+    half = stats.t.ppf(0.95, size - 1) * error
+    return ratio, max(0, ratio - half), ratio + half
+
+
+TEN = {f"case-{number}": [1, 2, 3] for number in range(10)}
+
+
+async def test_latency_has_bounds_next_to_the_spread_of_the_bases_reports(tmp_path: Path) -> None:
+    write_team(tmp_path, TEN, runs=3)
+    await main_ran(tmp_path, 20.0, 31.0, 25.0)
+    report = report_in(tmp_path / "out")
+    change = variant_row(tmp_path)
+    ratio, lower, upper = (round(100 * (each - 1)) for each in latency_ratio(report))
+    points = report["base"]["trend"]
+    medians_s = [point["variants"][0]["latency_p50_s"] for point in points]
+    fastest, slowest = (f"{each:.1f}" for each in (min(medians_s), max(medians_s)))
+    assert f"{ratio} % ({lower} to {upper} %); the baseline: {fastest} s to {slowest} s" in change
+
+
+async def test_with_two_reports_of_the_base_latency_has_no_bounds(tmp_path: Path) -> None:
+    gate = {"max_latency_increase": 1}
+    write_team(tmp_path, TEN, runs=3, gate=gate)
+    await main_ran(tmp_path, 2e-5, 3e-5)
+    report = report_in(tmp_path / "out")
+    ratio, _, _ = latency_ratio(report)
+    assert f"<sub>+{100 * (ratio - 1):,.0f} %</sub>" in variant_row(tmp_path)
+    text = (tmp_path / "out" / "summary.md").read_text().replace(NO_BREAK_SPACE, " ")
+    assert f"latency is {ratio:.2f} times that of the baseline, and the gate allows" in text
+    assert "not gated: that needs 3 base reports, there are 2" in text
+
+
+def variant_row(folder: Path) -> str:
+    """The figures of the only variant in summary.md."""
+    text = (folder / "out" / "summary.md").read_text().replace(NO_BREAK_SPACE, " ")
+    rows = [line for line in text.splitlines() if line.startswith("| <code>agent</code> |")]
+    return rows[0]
+
+
+# Power.
+
+
+async def test_power_says_in_its_first_line_how_likely_a_drop_is_seen(tmp_path: Path) -> None:
+    write_team(tmp_path, TEN, runs=3)
+    text = await ci_evals(tmp_path, "power")
+    found = json.loads((await ci_evals(tmp_path, "power", "--format", "json")).out)
+    rate, correlation = found["rate"], found["correlation"]
+
+    def chance(drop: float, base_runs: int, level: float) -> float:
+        """The chance of red if all cases get worse in proportion, by the normal distribution."""
+        left = 1 - drop / rate
+        between = rate * (1 - rate) * correlation
+        here = (rate * left * (1 - rate * left) - between * left**2) / 30 + 1 / 30**2
+        total = 10 * base_runs
+        there = rate * (1 - rate) * (1 - correlation) / total + 3 / total**2
+        errors = drop / (1.1 * (here + there) ** 0.5)
+        return float(stats.norm.cdf(errors - stats.norm.ppf(1 - level)))
+
+    def missing(drop: float) -> float:
+        return min(chance(drop, 30, 0.05), chance(drop, 3, NEWEST_ALONE * 0.05)) - 0.8
+
+    points = ceil(100 * optimize.brentq(missing, 0.01, rate) - 1e-6)
+    assert text.out.splitlines()[0] == (
+        f"test: 10 cases × 3 runs: this comparison detects drops of {points} points or more, "
+        "with a chance of 80 %."
+    )
