@@ -189,13 +189,13 @@ async def test_an_executor_of_another_package_is_named_as_ours_are(tmp_path: Pat
     )
     ended = await ci_evals(tmp_path, "run", command=OTHER_PROCESS, environ=environ)
     assert ended.code == 0, ended.out + ended.err
-    write_project(tmp_path, {"type": "elsewhere", "machine": 3})
-    ended = await ci_evals(tmp_path, "validate", command=OTHER_PROCESS, environ=environ)
+    wrong = [{"type": "elsewhere", "machine": 3}, {"type": "elsewhere", "machines": "many"}]
+    names = ["key", "value", "name"]
+    for name, executor in zip(names, [*wrong, "elsewere"], strict=True):
+        (tmp_path / name).mkdir()
+        write_project(tmp_path / name, executor)
+    ended = await ci_evals(tmp_path, "validate", *names, command=OTHER_PROCESS, environ=environ)
     assert "executor: unknown key 'machine', did you mean 'machines'?" in ended.err
-    write_project(tmp_path, {"type": "elsewhere", "machines": "many"})
-    ended = await ci_evals(tmp_path, "validate", command=OTHER_PROCESS, environ=environ)
     assert "executor.machines: expected" in ended.err
-    write_project(tmp_path, "elsewere")
-    ended = await ci_evals(tmp_path, "validate", command=OTHER_PROCESS, environ=environ)
     assert "expected local, ray, elsewhere or ray://host:port" in ended.err
     assert "did you mean 'elsewhere'?" in ended.err

@@ -4,13 +4,13 @@ they are.
 
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from leftovers import journaled
+from leftovers import journaled, report_in
 from processes import Finished, ci_evals
 
 from ci_evals.model.response import ToolCall
@@ -810,63 +810,70 @@ def suite_provider(url: str) -> dict[str, object]:
     return {"type": "openai", "name": "mock", "model": "m", "base_url": url, "price": price}
 
 
-async def grades_in_python(folder: Path, answer: str) -> bool:
-    """Return True if an imported suite passes with this answer to its only case."""
-    suite, _, _ = parse((folder / "evals.yaml").read_text(), "evals.yaml")
-    suite["providers"] = [{"type": "mock", "default": answer}]
-    (folder / "run.json").write_text(json.dumps(suite))
-    ended = await ci_evals(folder, "run", "run.json")
+async def passed(folder: Path) -> list[bool]:
+    """Run the suite in a folder, and return which of its cases passed, in order."""
+    ended = await ci_evals(folder, "run")
     assert ended.code in (0, 1), ended.err
-    return ended.code == 0
+    results = report_in(folder / "ci-evals-results")["results"]
+    assert {result["status"] for result in results} <= {"passed", "failed"}
+    return [result["status"] == "passed" for result in results]
 
 
-@pytest.mark.parametrize(
-    ("ideal", "answer", "passes"),
-    [
-        ("The Hague", "hague!", True),
-        ("Hague", "It's the Hague, of course.", True),
-        ("It is in Oslo", "oslo", True),
-        ("Oslo", "Bergen", False),
-        ("Oslo", "...", False),
-    ],
-)
-async def test_fuzzy_match_is_that_of_openai_evals(
-    tmp_path: Path, ideal: str, answer: str, passes: bool
-) -> None:
-    row = json.dumps({"input": "Where?", "ideal": ["nowhere", ideal]})
-    (tmp_path / "samples.jsonl").write_text(row)
+async def passed_with(folder: Path, answers: Sequence[str]) -> list[bool]:
+    """Return which cases of an imported suite pass with these answers."""
+    suite, _, _ = parse((folder / "evals.yaml").read_text(), "evals.yaml")
+    suite["providers"] = [{"type": "mock", "default": "{{ reply }}"}]
+    for number, (case, answer) in enumerate(zip(suite["cases"], answers, strict=True)):
+        case["id"] = str(number)
+        case["vars"]["reply"] = answer
+    (folder / "evals.yaml").write_text(json.dumps(suite))
+    return await passed(folder)
+
+
+FUZZY = [
+    ("The Hague", "hague!", True),
+    ("Hague", "It's the Hague, of course.", True),
+    ("It is in Oslo", "oslo", True),
+    ("Oslo", "Bergen", False),
+    ("Oslo", "...", False),
+]
+
+
+async def test_fuzzy_match_is_that_of_openai_evals(tmp_path: Path) -> None:
+    rows = [{"input": "Where?", "ideal": ["nowhere", ideal]} for ideal, _, _ in FUZZY]
+    (tmp_path / "samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "where.yaml").write_text(
         "where: {id: where.v0}\nwhere.v0:\n  class: evals.elsuite.basic.fuzzy_match:FuzzyMatch\n"
         "  args: {samples_jsonl: samples.jsonl}\n"
     )
     await ci_evals(tmp_path, "import", "where.yaml", "--to", "evals.yaml")
-    assert await grades_in_python(tmp_path, answer) is passes
+    found = await passed_with(tmp_path, [answer for _, answer, _ in FUZZY])
+    assert found == [passes for _, _, passes in FUZZY]
 
 
-@pytest.mark.parametrize(
-    ("target", "answer", "passes"),
-    [
-        ("B", "So:\nANSWER: B", True),
-        ("B", "answer: B.", True),
-        ("B", "ANSWER: B) Mars", True),
-        ("B", "ANSWER: B because it is red", False),
-        ("B", "ANSWER: A, B", False),
-        ("B", "ANSWER: A or B", False),
-        ("B", "Not ANSWER: A, but\nANSWER: B", True),
-        ("B", "B", False),
-        ('["A", "C"]', "ANSWER: A, C", True),
-        ('["A", "C"]', "ANSWER: A", False),
-    ],
-)
-async def test_a_choice_is_one_letter_at_the_end_of_a_line(
-    tmp_path: Path, target: str, answer: str, passes: bool
-) -> None:
-    quoted = target.replace('"', '""')
-    (tmp_path / "samples.csv").write_text(
-        f'input,choices,target\nWhich?,"Venus,Mars,Moon","{quoted}"\n'
-    )
+CHOICES = [
+    ("B", "So:\nANSWER: B", True),
+    ("B", "answer: B.", True),
+    ("B", "ANSWER: B) Mars", True),
+    ("B", "ANSWER: B because it is red", False),
+    ("B", "ANSWER: A, B", False),
+    ("B", "ANSWER: A or B", False),
+    ("B", "Not ANSWER: A, but\nANSWER: B", True),
+    ("B", "B", False),
+    ('["A", "C"]', "ANSWER: A, C", True),
+    ('["A", "C"]', "ANSWER: A", False),
+]
+
+
+async def test_a_choice_is_one_letter_at_the_end_of_a_line(tmp_path: Path) -> None:
+    lines = ["input,choices,target"]
+    for target, _, _ in CHOICES:
+        quoted = target.replace('"', '""')
+        lines.append(f'Which?,"Venus,Mars,Moon","{quoted}"')
+    (tmp_path / "samples.csv").write_text("\n".join(lines))
     await ci_evals(tmp_path, "import", "samples.csv", "--to", "evals.yaml")
-    assert await grades_in_python(tmp_path, answer) is passes
+    found = await passed_with(tmp_path, [answer for _, answer, _ in CHOICES])
+    assert found == [passes for _, _, passes in CHOICES]
 
 
 @pytest.mark.parametrize(
@@ -1135,30 +1142,27 @@ async def test_only_lists_of_texts_make_several_cases(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "answer", "passes"),
-    [
-        (r"\d", "٣", False),
-        (r"\d", "3", True),
-        (r"^\w+$", "é", False),
-        (r"\bParis\b", "éParisé", True),
-        ("yes$", "yes\\n", False),
-        ("yes$", "oh yes", True),
-        (r"a\sb", "a\\u00a0b", True),
-        (r"^\d\s\S$", "1\\u00a0é", True),
-        (r"[$]\d", "$5", True),
-        (r"\$5$", "$5", True),
-    ],
-)
-async def test_a_regular_expression_means_what_it_means_in_javascript(
-    tmp_path: Path, pattern: str, answer: str, passes: bool
-) -> None:
-    await import_promptfoo(
-        tmp_path,
-        f'prompts: ["{{{{ q }}}}"]\nproviders: [echo]\ntests:\n  - vars: {{q: "{answer}"}}\n'
-        f"    assert: [{{type: regex, value: '{pattern}'}}]\n",
-    )
-    assert (await ci_evals(tmp_path, "run")).code == int(not passes)
+PATTERNS = [
+    (r"\d", "٣", False),
+    (r"\d", "3", True),
+    (r"^\w+$", "é", False),
+    (r"\bParis\b", "éParisé", True),
+    ("yes$", "yes\\n", False),
+    ("yes$", "oh yes", True),
+    (r"a\sb", "a\\u00a0b", True),
+    (r"^\d\s\S$", "1\\u00a0é", True),
+    (r"[$]\d", "$5", True),
+    (r"\$5$", "$5", True),
+]
+
+
+async def test_a_regular_expression_means_what_it_means_in_javascript(tmp_path: Path) -> None:
+    config = 'prompts: ["{{ q }}"]\nproviders: [echo]\ntests:\n'
+    for pattern, answer, _ in PATTERNS:
+        config += f'  - vars: {{q: "{answer}"}}\n'
+        config += f"    assert: [{{type: regex, value: '{pattern}'}}]\n"
+    await import_promptfoo(tmp_path, config)
+    assert await passed(tmp_path) == [passes for _, _, passes in PATTERNS]
 
 
 async def test_a_flag_that_promptfoo_cannot_read_is_told(tmp_path: Path) -> None:
@@ -1174,32 +1178,31 @@ async def test_a_flag_that_promptfoo_cannot_read_is_told(tmp_path: Path) -> None
     )
 
 
-@pytest.mark.parametrize(
-    ("code", "has_threshold"),
-    [
-        ("output.length / 100", True),
-        ("['a', 'b'].filter(word => output.includes(word)).length / 2", True),
-        ("return score;", True),
-        ("output.includes('a') ? 0.5 : 0", True),
-        ("output.includes('a')", False),
-        ("(output) => output.length > 3", False),
-        ("JSON.parse(output).a === 1 && true", False),
-        ("/^a/.test(output)", False),
-        ("return {pass: true, score: 0.5}", False),
-        ("output.length > 3 ? true : false", False),
-        ("!output.match(/a > b/)", False),
-    ],
-)
-async def test_a_number_above_zero_passes_where_code_has_no_threshold(
-    tmp_path: Path, code: str, has_threshold: bool
-) -> None:
-    suite, _ = await import_promptfoo(
-        tmp_path,
-        "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n  - vars: {q: ab}\n"
-        f"    assert: [{{type: javascript, value: {json.dumps(code)}}}]\n",
-    )
-    options = {"code": code, "threshold": 0.001} if has_threshold else code
-    assert suite["cases"][0]["expect"] == [{"javascript": options}]
+HAS_THRESHOLD = {
+    "output.length / 100": True,
+    "['a', 'b'].filter(word => output.includes(word)).length / 2": True,
+    "return score;": True,
+    "output.includes('a') ? 0.5 : 0": True,
+    "output.includes('a')": False,
+    "(output) => output.length > 3": False,
+    "JSON.parse(output).a === 1 && true": False,
+    "/^a/.test(output)": False,
+    "return {pass: true, score: 0.5}": False,
+    "output.length > 3 ? true : false": False,
+    "!output.match(/a > b/)": False,
+}
+
+
+async def test_a_number_above_zero_passes_where_code_has_no_threshold(tmp_path: Path) -> None:
+    config = "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n"
+    for code in HAS_THRESHOLD:
+        config += (
+            f"  - vars: {{q: ab}}\n    assert: [{{type: javascript, value: {json.dumps(code)}}}]\n"
+        )
+    suite, _ = await import_promptfoo(tmp_path, config)
+    for case, (code, has_threshold) in zip(suite["cases"], HAS_THRESHOLD.items(), strict=True):
+        options = {"code": code, "threshold": 0.001} if has_threshold else code
+        assert case["expect"] == [{"javascript": options}]
 
 
 async def test_counts_pass_as_promptfoo_compares_them(tmp_path: Path) -> None:

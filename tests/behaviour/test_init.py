@@ -112,7 +112,8 @@ async def test_only_what_takes_a_question_is_called(
     assert (await ci_evals(tmp_path, "init")).code == 0
     provider = yaml.safe_load((tmp_path / "evals.yaml").read_text())["providers"][0]
     assert provider.get("target") == target
-    assert (await ci_evals(tmp_path, "run")).code == 0
+    if target is not None:
+        assert (await ci_evals(tmp_path, "run")).code == 0
 
 
 async def test_a_promptfoo_config_is_imported(tmp_path: Path) -> None:

@@ -302,15 +302,12 @@ def test_the_shards_of_an_earlier_merge_in_the_same_job_are_not_merged_again(
 
 
 @posix
-@pytest.mark.parametrize("folder", ["is empty", "is missing"])
 async def test_a_merge_without_any_shard_has_no_verdict_and_says_so(
-    folder: str, repository: Repository, fake: FakeGitHub, tmp_path: Path
+    repository: Repository, fake: FakeGitHub, tmp_path: Path
 ) -> None:
     repository.suite()
     open_pull(fake)
     run = fake.state.add_run(HEAD, head_branch="feature", event="pull_request")
-    if folder == "is empty":
-        (tmp_path / "ci-evals-shards").mkdir()
     event = {"pull_request": fake.state.pull_answer(fake.state.pulls[NUMBER])}
     environ = repository.environment("pull_request", event, run, tmp_path)
     environ |= {**inputs_of(merge="ci-evals-shard-*"), "RUNNER_TEMP": str(tmp_path)}
