@@ -63,23 +63,24 @@ class Place(NamedTuple):
 class Problem(NamedTuple):
     """One thing to fix: its place, and a message that says what is wrong and what to try.
 
-    `variable` is the name of the environment variable that is missing or wrong, if one is.
+    `cause` is what problems in several places share: an environment variable that is missing or
+    wrong, or a plug-in that cannot be used.
     """
 
     file: str
     line: int | None
     path: str
     message: str
-    variable: str = ""
+    cause: str = ""
 
     def seen_from(self, place: Place) -> "Problem":
         """Return the problem at `place`, the entry that leads to it, with its own place, if any, in
         the message.
         """
         if not self.file:
-            return Problem(*place, self.message, self.variable)
+            return Problem(*place, self.message, self.cause)
         where = f"{self.file}:{self.line}" if self.line else self.file
-        return Problem(*place, f"{self.message} ({where})", self.variable)
+        return Problem(*place, f"{self.message} ({where})", self.cause)
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file

@@ -398,8 +398,8 @@ request = options.collect(
             "--record",
             type=options.PATH,
             metavar="PATH",
-            help="A journal to answer from where a pull request of a fork gets no secrets; default:"
-            " the base branch's.",
+            help="The results.jsonl of an earlier run that answers, each time, where a pull request"
+            " of a fork gets no secrets; default: the base branch's. It is only read.",
         ),
         "run_id": run_id,
         "baseline": baseline,

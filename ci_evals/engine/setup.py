@@ -29,7 +29,7 @@ from ci_evals.providers.base import Provider, ProviderOptions, Service, load_par
 from ci_evals.providers.pricing import pricer
 from ci_evals.suite.executor import Executor
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
-from ci_evals.suite.problems import once_per_variable
+from ci_evals.suite.problems import once_per_cause
 from ci_evals.suite.types import CheckedSuite
 
 _MOMENT_S = 0.1  # in which the end of a service shows after its connections have broken
@@ -91,7 +91,7 @@ async def open_suite(
             with collect_problems(problems):
                 await prepare(called, suite.places, resources)
         if problems:
-            raise ConfigError(once_per_variable(list(dict.fromkeys(problems))))
+            raise ConfigError(once_per_cause(list(dict.fromkeys(problems))))
         yield OpenSuite(queues, users, models, executor)
 
 

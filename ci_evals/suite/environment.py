@@ -95,7 +95,7 @@ class Interpolation:
         text = re.sub(_REFERENCE, value_of, node.value)
         for name in unset:
             text = f"the variable {name} is not set: export it, or put it in .env beside the config"
-            yield node.problem(text)._replace(variable=name)
+            yield node.problem(text)._replace(cause=name)
         if not names:
             return text
         return Interpolated(text, tuple(names))

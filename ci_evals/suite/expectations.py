@@ -68,7 +68,7 @@ def read_expectation(node: Node, folder: Path) -> Reading[Expectation | None]:
     try:
         cls = _find_grader(name)
     except PluginError as error:
-        yield node.problem(str(error))
+        yield node.problem(str(error))._replace(cause=str(error))
         return None
     if cls is None:
         yield node.problem(_unknown_grader(name))

@@ -21,7 +21,7 @@ from ci_evals.suite.environment import Interpolation, read_dotenv
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.nodes import Node, Reading, collect
 from ci_evals.suite.overrides import Overrides, apply_overrides
-from ci_evals.suite.problems import check, once_per_variable, resolve_texts, try_check, unknown
+from ci_evals.suite.problems import check, once_per_cause, resolve_texts, try_check, unknown
 from ci_evals.suite.providers import ProviderList, ProviderReader
 from ci_evals.suite.types import CheckedSuite, Suite, Sweep
 from ci_evals.suite.yaml import Lines, parse, read_text
@@ -236,7 +236,7 @@ class _Loader:
         for check_draft in CHECKS:
             found += check_draft(draft)
         if found or draft.settings is None:
-            raise ConfigError(once_per_variable(_in_file_order(found)))
+            raise ConfigError(once_per_cause(_in_file_order(found)))
         suite = self._complete(draft, draft.settings, node.value)
         suite = apply_overrides(suite, replace(overrides, providers=None))  # which are selected
         too_many_runs = list(check_size(suite, node, overrides))

@@ -88,19 +88,17 @@ def problems_of_cases(misfits: Iterable[tuple[Case, str, str]]) -> Iterator[Prob
         yield Problem(first.file, first.line, where, message)
 
 
-def once_per_variable(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems with one for each variable that is missing or wrong, at its first
-    place.
-    """
-    others = Counter(problem.variable for problem in problems)
+def once_per_cause(problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems with one for each cause that several share, at its first place."""
+    others = Counter(problem.cause for problem in problems)
     listed: list[Problem] = []
-    variables = {""}
+    causes = {""}
     for problem in problems:
-        if problem.variable not in variables:
-            variables.add(problem.variable)
-            more = and_more(others[problem.variable] - 1)
+        if problem.cause not in causes:
+            causes.add(problem.cause)
+            more = and_more(others[problem.cause] - 1)
             listed.append(problem._replace(path=problem.path + more))
-        elif not problem.variable:
+        elif not problem.cause:
             listed.append(problem)
     return listed
 

@@ -226,7 +226,7 @@ class ProviderReader:
         try:
             cls = PROVIDERS[kind]
         except PluginError as error:
-            yield node["type"].problem(str(error))
+            yield node["type"].problem(str(error))._replace(cause=str(error))
             return None
         options = yield from check(cls, node, unread=("type",))
         if options is None:
@@ -283,7 +283,7 @@ class ProviderReader:
         if not value:
             where = self.folder / ".env"
             text = f"no key: set the variable {variable} (export it, or write it into {where})"
-            yield node["api_key"].problem(text)._replace(variable=variable)
+            yield node["api_key"].problem(text)._replace(cause=variable)
             return options
         self.interpolation.used[variable] = value
         return replace(options, api_key=Secret(value, variable))  # type: ignore[call-arg]  # all that have a variable

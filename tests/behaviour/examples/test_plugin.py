@@ -143,12 +143,14 @@ def test_a_broken_one_is_named_where_it_is_used(
 ) -> None:
     broken(tmp_path / "packages", group, "loud", target)
     suite = tmp_path / "evals.yaml"
-    suite.write_text(
-        MOCK % "loud: true" if group == "graders" else "providers: [{type: loud}]\ncases: [a]"
-    )
+    if group == "graders":
+        suite.write_text(MOCK % "loud: true}, {not_loud: true")
+    else:
+        suite.write_text("providers: [{type: loud}, {type: loud, name: b}]\ncases: [a]")
     ended = ci_evals(tmp_path, tmp_path / "packages", "run")
     assert ended.returncode == 2
-    assert "loud-package 2.1" in ended.stderr
+    assert ended.stderr.count("loud-package 2.1") == 1, "one cause is told once"
+    assert " and 1 more: " in ended.stderr
     assert cause in ended.stderr
     suite.write_text(MOCK % "not_empty: true")
     assert ci_evals(tmp_path, tmp_path / "packages", "run").returncode == 0
