@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -19,6 +19,7 @@ from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import COMMANDS, find_host
 from ci_evals.streams import flush_streams, prepare_streams, say
 
+_OURS = "CI_EVALS_"  # the names that ci-evals gives to its own processes begin with `_`
 _MAX_PROBLEMS_SHOWN = 50
 _BUG = "This is a bug in ci-evals. Please report it with the lines above."
 
@@ -66,7 +67,8 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="ci-evals", prog_name="ci-evals", message="%(prog)s %(version)s")
-def group() -> None:
+@click.pass_context
+def group(ctx: click.Context) -> None:
     """The merge gate for the behaviour of LLM apps and agents.
 
     Runs every case of a suite on every provider and prompt, several times, grades the answers, and
@@ -83,6 +85,40 @@ def group() -> None:
     nothing was run · 3 no verdict (too many runs errored, results could not be
     written) · 129/130/143 interrupted
     """
+    environ = ctx.obj or os.environ
+    for text in _unknown_variables(environ, COMMANDS[str(ctx.invoked_subcommand)]):
+        say(sys.stderr, f"warning: {text}\n")
+
+
+def _unknown_variables(environ: Mapping[str, str], command: click.Command) -> Iterator[str]:
+    """Yield a sentence on each variable that looks like one of ours and sets no option.
+
+    Args:
+        environ: the environment.
+        command: the command that runs. Others are imported only if it lacks a variable.
+    """
+    given = {name for name, value in environ.items() if name.startswith(_OURS) and value}
+    given.difference_update(_variables_of(command))
+    if not given:
+        return
+    known: set[str] = set()
+    for _, other in COMMANDS.loadable():
+        known.update(_variables_of(other))
+    settings = [each.removeprefix(_OURS) for each in sorted(known)]
+    for name in sorted(given - known):
+        text = f"the variable {name} sets no option of any command"
+        if close := closest(name.removeprefix(_OURS), settings):
+            text += f", did you mean {_OURS}{close}?"
+        yield text
+
+
+def _variables_of(command: click.Command) -> Iterator[str]:
+    """Yield the variables that set options of a command."""
+    prefix = command.context_settings.get("auto_envvar_prefix")
+    for option in command.params:
+        variable = _variable(option, prefix)
+        if variable is not None:
+            yield variable
 
 
 def main() -> NoReturn:
@@ -179,9 +215,16 @@ def _variable_of(error: click.BadParameter) -> str | None:
         return None
     if error.ctx.get_parameter_source(error.param.name) is not ParameterSource.ENVIRONMENT:
         return None
-    if isinstance(error.param.envvar, str):
-        return error.param.envvar
-    return f"{error.ctx.auto_envvar_prefix}_{error.param.name.upper()}"
+    return _variable(error.param, error.ctx.auto_envvar_prefix)
+
+
+def _variable(option: click.Parameter, prefix: str | None) -> str | None:
+    """Return the environment variable that sets an option; None if none does."""
+    if isinstance(option.envvar, str):
+        return option.envvar
+    if isinstance(option, click.Option) and option.allow_from_autoenv and prefix and option.name:
+        return f"{prefix}_{option.name.upper()}"
+    return None
 
 
 def _failure(exit_code: int, text: str, message: str) -> _Failure:

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from ci_evals.errors import EXIT_CODES, StorageError
 
-_FOLDER = "CI_EVALS_WATCHDOG_FOLDER"
-_LIFELINE = "CI_EVALS_WATCHDOG_LIFELINE"
+_FOLDER = "_CI_EVALS_WATCHDOG_FOLDER"
+_LIFELINE = "_CI_EVALS_WATCHDOG_LIFELINE"
 """The variables for a child that is started by a command line of its own."""
 _EXIT_CODE = "exit-code"
 _NOTE = "note.json"

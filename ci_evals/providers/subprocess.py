@@ -25,7 +25,7 @@ _DRAIN_S = 1.0
 _REAP_S = 5.0
 _MOST_PASSES = 20
 _POLL_S = 0.02
-_VARIABLE = "CI_EVALS_CALL"
+_VARIABLE = "_CI_EVALS_CALL"
 _GUARD = Path(__file__).with_name("guard.py")
 _THIS_PROCESS = os.urandom(16).hex()
 

@@ -384,6 +384,46 @@ async def test_a_wrong_variable_is_named(name: str, value: str, tmp_path: Path) 
     assert ("expected a whole number, got 'x'" in ended.err) == (value == "x")
 
 
+async def test_a_variable_that_sets_nothing_is_told_with_the_one_that_may_be_meant(
+    tmp_path: Path,
+) -> None:
+    write_suite(tmp_path)
+    environ = {
+        "CI_EVALS_RUN": "3",
+        "CI_EVALS_PASSWORD": "s3cret-of-the-team",
+        "CI_EVALS_ARTIFACT": "of the command `comment`, too",
+        "CI_EVALS_FROM_RUN": "7",
+        "CI_EVALS_RUNZ": "",
+    }
+    ended = await ci_evals(tmp_path, "validate", environ=environ)
+    assert ended.code == 0
+    assert ended.err.splitlines() == [
+        "warning: the variable CI_EVALS_PASSWORD sets no option of any command",
+        (
+            "warning: the variable CI_EVALS_RUN sets no option of any command, "
+            "did you mean CI_EVALS_RUNS?"
+        ),
+    ]
+
+
+async def test_a_command_that_ci_evals_starts_is_not_told_of_its_variables(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    write_suite(inner)
+    script = (
+        "import subprocess, sys\n"
+        f"sys.exit(subprocess.call({[*COMMAND, 'validate', 'inner']}, stderr=subprocess.STDOUT))"
+    )
+    expect = [{"equals": "inner/evals.yaml is valid: 1 case × 1 variant, 1 run"}]
+    write_suite(
+        tmp_path,
+        [{"id": "a", "input": "x", "expect": expect}],
+        providers=[{"type": "command", "command": [sys.executable, "-c", script]}],
+    )
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+
+
 # What is printed where.
 
 PRINTING = """
