@@ -116,6 +116,7 @@ class NodeProcesses:
         self._open = Workers(partial(NodeWorker, folder, sandbox=False))
         self._sandboxed = Workers(partial(NodeWorker, folder, sandbox=True))
         self._providers = Workers(partial(NodeWorker, folder, sandbox=False))
+        self._syntax_problems: dict[str, str | None] = {}
 
     async def grade(self, *, sandbox: bool, timeout_s: float, **request: Any) -> Any:
         """Return what the code of a grader returns.
@@ -139,6 +140,16 @@ class NodeProcesses:
             ConfigError: there is no Node.js, or the code is wrong.
         """
         _check(self._graders(sandbox=sandbox), {"do": "check", **request})
+
+    def syntax_problem(self, code: str) -> str | None:
+        """Return why code cannot be parsed; None if it can. The same code is parsed once."""
+        if code not in self._syntax_problems:
+            self._syntax_problems[code] = None
+            try:
+                self.check_grader(sandbox=False, code=code)
+            except ConfigError as error:
+                self._syntax_problems[code] = error.problems[0].message
+        return self._syntax_problems[code]
 
     def check_provider(self, **request: Any) -> None:
         """Load the file of a provider. Raises as `check_grader`."""
@@ -265,11 +276,7 @@ def syntax_problem(code: str) -> str | None:
         find_node()
     except ConfigError:
         return None  # reported when the code is run
-    try:
-        node.check_grader(sandbox=False, code=code)
-    except ConfigError as error:
-        return error.problems[0].message
-    return None
+    return node.syntax_problem(code)
 
 
 def current_node() -> NodeProcesses:

@@ -772,9 +772,9 @@ class _Converter:
         """Return what a test, or else `defaultTest`, says about its providers and prompts."""
         chosen: dict[str, Node] = {}
         for key in _CHOICES:
-            for place in (written[key], self.default_test[key]):
-                if place.value is not None:
-                    chosen.setdefault(key, place)
+            for test in (written, self.default_test):
+                if key in test and test[key].value is not None:
+                    chosen.setdefault(key, test[key])
         made: dict[Any, Any] = {}
         for key in ("providers", "prompts"):
             if key in chosen:

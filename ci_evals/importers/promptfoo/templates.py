@@ -38,6 +38,7 @@ class TemplateTranslator:
         self.names: frozenset[str] | None = None
         """The names that surely have a value where the templates are rendered; None for all."""
         self.environment: set[str] = set()
+        self._translated: dict[tuple[str, frozenset[str] | None], str] = {}
 
     def has(self, name: str) -> bool:
         """Return True if a name surely has a value."""
@@ -51,6 +52,12 @@ class TemplateTranslator:
         """
         if not is_template(text):
             return text
+        key = (text, self.names)
+        if key not in self._translated:
+            self._translated[key] = self._translate(text)
+        return self._translated[key]
+
+    def _translate(self, text: str) -> str:
         jinja = re.sub(r"(\{\{-?|\{%-?)(.*?)(-?\}\}|-?%\})", _as_jinja, text, flags=re.DOTALL)
         try:
             names = find_undeclared_variables(template_sandbox().parse(jinja))
