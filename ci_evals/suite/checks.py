@@ -173,7 +173,7 @@ def _prompt_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
         elif chat is not None and case.input is None and not case.messages:
             remedy = f"add `prompts` that make a question for {chat} of them, or an `input`"
             yield case, "", f"has only `vars`: {remedy}"
-        for prompt in draft.asked_by(case).prompts:
+        for prompt in draft.columns_of(case).prompts:
             try:
                 templates.render(prompt, case)
             except Exception as error:  # noqa: BLE001  a user's template can raise anything
@@ -224,15 +224,15 @@ def _first_requests(draft: Draft, options: ProviderOptions) -> Iterator[Request]
     """
     templates = Templates(draft.folder)
     for case in draft.cases.cases:
-        asked = draft.asked_by(case)
-        if case.recording is not None or options not in asked.providers:
+        columns = draft.columns_of(case)
+        if case.recording is not None or options not in columns.providers:
             continue
         line = None
         if case.turns:
             line = case.turns[0].user
         elif case.user is not None:
             line = _ANY_LINE
-        for prompt in asked.prompts or (None,):
+        for prompt in columns.prompts or (None,):
             if prompt is not None and options.prompts and prompt.name not in options.prompts:
                 continue
             try:
@@ -246,7 +246,7 @@ def _first_requests(draft: Draft, options: ProviderOptions) -> Iterator[Request]
 
 
 def _request_to_player(case: Case) -> Request:
-    """Return what the provider that plays the user of a case is asked first, but for its words."""
+    """Return the first request to the provider that plays the user of a case, but for its words."""
     messages = (Message("system", _ANY_LINE), Message("user", _ANY_LINE))
     return Request(message_fields(messages), messages, case, 1, case.timeout_s or 0.0)
 
@@ -260,7 +260,7 @@ def _task_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     for case in draft.cases.cases:
         if case.recording is not None:
             continue
-        for options in draft.asked_by(case).providers:
+        for options in draft.columns_of(case).providers:
             if case.task is not None and not options.works_on_tasks:
                 remedy = "use a provider of `type: task`"
                 yield case, "", f"is a task, which {options.name} cannot work on: {remedy}"
@@ -278,7 +278,7 @@ def _override_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
     for case in draft.cases.cases:
         if case.overrides == NO_OVERRIDES or case.recording is not None:
             continue
-        providers = draft.asked_by(case).providers
+        providers = draft.columns_of(case).providers
         for key in ("model", "params"):
             if not getattr(case.overrides, key) or not providers:
                 continue
@@ -323,9 +323,12 @@ def _check_bars(noun: str, bars: Node, known: Sequence[str]) -> Iterator[Problem
 def _check_bars_of_idle_providers(bars: Node, draft: Draft) -> Iterator[Problem]:
     if not isinstance(bars.value, Mapping) or not draft.cases.cases:
         return
-    asked = {each.name for case in draft.cases.cases for each in draft.asked_by(case).providers}
-    for name in bars.value:
-        if draft.providers.is_selected(name) and name in draft.providers.by_name.keys() - asked:
+    used: set[str] = set()
+    for case in draft.cases.cases:
+        used.update(str(options.name) for options in draft.columns_of(case).providers)
+    for options in draft.providers.selected:
+        name = str(options.name)
+        if name in bars and name not in used:
             yield bars[name].problem("no case runs on it")
 
 
@@ -400,7 +403,7 @@ def _lacks_of_details(draft: Draft) -> Iterator[tuple[Case, str, str]]:
                 needs[need] = expectation.name
         if not needs:
             continue
-        for options in draft.asked_by(case).providers:
+        for options in draft.columns_of(case).providers:
             asked = apply_case_overrides(options, case.overrides)
             for need, name in needs.items():
                 lack = _lack_of_detail(need, asked, priced=priced)
@@ -466,7 +469,7 @@ def _models_to_call(draft: Draft) -> Iterator[tuple[ProviderOptions, str | None]
         if case.user is not None:
             yield case.user.provider, None
         if case.overrides.model is not None:
-            for options in draft.asked_by(case).providers:
+            for options in draft.columns_of(case).providers:
                 if "model" in keys_of(type(options)):
                     changed = apply_case_overrides(options, case.overrides)
                     yield changed, case.overrides.model

@@ -21,8 +21,8 @@ from ci_evals.suite.providers import ProviderList, stage_options
 from ci_evals.suite.types import Suite, variants_of
 
 
-class Asked(NamedTuple):
-    """The providers and the prompts of a case; without prompts, providers get it as it is."""
+class Columns(NamedTuple):
+    """The providers and the prompts that a case runs on; none if the suite has no prompts."""
 
     providers: Sequence[ProviderOptions]
     prompts: Sequence[Prompt]
@@ -55,23 +55,23 @@ class Draft:
     cases: CaseList
 
     @cached_property
-    def _asked(self) -> dict[tuple[Sequence[str], Sequence[str]], Asked]:
-        """What cases run on, by their `providers` and `prompts`."""
+    def _columns(self) -> dict[tuple[Sequence[str], Sequence[str]], Columns]:
+        """The columns of cases, by their `providers` and `prompts`."""
         return {}
 
-    def asked_by(self, case: Case) -> Asked:
+    def columns_of(self, case: Case) -> Columns:
         """Return the selected providers and the prompts that a case runs on."""
         choice = (case.providers, case.prompts)
-        if choice not in self._asked:
+        if choice not in self._columns:
             variants = variants_of(self.providers.selected, self.prompts)
-            variants = [each for each in variants if case.runs_on(each)]
-            providers = {each.provider for each in variants}
-            prompts = {each.prompt for each in variants}
-            self._asked[choice] = Asked(
-                [each for each in self.providers.selected if each.name in providers],
-                [each for each in self.prompts if each.name in prompts],
+            variants = [variant for variant in variants if case.runs_on(variant)]
+            providers = {variant.provider for variant in variants}
+            prompts = {variant.prompt for variant in variants}
+            self._columns[choice] = Columns(
+                [options for options in self.providers.selected if options.name in providers],
+                [prompt for prompt in self.prompts if prompt.name in prompts],
             )
-        return self._asked[choice]
+        return self._columns[choice]
 
     @cached_property
     def budget(self) -> Budget:

@@ -53,11 +53,11 @@ def make_prompts(
             yield node.problem(wrong)
             continue
         try:
-            asked = [case for case in cases if not case.prompts or prompt.name in case.prompts]
-            calls = [[_context(case)] for case in asked]
+            chosen = [case for case in cases if not case.prompts or prompt.name in case.prompts]
+            calls = [[_context(case)] for case in chosen]
             returned = call_function(prompt.function, calls, folder)
             turns = {}
-            for case, value in zip(asked, returned, strict=True):
+            for case, value in zip(chosen, returned, strict=True):
                 turns[case.id] = _read_turns(value, prompt.function, case)
             made.append(replace(prompt, made=turns))
         except ConfigError as error:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from annotated_types import MinLen
 from pydantic import AfterValidator, Field
 
-from ci_evals.errors import Place, PluginError
+from ci_evals.errors import Place
 from ci_evals.format import closest, number_of
 from ci_evals.graders.scoring import model_graders
 from ci_evals.model.case import Case, Prompt, Variant, written_at
@@ -39,22 +39,6 @@ from ci_evals.suite.executor import LOCAL, ExecutorOptions, OrShortExecutor
 from ci_evals.suite.fingerprint import Fingerprints, identify
 
 _NO_BUDGET = Budget()
-
-
-def variants_of(
-    providers: Iterable[ProviderOptions], prompts: Sequence[Prompt]
-) -> Sequence[Variant]:
-    """Return every provider with the first prompt, then with the second, as far as it has them."""
-    names: list[str | None] = [prompt.name for prompt in prompts]
-    if not names:
-        names = [None]
-    variants = []
-    for name in names:
-        for provider in providers:
-            if not provider.prompts or name in provider.prompts:
-                variants.append(Variant(str(provider.name), name))  # noqa: PERF401
-    return variants
-
 
 RESULTS: Final = "ci-evals-results"
 """The usual name of the results folder, and of the artifact that a CI job uploads it as."""
@@ -84,10 +68,9 @@ def _check_format(name: str) -> str:
     if name in FORMATS.own:
         return name
     if name in FORMATS:
-        try:
-            FORMATS[name]
-        except PluginError as error:
-            raise ValueError(str(error)) from None
+        problem = FORMATS.problem(name)
+        if problem is not None:
+            raise ValueError(problem)
         return name
     close = closest(name, FORMATS)
     hint = f"did you mean {close!r}?" if close else f"known: {', '.join(FORMATS)}"
@@ -312,6 +295,21 @@ class Suite(Options):
         return f"<Suite{name} of {place}>"
 
 
+def variants_of(
+    providers: Iterable[ProviderOptions], prompts: Sequence[Prompt]
+) -> Sequence[Variant]:
+    """Return every provider with the first prompt, then with the second, as far as it has them."""
+    names: list[str | None] = [prompt.name for prompt in prompts]
+    if not names:
+        names = [None]
+    variants = []
+    for name in names:
+        for provider in providers:
+            if not provider.prompts or name in provider.prompts:
+                variants.append(Variant(str(provider.name), name))  # noqa: PERF401
+    return variants
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CheckedSuite(Suite):
     """A suite that was checked, as the engine reads it, with every default filled in.
@@ -380,7 +378,8 @@ class CheckedSuite(Suite):
     def columns(self) -> tuple[Variant, ...]:
         """The columns of the matrix: the variants that some case runs on."""
         variants = variants_of(self.providers, self.prompts)
-        return tuple(each for each in variants if any(case.runs_on(each) for case in self.cases))
+        used = [each for each in variants if any(case.runs_on(each) for case in self.cases)]
+        return tuple(used)
 
     @property
     def fingerprint(self) -> str:
