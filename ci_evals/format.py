@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Context, Decimal, localcontext
 from difflib import get_close_matches
@@ -285,6 +286,16 @@ def one_line(text: str, limit: int = 200) -> str:
     if len(shown) <= limit and len(start) == len(text):
         return shown
     return f"{shown[: limit - 1]}…"
+
+
+def describe_status(status: int) -> str:
+    """Return `exit status 1`, or `killed by SIGKILL` for a negative status."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
 
 
 def short_sha(revision: str) -> str:

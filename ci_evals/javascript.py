@@ -192,7 +192,7 @@ class Node:
     @property
     def flags(self) -> Sequence[str]:
         """The flags for all code."""
-        flags = []
+        flags = ["--no-warnings"]  # of flags that are experimental
         if self.version >= _DETECTS_MODULES:
             flags.append("--experimental-detect-module")
         if self.version >= _STRIPS_TYPES:

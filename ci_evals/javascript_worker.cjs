@@ -6,6 +6,7 @@ const { createRequire } = require("node:module");
 const { join, relative, resolve } = require("node:path");
 const { createInterface } = require("node:readline");
 const { pathToFileURL } = require("node:url");
+const { inspect, types } = require("node:util");
 const { Script } = require("node:vm");
 const { Worker, isMainThread, parentPort } = require("node:worker_threads");
 
@@ -29,23 +30,25 @@ if (isMainThread) {
   parentPort.on("message", async (line) => {
     const request = JSON.parse(line);
     try {
-      const value = await answer(request);
-      send({ id: request.id, value: value === undefined ? null : value });
+      const value = toJson(await answer(request));
+      parentPort.postMessage(`{"id":${request.id},"value":${value}}`);
     } catch (error) {
-      send({ id: request.id, error: describe(error) });
+      parentPort.postMessage(JSON.stringify({ id: request.id, error: describe(error) }));
     }
   });
 }
 
-function send(message) {
-  parentPort.postMessage(JSON.stringify(message));
+// A value as JSON that Python reads, which knows NaN and Infinity. What JSON has no form for, such as a function, is null.
+function toJson(value) {
+  if (typeof value === "number") return String(value);
+  const text = JSON.stringify(value);
+  return text === undefined ? "null" : text;
 }
 
 // What was thrown: its stack, its place in code of the suite, and `setup`, which is true if it says nothing about data.
 // `denied` is true if the sandbox forbids what the code did.
 function describe(error) {
-  const thrown = error instanceof Error && error.stack ? error.stack : `thrown: ${String(error)}`;
-  const lines = thrown.split("\n").map((line) => line.replace(FRAME_OF_CODE, (_, at, number) => `${at}line ${number - 2}`));
+  const lines = stackOf(error).split("\n").map((line) => line.replace(FRAME_OF_CODE, (_, at, number) => `${at}line ${number - 2}`));
   const isFrame = (line, number) => number > 0 && /^\s+at /.test(line);
   const isHidden = (line) => /<anonymous>\)|node:internal/.test(line) || line.includes(__filename);
   const stack = lines.filter((line, number) => !isFrame(line, number) || !isHidden(line));
@@ -54,16 +57,25 @@ function describe(error) {
   const [, file] = innermost.match(/(?:file:\/\/|\(|at )((?:[A-Za-z]:)?[\\/][^()]+:\d+):\d+\)?$/) || [];
   const place = line || (file && relative(process.cwd(), file)) || "";
   const fromLoader = (lines.find(isFrame) || "").includes("node:internal/modules/");
-  const denied = error instanceof Error && error.code === "ERR_ACCESS_DENIED";
-  return { stack: stack.join("\n"), place, setup: fromLoader || isUnreachable(error), denied };
+  const caller = lines.find((line, number) => isFrame(line, number) && !line.includes("node:internal")) || "";
+  const isEvaluated = /\(eval at |evalmachine\./.test(caller); // it may be the answer that asks for a module
+  const setup = (fromLoader && !isEvaluated) || isUnreachable(error);
+  const denied = types.isNativeError(error) && error.code === "ERR_ACCESS_DENIED";
+  return { stack: stack.join("\n"), place, setup, denied };
+}
+
+function stackOf(error) {
+  if (!types.isNativeError(error) || !error.stack) return inspect(error, { breakLength: Infinity });
+  const start = error.stack.indexOf(String(error)); // `node:vm` shows a line of code first
+  return error.stack.slice(Math.max(start, 0));
 }
 
 // A frame of code in the suite, before which `AsyncFunction` puts two lines.
-const FRAME_OF_CODE = /^(\s+at ).*\(eval at (?:compileCode|tryCompile) .*<anonymous>:(\d+):\d+\)$/;
+const FRAME_OF_CODE = /^(\s+at )[^(]*\(eval at (?:compileCode|tryCompile) .*<anonymous>:(\d+):\d+\)$/;
 const NETWORK = /^(ECONN\w+|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE|UND_ERR_\w+)$/;
 
 function isUnreachable(error) {
-  if (!(error instanceof Error)) return false;
+  if (!types.isNativeError(error)) return false;
   return NETWORK.test(error.code) || error.name === "TimeoutError" || isUnreachable(error.cause);
 }
 

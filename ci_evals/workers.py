@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, ClassVar
 
-from ci_evals.format import one_line
+from ci_evals.format import describe_status, one_line
 
 START_S = 60.0
 """Seconds that a process may take to start, its modules included."""
@@ -28,7 +28,24 @@ _MOST_PROCESSES = 4
 
 
 class WorkerEndedError(Exception):
-    """The process ended before it answered."""
+    """The process ended before it answered.
+
+    Args:
+        ending: how it ended: `Node.js ended with exit status 1`.
+        stderr: the last lines that it wrote.
+    """
+
+    def __init__(self, ending: str, stderr: str = "") -> None:
+        message = ending
+        if stderr:
+            message = f"{ending}: {one_line(stderr, 300)}"
+        super().__init__(message)
+        self.ending = ending
+        self.stderr = stderr
+
+
+class WorkerStartError(WorkerEndedError):
+    """The process never took a request."""
 
 
 class WorkerTimeoutError(Exception):
@@ -128,10 +145,19 @@ class Worker:
         """Wait until the process is ready.
 
         Raises:
-            WorkerEndedError: it does not start.
+            WorkerStartError: it does not start.
         """
-        if not self._has_started and not await self.answers(START_S):
-            self.end(WorkerEndedError(f"{self.title} did not start within {START_S:g} s"))
+        if self._has_started:
+            return
+        try:
+            async with asyncio.timeout(START_S):
+                await asyncio.wrap_future(self.send({"do": "ping"}))
+        except TimeoutError:
+            late = WorkerStartError(f"{self.title} did not start within {START_S:g} s")
+            self.end(late)
+            raise late from None
+        except WorkerEndedError as error:
+            raise WorkerStartError(error.ending, error.stderr) from error
         self._has_started = True
 
     async def answers(self, within_s: float) -> bool:
@@ -210,10 +236,10 @@ class Worker:
         self._process.stdout.close()
         status = self._process.wait()
         self._stderr_reader.join(_END_S)
-        text = f"{self.title} ended with exit status {status}"
-        if stderr := one_line("".join(self._tail).strip(), 300):
-            text = f"{text}: {stderr}"
-        self.end(WorkerEndedError(text))
+        ending = f"{self.title} ended with {describe_status(status)}"
+        if status < 0:
+            ending = f"{self.title} was {describe_status(status)}"
+        self.end(WorkerEndedError(ending, "".join(self._tail).strip()))
 
     def _read_stderr(self) -> None:
         assert self._process.stderr is not None
@@ -248,12 +274,13 @@ class Workers:
 
         Raises:
             WorkerTimeoutError: it took too long.
+            WorkerStartError: there is no process to answer it.
             WorkerEndedError: it ended its process.
             Exception: the error of its answer.
         """
         worker = self._share()
-        await worker.start()
         try:
+            await worker.start()
             return await self._wait(worker, request, timeout_s)
         except (_StuckError, WorkerEndedError):  # perhaps by another request
             return await self.ask_alone(request, timeout_s)
@@ -314,7 +341,7 @@ class Workers:
 
     def _new(self) -> Worker:
         if self._is_closed:
-            raise WorkerEndedError("the run has ended")
+            raise WorkerStartError("the run has ended")
         self._started = [each for each in self._started if each.is_alive]
         worker = self._start()
         self._started.append(worker)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from ci_evals.errors import GradingError
 from ci_evals.format import abridge, one_line, quote
 from ci_evals.graders.base import MOST_OF_A_STACK, GraderOptions, inconclusive
-from ci_evals.graders.functions import FunctionGrader
+from ci_evals.graders.functions import FunctionGrader, ended_by
 from ci_evals.graders.inline import context_of
 from ci_evals.javascript import (
     JavaScriptError,
@@ -20,7 +20,7 @@ from ci_evals.javascript import (
 from ci_evals.model.fields import Bool, NonEmpty, Seconds, Share
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.workers import WorkerEndedError
+from ci_evals.workers import WorkerEndedError, WorkerStartError
 
 _NAME_CHARACTERS = 80
 _REASON_CHARACTERS = 300
@@ -107,8 +107,10 @@ class JavaScriptGrader(GraderOptions):
             if error.setup:
                 raise GradingError(f"it threw {text}", "grader", detail=stack) from error
             return inconclusive(f"threw {text}", got=quote(answer.output), detail=stack)
+        except WorkerStartError as error:
+            raise GradingError(str(error)) from error
         except WorkerEndedError as error:
-            raise GradingError(str(error), "grader") from error
+            return ended_by(error, answer)
 
     async def run(self, answer: Answer, timeout_s: float) -> Any:
         """Run the code, and return its judgement as a Python function would."""

@@ -172,6 +172,8 @@ def judge_json(text: str, judge: Callable[[Any], Finding], *, fenced: bool = Tru
         return failed(reason, got=quote(bare))
     try:
         data = from_json(body, allow_inf_nan=False)
+    except TypeError:  # half of a surrogate pair
+        return failed("is not JSON", got=quote(body))
     except ValueError as error:
         return failed("is not JSON", got=f"{quote(body)}: {one_line(str(error))}")
     try:

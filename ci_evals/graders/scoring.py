@@ -17,6 +17,7 @@ from ci_evals.graders.base import (
     reaches,
     too_slow,
 )
+from ci_evals.graders.functions import ended_by
 from ci_evals.javascript import split_file
 from ci_evals.model.grading import Expectation, Finding, Grader, Models
 from ci_evals.model.request import Answer, sendable
@@ -30,7 +31,7 @@ from ci_evals.user_code import (
     is_setup_error,
     target_parts,
 )
-from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
+from ci_evals.workers import WorkerEndedError, WorkerStartError, WorkerTimeoutError
 
 LONG_ANSWER: Final = 100_000
 """Characters; any grader judges a longer answer in a thread, so that calls go on meanwhile."""
@@ -74,10 +75,13 @@ def _failed_check(raised: BaseException, answer: Answer) -> Finding:
     if isinstance(raised, StorageError | GradingError) or ends_work(raised):
         raise raised
     text = one_line(describe_crash(raised), _REASON_CHARACTERS)
+    output = answer.output
+    if isinstance(raised, AttributeError) and raised.obj is output and not isinstance(output, str):
+        text = f"{text}: the transform makes `output` a {type(output).__name__}, not text"
     detail = abridge(describe_stack(raised), MOST_OF_A_STACK)
     if is_setup_error(raised):
         raise GradingError(f"it raised {text}", detail=detail) from raised
-    return inconclusive(f"raised {text}", got=quote(answer.output), detail=detail)
+    return inconclusive(f"raised {text}", got=quote(output), detail=detail)
 
 
 async def _judge_elsewhere(
@@ -86,7 +90,7 @@ async def _judge_elsewhere(
     """Judge an answer in a worker process, which is ended if it takes too long.
 
     Raises:
-        GradingError: it took too long, or ended the process.
+        GradingError: it took too long, or there is no process.
     """
     sent = sendable(answer)
     finding: Finding
@@ -101,7 +105,11 @@ async def _judge_elsewhere(
         if grader.portable:
             raise too_slow(limit_s) from None
         raise GradingError(f"gave up after {limit_s:g} s") from None
+    except WorkerStartError as error:
+        raise GradingError(str(error)) from error
     except WorkerEndedError as error:
+        if grader.portable:
+            return ended_by(error, answer)
         raise GradingError(str(error)) from error
     return finding
 
@@ -253,7 +261,7 @@ async def _transform_elsewhere(
     """Transform an answer by a function in the worker process of the team's own code.
 
     Raises:
-        GradingError: it took too long, or ended the process.
+        GradingError: it took too long, or there is no process.
     """
     timeout_s = answer.request.timeout_s
     seen: Answer | Finding
@@ -264,8 +272,11 @@ async def _transform_elsewhere(
     except WorkerTimeoutError:
         text = f"the transform {transform} took more than {timeout_s:g} s"
         raise GradingError(text) from None
-    except WorkerEndedError as error:
+    except WorkerStartError as error:
         raise GradingError(f"transform {transform}: {error}") from error
+    except WorkerEndedError as error:
+        finding = ended_by(error, answer)
+        return replace(finding, reason=f"transform {transform}: {finding.reason}")
     if isinstance(seen, Finding):
         return seen
     return replace(seen, request=answer.request)

@@ -30,7 +30,7 @@ from ci_evals.user_code import (
     target_parts,
     time_limit,
 )
-from ci_evals.workers import WorkerEndedError, WorkerTimeoutError
+from ci_evals.workers import WorkerEndedError, WorkerStartError, WorkerTimeoutError
 
 _NAMES = ("output", "input", "vars", "metadata")
 """The names that expressions may use."""
@@ -150,8 +150,10 @@ async def _call_javascript(source: str, answer: Answer) -> Any:
         raise NothingThereError(f"threw {text}", answer.output) from error
     except WorkerTimeoutError:
         raise GradingError(f"the transform {source} took more than {timeout_s:g} s") from None
+    except WorkerStartError as error:
+        raise GradingError(str(error)) from error
     except WorkerEndedError as error:
-        raise GradingError(str(error), "grader") from error
+        raise NothingThereError(error.ending, answer.output) from error
     if value is None:
         raise NothingThereError("it returned nothing", answer.output)
     return value

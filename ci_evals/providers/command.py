@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ci_evals.errors import ProviderError
+from ci_evals.format import describe_status
 from ci_evals.model.fields import Many
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response
@@ -24,7 +25,6 @@ from ci_evals.providers.request_fields import request_fields
 from ci_evals.providers.subprocess import (
     MAX_OUTPUT_BYTES,
     ProgramEnd,
-    describe_status,
     run_program,
 )
 from ci_evals.templating import names_used

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from typing import Any, Literal, cast
 
 import psutil
 
-from ci_evals.format import one_line
+from ci_evals.format import describe_status, one_line
 
 MAX_OUTPUT_BYTES = 50 * 1024 * 1024
 STDERR_TAIL_BYTES = 4096
@@ -211,16 +210,6 @@ def _run_guard(members: Descendants) -> Iterator[None]:
     finally:
         process.kill()
         process.communicate()
-
-
-def describe_status(status: int) -> str:
-    """Return `exit status 1`, or `killed by SIGKILL` for a negative status."""
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"
 
 
 @contextmanager

@@ -116,7 +116,6 @@ async def test_a_grader_of_ours_gives_up_and_costs_nothing_but_its_own_run(
     [
         ("own:endless", "no judgement within 1 s"),
         ("own:blocking", "no judgement within 1 s"),
-        ("own:ending", "the worker process ended with exit status 3"),
         ("re.search('^(a+)+$', output) is None", "no judgement within 1 s"),
     ],
 )
@@ -137,18 +136,9 @@ async def test_code_of_the_suite_that_is_stuck_costs_nothing_but_its_own_run(
     assert workers_in(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("transform", "reason"),
-    [
-        ("own:pattern", "the transform own:pattern took more than 1 s"),
-        ("own:ending", "the worker process ended with exit status 3"),
-    ],
-)
-async def test_a_transform_that_is_stuck_costs_nothing_but_its_own_run(
-    transform: str, reason: str, tmp_path: Path
-) -> None:
+async def test_a_transform_that_is_stuck_costs_nothing_but_its_own_run(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(GRADERS)
-    expect = [{"contains": {"value": "true", "transform": transform}}]
+    expect = [{"contains": {"value": "true", "transform": "own:pattern"}}]
     cases = [{"id": f"good-{n}", "input": "b", "expect": expect} for n in range(6)]
     cases[0] = {"id": "stuck", "input": ALMOST, "expect": expect}
     write_suite(tmp_path, cases, timeout_s=1)
@@ -157,7 +147,78 @@ async def test_a_transform_that_is_stuck_costs_nothing_but_its_own_run(
     results = {each["case"]: each for each in journaled(tmp_path / "out")}
     stuck = results.pop("stuck")
     assert {each["status"] for each in results.values()} == {"passed"}
-    assert reason in stuck["error"]["message"]
+    assert "the transform own:pattern took more than 1 s" in stuck["error"]["message"]
+
+
+EXECUTE = "exec(output, {})\nreturn True"
+SEGFAULT = "import ctypes; ctypes.string_at(0)"
+KILL = "process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})"
+THROW_LATER = "setTimeout(() => { throw new Error('late') }); await new Promise(() => {})"
+
+
+DEADLY: list[tuple[str, dict[str, Any], str]] = [
+    (ALMOST, {"python": "own:ending"}, "the worker process ended with exit status 3"),
+    (
+        ALMOST,
+        {"contains": {"value": "true", "transform": "own:ending"}},
+        "transform own:ending: the worker process ended with exit status 3",
+    ),
+    (
+        "import os; os._exit(0)",
+        {"not_python": EXECUTE},
+        "the worker process ended with exit status 0",
+    ),
+    (SEGFAULT, {"python": EXECUTE}, "the worker process was killed by SIGSEGV"),
+    (
+        "kill",
+        {"javascript": {"code": f"if (output === 'kill') {{ {KILL} }}; return true"}},
+        "Node.js was killed by SIGKILL",
+    ),
+    (
+        "late",
+        {"javascript": f"if (output === 'late') {{ {THROW_LATER} }}; return true"},
+        "Node.js ended with exit status 1",
+    ),
+]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the statuses of POSIX")
+async def test_an_answer_that_ends_the_process_of_a_check_has_failed_it_and_no_other(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.py").write_text(GRADERS)
+    cases = []
+    for number, (answer, grader, _) in enumerate(DEADLY):
+        cases.append({"id": f"deadly-{number}", "input": answer, "expect": [grader]})
+        cases.append({"id": f"good-{number}", "input": "1", "expect": [grader]})
+    write_suite(tmp_path, cases)
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 1, ended.err
+    results = {each["case"]: each for each in journaled(tmp_path / "out")}
+    for number, (_, grader, reason) in enumerate(DEADLY):
+        deadly = results[f"deadly-{number}"]
+        assert deadly["status"] == "failed", deadly
+        assert deadly["grades"][0]["reason"] == reason
+        good = results[f"good-{number}"]
+        expected = "failed" if "not_python" in grader else "passed"
+        assert good["status"] == expected, good["error"]
+
+
+async def test_a_worker_that_does_not_start_is_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "starts").mkdir()
+    (tmp_path / "starts" / "sitecustomize.py").write_text(
+        "import os, sys\n\n"
+        "if 'ci_evals.python_worker_main' in ' '.join(sys.orig_argv):\n"
+        "    sys.stderr.write('no memory')\n    os._exit(4)\n"
+    )
+    write_suite(tmp_path, [{"id": "a", "input": "hi", "expect": [{"python": "output == 'hi'"}]}])
+    search = {"PYTHONPATH": str(tmp_path / "starts")}
+    ended = await ci_evals(tmp_path, "run", "--out", "out", environ=search)
+    assert ended.code == 3, ended.err
+    (result,) = journaled(tmp_path / "out")
+    assert result["status"] == "errored"
+    text = "could not judge: the worker process ended with exit status 4: no memory"
+    assert text in result["error"]["message"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

@@ -94,6 +94,15 @@ async def test_an_exception_is_a_failed_check_with_its_line(tmp_path: Path) -> N
     assert "must return a bool, a score from 0 to 1, or a mapping" in reason
 
 
+async def test_code_that_takes_what_a_transform_made_for_text_is_told(tmp_path: Path) -> None:
+    code = {"target": "output.lower() == 'a'", "transform": "$.n"}
+    (result,) = await run(tmp_path, (JSON, {"python": code}))
+    assert result["grades"][0]["reason"] == (
+        "raised AttributeError: 'list' object has no attribute 'lower' (line 1):"
+        " the transform makes `output` a list, not text"
+    )
+
+
 async def test_a_missing_module_is_the_answers_failure_or_no_verdict(tmp_path: Path) -> None:
     of_answer, of_grader = await run(
         tmp_path,

@@ -162,6 +162,33 @@ async def test_an_exception_is_a_failed_check_with_its_line_and_stack(tmp_path: 
     assert "process.exit(3) would end" in exited["reason"]
 
 
+async def test_what_is_thrown_or_returned_is_named_as_it_is(tmp_path: Path) -> None:
+    reasons = {
+        "throw 'boo'": "threw 'boo'",
+        "throw {a: 1}": "threw { a: 1 }",
+        "throw null": "threw null",
+        "parseFloat('many')": "parseFloat('many') must return a score from 0 to 1",
+        "return () => true": "return () => true returned nothing: `return` a boolean, a score",
+        "require('node:vm').runInNewContext('a b')": "threw SyntaxError: Unexpected identifier",
+        "require('node:vm').runInNewContext('a')": "threw ReferenceError: a is not defined",
+    }
+    results = await run(tmp_path, *map(judge, reasons))
+    for result, reason in zip(results, reasons.values(), strict=True):
+        assert result["status"] == "failed"
+        assert result["grades"][0]["reason"].startswith(reason)
+
+
+async def test_an_answer_that_requires_a_missing_module_has_failed(tmp_path: Path) -> None:
+    codes = [
+        "eval(output)",
+        "new Function('require', output)(require)",
+        "require('node:vm').runInNewContext(output, {require})",
+    ]
+    for result in await run(tmp_path, *(judge(code, "require('nope')") for code in codes)):
+        assert result["status"] == "failed"
+        assert result["grades"][0]["reason"].startswith("threw Error: Cannot find module 'nope'")
+
+
 async def test_an_exception_fails_even_under_not(tmp_path: Path) -> None:
     codes = ["JSON.parse(output).city", "context.nothing.here", "throw 'text'"]
     cases = [{"id": "", "input": TEXT, "expect": [{"not_javascript": code}]} for code in codes]
