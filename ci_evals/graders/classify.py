@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import StringConstraints
-from pydantic_core import from_json
 
 from ci_evals import graders
 from ci_evals.format import quote
 from ci_evals.graders.base import GraderOptions, failed, passed
-from ci_evals.graders.json import strip_fence
+from ci_evals.graders.json import read_json, strip_fence
 from ci_evals.jsonpath import find_all, path_problems
 from ci_evals.model.fields import Many, Name
 from ci_evals.model.grading import Classified, Finding
@@ -166,7 +165,7 @@ def _is_number(value: Any) -> bool:
 
 def _read(output: str) -> Any:
     try:
-        return from_json(strip_fence(output), allow_inf_nan=False)
+        return read_json(strip_fence(output))
     except ValueError:
         return None
 

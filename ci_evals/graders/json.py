@@ -171,9 +171,7 @@ def judge_json(text: str, judge: Callable[[Any], Finding], *, fenced: bool = Tru
         reason = "is not JSON but a code fence, which `fenced: true` allows"
         return failed(reason, got=quote(bare))
     try:
-        data = from_json(body, allow_inf_nan=False)
-    except TypeError:  # half of a surrogate pair
-        return failed("is not JSON", got=quote(body))
+        data = read_json(body)
     except ValueError as error:
         return failed("is not JSON", got=f"{quote(body)}: {one_line(str(error))}")
     try:
@@ -204,6 +202,18 @@ def json_values(text: str, starts: str = "{[") -> Iterator[Any]:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+def read_json(text: str) -> Any:
+    """Read the JSON that a text is.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except TypeError as error:  # half of a surrogate pair
+        raise ValueError(str(error)) from error
 
 
 def strip_fence(text: str) -> str:

@@ -10,14 +10,13 @@ from typing import Any
 from jinja2 import Environment, TemplateSyntaxError
 from jinja2.meta import find_undeclared_variables
 from jinja2.runtime import Undefined
-from pydantic_core import from_json
 
 from ci_evals.errors import GradingError
 from ci_evals.format import one_line, quote
 from ci_evals.graders.base import NothingThereError
 from ci_evals.graders.functions import prepare_target
 from ci_evals.graders.inline import context_of
-from ci_evals.graders.json import strip_fence
+from ci_evals.graders.json import read_json, strip_fence
 from ci_evals.javascript import JavaScriptError, current_node, file_problem, split_file
 from ci_evals.jsonpath import find_all, is_singular, path_problems
 from ci_evals.model.request import Answer
@@ -115,7 +114,7 @@ def _find(path: str, output: Any) -> Any:
 def _read(output: Any) -> Any:
     """Read an answer as JSON, unless it is data already."""
     if isinstance(output, str):
-        return from_json(strip_fence(output), allow_inf_nan=False)
+        return read_json(strip_fence(output))
     return output
 
 
