@@ -37,8 +37,7 @@ class _Server:
     def __init__(self, requests: BinaryIO, answers: BinaryIO) -> None:
         self._requests = requests
         self._answers = answers
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._longest_s = 0.0
+        self._tasks: dict[asyncio.Task[None], float] = {}  # with the seconds that each may take
         self._nowhere = Path(os.devnull).open("w")  # noqa: SIM115  until the end
 
     async def serve(self) -> None:
@@ -64,18 +63,17 @@ class _Server:
 
         Otherwise, such a process would outlive a parent that was killed.
         """
-        limit_s = self._longest_s + _LAST_S
+        limit_s = max(list(self._tasks.values()), default=0.0) + _LAST_S
         faulthandler.dump_traceback_later(limit_s, exit=True, file=self._nowhere)
 
     def _take(self, request: Mapping[str, Any]) -> None:
         if request["do"] == "ping":
             self._answer({"id": request["id"], "value": None})
             return
-        self._longest_s = max(self._longest_s, request["timeout_s"])
-        self._put_off_end()
         task = self._loop.create_task(self._call(request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = request["timeout_s"]
+        task.add_done_callback(self._tasks.pop)
+        self._put_off_end()
 
     async def _call(self, request: Mapping[str, Any]) -> None:
         answer: dict[str, Any] = {"id": request["id"]}
