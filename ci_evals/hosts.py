@@ -148,6 +148,10 @@ class Host:
     """What people call it; empty without a CI system."""
     lacks_secrets = False
     """True if the host gives no secrets to this job, as for pull requests of forks."""
+    on_default_branch: bool | None = None
+    """True if this job runs on the default branch, whose results are baselines; None if nobody
+    knows.
+    """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ

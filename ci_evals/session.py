@@ -94,6 +94,7 @@ class Invocation:
             None keeps none.
         baseline: what to compare with, or why there is nothing; None for no comparison.
         failed_before: the cases outside a selection that did not pass when they last ran.
+        on_default_branch: True on the default branch; None if nobody knows.
     """
 
     suite: CheckedSuite
@@ -115,6 +116,7 @@ class Invocation:
     files: Path | None = None
     baseline: Baseline | NoComparison | None = None
     failed_before: tuple[str, ...] = ()
+    on_default_branch: bool | None = None
 
     @property
     def rounds(self) -> tuple[int, ...]:
@@ -163,6 +165,7 @@ class Invocation:
             replayed=self.replayed or self.replay is not None,
             selection=suite.selection,
             failed_before=self.failed_before,
+            on_default_branch=self.on_default_branch,
         )
 
 

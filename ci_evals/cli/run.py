@@ -111,6 +111,7 @@ def run_and_report(
             baseline=previous.baseline,
             resume=invocation.resume or bool(previous.journals),
             sources=(*invocation.sources, *previous.journals),
+            on_default_branch=host.on_default_branch,
         )
         if previous.recording:
             invocation = replace(invocation, reusable=(previous.recording,))

@@ -17,6 +17,8 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.report import RunRecord, SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.differences import ScoreSums
+from ci_evals.stats.drift import BETS
+from ci_evals.stats.drift import Evidence as DriftEvidence
 from ci_evals.stats.exact_tests import Table, fisher_two_sided, stratified_lower
 from ci_evals.stats.rates import PassRate, pass_rate
 
@@ -327,6 +329,79 @@ class BrokenVariant:
         return Variant(self.provider, self.prompt)
 
 
+_NO_EVIDENCE = DriftEvidence()
+
+
+@dataclass(frozen=True, slots=True)
+class DriftBet:
+    """The evidence for a loss of one size; see `stats.drift`.
+
+    Attributes:
+        evidence: of all reports so far.
+        since: the report from which on passes are missing, if they are; None without any evidence.
+        after: the report before that one.
+        reports: the number of reports since then that tell anything.
+        shown: one of these is by itself below its own baseline, as a whole.
+    """
+
+    evidence: DriftEvidence = _NO_EVIDENCE
+    since: ReportRef | None = None
+    after: ReportRef | None = None
+    reports: int = 0
+    shown: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftVariant:
+    """The evidence that a variant passes less often than before. An `alarm` stays until the
+    evidence is gone or the new level is accepted.
+    """
+
+    provider: str
+    prompt: str | None
+    alarm: bool = False
+    bets: tuple[DriftBet, ...] = tuple(DriftBet() for _ in BETS)
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.provider, self.prompt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftCell:
+    """The sums of one cell over all earlier reports of the same question and grading.
+
+    Attributes:
+        runs: all its runs.
+        before: for each bet, those before the report that it says the loss began with.
+    """
+
+    case: str
+    provider: str
+    prompt: str | None
+    fingerprint: str
+    runs: Tally = NO_RUNS
+    before: tuple[Tally, ...] = (NO_RUNS,) * len(BETS)
+
+    @property
+    def key(self) -> CellKey:
+        return self.case, self.provider, self.prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """The evidence of the base branch's reports for a slow loss, up to the `newest` one.
+
+    `accepted` is the `drift_since` of the gate that it was last restarted for. Cells and variants
+    that the newest report does not have stay: they may come back.
+    """
+
+    newest: ReportRef
+    accepted: str | None = None
+    variants: tuple[DriftVariant, ...] = ()
+    cells: tuple[DriftCell, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
     """One report, or several, as the side that another is compared with.
@@ -344,6 +419,7 @@ class Baseline:
         gate: the rules of the newest one; None if they are not known.
         removed_suites: the suites that were run with it, and that the change under test no longer
             has.
+        drift: what its reports together say of a slow loss; None if none of them counts for that.
     """
 
     suite: str
@@ -356,6 +432,7 @@ class Baseline:
     broken: tuple[BrokenVariant, ...] = ()
     gate: Gate | None = None
     removed_suites: tuple[str, ...] = ()
+    drift: Drift | None = None
 
     @property
     def label(self) -> str:

@@ -263,7 +263,7 @@ def _lost_reports(
     for id_ in reversed(ids):  # the oldest first
         if id_ not in by_report:
             continue
-        if _has_collapsed(by_report[id_], history, known_to_pass=id_ in passed_somewhere):
+        if has_collapsed(by_report[id_], history, known_to_pass=id_ in passed_somewhere):
             lost.add(id_)
             newest.add(id_)
         else:
@@ -273,7 +273,7 @@ def _lost_reports(
     return _LostIds(frozenset(lost), frozenset(newest))
 
 
-def _has_collapsed(
+def has_collapsed(
     runs: Mapping[int, Tally], history: Mapping[int, Tally], *, known_to_pass: bool
 ) -> bool:
     """Return True if a report looks like an outage compared with older ones of the same cells.

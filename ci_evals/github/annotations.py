@@ -6,6 +6,7 @@ from pathlib import Path
 from ci_evals.format import number_of
 from ci_evals.gate.run_errors import same_reason
 from ci_evals.github.log import Annotation, Level
+from ci_evals.reports.drift import drift_alarms, drift_command, drift_details, drift_sentence
 from ci_evals.reports.groups import cells_by_group
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.view import CellView, group_by, reasons_of
@@ -22,6 +23,10 @@ def annotations(summary: Summary) -> Iterator[Annotation]:
         if summary.gate is not None and summary.gate.on_unchecked == "warn":
             unchecked_level = "warning"
         yield Annotation(unchecked_level, f"{verdict.reason}\n{verdict.hint}", title="Not checked")
+    if summary.report.suite.on_default_branch:
+        for alarm in drift_alarms(summary):
+            lines = [drift_sentence(summary, alarm), *drift_details(alarm), drift_command(alarm)]
+            yield Annotation("warning", "\n".join(filter(None, lines)), title="Drift")
     level: Level = "error" if verdict.status == "fail" else "warning"
     failing = [*found["failing"], *found["still failing"]]
     for word, worse in (("Regressed", found["regressed"]), ("Failing", failing)):

@@ -126,6 +126,15 @@ class Context:
         return self.branch is not None and self.branch == self.default_branch
 
     @property
+    def makes_baselines(self) -> bool:
+        """True if results of this job may be a baseline: those of the default branch itself."""
+        if (
+            self.event == "schedule"
+        ):  # GitHub schedules the default branch only, and may not name it
+            return self.branch is not None
+        return self.on_default_branch and self.event in ("push", "workflow_dispatch")
+
+    @property
     def run_url(self) -> str | None:
         """The page of this workflow run."""
         if self.repository is None or self.run_id is None:

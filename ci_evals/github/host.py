@@ -55,6 +55,7 @@ class GitHubActions(Host):
         super().__init__(environ)
         self._context = read_context(environ)
         self.lacks_secrets = self._context.read_only
+        self.on_default_branch = self._context.makes_baselines
 
     def remove_credentials(self, environ: MutableMapping[str, str]) -> None:
         """Remove the job's tokens, and the files by which a step steers later steps."""
@@ -95,11 +96,8 @@ class GitHubActions(Host):
 
     def explain_lost_baseline(self, checkout: Checkout) -> str | None:
         """Return why the results of the default branch cannot be a baseline; None if they can."""
-        context = self._context
-        if context.event not in ("push", "schedule", "workflow_dispatch"):
-            return None
         problem = checkout_problem(checkout)
-        if problem is None or not context.on_default_branch:
+        if problem is None or not self._context.makes_baselines:
             return None
         return f"this run cannot be a baseline: {problem}"
 

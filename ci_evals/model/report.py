@@ -60,7 +60,7 @@ class SuiteInfo:
     was called, and only recordings answered; elsewhere a recording was asked first if the run is
     `replayed`. `selection` says how much of the suite was selected to run, if not all of it: `3 of
     40 cases`. `failed_before` are the ids of cases that were not selected, and that did not pass
-    when they last ran.
+    when they last ran. `on_default_branch` is None where no CI system says so.
     """
 
     name: str
@@ -79,6 +79,7 @@ class SuiteInfo:
     replayed: bool = False
     selection: str | None = None
     failed_before: tuple[str, ...] = ()
+    on_default_branch: bool | None = None
 
     @property
     def given_run_id(self) -> str | None:

@@ -1,11 +1,14 @@
 """The rules that a suite is held to: what must hold for merging, and what may be spent."""
 
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from datetime import date, datetime
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import Field, Strict
+from pydantic import BeforeValidator, Field, Strict
 
 from ci_evals.model.fields import FROM_VARIABLE, Above0, AtLeast1, Bool, Count, Options, Share
 
@@ -42,6 +45,27 @@ class TagRule(Options):
             " gate allows."
         ),
     ] = False
+
+
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+
+
+def _check_level(value: Any) -> str:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, str):
+        if _COMMIT.fullmatch(value):
+            return value
+        with suppress(ValueError):
+            return date.fromisoformat(value).isoformat()
+    raise ValueError(
+        "expected a day such as 2026-12-31, or a commit by at least 7 of its digits, in quotes if"
+        f" it has no letters; got {value!r:.80}"
+    )
+
+
+Level = Annotated[str, BeforeValidator(_check_level)]
+"""The day or commit from which on a pass rate counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +142,13 @@ class Gate(Options):
             " or in a replay."
         ),
     ] = "error"
+    drift_since: Annotated[
+        Level | None,
+        Field(
+            description="Accept what the base branch has lost since this day or commit: no warning"
+            " of drift for it."
+        ),
+    ] = None
     ratchet: Annotated[
         Bool, Field(description="Fail a variant below the best rate that it has held before.")
     ] = False

@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING
 from ci_evals.registry import lazy_attributes
 
 if TYPE_CHECKING:
+    from ci_evals.reports.drift import drift_alarms as drift_alarms
+    from ci_evals.reports.drift import drift_entries as drift_entries
+    from ci_evals.reports.drift import drift_legend as drift_legend
+    from ci_evals.reports.drift import drift_notes as drift_notes
     from ci_evals.reports.html import render_several as render_several
     from ci_evals.reports.read import read_baseline as read_baseline
     from ci_evals.reports.read import read_reports as read_reports
@@ -14,6 +18,10 @@ if TYPE_CHECKING:
 __getattr__ = lazy_attributes(
     __name__,
     {
+        "drift_alarms": "ci_evals.reports.drift",
+        "drift_entries": "ci_evals.reports.drift",
+        "drift_legend": "ci_evals.reports.drift",
+        "drift_notes": "ci_evals.reports.drift",
         "SavedReport": "ci_evals.reports.saved",
         "read_baseline": "ci_evals.reports.read",
         "read_reports": "ci_evals.reports.read",

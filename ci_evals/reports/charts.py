@@ -145,7 +145,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class TrendChart:
-    """Pass rates over reports in a picture of `width` × `height`; `grid` are labelled heights."""
+    """Pass rates over reports in a picture of `width` × `height`; `grid` are labelled heights.
+
+    `since` is where the reports begin that together pass less often; None if none do.
+    """
 
     width: int
     height: int
@@ -154,6 +157,7 @@ class TrendChart:
     bar: float | None
     first: str
     reports: int
+    since: float | None = None
 
     @property
     def text(self) -> str:
@@ -166,9 +170,17 @@ def trend_chart(
     comparison: Comparison | None,
     variants: Sequence[VariantReport],
     bar: float | None,
+    since_s: float | None = None,
 ) -> TrendChart | None:
     """Draw the pass rates of the last reports and of this one; None with too few of them for a
     line.
+
+    Args:
+        report: this one.
+        comparison: has the earlier ones.
+        variants: its variants.
+        bar: the suite's.
+        since_s: the start of the report from which on passes are missing, if they are.
     """
     if comparison is None:
         return None
@@ -211,6 +223,11 @@ def trend_chart(
     bar_height = None
     if bar is not None:
         bar_height = height_of(bar)
+    since = None
+    if since_s is not None:
+        places = [place for place, point in enumerate(earlier) if point.report.started_at < since_s]
+        if places:  # else the loss began before the picture does
+            since = round((places[-1] + 0.5) / len(earlier) * width, 1)
     return TrendChart(
         width=width,
         height=height,
@@ -219,6 +236,7 @@ def trend_chart(
         bar=bar_height,
         first=f"{duration(oldest_s)} ago",
         reports=len(earlier) + 1,
+        since=since,
     )
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from ci_evals import templating
+from ci_evals import reports, templating
 from ci_evals.format import (
     code_spans,
     interval,
@@ -89,6 +89,12 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
     if not ranked:
         ranked = [("", each) for each in found.variants]
     columns = min(_MAX_COLUMNS, len(found.variants))
+    drift_since_s = None
+    drift = []
+    if summary.compared is not None:
+        alarms = reports.drift_alarms(summary)
+        drift_since_s = min((alarm.since.started_at for alarm in alarms), default=None)
+        drift = [reports.drift_legend(summary, alarm) for alarm in alarms]
     style, script = _style(columns), _script()
     return _generate(
         "report.html.j2",
@@ -106,7 +112,14 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
         script_hash=_hash(script),
         started=datetime.fromtimestamp(report.started_at, UTC),
         suite=suite,
-        trend=trend_chart(report, summary.compared, found.variants, suite.bar if suite else None),
+        trend=trend_chart(
+            report,
+            summary.compared,
+            found.variants,
+            suite.bar if suite else None,
+            drift_since_s,
+        ),
+        drift=drift,
         figures=report.figures(),
         scatters=tuple(scatters(found.variants)),
         ranked=ranked,

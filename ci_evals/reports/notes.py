@@ -5,7 +5,7 @@ from dataclasses import fields
 from itertools import islice
 from math import isclose
 
-from ci_evals import gate
+from ci_evals import gate, reports
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.compare import Comparison, NoComparison, unnamable_suspects
 from ci_evals.gate.rules import ungated_increases
@@ -234,6 +234,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Left out", text, brief=True)
     if changed := [*_changed_rules(summary, comparison)]:
         yield Note("Gate changed", "; ".join(changed), brief=True)
+    yield from reports.drift_notes(summary)
     yield from _regrading_notes(comparison)
     yield from _confirmation_notes(report, comparison)
     for text in ungated_increases(report, comparison, summary.gate or Gate()):

@@ -236,7 +236,7 @@ def baseline_of(
     if redactor is not None:
         keys = redactor.clean(tuple(baseline.cells))
         cells = dict(zip(keys, baseline.cells.values(), strict=True))
-        baseline = replace(baseline, cells=cells)
+        baseline = replace(baseline, cells=cells, drift=redactor.clean(baseline.drift))
     return baseline
 
 

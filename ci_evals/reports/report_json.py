@@ -6,15 +6,17 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import chain
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, Field, TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
+from ci_evals import reports
 from ci_evals.gate.bars import ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import (
     UNMEASURED,
     BrokenVariant,
+    Drift,
     Evidence,
     LostReport,
     PerRun,
@@ -38,6 +40,7 @@ from ci_evals.reports.groups import error_groups
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import VariantReport, variant_reports
 from ci_evals.reports.view import CellOutcome, CellView, Failures, cell_views
+from ci_evals.stats.drift import BETS, MOST_EVIDENCE
 
 REPORT = "report.json"
 SCHEMA_VERSION: Final = 2
@@ -46,6 +49,8 @@ MOST_RUNS: Final = 2_000_000
 """A report that claims more runs than this is not believed: a few digits must not take all
 memory.
 """
+
+YEAR_10000: Final = 253_402_300_800
 
 MOST_OF_A_RUN: Final = 1e12
 """Seconds, USD, tokens or score of one run: sums of such amounts stay numbers."""
@@ -76,10 +81,38 @@ def _check_averages(per_run: PerRun) -> PerRun:
     return per_run
 
 
+def _check_drift(drift: Drift) -> Drift:
+    """Refuse sums and evidence that no reports leave behind."""
+    for cell in drift.cells:
+        possible = len(cell.before) == len(BETS)
+        for before in cell.before:
+            passed, graded = before
+            possible = possible and 0 <= passed <= cell.runs.passed
+            possible = possible and 0 <= graded - passed <= cell.runs.graded - cell.runs.passed
+        if not possible:
+            raise ValueError("the sums of a cell are impossible")
+        check_runs(cell.runs)
+    refs = [drift.newest]
+    possible = True
+    for variant in drift.variants:
+        possible = possible and len(variant.bets) == len(BETS)
+        for bet in variant.bets:
+            possible = possible and 0 <= bet.evidence.s <= MOST_EVIDENCE
+            possible = possible and abs(bet.evidence.best) <= MOST_OF_A_RUN
+            possible = possible and 0 <= bet.reports <= MOST_RUNS
+            refs += [ref for ref in (bet.since, bet.after) if ref is not None]
+    for ref in refs:
+        possible = possible and 0 <= ref.started_at < YEAR_10000
+    if not possible:
+        raise ValueError("the evidence for a loss is impossible")
+    return drift
+
+
+FollowedDrift = Annotated[Drift, AfterValidator(_check_drift)]
 RunCount = Annotated[int, Field(ge=0, le=MOST_RUNS)]
 RunsOfReport = Annotated[Evidence, AfterValidator(check_runs)]
 Averages = Annotated[PerRun, AfterValidator(_check_averages)]
-StartedAt = Annotated[float, Field(ge=0, lt=253_402_300_800)]
+StartedAt = Annotated[float, Field(ge=0, lt=YEAR_10000)]
 """Seconds since 1970, before the year 10000, which no calendar has."""
 
 
@@ -100,6 +133,41 @@ class VariantComparisonEntry(VariantComparison):
     sentence: str
 
 
+class CellLossEntry(NamedTuple):
+    """A cell that lost: its runs before, and since then."""
+
+    case: str
+    before: Tally
+    since: Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftEntry:
+    """A variant that passes less often on the base branch than before, in numbers and in words.
+
+    Attributes:
+        since: the first report of the lower level.
+        after: the report before it.
+        newest: the last report that counts.
+        reports: the number of reports since then.
+        shown: one of these is below its own baseline by itself.
+        loss: the fall of the mean pass rate, with its lower bound `at_least`; None if not known.
+        cells: those that lost most.
+    """
+
+    provider: str
+    prompt: str | None
+    since: ReportRef
+    after: ReportRef | None
+    newest: ReportRef
+    reports: int
+    shown: bool
+    loss: float | None
+    at_least: float | None
+    cells: tuple[CellLossEntry, ...]
+    sentence: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonEntry:
     """The report against its baseline. The comparison of each cell is with the cell.
@@ -115,6 +183,7 @@ class ComparisonEntry:
         counts: the number of cells of each kind.
         variants: each variant as a whole.
         removed: the cells that only the baseline has.
+        drift: the variants that the base branch's reports together show to pass less often.
     """
 
     sentence: str
@@ -127,6 +196,7 @@ class ComparisonEntry:
     counts: Mapping[CellKind, int]
     variants: tuple[VariantComparisonEntry, ...]
     removed: tuple[CellComparisonEntry, ...]
+    drift: tuple[DriftEntry, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +302,7 @@ class BaseEntry:
         trend: the figures of each report, newest first.
         cells: its cells, in the order of the newest report.
         removed_suites: the suites that were run with it, and that the change no longer has.
+        drift: what its reports together say of a slow loss.
     """
 
     name: str
@@ -243,6 +314,7 @@ class BaseEntry:
     cells: tuple[BaseCellEntry, ...]
     broken: tuple[BrokenVariant, ...] = ()
     removed_suites: tuple[str, ...] = ()
+    drift: FollowedDrift | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,7 +414,7 @@ def render(summary: Summary) -> Iterator[bytes]:
 
 
 def _lay_out(value: Any, results: Iterable[bytes] = ()) -> Iterator[bytes]:
-    if isinstance(value, ReportDocument | BaseEntry):
+    if isinstance(value, ReportDocument | BaseEntry | Drift):
         separator = b"{"
         for field in fields(value):
             yield separator + encode(field.name) + b": "
@@ -556,6 +628,7 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
         counts={kind: comparison.counts[kind] for kind in KINDS if kind in comparison.counts},
         variants=tuple(variants),
         removed=tuple(removed),
+        drift=tuple(reports.drift_entries(summary)),
     )
 
 
@@ -592,6 +665,7 @@ def _base(summary: Summary) -> BaseEntry | NoComparison | None:
         trend=baseline.trend,
         cells=tuple(cells),
         removed_suites=baseline.removed_suites,
+        drift=baseline.drift,
     )
 
 

@@ -26,6 +26,7 @@ from ci_evals.gate.baseline import (
 )
 from ci_evals.gate.cells import base_keys
 from ci_evals.gate.compare import Comparison, NoComparison
+from ci_evals.gate.drift import follow
 from ci_evals.gate.outages import unanswered_runs
 from ci_evals.graders.scoring import passes, score_of
 from ci_evals.model.case import Case, Quarantine, Variant
@@ -174,6 +175,7 @@ class SavedReport:
         references = {own.id: own}
         trend = [trend_point(self.report)]
         earlier_cells: dict[CellKey, BaseCell | None] = {}
+        earlier = None
         if isinstance(self.base, Baseline):
             earlier = self.base
             for reference in (*(lost.report for lost in earlier.lost), *earlier.reports):
@@ -210,6 +212,7 @@ class SavedReport:
             source=source,
             gate=self.gate or Gate(),
             lost=tuple(lost.values()),
+            drift=follow(self.report, self.head, earlier, self.gate),
         )
 
 
@@ -428,4 +431,5 @@ def _restore_baseline(suite: str, base: BaseEntry) -> Baseline:
         broken=base.broken,
         gate=base.gate,
         removed_suites=base.removed_suites,
+        drift=base.drift,
     )

@@ -18,12 +18,13 @@ T = TypeVar("T")
 class Note(NamedTuple):
     """A label and one sentence: `Resumed`, `120 of 200 runs kept, 80 new ones`.
 
-    A `brief` one is shown even where there is little room.
+    A `brief` one is shown even where there is little room. `command` is what to run to learn more.
     """
 
     label: str
     text: str
     brief: bool = False
+    command: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -552,6 +552,8 @@ def _details(entry: GroupItem, group: Group) -> Parts:
 def _ending(found: Findings) -> Parts:
     for note in found.notes:
         text = one_line(note.text, _SENTENCE_CHARACTERS)
+        if note.command:
+            text += f"; {one_line(note.command)}"
         yield columns([(f"{note.label}:", text)], gap=1)
     if found.expected:
         yield _dim(found.expected)

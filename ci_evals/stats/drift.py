@@ -19,7 +19,7 @@ ALARM = 5000.0
 QUIET = 50.0
 """An alarm ends where the evidence falls below this."""
 
-_MOST = 1e300
+MOST_EVIDENCE = 1e300
 """Evidence stays a number, however long nobody reacts to an alarm."""
 
 
@@ -38,7 +38,7 @@ class Evidence(NamedTuple):
 
     def update(self, log_e: float) -> "Evidence":
         """Return the evidence after one more report."""
-        s = min(_MOST, (self.s + 1) * exp(log_e))
+        s = min(MOST_EVIDENCE, (self.s + 1) * exp(log_e))
         return Evidence(s, max(0.0, self.best) + log_e)
 
 

@@ -1,0 +1,421 @@
+"""Drift of the base branch: a loss so slow that no single report shows it.
+
+The evidence is handed on from report to report of the branch, see `Drift`.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from ci_evals.gate.baseline import (
+    NO_RUNS,
+    Baseline,
+    Drift,
+    DriftBet,
+    DriftCell,
+    DriftVariant,
+    HeadCell,
+    ReportRef,
+    add_tallies,
+    report_ref,
+)
+from ci_evals.gate.cells import (
+    MatchedCell,
+    base_keys,
+    comparable_cells,
+    group_by_variant,
+    variants_of,
+)
+from ci_evals.gate.falls import planned_fall
+from ci_evals.gate.outages import has_collapsed, unanswered_runs
+from ci_evals.model.case import Variant
+from ci_evals.model.plan import CellKey
+from ci_evals.model.report import SuiteReport, Tally
+from ci_evals.model.rules import Gate
+from ci_evals.stats.drift import (
+    ALARM,
+    BETS,
+    QUIET,
+    Loss,
+    log_e_values,
+    loss,
+    total_evidence,
+)
+
+MOST_CELLS = 10_000
+"""The most cells that reports remember although newer ones do not have them."""
+
+
+# Following a branch.
+
+
+def may_count(report: SuiteReport) -> bool:
+    """Return True if a report shows what its branch is like: it is complete, of a commit without
+    changes, and not known to be of another branch than the default one.
+    """
+    suite = report.suite
+    is_of_commit = suite.revision is not None and suite.dirty is False
+    return is_of_commit and not report.interrupted and suite.on_default_branch is not False
+
+
+def follow(
+    report: SuiteReport, head: Sequence[HeadCell], base: Baseline | None, gate: Gate | None
+) -> Drift | None:
+    """Return what the base branch's reports say of a slow loss, a further one included.
+
+    A report that is not newer than those that count already changes nothing: it may be one of them.
+
+    Args:
+        report: the further report of the branch.
+        head: its cells.
+        base: what it was compared with.
+        gate: its gate, which may accept a new level.
+    """
+    own = report_ref(report)
+    earlier = accepted(base, gate, own)
+    if not may_count(report):
+        return earlier
+    if earlier is None:
+        earlier = Drift(newest=own)
+    elif own.started_at <= earlier.newest.started_at:
+        return earlier
+    earlier = _under_own_names(earlier, head, base)
+    by_variant: dict[tuple[str, str | None], dict[CellKey, DriftCell]] = defaultdict(dict)
+    for cell in earlier.cells:
+        by_variant[cell.key[1:]][cell.key] = cell
+    states = {state.variant: state for state in earlier.variants}
+    matched: Mapping[Variant, Sequence[MatchedCell]] = {}
+    if base is not None:
+        matched = group_by_variant(comparable_cells(head, base))
+    runs = _countable_runs(report, head, base, matched)
+    alpha = (gate or Gate()).alpha
+    fallen = {variant for variant, cells in matched.items() if planned_fall(cells).p <= alpha}
+    variants = variants_of(head)
+    followed = []
+    cells: list[DriftCell] = []
+    absent: list[DriftCell] = []
+    for variant in variants:
+        state = states.pop(variant, None)
+        if state is None:
+            state = DriftVariant(provider=variant.provider, prompt=variant.prompt)
+        known = by_variant.pop((variant.provider, variant.prompt), {})
+        own_cells = [cell for cell in head if cell.variant == variant]
+        sums = [_sums_of(cell, known) for cell in own_cells]
+        sums += [cell for key, cell in known.items() if key not in runs]
+        link = _Link(own, earlier.newest, variant in fallen)
+        state, sums = _follow_variant(state, sums, runs, link, len(variants))
+        followed.append(state)
+        cells += sums[: len(own_cells)]
+        absent += sums[len(own_cells) :]
+    for known in by_variant.values():
+        absent += known.values()
+    return replace(
+        earlier,
+        newest=own,
+        variants=(*followed, *states.values()),
+        cells=(*cells, *absent[:MOST_CELLS]),
+    )
+
+
+class _Link(NamedTuple):
+    """A further report of the branch.
+
+    Args:
+        own: the report.
+        newest: the one before it that counts.
+        fell: it is by itself below its own baseline, as a whole.
+    """
+
+    own: ReportRef
+    newest: ReportRef
+    fell: bool
+
+
+def _sums_of(cell: HeadCell, known: Mapping[CellKey, DriftCell]) -> DriftCell:
+    """Return the sums of a cell; none if it is new or edited."""
+    sums = known.get(cell.key)
+    if sums is not None and sums.fingerprint == cell.fingerprint:
+        return sums
+    case, provider, prompt = cell.key
+    return DriftCell(case=case, provider=provider, prompt=prompt, fingerprint=cell.fingerprint)
+
+
+def _follow_variant(
+    state: DriftVariant,
+    sums: Sequence[DriftCell],
+    runs: Mapping[CellKey, Tally],
+    link: _Link,
+    variants: int,
+) -> tuple[DriftVariant, list[DriftCell]]:
+    """Return the evidence and the sums of a variant after one more report.
+
+    Args:
+        state: its evidence so far.
+        sums: its cells, those included that the report does not have.
+        runs: the runs of the report's cells.
+        link: the report.
+        variants: how many there are; each may give a false alarm.
+    """
+    tables = [(*runs.get(cell.key, NO_RUNS), *cell.runs) for cell in sums]
+    logs = log_e_values(tables)
+    restarted = [False] * len(BETS)
+    if logs is not None:
+        restarted = [bet.evidence.best <= 0 for bet in state.bets]
+        bets = []
+        for bet, log_e in zip(state.bets, logs, strict=True):
+            bets.append(_follow_bet(bet, log_e, link))
+        total = total_evidence(bet.evidence for bet in bets)
+        alarm = total >= ALARM * variants or (state.alarm and total >= QUIET)
+        state = replace(state, bets=tuple(bets), alarm=alarm)
+    after = []
+    for cell in sums:
+        before = list(cell.before)
+        for number, is_new_start in enumerate(restarted):
+            if is_new_start:
+                before[number] = cell.runs
+        more = add_tallies((cell.runs, runs.get(cell.key, NO_RUNS)))
+        after.append(replace(cell, runs=more, before=tuple(before)))
+    return state, after
+
+
+def _follow_bet(bet: DriftBet, log_e: float, link: _Link) -> DriftBet:
+    evidence = bet.evidence.update(log_e)
+    if bet.evidence.best <= 0:
+        return DriftBet(evidence, link.own, link.newest, reports=1, shown=link.fell)
+    shown = bet.shown or link.fell
+    return replace(bet, evidence=evidence, reports=bet.reports + 1, shown=shown)
+
+
+def _under_own_names(drift: Drift, head: Sequence[HeadCell], base: Baseline | None) -> Drift:
+    """Return what is known with cases and variants as a report names them."""
+    if base is None:
+        return drift
+    cells = {}
+    variants = {}
+    for key, base_key in base_keys(head, base).items():
+        if key != base_key:
+            cells[base_key] = key
+            variants[Variant(*base_key[1:])] = Variant(*key[1:])
+    if not cells:
+        return drift
+    renamed_cells = []
+    for cell in drift.cells:
+        case, provider, prompt = cells.get(cell.key, cell.key)
+        renamed_cells.append(replace(cell, case=case, provider=provider, prompt=prompt))
+    renamed_variants = []
+    for state in drift.variants:
+        variant = variants.get(state.variant, state.variant)
+        renamed_variants.append(replace(state, provider=variant.provider, prompt=variant.prompt))
+    return replace(drift, cells=tuple(renamed_cells), variants=tuple(renamed_variants))
+
+
+def _countable_runs(
+    report: SuiteReport,
+    head: Sequence[HeadCell],
+    base: Baseline | None,
+    matched: Mapping[Variant, Sequence[MatchedCell]],
+) -> Mapping[CellKey, Tally]:
+    """Return the graded runs of each cell that were made whatever their outcome: those of the first
+    look.
+
+    There are none where an outage hit the variant, its baseline is broken, or the case is in
+    quarantine.
+    """
+    left_out = set(unanswered_runs(report_ref(report), head))
+    if base is not None:
+        left_out.update(each.variant for each in base.broken)
+    passed_somewhere = any(cell.planned.passed for cell in head)
+    for variant, its in matched.items():
+        planned = {number: cell.head.planned for number, cell in enumerate(its)}
+        history = {number: cell.base.history.tally for number, cell in enumerate(its)}
+        if has_collapsed(planned, history, known_to_pass=passed_somewhere):
+            left_out.add(variant)
+    rounds = None
+    if report.looks is not None:
+        rounds = report.looks.rounds[0]
+    cells = {report.plan.key(cell): cell for cell in range(len(report.plan))}
+    runs = {}
+    for each in head:
+        counted = NO_RUNS
+        if not each.quarantined and each.variant not in left_out:
+            counted = _first_runs(report, cells[each.key], rounds)
+        runs[each.key] = counted
+    return runs
+
+
+def _first_runs(report: SuiteReport, cell: int, rounds: int | None) -> Tally:
+    """Return the graded runs of a cell in the first rounds, without those that are recorded."""
+    passed = graded = 0
+    for index in report.plan.indices(cell)[:rounds]:
+        record = report.records.get(index)
+        if record is not None and record.graded and not record.recorded:
+            graded += 1
+            if record.status == "passed":
+                passed += 1
+    return Tally(passed, graded)
+
+
+# Accepting a level.
+
+
+def accepted(base: Baseline | None, gate: Gate | None, own: ReportRef) -> Drift | None:
+    """Return what is known of the base branch once a gate's `drift_since` is applied.
+
+    The evidence restarts, and runs before that report or day do not count any more.
+
+    Args:
+        base: the baseline.
+        gate: the gate of a report that was compared with it.
+        own: that report.
+    """
+    drift = base.drift if base is not None else None
+    since = gate.drift_since if gate is not None else None
+    if base is None or drift is None or since is None or since == drift.accepted:
+        return drift
+    since_s = _started_at(since, base, drift, own)
+    if since_s is None or since_s > own.started_at:
+        return drift
+    kept: dict[Variant, int] = {}
+    for state in drift.variants:
+        starts = []
+        for number, bet in enumerate(state.bets):
+            if bet.since is not None and bet.since.started_at >= since_s:
+                starts.append((bet.since.started_at, number))
+        if starts:
+            _, kept[state.variant] = min(starts)
+    cells = []
+    for cell in drift.cells:
+        start = kept.get(Variant(cell.provider, cell.prompt))
+        if start is not None:
+            before = cell.before[start]
+            passed = cell.runs.passed - before.passed
+            graded = cell.runs.graded - before.graded
+            empty = DriftCell(
+                case=cell.case,
+                provider=cell.provider,
+                prompt=cell.prompt,
+                fingerprint=cell.fingerprint,
+            )
+            cells.append(replace(empty, runs=Tally(passed, graded)))
+    variants = [
+        DriftVariant(provider=state.provider, prompt=state.prompt) for state in drift.variants
+    ]
+    return replace(drift, accepted=since, variants=tuple(variants), cells=tuple(cells))
+
+
+def is_unknown_level(base: Baseline, gate: Gate | None, own: ReportRef) -> bool:
+    """Return True if a gate accepts the level of a commit that no known report is of."""
+    if gate is None or gate.drift_since is None or base.drift is None:
+        return False
+    if gate.drift_since == base.drift.accepted:
+        return False
+    return _started_at(gate.drift_since, base, base.drift, own) is None
+
+
+def _started_at(since: str, base: Baseline, drift: Drift, own: ReportRef) -> float | None:
+    """Return when a day begins, or when the report of a commit started; None if it is not known."""
+    if "-" in since:
+        return datetime.fromisoformat(since).replace(tzinfo=UTC).timestamp()
+    reports = [own, drift.newest, *(point.report for point in base.trend)]
+    for state in drift.variants:
+        for bet in state.bets:
+            reports += [ref for ref in (bet.since, bet.after) if ref is not None]
+    for ref in reports:
+        if ref.revision is not None and ref.revision.startswith(since):
+            return ref.started_at
+    return None
+
+
+# Alarms.
+
+
+class CellLoss(NamedTuple):
+    """A cell that passes less often than before."""
+
+    case: str
+    before: Tally
+    since: Tally
+
+    @property
+    def missing(self) -> float:
+        """The passes that it would have more at its old rate."""
+        return self.since.graded * self.before.rate - self.since.passed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftAlarm:
+    """A variant passes less often than before, since some report of the base branch.
+
+    Attributes:
+        since: the first report of the lower level.
+        after: the one before it.
+        newest: the last one.
+        reports: the number of reports from `since` on.
+        shown: one of these is below its own baseline by itself.
+        loss: by how much its mean pass rate fell; None if its cells are all new since.
+        cells: those that fell, the most missing passes first.
+    """
+
+    provider: str
+    prompt: str | None
+    since: ReportRef
+    after: ReportRef | None
+    newest: ReportRef
+    reports: int
+    shown: bool
+    loss: Loss | None
+    cells: tuple[CellLoss, ...]
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.provider, self.prompt)
+
+
+def alarms(drift: Drift, variants: Collection[Variant]) -> list[DriftAlarm]:
+    """Return an alarm for each of these variants that has lost, in order.
+
+    Args:
+        drift: what is known of the base branch.
+        variants: as it names them.
+    """
+    found = []
+    for state in drift.variants:
+        if not state.alarm or state.variant not in variants:
+            continue
+        number = max(range(len(BETS)), key=lambda each: state.bets[each].evidence.best)
+        bet = state.bets[number]
+        if bet.since is None:
+            continue
+        cells = [cell for cell in drift.cells if cell.key[1:] == (state.provider, state.prompt)]
+        losses = list(_losses(cells, number))
+        found.append(
+            DriftAlarm(
+                provider=state.provider,
+                prompt=state.prompt,
+                since=bet.since,
+                after=bet.after,
+                newest=drift.newest,
+                reports=bet.reports,
+                shown=bet.shown,
+                loss=loss((*cell.since, *cell.before) for cell in losses),
+                cells=tuple(_worst_first(losses)),
+            )
+        )
+    return found
+
+
+def _losses(cells: Iterable[DriftCell], bet: int) -> Iterable[CellLoss]:
+    """Yield the cells with runs before and since the loss began."""
+    for cell in cells:
+        before = cell.before[bet]
+        since = Tally(cell.runs.passed - before.passed, cell.runs.graded - before.graded)
+        if before.graded and since.graded:
+            yield CellLoss(cell.case, before, since)
+
+
+def _worst_first(losses: Iterable[CellLoss]) -> list[CellLoss]:
+    fallen = [cell for cell in losses if cell.missing > 0]
+    fallen.sort(key=lambda cell: -cell.missing)
+    return fallen
