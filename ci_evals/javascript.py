@@ -183,7 +183,7 @@ def _check(workers: Workers, request: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeProgram:
     """The program, by its real path, and its version."""
 
     program: str
@@ -223,7 +223,7 @@ class Node:
 
 
 @cache
-def find_node() -> Node:
+def find_node() -> NodeProgram:
     """Return the Node.js of this machine.
 
     Raises:
@@ -244,7 +244,7 @@ def find_node() -> Node:
         found = version or "of an unknown version"
         text = f"JavaScript needs Node.js {_OLDEST} or newer: {program} is {found}"
         raise _config_error(text)
-    return Node(path, (int(numbers[1]), int(numbers[2])))
+    return NodeProgram(path, (int(numbers[1]), int(numbers[2])))
 
 
 def _config_error(text: str) -> ConfigError:

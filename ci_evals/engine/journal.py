@@ -64,7 +64,7 @@ def _header_adapter() -> TypeAdapter[Header]:
 # Reading.
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """A line of a journal: the result of a run, or its answer, `is_graded` being false then.
 
     `offset` is that of the line in bytes.
@@ -75,7 +75,7 @@ class Entry(NamedTuple):
     is_graded: bool
 
 
-def read_entries(path: Path, start: int = 0) -> Iterator[Entry]:
+def read_entries(path: Path, start: int = 0) -> Iterator[JournalEntry]:
     """Yield the results and the ungraded answers of a journal. A torn last line is left out.
 
     An empty file is a journal whose first line was never written. `start` is the offset of the
@@ -95,7 +95,7 @@ def read_entries(path: Path, start: int = 0) -> Iterator[Entry]:
             raise StorageError(
                 f"{path}:{number}: {problem}: remove it, or start without it"
             ) from error
-        yield Entry(offset, result, is_graded=not line.startswith(_ANSWER))
+        yield JournalEntry(offset, result, is_graded=not line.startswith(_ANSWER))
 
 
 def read_results(path: Path, start: int = 0) -> Iterator[tuple[int, Result]]:

@@ -25,7 +25,7 @@ from ci_evals.model.fingerprint import digest
 from ci_evals.model.grading import Expectation
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response
-from ci_evals.providers.base import Provider, ProviderOptions, Service, load_part
+from ci_evals.providers.base import Provider, ProviderOptions, Service
 from ci_evals.providers.pricing import pricer
 from ci_evals.suite.executor import Executor
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
@@ -153,10 +153,10 @@ async def prepare(
     for options in called:
         command = getattr(options, "token", None)
         if command is not None:
-            token = load_part("token")(command, resources)
+            token = providers.shared_token(command, resources)
             tokens.setdefault(token, str(options.name))
         if options.serve is not None:
-            service = load_part("service")(options.serve, resources)
+            service: Service = providers.shared_service(options.serve, resources)
             services.setdefault(service, str(options.name))
     for token, name in tokens.items():
         try:
@@ -242,7 +242,7 @@ def open_provider(
 def _open(options: ProviderOptions, resources: EngineResources) -> Provider:
     if options.serve is not None:  # its service runs on this machine
         return _ServedProvider(
-            options.open(resources), load_part("service")(options.serve, resources)
+            options.open(resources), providers.shared_service(options.serve, resources)
         )
     return resources.executor.open(options, resources)
 

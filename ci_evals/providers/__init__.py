@@ -15,13 +15,20 @@ if TYPE_CHECKING:
     from ci_evals.providers.gemini import Gemini as Gemini
     from ci_evals.providers.http import Http as Http
     from ci_evals.providers.http import Stream as Stream
+    from ci_evals.providers.http_client import HttpClient as HttpClient
     from ci_evals.providers.javascript import JavaScript as JavaScript
     from ci_evals.providers.mock import Mock as Mock
     from ci_evals.providers.openai import Embeddings as Embeddings
     from ci_evals.providers.openai import OpenAI as OpenAI
+    from ci_evals.providers.price_list import is_listed as is_listed
+    from ci_evals.providers.price_list import list_price_usd as list_price_usd
+    from ci_evals.providers.price_list import listed_models as listed_models
     from ci_evals.providers.python import Function as Function
     from ci_evals.providers.python import Python as Python
     from ci_evals.providers.python import provider as provider
+    from ci_evals.providers.serve import shared_service as shared_service
+    from ci_evals.providers.telemetry import attach_recorder as attach_recorder
+    from ci_evals.providers.tokens import shared_token as shared_token
     from ci_evals.tasks.agent import TaskAgent as TaskAgent
 
 _MODULES = {
@@ -35,10 +42,17 @@ _MODULES = {
 
 _PARTS = {
     "Function": "ci_evals.providers.python",
+    "HttpClient": "ci_evals.providers.http_client",
+    "attach_recorder": "ci_evals.providers.telemetry",
     "command_problems": "ci_evals.providers.command_line",
+    "is_listed": "ci_evals.providers.price_list",
+    "list_price_usd": "ci_evals.providers.price_list",
+    "listed_models": "ci_evals.providers.price_list",
     "program_problems": "ci_evals.providers.command_line",
+    "shared_service": "ci_evals.providers.serve",
+    "shared_token": "ci_evals.providers.tokens",
 }
-"""What the package does itself with functions that are objects, and with command lines."""
+"""Parts of ours, with libraries that a suite that is only checked does without."""
 
 __all__ = ["PROVIDERS", *_MODULES]  # noqa: PLE0604  they are names
 __getattr__ = lazy_attributes(__name__, {**_MODULES, **_PARTS})

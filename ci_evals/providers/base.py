@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 from ci_evals import providers
 from ci_evals.model.fields import (
@@ -24,24 +23,6 @@ from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Response
 
 T = TypeVar("T")
-
-_PARTS = {
-    "http_client": "ci_evals.providers.http_client:HttpClient",
-    "service": "ci_evals.providers.serve:shared_service",
-    "token": "ci_evals.providers.tokens:shared_token",
-    "list_price": "ci_evals.providers.price_list:list_price_usd",
-    "listed_models": "ci_evals.providers.price_list:listed_models",
-    "is_listed": "ci_evals.providers.price_list:is_listed",
-    "telemetry": "ci_evals.providers.telemetry:attach_recorder",
-}
-
-
-def load_part(name: str) -> Any:
-    """Return a part of providers that has a library of its own.
-
-    A suite that is only checked does without these libraries.
-    """
-    return resolve_name(_PARTS[name])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,10 +74,10 @@ class Gemini(ModelOptions):
             path, query = f"v1beta/{model}:streamGenerateContent", {"alt": "sse"}
         endpoint = self.endpoint(resources, path, self.params, query=query)
         wants_signature = not model.startswith(("models/gemini-1", "models/gemini-2"))
-        return GenerateContent(endpoint, wants_signature=wants_signature)
+        return GeminiEndpoint(endpoint, wants_signature=wants_signature)
 
 
-class GenerateContent:
+class GeminiEndpoint:
     """The live endpoint."""
 
     def __init__(self, endpoint: Endpoint, *, wants_signature: bool) -> None:

@@ -9,11 +9,12 @@ from typing import NamedTuple, Protocol, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from yarl import URL
 
+from ci_evals import providers
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.format import one_line
 from ci_evals.model.fields import first_problem, is_complete_url
 from ci_evals.providers.answer import plain_json
-from ci_evals.providers.base import Resources, TokenCommand, load_part
+from ci_evals.providers.base import Resources, TokenCommand
 from ci_evals.providers.http_headers import number_in
 
 END_OF_STREAM = "[DONE]"
@@ -83,8 +84,7 @@ class HttpSender(Protocol):
 
 def open_http_client(resources: Resources, token: TokenCommand | None = None) -> HttpSender:
     """Return a client for one provider; `token` is the command of the bearer token to send."""
-    client: HttpSender = load_part("http_client")(resources, token)
-    return client
+    return providers.HttpClient(resources, token)
 
 
 def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:

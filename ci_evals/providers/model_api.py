@@ -11,11 +11,12 @@ from multidict import CIMultiDict
 from pydantic import TypeAdapter
 from yarl import URL
 
+from ci_evals import providers
 from ci_evals.errors import ProviderError
 from ci_evals.model.fields import Bool, Secret
 from ci_evals.model.response import Detail, Message
 from ci_evals.providers.answer import encode_json
-from ci_evals.providers.base import ProviderOptions, Resources, TokenCommand, load_part
+from ci_evals.providers.base import ProviderOptions, Resources, TokenCommand
 from ci_evals.providers.http_messages import (
     END_OF_STREAM,
     Call,
@@ -95,7 +96,7 @@ class ModelOptions(ProviderOptions):
 
     @property
     def may_report_cost(self) -> bool:
-        return not load_part("is_listed")(self.base_url)
+        return not providers.is_listed(self.base_url)
 
     @property
     def api_url(self) -> str | None:

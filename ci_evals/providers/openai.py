@@ -37,7 +37,7 @@ class OpenAI(ModelOptions):
         if self.stream:
             fields |= {"stream": True, "stream_options": {"include_usage": True}}
         fields |= self.params
-        return ChatCompletions(self.endpoint(resources, "chat/completions", fields))
+        return ChatEndpoint(self.endpoint(resources, "chat/completions", fields))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Embeddings(OpenAI):
         return EmbeddingsEndpoint(self.endpoint(resources, "embeddings", fields))
 
 
-class ChatCompletions:
+class ChatEndpoint:
     """The live chat endpoint."""
 
     def __init__(self, endpoint: Endpoint) -> None:

@@ -5,9 +5,10 @@ genai-prices.
 from collections.abc import Callable, Iterable
 from math import fsum
 
+from ci_evals import providers
 from ci_evals.format import closest
 from ci_evals.model.response import Response, Usage
-from ci_evals.providers.base import Price, ProviderOptions, load_part
+from ci_evals.providers.base import Price, ProviderOptions
 
 
 def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
@@ -21,7 +22,7 @@ def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
     configured_model = getattr(options, "model", None)
     list_price_usd: Callable[[str | None, str, Usage], float | None] | None = None
     if isinstance(price, str) or (price is None and api_url is not None):
-        list_price_usd = load_part("list_price")  # imported now, not while calls are timed
+        list_price_usd = providers.list_price_usd  # imported now, not while calls are timed
 
     def cost_usd(response: Response) -> float | None:
         usage = response.usage
@@ -64,7 +65,7 @@ def price_problem(options: ProviderOptions) -> str | None:
     if not isinstance(name, str) or has_price(options):
         return None
     advice = "name it as its vendor does, or"
-    if close := closest(name, sorted(load_part("listed_models")()), 0.75):
+    if close := closest(name, sorted(providers.listed_models()), 0.75):
         advice = f"did you mean {close!r}? Else"
     advice = f"{advice} give `input_per_mtok` and `output_per_mtok`"
     return f"the price of a model {name!r} is not known: {advice}"

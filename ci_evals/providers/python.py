@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
+from ci_evals import providers
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.format import one_line
 from ci_evals.model.fields import Bool
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, clean_text, unfit_type
-from ci_evals.providers.base import Provider, ProviderOptions, Resources, load_part
+from ci_evals.providers.base import Provider, ProviderOptions, Resources
 from ci_evals.providers.frameworks import unpack_result
 from ci_evals.providers.parts import asks_messages
 from ci_evals.user_code import (
@@ -257,7 +258,7 @@ class _FunctionCaller:
         self._target = target
         self._recorder: Any = None
         with suppress(ImportError):  # the extra `otel` is not installed
-            self._recorder = load_part("telemetry")()
+            self._recorder = providers.attach_recorder()
 
     async def answer(self, request: Request) -> Response:
         if self._recorder is None:
