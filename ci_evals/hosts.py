@@ -26,7 +26,7 @@ from ci_evals.reports.summary import Summary
 from ci_evals.suite.types import RESULTS, CheckedSuite
 
 BaselineChoice = Literal["auto", "none"] | tuple[Path, ...]
-"""The baseline: whatever can be found, nothing, or these reports."""
+"""The baseline: what can be found, nothing, or these reports."""
 
 CommentMode = Literal["auto", "off", "new"]
 
@@ -61,7 +61,7 @@ class ArtifactNames:
 
     Attributes:
         base: the name of the artifact with the base branch's results.
-        attempts: that of earlier attempts of this run; None to ignore them.
+        attempts: the name of the artifact of earlier attempts of this run; None to ignore them.
         suites: all suites that the command runs.
     """
 
@@ -138,7 +138,7 @@ class Job:
 
 
 class Host:
-    """The CI system that a process runs in. This class stands for a machine without one.
+    """The CI system that a process runs in. This class is for a machine without one.
 
     Args:
         environ: the environment of the process.

@@ -53,7 +53,10 @@ def _progress(report: SuiteReport, planned: int) -> str:
     """`3 of 5 runs so far: 1 failed`."""
     counts = {"failed": report.failed, "errored": report.errored}
     bad = [f"{count:,} {status}" for status, count in counts.items() if count]
-    return f"{len(report.records):,} of {planned:,} runs so far: {', '.join(bad) or 'all passed'}"
+    found = "all passed"
+    if bad:
+        found = ", ".join(bad)
+    return f"{len(report.records):,} of {planned:,} runs so far: {found}"
 
 
 @dataclass(frozen=True)
