@@ -166,14 +166,18 @@ async def test_repeats_that_are_out_name_nothing_and_are_made_again(tmp_path: Pa
     assert report_in(tmp_path / "out")["comparison"]["counts"] == {"flaky": 3, "unchanged": 7}
 
 
-async def test_a_case_that_breaks_is_named_beside_an_outage_of_one_round(tmp_path: Path) -> None:
+async def test_a_case_that_breaks_is_red_in_spite_of_an_outage_of_one_round(
+    tmp_path: Path,
+) -> None:
     await made_a_baseline(tmp_path)
     (tmp_path / "down").write_text("2")
     broken = 'return "no" if question == "q7" else question'
     (tmp_path / "agent.py").write_text(AGENT.replace("return question", broken))
     found = await run(tmp_path, "--out", "out")
-    assert found.code == 3, found.out
+    assert found.code == 1, found.out
     report = report_in(tmp_path / "out")
+    lost = "; also, 10 of 30 runs errored (33.3 %), more than the 5 % that the gate allows"
+    assert lost in report["verdict"]["reason"]
     assert [
         cell["case"] for cell in report["cells"] if cell["comparison"]["kind"] == "regressed"
     ] == ["case-7"]
