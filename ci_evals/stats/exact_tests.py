@@ -187,8 +187,8 @@ class _HeadPasses:
 
     @property
     def values(self) -> int:
-        """The number of values that the sum can take beyond the least one."""
-        return self.most - self.least
+        """The number of values that the sum can take."""
+        return self.most - self.least + 1
 
     @property
     def variance(self) -> float:
@@ -206,7 +206,7 @@ class _HeadPasses:
 
     def exact_p(self) -> float:
         """The chance of a sum as low as the observed one."""
-        if not self.values:
+        if self.values == 1:
             return 1.0
         total = Hypergeometric(0, (1.0,))
         for stratum, weight in self.strata:
