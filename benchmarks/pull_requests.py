@@ -9,9 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from ci_evals.gate.baseline import BaseCell, Baseline, Evidence, HeadCell, History, ReportRef
+from ci_evals.gate.baseline import (
+    FURTHER_ROUNDS,
+    BaseCell,
+    Baseline,
+    Evidence,
+    HeadCell,
+    History,
+    ReportRef,
+)
 from ci_evals.gate.compare import compare
-from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS, suspects
+from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS, plan_confirmation
 from ci_evals.gate.outages import find_lost_reports, find_outages, worst_round
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
@@ -217,13 +225,9 @@ def outcome(
         HeadCell(key, key[0], Tally(sum(each.values()), len(each)))
         for key, each in zip(names, planned, strict=True)
     ]
-    found = suspects(head, base, suite.confirm_runs, ALPHA)
+    found = plan_confirmation(head, base, suite.confirm_runs, ALPHA).runs
     confirmed = [
-        cell._replace(
-            confirming=Tally(sum(passed[: found[cell.key]]), found[cell.key]), confirmed=True
-        )
-        if cell.key in found
-        else cell
+        run_again_in(cell, passed[: found[cell.key]]) if cell.key in found else cell
         for cell, passed in zip(head, repeats, strict=True)
     ]
     out = find_outages(confirmed, base, ALPHA)
@@ -238,6 +242,15 @@ def outcome(
         withdrawn=withdrawn or bool(out),
         calls=len(names) * suite.runs + sum(found.values()),
     )
+
+
+def run_again_in(cell: HeadCell, passed: Sequence[bool]) -> HeadCell:
+    """Return a cell with its confirm runs."""
+    further = None
+    if len(passed) >= FURTHER_ROUNDS:
+        further = Tally(sum(passed[:FURTHER_ROUNDS]), FURTHER_ROUNDS)
+    confirming = Tally(sum(passed), len(passed))
+    return cell._replace(confirming=confirming, confirmed=True, further=further)
 
 
 def run_again(

@@ -30,9 +30,10 @@ from ci_evals.engine.runner import Run
 from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.errors import UsageError
 from ci_evals.format import name_of, number_of
-from ci_evals.gate.baseline import Baseline, add_tallies, head_cells
+from ci_evals.gate.baseline import FURTHER_ROUNDS, Baseline, add_tallies, head_cells
+from ci_evals.gate.cells import match_cells
 from ci_evals.gate.compare import NoComparison
-from ci_evals.gate.confirmation import failed_confirmations, suspects
+from ci_evals.gate.confirmation import Confirmation, failed_confirmations, plan_confirmation
 from ci_evals.gate.verdict import is_certain, settle
 from ci_evals.gate.wording import (
     failed_confirmation_sentence,
@@ -396,7 +397,7 @@ class _Session:
                 if isinstance(invocation.baseline, Baseline) and not run.stopped:
                     evidence = self._plan_confirmation(evidence, invocation.baseline)
                     await self._confirm(evidence)
-                    evidence = self._withdraw_failed_confirmations(evidence)
+                    evidence = self._withdraw_failed_confirmations(evidence, invocation.baseline)
                     evidence = self._withdraw_outages(evidence, invocation.baseline)
         except asyncio.CancelledError:
             if stop.reason is None:
@@ -479,32 +480,44 @@ class _Session:
     # Confirmation.
 
     def _plan_confirmation(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
-        """Plan further runs of suspects, apart from the runs that the gate judges.
+        """Plan further runs of suspects, and further rounds of variants in doubt, apart from the
+        runs that the gate judges.
 
-        They are sought among all cells of the suite: a shard has the same suspects as an unsharded
-        run.
+        Suspects are sought among all cells of the suite: a shard has the same suspects as an
+        unsharded run. It can't tell that a variant is in doubt, of which it has only a share.
         """
-        suite, plan = self.invocation.suite, evidence.planned.plan
+        suite, plan, invocation = self.invocation.suite, evidence.planned.plan, self.invocation
         rules = suite.gate or Gate()
         report = self._report(evidence)
         head = head_cells(report, suite.gate, unplanned=True)
-        found = suspects(head, baseline, suite.confirm_runs, rules.alpha)
+        found = plan_confirmation(head, baseline, suite.confirm_runs, rules.alpha)
+        if invocation.shard or not invocation.run_missing:
+            found = found._replace(doubts={})
+        runs = found.runs
         cells = {}
         for cell in range(len(plan)):
             key = report.plan.key(cell)  # without secrets in its names, as in the baseline
-            if plan.runs(cell) and key in found:
-                cells[cell] = found[key]
+            if plan.runs(cell) and key in runs:
+                cells[cell] = runs[key]
         if not cells:
             return evidence
         self.recordings.end_reuse()
         part = self._take_over(plan_further_runs(plan, cells), {})
         if part.missing:
-            self.watcher.note_decision(self._describe_confirmation(part, cells))
+            for sentence in self._describe_confirmation(part, found):
+                self.watcher.note_decision(sentence)
         return evidence._replace(confirmation=part)
 
-    def _describe_confirmation(self, part: _Part, runs: Mapping[int, int]) -> str:
-        """Say which cells are confirmed by how many runs, or that these runs are missing."""
-        names = list(dict.fromkeys(name_of(part.plan.case(cell).id) for cell in runs))
+    def _describe_confirmation(self, part: _Part, found: Confirmation) -> Iterator[str]:
+        """Say what is confirmed by how many runs, or that these runs are missing."""
+        for variant, keys in found.doubts.items():
+            cells = number_of(len(keys), "cell")
+            rounds = f"{FURTHER_ROUNDS} further rounds of its {cells}"
+            yield f"{name_of(variant)} may be worse as a whole: {rounds}"
+        runs = found.suspects.values()
+        if not runs:
+            return
+        names = list(dict.fromkeys(name_of(case) for case, *_ in found.suspects))
         named = ", ".join(names[:MAX_NAMES])
         if len(names) > MAX_NAMES:
             named += ", …"
@@ -512,19 +525,19 @@ class _Session:
         if not self.invocation.run_missing:
             lack = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"
             remedy = "give every shard the same --baseline, or have them run with --run-missing"
-            return f"{lack}; {remedy}"
-        more = number_of(max(runs.values()), "more run")
-        if min(runs.values()) < max(runs.values()):
+            yield f"{lack}; {remedy}"
+            return
+        more = number_of(max(runs), "more run")
+        if min(runs) < max(runs):
             more = f"up to {more}"
-        return f"confirming {count} with {more} each: {named}"
+        yield f"confirming {count} with {more} each: {named}"
 
     async def _confirm(self, evidence: _Evidence) -> None:
         """Run what confirms suspects."""
         part = evidence.confirmation
         if part is not None:
-            suspected = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
-            doing = f"confirming {number_of(suspected, 'suspect')}"
-            part.load_into(self.run, doing)
+            again = sum(1 for cell in range(len(part.plan)) if part.plan.runs(cell))
+            part.load_into(self.run, f"running {number_of(again, 'cell')} again")
             await self.run.run()
 
     # Withdrawal.
@@ -543,7 +556,7 @@ class _Session:
             evidence = evidence._replace(planned=part, settled=None)
         return evidence
 
-    def _withdraw_failed_confirmations(self, evidence: _Evidence) -> _Evidence:
+    def _withdraw_failed_confirmations(self, evidence: _Evidence, baseline: Baseline) -> _Evidence:
         """Withdraw the confirm runs of a variant that are worse than the planned runs of the same
         cells.
         """
@@ -551,9 +564,8 @@ class _Session:
         if evidence.confirmation is None or report.confirmation is None:
             return evidence
         head = head_cells(report, self.invocation.suite.gate)
-        head = [cell for cell in head if cell.confirming.graded]
-        for variant in failed_confirmations(head):
-            cells = [cell for cell in head if cell.variant == variant]
+        for variant in failed_confirmations(match_cells(head, baseline)):
+            cells = [cell for cell in head if cell.variant == variant and cell.confirming.graded]
             why = failed_confirmation_sentence(
                 add_tallies(cell.planned for cell in cells),
                 add_tallies(cell.confirming for cell in cells),

@@ -20,6 +20,7 @@ from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.drift import BETS
 from ci_evals.stats.drift import Evidence as DriftEvidence
 from ci_evals.stats.exact_tests import Table, fisher_two_sided, stratified_lower
+from ci_evals.stats.overdispersion import overdispersion
 from ci_evals.stats.rates import PassRate, pass_rate
 
 POOLED_RUNS = 30
@@ -31,6 +32,10 @@ DISAGREEMENT = 0.2
 """Newer and older runs of a cell with a two-sided p at or below this behave differently."""
 FALL = 0.001
 """The base branch fell where its newest reports are below all older ones, p at or below this."""
+DROP = 0.05
+"""The recent pool ends where the newest reports are below all older ones, p at or below this."""
+FURTHER_ROUNDS = 3
+"""A variant in doubt gets this many further rounds of all its cells."""
 
 
 NO_RUNS = Tally(0, 0)
@@ -79,7 +84,7 @@ class Evidence(NamedTuple):
 class PoolStep:
     """The decision about one report's evidence of a cell.
 
-    The first three outcomes are in the full pool, and only what is `recent` is in the recent one.
+    The first four outcomes are in the full pool, and only what is `recent` is in the recent one.
     `older` are its runs together with those of all older reports in the full pool, `p` tests
     whether these differ from the newer ones; both are None where nothing was tested.
     """
@@ -88,6 +93,7 @@ class PoolStep:
     outcome: Literal[
         "recent",
         "disagrees",
+        "before a drop",
         "before a change",
         "before a fall",
         "enough without",
@@ -110,11 +116,14 @@ class History:
     Args:
         evidence: what is known.
         reports: how many of the newest reports with graded runs count; all of them if None.
+        recent_reports: how many of them may be in the recent pool, because the variant has passed
+            less since; all of them if None.
         lost: the ids of reports that are taken for an outage: they count for nothing.
     """
 
     evidence: tuple[Evidence, ...]
     reports: int | None = None
+    recent_reports: int | None = None
     lost: frozenset[str] = frozenset()
 
     @cached_property
@@ -175,6 +184,10 @@ class History:
                 step = PoolStep(each, "before a fall" if fell else "enough without")
             elif changed:
                 step = PoolStep(each, "before a change")
+                age += 1
+            elif age == self.recent_reports:
+                step = PoolStep(each, "before a drop")
+                changed = True
                 age += 1
             else:
                 step = self._compare_ages(each, age)
@@ -461,6 +474,24 @@ class Baseline:
         """Return True if the base branch itself fails on every variant."""
         return bool(self.broken) and self.broken_variants.issuperset(self.variants)
 
+    @cached_property
+    def overdispersion(self) -> Mapping[Variant, float]:
+        """How much more each variant's reports vary than independent runs would."""
+        return {
+            variant: overdispersion(self._reports_of(list(cells.values())))
+            for variant, cells in self.by_variant.items()
+        }
+
+    def _reports_of(self, cells: Sequence[BaseCell]) -> list[list[Tally]]:
+        """Return the runs of some cells in each report that counts for them, newest first."""
+        by_report: dict[str, list[Tally]] = {}
+        for number, cell in enumerate(cells):
+            for each in cell.history.evidence:
+                if each.graded and each.report not in cell.history.lost:
+                    runs = by_report.setdefault(each.report, [NO_RUNS] * len(cells))
+                    runs[number] = each.tally
+        return [by_report[ref.id] for ref in self.reports if ref.id in by_report]
+
     def restrict_to(self, cases: Container[str]) -> "Baseline":
         """Return the baseline restricted to some cases."""
         cells = {key: cell for key, cell in self.cells.items() if key[0] in cases}
@@ -470,28 +501,37 @@ class Baseline:
 def cut_at_falls(base: Baseline) -> Baseline:
     """Leave out what is older than a fall of the base branch itself.
 
-    Where the newest reports of a variant are, over all its cells, below all older ones together,
-    only these newest ones count for each of its cells.
+    Where the newest reports of a variant are, over all its cells, surely below all older ones
+    together, only these newest ones count for each of its cells. Where they are probably below, the
+    recent pools end there.
     """
     cut: dict[CellKey, BaseCell] = {}
     for cells in base.by_variant.values():
-        reports = _reports_since_fall([cell.history for cell in cells.values()])
-        if reports is not None:
+        histories = [cell.history for cell in cells.values()]
+        since_drop, since_fall = reports_since_drop(histories)
+        if since_drop is not None:
             for key, cell in cells.items():
-                cut[key] = replace(cell, history=replace(cell.history, reports=reports))
+                history = replace(cell.history, reports=since_fall, recent_reports=since_drop)
+                cut[key] = replace(cell, history=history)
     if not cut:
         return base
     return replace(base, cells={**base.cells, **cut})
 
 
-def _reports_since_fall(histories: Sequence[History]) -> int | None:
-    """Return how many of the newest reports are below all older ones; None if none are."""
+def reports_since_drop(histories: Sequence[History]) -> tuple[int | None, int | None]:
+    """Return how many of the newest reports are probably, and surely, below all older ones.
+
+    None if none are.
+    """
     most = max(history.pooled_reports for history in histories)
+    since_drop = None
     for age in range(1, most):
-        tables = split_histories(histories, age)
-        if stratified_lower(tables) <= FALL:
-            return age
-    return None
+        p = stratified_lower(split_histories(histories, age))
+        if p <= DROP and since_drop is None:
+            since_drop = age
+        if p <= FALL:
+            return since_drop, age
+    return since_drop, None
 
 
 def join(reports: Sequence[Baseline]) -> Baseline:
@@ -578,8 +618,9 @@ class HeadCell(NamedTuple):
         fingerprint: identifies the question and its grading, but not the case's name.
         planned: its planned runs, without those that only repeat a recording.
         unanswered: the number of these that failed without an answer.
-        confirming: the runs that it got because it was a suspect.
+        confirming: the runs that it got because it was a suspect, or its variant in doubt.
         confirmed: True if these are complete.
+        further: the first `FURTHER_ROUNDS` of these; None if it did not get as many.
         critical: True if its regression is always red, even if the gate allows some.
         quarantined: True if it is not compared, because its results block nothing.
         per_run: the averages of its planned runs.
@@ -591,6 +632,7 @@ class HeadCell(NamedTuple):
     unanswered: int = 0
     confirming: Tally = NO_RUNS
     confirmed: bool = False
+    further: Tally | None = None
     critical: bool = False
     quarantined: bool = False
     per_run: PerRun = UNMEASURED
@@ -620,23 +662,43 @@ def head_cells(
 def _head_cell(report: SuiteReport, cell: int, gate: Gate) -> HeadCell:
     case = report.plan.case(cell)
     records = report.records_of((cell,))
-    fresh = [record for record in records if record.graded and not record.recorded]
-    confirming, confirmed = NO_RUNS, False
+    fresh = _fresh(records)
+    confirming, confirmed, further = NO_RUNS, False, None
     if report.confirmation is not None and report.confirmation.plan.runs(cell):
         confirming = report.confirmation.fresh(cell)
         complete = not report.confirmation.by_cell[cell].missing
         confirmed = complete and confirming.graded > 0
+        further = _further_rounds(report.confirmation, cell)
     return HeadCell(
         key=report.plan.key(cell),
         fingerprint=report.fingerprints[report.plan.row(cell)],
-        planned=Tally([record.status for record in fresh].count("passed"), len(fresh)),
+        planned=_tally(fresh),
         unanswered=[record.unanswered for record in fresh].count(True),
         confirming=confirming,
         confirmed=confirmed,
+        further=further,
         critical=case.critical or gate.marks_critical(case.tags),
         quarantined=case.quarantine is not None,
         per_run=_average(fresh),
     )
+
+
+def _further_rounds(confirmation: SuiteReport, cell: int) -> Tally | None:
+    """Return the graded runs of a cell in the further rounds; None if these are not complete."""
+    indices = confirmation.plan.indices(cell)[:FURTHER_ROUNDS]
+    records = [confirmation.records[index] for index in indices if index in confirmation.records]
+    if len(records) < FURTHER_ROUNDS:
+        return None
+    return _tally(_fresh(records))
+
+
+def _fresh(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Return the graded runs that repeat no recording."""
+    return [record for record in records if record.graded and not record.recorded]
+
+
+def _tally(graded: Sequence[RunRecord]) -> Tally:
+    return Tally([record.status for record in graded].count("passed"), len(graded))
 
 
 def _average(runs: Sequence[RunRecord]) -> PerRun:

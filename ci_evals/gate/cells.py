@@ -122,11 +122,41 @@ def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[
     return matched
 
 
-def comparable_cells(head: Sequence[HeadCell], base: Baseline) -> list[MatchedCell]:
-    """Return the cells that both sides have graded runs of, for the same question and grading."""
+@dataclass(frozen=True)
+class Matching:
+    """The cells of a report beside those of a baseline.
+
+    Args:
+        base: the baseline without what is older than a fall of its own.
+        variants: each variant of the report that is compared, and its counterpart in the baseline.
+        cells: the cells that both sides have graded runs of, for the same question and grading.
+        rest: the findings on all other cells of either side.
+    """
+
+    base: Baseline
+    variants: Mapping[Variant, Variant]
+    cells: Sequence[MatchedCell]
+    rest: Sequence[CellComparison]
+
+    @cached_property
+    def by_variant(self) -> Mapping[Variant, Sequence[MatchedCell]]:
+        """The matched cells of each variant."""
+        groups: dict[tuple[str, str | None], list[MatchedCell]] = defaultdict(list)
+        for cell in self.cells:
+            groups[cell.head.key[1:]].append(cell)
+        return {Variant(*names): found for names, found in groups.items()}
+
+    def overdispersion(self, variant: Variant) -> float:
+        """Return how much more reports of the base vary than independent runs would."""
+        return self.base.overdispersion[self.variants[variant]]
+
+
+def match_cells(head: Sequence[HeadCell], base: Baseline) -> Matching:
+    """Match the cells of a report with those of a baseline."""
     base = cut_at_falls(base)
     variants = match_variants(variants_of(head), base.variants)
-    return match_cells(head, base, variants)[0]
+    cells, rest = _match_cells(head, base, variants)
+    return Matching(base, variants, cells, rest)
 
 
 def base_keys(head: Sequence[HeadCell], base: Baseline) -> Mapping[CellKey, CellKey]:
@@ -140,7 +170,7 @@ def base_keys(head: Sequence[HeadCell], base: Baseline) -> Mapping[CellKey, Cell
     }
 
 
-def match_cells(
+def _match_cells(
     head: Sequence[HeadCell], base: Baseline, variants: Mapping[Variant, Variant]
 ) -> tuple[list[MatchedCell], list[CellComparison]]:
     """Return the cells that can be compared, and the findings on all others."""
@@ -227,11 +257,3 @@ def _old_names(mine: Mapping[CellKey, HeadCell], base: Baseline) -> Mapping[Cell
             if candidates:
                 names[key] = candidates.pop(0)
     return names
-
-
-def group_by_variant(cells: Iterable[MatchedCell]) -> Mapping[Variant, Sequence[MatchedCell]]:
-    """Return the cells of each variant."""
-    groups: dict[tuple[str, str | None], list[MatchedCell]] = defaultdict(list)
-    for cell in cells:
-        groups[cell.head.key[1:]].append(cell)
-    return {Variant(*names): found for names, found in groups.items()}

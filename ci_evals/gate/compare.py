@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from statistics import fmean
@@ -14,28 +14,27 @@ from ci_evals.gate.baseline import (
     BrokenVariant,
     HeadCell,
     add_tallies,
-    cut_at_falls,
 )
 from ci_evals.gate.cells import (
     SUSPICION,
     CellComparison,
     CellKind,
     MatchedCell,
+    Matching,
     cell_key,
-    group_by_variant,
     match_cells,
     match_variants,
-    variants_of,
 )
 from ci_evals.gate.confirmation import failed_confirmations, runs_to_confirm
 from ci_evals.gate.differences import Differences, differences
-from ci_evals.gate.falls import planned_fall
+from ci_evals.gate.falls import variant_fall
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Tally
 from ci_evals.model.rules import ConfirmRuns
 from ci_evals.stats.exact_tests import (
+    NEWEST_ALONE,
     benjamini_hochberg,
     fisher_lower,
     fisher_upper,
@@ -50,8 +49,11 @@ LEAST_COMPARED = Fraction(4, 5)
 class VariantComparison:
     """One variant compared with its base, over the `cells` that both sides have graded runs of.
 
-    Rates are means over these cells. `p` is that of `fall`, `adjusted_p` allows for the number of
-    variants; `adjusted_p_of_rest` is the same without the cells that regressed by themselves.
+    Rates are means over these cells, of the runs that `p` tests: the planned ones and, with
+    `further_rounds`, those, too, against the pooled reports of the base. `newest_p` is against the
+    newest report alone; `adjusted_p` is that of both that decides, and allows for the number of
+    variants; `adjusted_p_of_rest` is the same without the cells that regressed by themselves. All
+    of them allow for the `overdispersion` of the base's reports.
     `base_provider` and `base_prompt` name the variant that it was compared with.
     """
 
@@ -62,7 +64,10 @@ class VariantComparison:
     cells: int
     head_rate: Share
     base_rate: Share
+    further_rounds: bool = False
+    overdispersion: float = 1.0
     p: Share
+    newest_p: Share
     adjusted_p: Share
     adjusted_p_of_rest: Share
     differences: Differences
@@ -74,6 +79,11 @@ class VariantComparison:
     @property
     def base_variant(self) -> Variant:
         return Variant(self.base_provider, self.base_prompt)
+
+    @property
+    def newest_decides(self) -> bool:
+        """Return True if the newest report of the base is what keeps it from being worse."""
+        return self.newest_p / NEWEST_ALONE > self.p
 
     @property
     def renamed(self) -> bool:
@@ -212,28 +222,29 @@ def compare(
         is_selection: the report is of a part of its suite, so that what only the base has was not
             removed.
     """
-    base = cut_at_falls(base)
     if is_selection:
         base = base.restrict_to({cell.key[0] for cell in head})
-    variants = match_variants(variants_of(head), base.variants)
-    matched, unmatched = match_cells(head, base, variants)
-    failed = failed_confirmations(cell.head for cell in matched)
+    matching = match_cells(head, base)
+    failed = failed_confirmations(matching)
     if failed:
-        matched = [
-            cell.without_confirmation() if cell.head.variant in failed else cell for cell in matched
+        kept = [
+            cell.without_confirmation() if cell.head.variant in failed else cell
+            for cell in matching.cells
         ]
+        matching = replace(matching, cells=kept)
+    matched = matching.cells
     cells = _compare_cells(matched, confirm_runs, alpha)
     suspicious = [cell.head.confirmed for cell in matched if cell.suspicious]
     unconfirmed = 0
     if any(suspicious):
         unconfirmed = suspicious.count(False)
     return Comparison(
-        baseline=base,
+        baseline=matching.base,
         confirm_runs=confirm_runs,
         usual_runs=_commonest([cell.head.planned.graded for cell in matched]),
         alpha=alpha,
-        variants=_compare_variants(matched, cells, variants, alpha),
-        cells=(*cells, *unmatched),
+        variants=_compare_variants(matching, cells, alpha),
+        cells=(*cells, *matching.rest),
         unconfirmed=unconfirmed,
     )
 
@@ -347,44 +358,46 @@ def _classify(test: _CellTest, adjusted_drop: float, alpha: float, *, rose: bool
 
 
 def _compare_variants(
-    matched: Sequence[MatchedCell],
-    cells: Sequence[CellComparison],
-    variants: Mapping[Variant, Variant],
-    alpha: float,
+    matching: Matching, cells: Sequence[CellComparison], alpha: float
 ) -> tuple[VariantComparison, ...]:
     """Test every variant that has cells to compare.
 
-    Confirm runs take no part: they were chosen for their results.
+    Runs that confirm suspects take no part, as they were chosen for their results; further rounds
+    of all cells do.
     """
-    by_variant = group_by_variant(matched)
     regressed = {cell.key for cell in cells if cell.kind == "regressed"}
     falls, falls_of_rest = [], []
-    for chosen in by_variant.values():
-        found = found_of_rest = planned_fall(chosen)
+    for variant, chosen in matching.by_variant.items():
+        overdispersion = matching.overdispersion(variant)
+        found = found_of_rest = variant_fall(chosen, overdispersion)
         others = [cell for cell in chosen if cell.head.key not in regressed]
         if len(others) < len(chosen):
-            found_of_rest = planned_fall(others)
+            found_of_rest = variant_fall(others, overdispersion)
         falls.append(found)
         falls_of_rest.append(found_of_rest)
-    adjusted = holm([found.p for found in falls])
-    adjusted_of_rest = holm([found.p for found in falls_of_rest])
+    adjusted = holm([found.decisive_p for found in falls])
+    adjusted_of_rest = holm([found.decisive_p for found in falls_of_rest])
     compared = []
-    for number, (variant, chosen) in enumerate(by_variant.items()):
-        tables = falls[number].tables
+    for number, (variant, chosen) in enumerate(matching.by_variant.items()):
+        found = falls[number]
+        base = matching.variants[variant]
         compared.append(
             VariantComparison(
                 provider=variant.provider,
                 prompt=variant.prompt,
-                base_provider=variants[variant].provider,
-                base_prompt=variants[variant].prompt,
+                base_provider=base.provider,
+                base_prompt=base.prompt,
                 cells=len(chosen),
-                head_rate=fmean([passed / graded for passed, graded, _, _ in tables]),
-                base_rate=fmean([passed / graded for _, _, passed, graded in tables]),
-                p=falls[number].p,
+                head_rate=fmean([passed / graded for passed, graded, _, _ in found.tables]),
+                base_rate=fmean([passed / graded for _, _, passed, graded in found.tables]),
+                further_rounds=found.further_rounds,
+                overdispersion=matching.overdispersion(variant),
+                p=found.p,
+                newest_p=found.newest_p,
                 adjusted_p=adjusted[number],
                 adjusted_p_of_rest=adjusted_of_rest[number],
                 differences=differences(
-                    tables,
+                    found.tables,
                     [cell.head.per_run for cell in chosen],
                     [cell.base.per_run for cell in chosen],
                     1 - alpha,

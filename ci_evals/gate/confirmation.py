@@ -1,15 +1,16 @@
-"""The runs that confirm suspects: which cells are run again, and how often."""
+"""Runs beyond the plan: which suspects are confirmed, and which variants get further rounds."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import comb
+from typing import NamedTuple
 
-from ci_evals.gate.baseline import Baseline, HeadCell
-from ci_evals.gate.cells import comparable_cells
+from ci_evals.gate.baseline import FURTHER_ROUNDS, Baseline, HeadCell
+from ci_evals.gate.cells import MatchedCell, Matching, match_cells
+from ci_evals.gate.falls import IN_DOUBT, planned_fall
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.rules import ConfirmRuns
-from ci_evals.stats.exact_tests import Table, stratified_lower
+from ci_evals.stats.exact_tests import stratified_lower
 
 USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
 MOST_CONFIRMED = 20
@@ -21,17 +22,53 @@ That is, with a p at or below this.
 """
 
 
-def suspects(
+class Confirmation(NamedTuple):
+    """The runs to make beyond the plan, before anything is named.
+
+    Args:
+        suspects: how often each suspect runs again.
+        doubts: the cells of each variant in doubt: all run `FURTHER_ROUNDS` times again, of which a
+            suspect's first runs are part.
+    """
+
+    suspects: Mapping[CellKey, int] = {}
+    doubts: Mapping[Variant, Sequence[CellKey]] = {}
+
+    @property
+    def runs(self) -> Mapping[CellKey, int]:
+        """How often each cell runs again."""
+        runs = dict(self.suspects)
+        for keys in self.doubts.values():
+            for key in keys:
+                runs[key] = max(FURTHER_ROUNDS, runs.get(key, 0))
+        return runs
+
+
+def plan_confirmation(
     head: Sequence[HeadCell], base: Baseline, confirm_runs: ConfirmRuns, alpha: float = 0.05
+) -> Confirmation:
+    """Plan the runs that confirm suspects, and the further rounds of variants in doubt.
+
+    Arguments are those of `compare`.
+    """
+    if confirm_runs == 0:
+        return Confirmation()
+    matching = match_cells(head, base)
+    doubts = {}
+    for variant, cells in matching.by_variant.items():
+        planned = planned_fall(cells, matching.overdispersion(variant))
+        if planned.decisive_p <= IN_DOUBT:
+            doubts[variant] = [cell.head.key for cell in cells]
+    return Confirmation(_suspects(matching.cells, confirm_runs, alpha), doubts)
+
+
+def _suspects(
+    matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, alpha: float
 ) -> Mapping[CellKey, int]:
     """Return the cells to run again before they may be named, and how often.
 
-    If there are many, these are the critical ones and those least likely by chance. Arguments are
-    those of `compare`.
+    If there are many, these are the critical ones and those least likely by chance.
     """
-    if confirm_runs == 0:
-        return {}
-    matched = comparable_cells(head, base)
     suspicious = [cell for cell in matched if cell.suspicious]
     suspicious.sort(key=lambda cell: (not cell.head.critical, cell.p))
     most = max(MOST_CONFIRMED, len(matched) // 5)
@@ -66,18 +103,18 @@ def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) ->
     return None
 
 
-def failed_confirmations(head: Iterable[HeadCell]) -> frozenset[Variant]:
-    """Return the variants whose confirm runs are worse than the planned runs of the same cells.
+def failed_confirmations(matching: Matching) -> frozenset[Variant]:
+    """Return the variants whose further runs are worse than the planned runs of the same cells.
 
-    Suspects are chosen for bad planned runs, so their repeats are better if anything; worse ones
-    are an outage.
+    Suspects, and variants in doubt, are chosen for bad planned runs, so their repeats are better if
+    anything; worse ones are an outage. Other cells of a variant without further rounds may have
+    been run again for another variant's sake, and are left out.
     """
-    repeated: dict[Variant, list[Table]] = defaultdict(list)
-    for cell in head:
-        if cell.confirming.graded:
-            repeated[cell.variant].append((*cell.confirming, *cell.planned))
-    return frozenset(
-        variant
-        for variant, tables in repeated.items()
-        if stratified_lower(tables) <= FAILED_CONFIRMATION
-    )
+    found = set()
+    for variant, cells in matching.by_variant.items():
+        had_further_rounds = all(cell.head.further is not None for cell in cells)
+        repeated = [cell for cell in cells if had_further_rounds or cell.suspicious]
+        tables = [(*cell.head.confirming, *cell.head.planned) for cell in repeated]
+        if stratified_lower(tables) <= FAILED_CONFIRMATION:
+            found.add(variant)
+    return frozenset(found)

@@ -3,47 +3,77 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ci_evals.gate.baseline import DISAGREEMENT, History, split_histories
+from ci_evals.gate.baseline import History, add_tallies, split_histories
 from ci_evals.gate.cells import MatchedCell
 from ci_evals.model.report import Tally
-from ci_evals.stats.exact_tests import (
-    NEWEST_ALONE,
-    Table,
-    stratified_lower,
-    stratified_two_sided,
-)
+from ci_evals.stats.exact_tests import NEWEST_ALONE, Table, exchange, weighted_lower, widen
+
+BELOW_OLDER = 0.2
+"""The pool ends where newer reports are below all older ones, p at or below this."""
+ABOVE_OLDER = 0.01
+"""The pool ends where newer reports are above all older ones, p at or below this.
+
+This is stricter, so that a change which takes an improvement back is compared with what main is
+like now, and yet chance seldom makes the base look better than it is.
+"""
+IN_DOUBT = 0.2
+"""A variant whose planned runs fell with a p at or below this gets further rounds."""
 
 _EXACT_ENOUGH = 60
 """The largest support for which newer and older reports of a branch are compared exactly."""
 
 
 class Fall(NamedTuple):
-    """The p-value of a variant's drop, and the tables of its cells against the pooled base."""
+    """The test of a drop.
+
+    Args:
+        p: against the pooled reports of the base.
+        newest_p: against the newest of them alone.
+        tables: each cell against the pooled reports.
+        further_rounds: True if the further rounds are in the tables, besides the planned runs.
+    """
 
     p: float
+    newest_p: float
     tables: Sequence[Table]
+    further_rounds: bool = False
+
+    @property
+    def decisive_p(self) -> float:
+        """The p-value to decide by.
+
+        A slow drift of the base is too small to end its pool, yet adds up over the cells, so the
+        newest report by itself must show the drop, too, at `NEWEST_ALONE` times the level.
+        """
+        return max(self.p, self.newest_p / NEWEST_ALONE)
 
 
-def fall(cells: Sequence[tuple[Tally, History]]) -> Fall:
-    """Test a variant for a drop, from the planned runs and the history of each cell.
+def fall(cells: Sequence[tuple[Tally, History]], overdispersion: float = 1.0) -> Fall:
+    """Test cells of a variant for a drop, each from runs of the head and its history.
 
-    The base side pools report after report, newest first, as long as they agree with all older
-    ones. A slow drift is too small for that to show, yet adds up over the cells; so the newest
-    report by itself must show the drop, too, at twice the level. Whatever the history was like, a
-    false red is then no likelier than that.
+    The base side pools report after report, newest first, until the newer ones are, as a whole,
+    below or above all older ones.
+
+    Args:
+        cells: the cells.
+        overdispersion: how much more reports of the base vary than independent runs would.
     """
     histories = [history for _, history in cells]
     reports = max((history.pooled_reports for history in histories), default=0)
     pool_size = reports
     for age in range(1, reports):
         split = split_histories(histories, age)
-        if stratified_two_sided(split, largest_support=_EXACT_ENOUGH) <= DISAGREEMENT:
+        below = widen(weighted_lower(split, largest_support=_EXACT_ENOUGH), overdispersion)
+        above = widen(
+            weighted_lower(exchange(split), largest_support=_EXACT_ENOUGH), overdispersion
+        )
+        if below <= BELOW_OLDER or above <= ABOVE_OLDER:
             pool_size = age
             break
     tables = _pool(cells, pool_size)
-    pooled = stratified_lower(tables)
-    newest = stratified_lower(_pool(cells, 1))
-    return Fall(max(pooled, newest / NEWEST_ALONE), tables)
+    p = widen(weighted_lower(tables), overdispersion)
+    newest_p = widen(weighted_lower(_pool(cells, 1)), overdispersion)
+    return Fall(p, newest_p, tables)
 
 
 def _pool(cells: Iterable[tuple[Tally, History]], reports: int) -> list[Table]:
@@ -55,6 +85,23 @@ def _pool(cells: Iterable[tuple[Tally, History]], reports: int) -> list[Table]:
     return tables
 
 
-def planned_fall(cells: Iterable[MatchedCell]) -> Fall:
+def planned_fall(cells: Iterable[MatchedCell], overdispersion: float) -> Fall:
     """Test the planned runs of some cells of a variant for a drop."""
-    return fall([(cell.head.planned, cell.base.history) for cell in cells])
+    return fall([(cell.head.planned, cell.base.history) for cell in cells], overdispersion)
+
+
+def variant_fall(cells: Sequence[MatchedCell], overdispersion: float) -> Fall:
+    """Test a variant for a drop by its planned runs, and by its further rounds if it was in doubt.
+
+    All rounds decide together then, so that doubt gives no second chance to be red.
+    """
+    planned = planned_fall(cells, overdispersion)
+    if planned.decisive_p > IN_DOUBT:
+        return planned
+    runs = []
+    for cell in cells:
+        if cell.head.further is None:
+            return planned
+        head = add_tallies((cell.head.planned, cell.head.further))
+        runs.append((head, cell.base.history))
+    return fall(runs, overdispersion)._replace(further_rounds=True)

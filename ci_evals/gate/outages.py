@@ -17,7 +17,7 @@ from ci_evals.gate.baseline import (
     ReportRef,
     add_tallies,
 )
-from ci_evals.gate.cells import MatchedCell, comparable_cells, group_by_variant
+from ci_evals.gate.cells import MatchedCell, match_cells
 from ci_evals.gate.falls import fall, planned_fall
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
@@ -117,12 +117,14 @@ def find_outages(
         alpha: the gate's level: what would not be red needs no outage to explain it.
     """
     found = {}
-    for variant, cells in group_by_variant(comparable_cells(head, base)).items():
+    matching = match_cells(head, base)
+    for variant, cells in matching.by_variant.items():
         suspicious = [cell for cell in cells if cell.suspicious]
         repeated = [cell for cell in suspicious if cell.head.confirmed]
         if 2 * len(suspicious) < len(cells) or not repeated:
             continue
-        worse = planned_fall(cells).p <= alpha
+        planned = planned_fall(cells, matching.overdispersion(variant))
+        worse = planned.decisive_p <= alpha
         if worse and _has_recovered(repeated):
             found[variant] = Outage(
                 cells=len(repeated),
@@ -138,8 +140,8 @@ def _has_recovered(cells: Sequence[MatchedCell]) -> bool:
     Suspects have the best histories of all cells, so the newest report by itself has its say here,
     too.
     """
-    drop = fall([(cell.head.confirming, cell.base.history) for cell in cells]).p
-    if drop <= NO_DROP:
+    drop = fall([(cell.head.confirming, cell.base.history) for cell in cells])
+    if drop.decisive_p <= NO_DROP:
         return False
     tables = [(*cell.head.planned, *cell.head.confirming) for cell in cells]
     return stratified_lower(tables) <= RECOVERY

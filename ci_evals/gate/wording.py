@@ -114,6 +114,9 @@ def step_sentence(step: PoolStep) -> str:
             if step.p is not None:
                 newer += f" (p = {step.p:.2g})"
             return f"{runs}, pooled, but unlike {newer}: what is named must show against those, too"
+        case "before a drop":
+            newer = "the whole variant has passed less since"
+            return f"{runs}, pooled, but {newer}: what is named must show against newer ones, too"
         case "before a fall":
             return f"{runs}, left out: the whole variant has been worse since"
         case "an outage":

@@ -206,7 +206,7 @@ def _base_entries(comparison: Comparison, key: CellKey) -> Iterator[BaseEvidence
             report=refs[step.evidence.report],
             passed=step.evidence.passed,
             graded=step.evidence.graded,
-            pooled=step.outcome in ("recent", "disagrees", "before a change"),
+            pooled=step.outcome in ("recent", "disagrees", "before a drop", "before a change"),
             sentence=step_sentence(step),
         )
 

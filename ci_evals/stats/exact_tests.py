@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ci_evals.stats.distributions import Hypergeometric, hypergeometric
 
-NEWEST_ALONE = 2
+NEWEST_ALONE = 4
 """Against a pooled history, the newest report alone must show the drop at this many times alpha."""
 
 _SAME = 1 + 1e-7
@@ -151,8 +151,7 @@ def weighted_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_SU
     """
     passes = _HeadPasses()
     for k_head, stratum in _informative(tables):
-        usually_passes = stratum.passed >= 2 * stratum.failed
-        passes.add(k_head, stratum, weight=2 if usually_passes else 1)
+        passes.add(k_head, stratum, failure_weight(stratum.passed, stratum.failed))
     if passes.values > largest_support:
         z = passes.z
         normal = NormalDist()
@@ -160,6 +159,11 @@ def weighted_lower(tables: Iterable[Table], *, largest_support: int = LARGEST_SU
         p = normal.cdf(z) - skewness / 6 * (z * z - 1) * normal.pdf(z)
         return min(1.0, max(0.0, p))
     return passes.exact_p()
+
+
+def failure_weight(passed: int, failed: int) -> int:
+    """Return how often a failure of a cell counts: twice if two of three runs or more passed."""
+    return 2 if passed >= 2 * failed else 1
 
 
 def _informative(tables: Iterable[Table]) -> Iterator[tuple[int, _Stratum]]:

@@ -10,12 +10,12 @@ from sides import base_of, compared, head_of, key_of
 
 from ci_evals.gate.baseline import Evidence, History
 from ci_evals.gate.cells import match_variants
-from ci_evals.gate.compare import compare, unnamable_suspects
-from ci_evals.gate.confirmation import suspects
+from ci_evals.gate.compare import Comparison, compare, unnamable_suspects
+from ci_evals.gate.confirmation import plan_confirmation
 from ci_evals.gate.falls import fall
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
-from ci_evals.stats.exact_tests import NEWEST_ALONE, stratified_lower
+from ci_evals.stats.exact_tests import weighted_lower, widen
 
 MANY = {f"ok {n}": (3, 3) for n in range(39)}
 MANY_BASE = {f"ok {n}": (30, 30) for n in range(39)}
@@ -78,8 +78,8 @@ def test_only_what_fell_further_than_usual_is_a_suspect() -> None:
     base = base_of(
         {"fell": (30, 30), "rose": (0, 30), "same": (30, 30), "flaky": (22, 30), "none": (30, 30)}
     )
-    assert suspects(head, base, 7) == {key_of("fell"): 7}
-    assert suspects(head, base, 0) == {}
+    assert plan_confirmation(head, base, 7).suspects == {key_of("fell"): 7}
+    assert plan_confirmation(head, base, 0).suspects == {}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,9 @@ def test_a_case_that_always_fails_gets_as_many_runs_as_naming_it_takes(
         {"dead": (0, 3)} | steady,
         {"dead": (base, base)} | dict.fromkeys(steady, (base, base)),
     )
-    assert suspects(head_of(head), base_of(older), "auto") == {key_of("dead"): more}
+    assert plan_confirmation(head_of(head), base_of(older), "auto").suspects == {
+        key_of("dead"): more
+    }
     dead = compared(head_of(head, {"dead": (0, more)}), base_of(older)).by_key[key_of("dead")]
     assert (dead.kind == "regressed") == ((cells, base) not in {(500, 3), (5, 1)})
 
@@ -101,7 +103,7 @@ def test_a_case_that_always_fails_gets_as_many_runs_as_naming_it_takes(
 def test_of_many_suspects_the_critical_and_the_surest_are_run_again() -> None:
     fallen = {str(number): (number % 2, 3) for number in range(50)}
     head = [cell._replace(critical=cell.key == key_of("1")) for cell in head_of(fallen)]
-    found = suspects(head, base_of(dict.fromkeys(fallen, (30, 30))), 7)
+    found = plan_confirmation(head, base_of(dict.fromkeys(fallen, (30, 30))), 7).suspects
     assert len(found) == 20
     assert key_of("1") in found
     assert sum(int(case) % 2 for case, *_ in found) == 1
@@ -335,8 +337,8 @@ def cells(
 def test_reports_that_agree_are_all_pooled() -> None:
     found = fall(cells((5, (1, 3), ((3, 3),) * 4)))
     assert found.tables == [(1, 3, 12, 12)] * 5
-    alone = stratified_lower([(1, 3, 3, 3)] * 5)
-    assert found.p == pytest.approx(max(stratified_lower(found.tables), alone / NEWEST_ALONE))
+    assert found.p == weighted_lower(found.tables)
+    assert found.newest_p == weighted_lower([(1, 3, 3, 3)] * 5)
 
 
 def test_no_more_reports_are_pooled_than_it_takes() -> None:
@@ -344,28 +346,84 @@ def test_no_more_reports_are_pooled_than_it_takes() -> None:
 
 
 def test_a_change_that_no_cell_shows_by_itself_ends_the_pool() -> None:
-    changed = ((3, 3), (2, 3), (2, 3))
-    assert fall(cells((40, (2, 3), changed))).tables == [(2, 3, 3, 3)] * 40
-    assert fall(cells((1, (2, 3), changed))).tables == [(2, 3, 7, 9)], (
+    fallen = ((2, 3), (3, 3), (3, 3))
+    assert fall(cells((40, (2, 3), fallen))).tables == [(2, 3, 2, 3)] * 40
+    improved = ((3, 3), (2, 3), (2, 3))
+    assert fall(cells((40, (2, 3), improved))).tables == [(2, 3, 3, 3)] * 40
+    assert fall(cells((1, (2, 3), improved))).tables == [(2, 3, 7, 9)], (
         "one cell is too little to tell"
     )
+
+
+def test_less_evidence_ends_the_pool_where_main_fell_than_where_it_improved() -> None:
+    fallen = ((2, 3), (3, 3))
+    assert fall(cells((3, (2, 3), fallen))).tables == [(2, 3, 2, 3)] * 3
+    improved = ((3, 3), (2, 3))
+    assert fall(cells((3, (2, 3), improved))).tables == [(2, 3, 5, 6)] * 3
 
 
 def test_a_drop_that_the_newest_report_does_not_show_is_none() -> None:
     """The head is as the newest report is, and both are a little below what was before."""
     drifted = ((28, 30), (30, 30))
     found = fall(cells((1, (28, 30), drifted)))
-    assert found.p >= 0.25
+    assert found.decisive_p == max(found.p, found.newest_p / 4)
+    assert found.newest_p == pytest.approx(weighted_lower([(28, 30, 28, 30)]))
+
+
+def test_p_values_are_widened_where_reports_vary_more_than_runs() -> None:
+    steady = cells((5, (1, 3), ((3, 3),) * 4))
+    assert fall(steady, 1.8).p == widen(fall(steady).p, 1.8) > fall(steady).p
 
 
 def test_steady_cells_say_nothing_of_a_drop() -> None:
-    assert fall(cells((10, (3, 3), ((3, 3),) * 3), (5, (0, 3), ((0, 3),)))).p == 1.0
-    assert fall([]) == (1.0, [])
+    found = fall(cells((10, (3, 3), ((3, 3),) * 3), (5, (0, 3), ((0, 3),))))
+    assert (found.p, found.newest_p) == (1, 1)
+    assert fall([]).decisive_p == 1
 
 
 def test_cells_of_unequal_age_end_where_their_own_reports_do() -> None:
     found = fall(cells((1, (3, 3), ((3, 3),)), (1, (3, 3), ((3, 3), (2, 3)))))
     assert found.tables == [(3, 3, 3, 3), (3, 3, 5, 6)]
+
+
+# Further rounds of a variant in doubt.
+
+
+def doubted(further: tuple[int, int] | None, planned: tuple[int, int] = (2, 3)) -> Comparison:
+    """Eight cells, three of them a little below a steady base, with these further rounds."""
+    head = head_of({str(n): planned if n < 3 else (3, 3) for n in range(8)})
+    if further is not None:
+        head = [cell._replace(further=Tally(*further)) for cell in head]
+    return compared(head, base_of({str(n): (30, 30) for n in range(8)}))
+
+
+def test_a_variant_in_doubt_gets_further_rounds_of_all_its_cells() -> None:
+    head = head_of({str(n): (2, 3) if n < 3 else (3, 3) for n in range(8)})
+    base = base_of({str(n): (30, 30) for n in range(8)})
+    found = plan_confirmation(head, base, 7)
+    assert found.doubts == {Variant("agent"): [key_of(str(n)) for n in range(8)]}
+    assert found.suspects == {key_of(str(n)): 7 for n in range(3)}
+    assert found.runs == {key_of(str(n)): 7 if n < 3 else 3 for n in range(8)}
+    assert plan_confirmation(head, base, 0).runs == {}
+    steady = head_of({str(n): (3, 3) for n in range(8)})
+    assert plan_confirmation(steady, base, 7).runs == {}
+
+
+def test_all_rounds_decide_together_where_there_are_further_ones() -> None:
+    [planned_alone] = doubted(None).variants
+    assert planned_alone.adjusted_p <= 0.05
+    assert not planned_alone.further_rounds
+    [recovered] = doubted((3, 3)).variants
+    assert recovered.further_rounds
+    assert recovered.head_rate == pytest.approx(1 - 3 / 6 / 8)
+    assert recovered.p == pytest.approx(weighted_lower([(5, 6, 30, 30)] * 3))
+    [worse] = doubted((2, 3)).variants
+    assert worse.p < planned_alone.p
+
+
+def test_further_rounds_count_only_for_a_variant_that_was_in_doubt() -> None:
+    [calm] = doubted((0, 3), planned=(3, 3)).variants
+    assert (calm.head_rate, calm.p, calm.further_rounds) == (1, 1, False)
 
 
 FORTY = [str(number) for number in range(40)]

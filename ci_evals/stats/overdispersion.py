@@ -1,0 +1,52 @@
+"""How much more successive reports of the same cells vary than independent runs would.
+
+One retrieval index, one judge or one slow hour moves many cells at once. Tests that take runs as
+independent then find changes too often.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ci_evals.stats.exact_tests import failure_weight
+
+FEWEST_REPORTS = 5
+"""Fewer reports say too little of how much they vary."""
+_PRIOR = 5
+"""As many pairs of reports that vary just as independent runs do are added to those seen."""
+
+Counts = tuple[int, int]
+"""(passed, graded) of a cell in a report; (0, 0) where it was not run."""
+
+
+def overdispersion(reports: Sequence[Sequence[Counts]]) -> float:
+    """Return the ratio of the variance between reports to that of independent runs, at least 1.
+
+    φ = max(1, (Σ d²/v + 5) / (A - 1 + 5)) over the A - 1 successive pairs of A reports: d is the
+    difference of their pass rates, summed over cells by the weights of `weighted_lower`, v its
+    variance if runs were independent. Differences of successive reports, because a lasting step of
+    the base branch counts once that way.
+
+    Args:
+        reports: the same cells in the same order in each, newest report first. 1 with fewer than
+            `FEWEST_REPORTS`.
+    """
+    if len(reports) < FEWEST_REPORTS:
+        return 1.0
+    sums = [_add(cell) for cell in zip(*reports, strict=True)]
+    squares = 0.0
+    for newer, older in pairwise(reports):
+        difference = variance = 0.0
+        for one, other, (passed, runs) in zip(newer, older, sums, strict=True):
+            if not one[1] or not other[1] or passed in (0, runs):
+                continue
+            weight = failure_weight(passed, runs - passed)
+            difference += weight * (one[0] / one[1] - other[0] / other[1])
+            of_one_run = passed * (runs - passed) / (runs * (runs - 1))
+            variance += weight**2 * of_one_run * (1 / one[1] + 1 / other[1])
+        squares += difference**2 / variance if variance else 1.0
+    return max(1.0, (squares + _PRIOR) / (len(reports) - 1 + _PRIOR))
+
+
+def _add(cell: Sequence[Counts]) -> Counts:
+    """Return all runs of a cell."""
+    return sum(passed for passed, _ in cell), sum(runs for _, runs in cell)
