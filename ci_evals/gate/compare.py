@@ -1,7 +1,7 @@
 """The comparison of a report with a baseline: cells by themselves, then variants as a whole."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -25,7 +25,7 @@ from ci_evals.gate.cells import (
     match_cells,
     match_variants,
 )
-from ci_evals.gate.confirmation import failed_confirmations, runs_to_confirm
+from ci_evals.gate.confirmation import choose_suspects, failed_confirmations, runs_to_confirm
 from ci_evals.gate.differences import Differences, differences
 from ci_evals.gate.falls import variant_fall
 from ci_evals.model.case import Variant
@@ -233,8 +233,9 @@ def compare(
         ]
         matching = replace(matching, cells=kept)
     matched = matching.cells
-    cells = _compare_cells(matched, confirm_runs, alpha)
-    suspicious = [cell.head.confirmed for cell in matched if cell.suspicious]
+    nameable = _nameable(matched, confirm_runs, alpha)
+    cells = _compare_cells(matched, nameable, alpha)
+    suspicious = [cell.head.key in nameable for cell in matched if cell.suspicious]
     unconfirmed = 0
     if any(suspicious):
         unconfirmed = suspicious.count(False)
@@ -291,7 +292,21 @@ class _CellTest(NamedTuple):
     rise: float
 
 
-def _test_cell(cell: MatchedCell, confirm_runs: ConfirmRuns) -> _CellTest:
+def _nameable(
+    matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, alpha: float
+) -> Container[CellKey]:
+    """Return the suspects that may be named: those chosen for it and run again as often.
+
+    Others may have been run again, too, for a variant in doubt; of more suspects, more would be
+    named by chance. All may be named if the planned runs decide.
+    """
+    if confirm_runs == 0:
+        return {cell.head.key for cell in matched if cell.suspicious}
+    chosen = choose_suspects(matched, confirm_runs, alpha)
+    return {cell.head.key for cell in matched if cell.head.confirmed and cell.head.key in chosen}
+
+
+def _test_cell(cell: MatchedCell, nameable: Container[CellKey]) -> _CellTest:
     """Test one cell by itself for a drop and for a rise.
 
     A drop may be named only if the cell was a suspect and has been confirmed: then all its runs
@@ -304,15 +319,17 @@ def _test_cell(cell: MatchedCell, confirm_runs: ConfirmRuns) -> _CellTest:
         return _CellTest(cell, runs, drop, named_drop=1.0, rise=rise)
     runs = add_tallies((runs, cell.head.confirming))
     drop = fisher_lower(*runs, *cell.pooled)
-    confirmed = confirm_runs == 0 or cell.head.confirmed
-    return _CellTest(cell, runs, drop, named_drop=drop if confirmed else 1.0, rise=1.0)
+    named_drop = 1.0
+    if cell.head.key in nameable:
+        named_drop = drop
+    return _CellTest(cell, runs, drop, named_drop, rise=1.0)
 
 
 def _compare_cells(
-    matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, alpha: float
+    matched: Sequence[MatchedCell], nameable: Container[CellKey], alpha: float
 ) -> list[CellComparison]:
     """Test each cell by itself, and classify it."""
-    tests = [_test_cell(cell, confirm_runs) for cell in matched]
+    tests = [_test_cell(cell, nameable) for cell in matched]
     adjusted_drops = benjamini_hochberg([test.named_drop for test in tests])
     adjusted_rises = benjamini_hochberg([test.rise for test in tests])
     compared = []

@@ -59,16 +59,18 @@ def plan_confirmation(
         planned = planned_fall(cells, matching.overdispersion(variant))
         if planned.decisive_p <= IN_DOUBT:
             doubts[variant] = [cell.head.key for cell in cells]
-    return Confirmation(_suspects(matching.cells, confirm_runs, alpha), doubts)
+    return Confirmation(choose_suspects(matching.cells, confirm_runs, alpha), doubts)
 
 
-def _suspects(
+def choose_suspects(
     matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, alpha: float
 ) -> Mapping[CellKey, int]:
     """Return the cells to run again before they may be named, and how often.
 
     If there are many, these are the critical ones and those least likely by chance.
     """
+    if confirm_runs == 0:
+        return {}
     suspicious = [cell for cell in matched if cell.suspicious]
     suspicious.sort(key=lambda cell: (not cell.head.critical, cell.p))
     most = max(MOST_CONFIRMED, len(matched) // 5)
