@@ -1,6 +1,6 @@
 """Runs beyond the plan: which suspects are confirmed, and which variants get further rounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import comb
 from typing import NamedTuple
 
@@ -16,10 +16,9 @@ USUAL_CONFIRM_RUNS, MOST_CONFIRM_RUNS = 7, 20
 MOST_CONFIRMED = 20
 """The most cells that run again, unless a fifth of all is more."""
 FAILED_CONFIRMATION = 0.05
-"""Confirm runs do not count if they are worse than the planned runs of the same cells.
-
-That is, with a p at or below this.
-"""
+"""The repeats of suspects do not count if they are worse than their planned runs at this level."""
+FAILED_ROUNDS = 0.001
+"""Further runs do not count if they are worse than the planned runs of all cells at this level."""
 
 
 class Confirmation(NamedTuple):
@@ -108,15 +107,20 @@ def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) ->
 def failed_confirmations(matching: Matching) -> frozenset[Variant]:
     """Return the variants whose further runs are worse than the planned runs of the same cells.
 
-    Suspects, and variants in doubt, are chosen for bad planned runs, so their repeats are better if
-    anything; worse ones are an outage. Other cells of a variant without further rounds may have
-    been run again for another variant's sake, and are left out.
+    Suspects are chosen for bad planned runs, so their repeats are better if anything; worse ones
+    are an outage. Cells that are no suspects tell less, and need to be worse by more.
     """
     found = set()
     for variant, cells in matching.by_variant.items():
-        had_further_rounds = all(cell.head.further is not None for cell in cells)
-        repeated = [cell for cell in cells if had_further_rounds or cell.suspicious]
-        tables = [(*cell.head.confirming, *cell.head.planned) for cell in repeated]
-        if stratified_lower(tables) <= FAILED_CONFIRMATION:
+        suspicious = [cell for cell in cells if cell.suspicious]
+        if (
+            _repeats_are_worse(suspicious) <= FAILED_CONFIRMATION
+            or _repeats_are_worse(cells) <= FAILED_ROUNDS
+        ):
             found.add(variant)
     return frozenset(found)
+
+
+def _repeats_are_worse(cells: Iterable[MatchedCell]) -> float:
+    """Return the p-value for "the repeats are worse than the planned runs"."""
+    return stratified_lower((*cell.head.confirming, *cell.head.planned) for cell in cells)
