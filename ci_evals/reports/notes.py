@@ -345,7 +345,7 @@ def _rule(value: object) -> str:
 
 
 def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
-    """`3 suspects ran again, 21 more runs, $0.02: 1 regressed, 2 within noise`."""
+    """`3 cells ran again, 21 more runs, $0.02: 1 regressed, 2 within noise`."""
     confirmation = report.confirmation
     if confirmation is None:
         suspects = comparison.counts.get("suspect", 0)
@@ -359,7 +359,7 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
     runs = number_of(totals.planned, "more run")
     if totals.missing:
         runs = f"{totals.planned - totals.missing:,} of {runs}"
-    parts = [f"{number_of(len(keys), 'suspect')} ran again", runs]
+    parts = [f"{number_of(len(keys), 'cell')} ran again", runs]
     if figures.cost_usd is not None:
         cost = usd(figures.cost_usd)
         if any(record.lacks_price for record in confirmation.records.values()):

@@ -155,7 +155,7 @@ async def test_repeats_that_are_out_name_nothing_and_are_made_again(tmp_path: Pa
     (tmp_path / "down").write_text("123")
     found = await run(tmp_path, "--out", "out")
     why = (
-        "0 of 21 repeats passed, and 6 of 9 planned runs of the same cases: "
+        "0 of 42 repeats passed, and 27 of 30 planned runs of the same cases: "
         "likely an outage, so nothing is named"
     )
     assert why in found.err

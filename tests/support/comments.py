@@ -70,11 +70,10 @@ def many_regressions() -> Summary:
     names = many(
         (300, "PPP"), prefix="a rather long name of a case about flights and their passengers"
     )
-    confirming = dict.fromkeys(names, "FFFFFFF")
     return _compared(
         dict.fromkeys(names, "FFF"),
         [names] * 4,
-        confirming=confirming,
+        confirm_runs=0,
         variants=(Variant("gpt-4o-mini", "polite"), Variant("agent", "polite")),
         edit=_talkative,
         before={
@@ -176,6 +175,7 @@ def _compared(
     *,
     gate: Gate | None = None,
     confirming: Mapping[str, Any] | None = None,
+    confirm_runs: int = 7,
     before: Mapping[Any, str] | None = None,
     **report: Any,
 ) -> Summary:
@@ -189,7 +189,7 @@ def _compared(
         for number, cells in enumerate(base, start=1)
     ]
     made = report_of(head, confirming=confirming, **options)
-    summary = summarize(made, gate, baseline_of(*older), confirm_runs=7)
+    summary = summarize(made, gate, baseline_of(*older), confirm_runs=confirm_runs)
     return replace(summary, before=before or {})
 
 
