@@ -24,8 +24,7 @@ from ci_evals.gate.baseline import (
 from ci_evals.gate.cells import (
     MatchedCell,
     base_keys,
-    comparable_cells,
-    group_by_variant,
+    match_cells,
     variants_of,
 )
 from ci_evals.gate.falls import planned_fall
@@ -87,11 +86,16 @@ def follow(
         by_variant[cell.key[1:]][cell.key] = cell
     states = {state.variant: state for state in earlier.variants}
     matched: Mapping[Variant, Sequence[MatchedCell]] = {}
+    fallen = set()
     if base is not None:
-        matched = group_by_variant(comparable_cells(head, base))
+        alpha = (gate or Gate()).alpha
+        matching = match_cells(head, base)
+        matched = matching.by_variant
+        for variant, chosen in matched.items():
+            planned = planned_fall(chosen, matching.overdispersion(variant))
+            if planned.decisive_p <= alpha:
+                fallen.add(variant)
     runs = _countable_runs(report, head, base, matched)
-    alpha = (gate or Gate()).alpha
-    fallen = {variant for variant, cells in matched.items() if planned_fall(cells).p <= alpha}
     variants = variants_of(head)
     followed = []
     cells: list[DriftCell] = []
