@@ -1,15 +1,15 @@
 """`json_schema`: the answer is JSON that fits a JSON Schema."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
+from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no annotations
 from referencing import Resource
 from referencing.exceptions import Unresolvable
@@ -22,9 +22,7 @@ from ci_evals.model.fields import Bool
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 
-_SLOW_KEYS = frozenset(
-    ("pattern", "patternProperties", "uniqueItems", "$ref", "$dynamicRef", "$recursiveRef")
-)
+_SLOW_KEYS = frozenset(("pattern", "patternProperties", "$ref", "$dynamicRef", "$recursiveRef"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class JsonSchema(GraderOptions):
             dangling = list(_dangling_references(schema))
         except SchemaError as error:
             return [f"bad JSON Schema at {one_line(error.json_path)}: {one_line(error.message)}"]
-        except (TypeError, ValueError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError, OverflowError) as error:
             return [f"bad JSON Schema: {one_line(str(error))}"]
         return [f"bad JSON Schema: `$ref: {one_line(ref)}` leads nowhere" for ref in dangling]
 
@@ -80,8 +78,8 @@ class JsonSchema(GraderOptions):
 def may_take_long(schema: Any) -> bool:
     """Return True if checking short data by a schema may take long.
 
-    Patterns may backtrack for ever, unique items are compared each with each, and a schema that
-    refers to itself may look at the same data again and again.
+    Patterns may backtrack for ever, and a schema that refers to itself may look at the same data
+    again and again.
     """
     if isinstance(schema, Mapping):
         if not _SLOW_KEYS.isdisjoint(schema):
@@ -97,8 +95,31 @@ def _validator(schema: str) -> Validator:
     """Return the validator of a schema's text, which cases with the same schema share."""
     parsed = json.loads(schema)
     kind: type[Validator] = validator_for(parsed, default=Draft202012Validator)
+    kind = extend(kind, {"uniqueItems": _check_unique})  # type: ignore[no-untyped-call]  # it has no annotations
     # The default registry would fetch references from the network.
     return kind(parsed, registry=EMPTY_REGISTRY)
+
+
+def _check_unique(
+    validator: Validator, is_wanted: object, instance: Any, _schema: Any
+) -> Iterator[ValidationError]:
+    """Check `uniqueItems` by hashes; the library compares each mapping with each other one."""
+    if not is_wanted or not validator.is_type(instance, "array"):
+        return
+    if len(set(map(_hashable, instance))) < len(instance):
+        yield ValidationError(f"{instance!r} has non-unique elements")
+
+
+def _hashable(value: Any) -> Hashable:
+    """Return a value that is equal for equal data: 1 and 1.0 are equal, 1 and true are not."""
+    match value:
+        case bool():
+            return bool, value
+        case list():
+            return list, tuple(map(_hashable, value))
+        case dict():
+            return dict, frozenset((key, _hashable(each)) for key, each in value.items())
+    return value  # type: ignore[no-any-return]  # a number, a text or None
 
 
 def _dangling_references(schema: Mapping[str, Any]) -> Iterator[str]:

@@ -159,6 +159,7 @@ def test_json_schema_on_a_number_beyond_floats_is_a_finding(answer_of: AnswerOf)
     ("schema", "problem"),
     [
         ({"type": "strin"}, "bad JSON Schema at $.type: 'strin'"),
+        ({"pattern": "a{99999999999}"}, "bad JSON Schema: the repetition number is too large"),
         ({"properties": {"a": {"pattern": "("}}}, "bad JSON Schema at $.properties.a.pattern"),
         ({"$ref": "#/$defs/missing"}, "`$ref: #/$defs/missing` leads nowhere"),
         (
