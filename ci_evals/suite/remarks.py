@@ -22,6 +22,7 @@ def remarks(suite: CheckedSuite) -> Iterator[Problem]:
     yield from _endless_latencies(suite)
     yield from _rounds_without_end(suite)
     yield from _templates_not_filled_in(suite)
+    yield from _idle_providers(suite)
 
 
 def _critical_in_quarantine(suite: CheckedSuite) -> Iterator[Problem]:
@@ -115,6 +116,14 @@ def _texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _texts_in(item)
+
+
+def _idle_providers(suite: CheckedSuite) -> Iterator[Problem]:
+    used = {variant.provider for variant in suite.columns}
+    for options in suite.providers:
+        name = str(options.name)
+        if name not in used:
+            yield Problem(*suite.places[name], "no case runs on it")
 
 
 def _remark(cases: list[Case], text: str) -> Problem:

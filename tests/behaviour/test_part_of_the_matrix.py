@@ -134,3 +134,9 @@ async def test_an_unknown_prompt_of_a_provider_and_a_bar_that_no_case_meets_are_
     write(tmp_path, {**CASES[0], "providers": ["fast"]}, gate={"providers": {"strong": 0.5}})
     idle = await ci_evals(tmp_path, "validate")
     assert "gate.providers.strong: no case runs on it" in idle.err, idle.err
+
+
+async def test_a_provider_that_no_case_runs_on_is_remarked_on(tmp_path: Path) -> None:
+    write(tmp_path, {**CASES[0], "providers": ["fast"]})
+    valid = await ci_evals(tmp_path, "validate")
+    assert (valid.code, "providers[1]: no case runs on it" in valid.out + valid.err) == (0, True)
