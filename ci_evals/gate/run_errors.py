@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 from ci_evals.format import name_of, number_of, percent
+from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, SuiteReport
 from ci_evals.model.result import RunError, Status
 
@@ -23,11 +24,13 @@ _WITH_DIGIT = (
 def same_reason(error: RunError) -> Hashable:
     """Return a key that is equal for errors of one cause.
 
-    Words with digits count as alike: they are request ids, ports, waiting times. The cause of an
-    outage is only what most of its runs failed with.
+    Words with digits count as alike: they are request ids, ports, waiting times; but the digits of
+    an outage are the round and the runs that it hit.
     """
+    if error.kind == "outage":
+        return error.message
     message = error.message
-    if error.cause is not None and error.kind != "outage":
+    if error.cause is not None:
         message = error.cause
     return re.sub(_WITH_DIGIT, "#", message[:_COMPARED_CHARACTERS]) or error.kind
 
@@ -41,7 +44,7 @@ def all_errored_sentence(report: SuiteReport) -> str:
         found = "the only run errored"
     else:
         found = f"all {number_of(totals.errored, 'run')} errored"
-    return found + _cause_clause(_errors(report, "errored"))
+    return found + _cause_clause(report, _errors(report, "errored"))
 
 
 def error_rate_sentence(report: SuiteReport, allowed: float) -> str:
@@ -50,17 +53,21 @@ def error_rate_sentence(report: SuiteReport, allowed: float) -> str:
     share = percent(gated.errored / (gated.graded + gated.errored), allowed)
     where = ", ".join([share, *_only_variant(report, gated)])
     limit = f"more than the {percent(allowed, allowed)} that the gate allows"
-    cause = _cause_clause(_errors(report, "errored"))
+    cause = _cause_clause(report, _errors(report, "errored"))
     return f"{errored_clause(gated)} ({where}), {limit}{cause}"
 
 
 def errored_headline(report: SuiteReport) -> str:
-    """`30 of 60 runs errored, all on gpt`, or the sentence on the outage that most were lost in."""
+    """`30 of 60 runs errored, all on gpt`, or the sentence on the outage that most were lost in.
+
+    Of several outages, only their number.
+    """
     errors = _errors(report, "errored")
-    if errors:
-        error = _commonest_error(errors)
-        if error.kind == "outage":
-            return error.message
+    if errors and _commonest_error(errors).kind == "outage":
+        outages = outage_sentences(report)
+        if len(outages) == 1:
+            return outages[0]
+        return f"{errored_clause(report.gated)}: likely {number_of(len(outages), 'outage')}"
     where: list[str] = []
     if report.gated.errored > 1:
         where = _only_variant(report, report.gated)
@@ -92,7 +99,7 @@ def no_answer_clause(report: SuiteReport) -> str:
     errors = _errors(report, "failed")
     if len(errors) < len(failed):
         return ""
-    return _cause_clause(errors)
+    return _cause_clause(report, errors)
 
 
 def _errors(report: SuiteReport, status: Status) -> list[RunError]:
@@ -101,16 +108,37 @@ def _errors(report: SuiteReport, status: Status) -> list[RunError]:
     return [result.error for result in results if result.error is not None]
 
 
-def _cause_clause(errors: Sequence[RunError]) -> str:
+def outage_sentences(report: SuiteReport) -> list[str]:
+    """`gpt: all 40 failures were in run 2, and all 80 other runs passed: likely an outage`.
+
+    There is one for each time that runs of a variant were withdrawn. The variant is named if there
+    are several.
+    """
+    found: dict[str, None] = {}
+    for result in report.results(report.indices("errored")[:_MOST_READ]):
+        if result.error is not None and result.error.kind == "outage":
+            sentence = result.error.message
+            if len(report.plan.variants) > 1:
+                sentence = f"{name_of(Variant(result.provider, result.prompt))}: {sentence}"
+            found[sentence] = None
+    return list(found)
+
+
+def _cause_clause(report: SuiteReport, errors: Sequence[RunError]) -> str:
     """`; most often: 429: slow down`, or `: 429: slow down` if all errors are alike."""
     if not errors:
         return ""
     error = _commonest_error(errors)
+    alike = len({same_reason(each) for each in errors}) == 1
     if error.kind == "outage":
-        message = error.message
+        outages = outage_sentences(report)
+        message = outages[0]
+        if len(outages) > 1:
+            message = f"likely {number_of(len(outages), 'outage')}"
+            alike = all(each.kind == "outage" for each in errors)
     else:
         message = name_of(" ".join(error.message.split()) or error.kind, _LONGEST)
-    if len({same_reason(each) for each in errors}) == 1:
+    if alike:
         return f": {message}"
     return f"; most often: {message}"
 

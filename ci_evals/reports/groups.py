@@ -10,7 +10,6 @@ from ci_evals.format import name_of, number_of, one_line, percent
 from ci_evals.gate.cells import CellKind
 from ci_evals.gate.compare import Comparison
 from ci_evals.gate.run_errors import same_reason
-from ci_evals.gate.verdict import too_many_errored
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
@@ -387,28 +386,24 @@ def _look_of_error(result: Result) -> Hashable:
 def _errors(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
     """Group errored runs by reason."""
     errors = [group for group in found if group.kind != "not_recorded"]
-    in_verdict = too_many_errored(summary.report, summary.gate)
-    entries = []
-    for number, group in enumerate(errors[:MOST]):
-        # The verdict itself names the outage that most runs were lost in.
-        is_known = in_verdict and number == 0
-        entries.append(_error_entry(summary, group, is_known=is_known))
     return Group(
         "errored",
         "Errored",
         "error message",
         count=sum(group.runs for group in errors),
         total=len(errors),
-        entries=tuple(entries),
+        entries=tuple(_error_entry(summary, group) for group in errors[:MOST]),
     )
 
 
-def _error_entry(summary: Summary, group: ErrorGroup, *, is_known: bool) -> GroupItem:
+def _error_entry(summary: Summary, group: ErrorGroup) -> GroupItem:
     """`102 runs on gpt-4o: 429: slow down, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31
     more cases`.
+
+    The verdict or a note names an outage, so its runs have their own reason.
     """
     message = group.message
-    if is_known and group.kind == "outage" and group.cause:
+    if group.kind == "outage" and group.cause:
         message = group.cause
     return GroupItem(
         (number_of(group.runs, "run"), *on_variant(summary, group.variant)),

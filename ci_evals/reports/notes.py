@@ -9,6 +9,7 @@ from ci_evals import gate, reports
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.compare import Comparison, NoComparison, unnamable_suspects
 from ci_evals.gate.rules import ungated_increases
+from ci_evals.gate.run_errors import outage_sentences
 from ci_evals.gate.wording import (
     SourceSentence,
     baseline_sentence,
@@ -220,6 +221,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
     report, comparison = summary.report, summary.comparison
     for note in summary.notes:  # on how it was judged, so nobody may miss them
         yield note._replace(brief=True)
+    yield from _outage_notes(summary)
     if report.looks is not None:
         yield Note("Looks", _looks(report.looks))
     if isinstance(comparison, NoComparison):
@@ -241,6 +243,20 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Latency", text, brief=True)
     if beyond := unnamable_suspects(comparison):
         yield Note("Not named", few_runs_sentence(comparison, beyond), brief=True)
+
+
+def _outage_notes(summary: Summary) -> Iterator[Note]:
+    """Yield one sentence each time that planned runs were withdrawn, but for one that the verdict
+    itself names.
+    """
+    report = summary.report
+    if not report.errored:
+        return
+    sentences = outage_sentences(report)
+    if len(sentences) == 1 and summary.verdict.leading in ("all errored", "too many errored"):
+        return
+    for sentence in sentences:
+        yield Note("Outage", sentence, brief=True)
 
 
 def _comparison_note(comparison: Comparison, started_at: float) -> Note:

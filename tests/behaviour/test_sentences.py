@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import Any
 
 import pytest
-from leftovers import report_in
+from leftovers import journaled, report_in
 from processes import ci_evals
 from scipy import optimize, stats
 from suites import write_suite
@@ -204,3 +204,52 @@ async def test_power_says_in_its_first_line_how_likely_a_drop_is_seen(tmp_path: 
         f"test: 10 cases × 3 runs: this comparison detects drops of {points} points or more, "
         "with a chance of 80 %."
     )
+
+
+# Withdrawn rounds.
+
+
+async def test_each_withdrawn_round_has_one_sentence(tmp_path: Path) -> None:
+    names = [f"case-{number}" for number in range(12)]
+    write_team(tmp_path, {name: [2, 3] for name in names}, runs=3, gate={"min_pass_rate": 0.8})
+    suite = json.loads((tmp_path / "evals.yaml").read_text())
+    other = {"name": "other", "type": "python", "target": "other:answer"}
+    suite["providers"].append(other)
+    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
+    (tmp_path / "other.py").write_text(AGENT.replace("passing.json", "passing-of-other.json"))
+    passing = {name: [1, 2] for name in names} | {names[0]: []}
+    (tmp_path / "passing-of-other.json").write_text(json.dumps(passing))
+    found = await ci_evals(tmp_path, "run", "--baseline", "none", "--out", "out")
+    assert found.code == 3
+    text = (tmp_path / "out" / "summary.md").read_text()
+    words = " ".join(found.out.split())
+    for provider, number in (("agent", 1), ("other", 3)):
+        first: dict[tuple[str, int], str] = {}
+        for line in journaled(tmp_path / "out"):
+            if line["provider"] == provider:
+                first.setdefault((line["case"], line["run"]), line["status"])
+        failed = [run for (_, run), status in first.items() if status == "failed"]
+        others = [status for (_, run), status in first.items() if run != number]
+        inside = "all" if set(failed) == {number} else f"{failed.count(number)} of"
+        outside = "all" if set(others) == {"passed"} else f"{others.count('passed')} of"
+        sentence = (
+            f"{provider}: {inside} {len(failed)} failures were in run {number}, "
+            f"and {outside} {len(others)} other runs passed: likely an outage"
+        )
+        assert text.count(sentence) == 1
+        assert words.count(f"Outage: {sentence}") == 1
+    assert text.startswith("## ⚠️ 24 of 72 runs errored: likely 2 outages\n")
+
+
+async def test_a_round_withdrawn_from_a_red_report_has_its_sentence(tmp_path: Path) -> None:
+    names = [f"case-{number}" for number in range(12)]
+    always = list(range(1, 20))
+    gate = {"min_pass_rate": 0.8}
+    write_team(tmp_path, dict.fromkeys(names, always), runs=3, gate=gate)
+    await ci_evals(tmp_path, "run", "--runs", "9", "--baseline", "none", "--out", "base")
+    change(tmp_path, {name: [1, 3, *range(4, 20)] for name in names} | {"case-7": []})
+    found = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    assert found.code == 1
+    assert "1 case regressed: case-7" in found.out
+    why = "12 of 14 failures were in run 2, and 22 of 24 other runs passed: likely an outage"
+    assert f"Outage: {why}" in " ".join(found.out.split())
