@@ -104,7 +104,7 @@ def _proxy_at(text: str) -> URL | None:
 
 
 class HttpClient:
-    """Makes the calls of one provider. See `http_messages.HttpClient`.
+    """Makes the calls of one provider. See `http_messages.HttpSender`.
 
     Args:
         resources: the engine's.
