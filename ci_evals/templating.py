@@ -85,11 +85,18 @@ def describe_error(error: Exception, names: Iterable[str] = ()) -> str:
         error: what Jinja2 raised.
         names: the names that have a value.
     """
-    text = str(error) or type(error).__name__
-    undefined = re.fullmatch(r"'(.+)' is undefined", text)  # as Jinja2 puts it
+    undefined = undefined_name(error)
     if undefined is None:
-        return text
-    return describe_undefined(undefined[1], names)
+        return str(error) or type(error).__name__
+    return describe_undefined(undefined, names)
+
+
+def undefined_name(error: Exception) -> str | None:
+    """Return the name that has no value, if that is what went wrong in a template."""
+    found = re.fullmatch(r"'(.+)' is undefined", str(error))  # as Jinja2 puts it
+    if found is None:
+        return None
+    return found[1]
 
 
 def describe_undefined(name: str, names: Iterable[str]) -> str:

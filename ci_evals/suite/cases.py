@@ -26,7 +26,7 @@ from ci_evals.suite.nodes import Node, Reading, collect, read_each
 from ci_evals.suite.problems import and_more, unknown
 from ci_evals.suite.providers import ProviderList, ProviderReader
 from ci_evals.suite.rendering import Templates, variables
-from ci_evals.templating import describe_error, names_used
+from ci_evals.templating import describe_error, names_used, undefined_name
 
 MAX_PROBLEMS = 1000  # a broken file of a million rows need not be reported row by row
 MAX_COMBINATIONS = 1000
@@ -411,7 +411,7 @@ class CaseReader:
             value = _fill_texts(template.value, variables(case), self._templates)
         except Exception as error:  # noqa: BLE001  a user's template can raise anything
             lack = describe_error(error, variables(case))
-            if "'output'" in str(error):
+            if undefined_name(error) == "output":
                 lack = f"{error}; of the answer, `transform` takes an expression without braces"
             yield template.problem(lack)
             return None

@@ -156,6 +156,10 @@ def test_a_template_that_does_not_fit_its_own_case_is_told_at_its_place(project:
     assert project.problems() == [
         "evals.yaml:1: cases[0].expect[1]: 'anwser' is undefined; known: input"
     ]
+    project.suite(cases=[{"id": "a", "input": "q", "expect": [{"equals": "{{ output }}"}]}])
+    undefined = "evals.yaml:1: cases[0].expect[0]: 'output' is undefined"
+    hint = "of the answer, `transform` takes an expression without braces"
+    assert project.problems() == [f"{undefined}; {hint}"]
 
 
 def test_the_suites_vars_are_every_cases_unless_it_has_its_own(project: Project) -> None:
