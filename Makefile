@@ -93,6 +93,7 @@ bench-scale: $(DEV) $(RAY)
 
 simulate: $(DEV)
 	$(BIN)/python -m benchmarks.simulate
+	$(BIN)/python -m benchmarks.drift
 	$(BIN)/python -m benchmarks.pictures
 
 images: $(DEV)

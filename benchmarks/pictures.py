@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
+from math import log10
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.drift import BEFORE, Branch, evidence, reports, slides
 from ci_evals.gate.cells import SUSPICION
 from ci_evals.gate.confirmation import USUAL_CONFIRM_RUNS
 from ci_evals.gate.outages import worst_round
 from ci_evals.reports.findings import brief_chance
+from ci_evals.stats.drift import ALARM
 from ci_evals.stats.exact_tests import fisher_lower
 from ci_evals.stats.power import Plan, comparison_power, planned_drop
 
@@ -58,6 +61,7 @@ def write_pictures(folder: Path) -> None:
         smallest,
         (12, 24),
     )
+    draw_drift(folder / "drift.svg")
     draw_rules(
         folder / "three-rules.svg", read_rules((DOCS / "statistics.md").read_text(encoding="utf-8"))
     )
@@ -115,6 +119,77 @@ def draw_rules(path: Path, rules: Mapping[str, Sequence[float]]) -> None:
                 f'<text x="{start + 95}" y="{foot + 22 + 18 * row}" '
                 f'text-anchor="middle">{line}</text>'
             )
+    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
+
+
+def draw_drift(path: Path) -> None:
+    """Write the pass rates of a base branch that loses two points a week, and their evidence."""
+    title = "Two points a week are lost: no report shows it, all of them together do"
+    branch = Branch(move=slides(0.02))
+    history = list(islice(reports(branch, "picture"), BEFORE + 16))
+    followed = list(evidence(history))
+    first = BEFORE - 35
+    wide, left, step = 640, 64, 12.5
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + wide + 96} 420" '
+            f'role="img" aria-label="{title}">'
+        ),
+        '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
+        f'<rect width="{left + wide + 96}" height="420" fill="#fff"/>',
+        f'<text x="{left}" y="26" font-size="16" font-weight="600">{title}</text>',
+    ]
+
+    def place(number: int) -> float:
+        return left + (number - first + 0.5) * step
+
+    def height_of_rate(share: float) -> float:
+        return 60 + (1 - share) / 0.3 * 150
+
+    def height_of_evidence(value: float) -> float:
+        return 380 - log10(max(1.0, value)) / 5 * 130
+
+    for share in (0.7, 0.8, 0.9, 1.0):
+        y = height_of_rate(share)
+        parts.append(f'<path d="M{left} {y:.1f}H{left + wide}" stroke="#ddd"/>')
+        parts.append(
+            f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{100 * share:.0f} %</text>'
+        )
+    for power in (1, 100, 10_000):
+        y = height_of_evidence(power)
+        parts.append(f'<path d="M{left} {y:.1f}H{left + wide}" stroke="#ddd"/>')
+        parts.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{power:,}</text>')
+    points = []
+    for number in range(first, len(history)):
+        passed = sum(passed for passed, _ in history[number])
+        runs = sum(runs for _, runs in history[number])
+        x, y = place(number), height_of_rate(passed / runs)
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{COLORS[0]}"/>')
+        points.append(f"{x:.1f} {height_of_evidence(followed[number]):.1f}")
+    parts.append(
+        f'<path d="M{"L".join(points)}" fill="none" stroke="{COLORS[1]}" stroke-width="2.5"/>'
+    )
+    begin, alarm = place(BEFORE) - step / 2, height_of_evidence(ALARM)
+    parts.append(f'<path d="M{begin:.1f} 52V380" stroke="#777" stroke-dasharray="3 2"/>')
+    parts.append(f'<text x="{begin - 6:.1f}" y="228" text-anchor="end">the loss begins</text>')
+    parts.append(
+        f'<path d="M{left} {alarm:.1f}H{left + wide}" stroke="{COLORS[1]}" stroke-dasharray="3 2"/>'
+    )
+    seen = next(number for number, each in enumerate(followed) if each >= ALARM)
+    late = seen - BEFORE + 1
+    parts.append(
+        f'<text x="{left + 6}" y="{alarm - 6:.1f}" fill="{COLORS[1]}">warning, after {late} reports'
+        "</text>"
+    )
+    right = left + wide + 8
+    for line, y in (("pass rate", 132), ("of a report", 148)):
+        parts.append(f'<text x="{right}" y="{y}" fill="{COLORS[0]}">{line}</text>')
+    parts.append(
+        f'<text x="{right}" y="{height_of_evidence(300):.1f}" fill="{COLORS[1]}">evidence</text>'
+    )
+    parts.append(
+        f'<text x="{left + wide / 2}" y="406" text-anchor="middle">reports, one a day</text>'
+    )
     path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
 
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import (
@@ -22,12 +23,11 @@ from ci_evals.gate.baseline import (
     report_ref,
 )
 from ci_evals.gate.cells import (
-    MatchedCell,
+    Matching,
     base_keys,
     match_cells,
-    variants_of,
 )
-from ci_evals.gate.falls import planned_fall
+from ci_evals.gate.falls import variant_fall
 from ci_evals.gate.outages import has_collapsed, unanswered_runs
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
@@ -81,60 +81,112 @@ def follow(
     elif own.started_at <= earlier.newest.started_at:
         return earlier
     earlier = _under_own_names(earlier, head, base)
-    by_variant: dict[tuple[str, str | None], dict[CellKey, DriftCell]] = defaultdict(dict)
+    link = _Link(report, head, base, (gate or Gate()).alpha, own, earlier.newest)
+    known: dict[tuple[str, str | None], dict[CellKey, DriftCell]] = defaultdict(dict)
     for cell in earlier.cells:
-        by_variant[cell.key[1:]][cell.key] = cell
+        known[cell.key[1:]][cell.key] = cell
     states = {state.variant: state for state in earlier.variants}
-    matched: Mapping[Variant, Sequence[MatchedCell]] = {}
-    fallen = set()
-    if base is not None:
-        alpha = (gate or Gate()).alpha
-        matching = match_cells(head, base)
-        matched = matching.by_variant
-        for variant, chosen in matched.items():
-            planned = planned_fall(chosen, matching.overdispersion(variant))
-            if planned.decisive_p <= alpha:
-                fallen.add(variant)
-    runs = _countable_runs(report, head, base, matched)
-    variants = variants_of(head)
-    followed = []
+    variants = []
     cells: list[DriftCell] = []
     absent: list[DriftCell] = []
-    for variant in variants:
-        state = states.pop(variant, None)
-        if state is None:
-            state = DriftVariant(provider=variant.provider, prompt=variant.prompt)
-        known = by_variant.pop((variant.provider, variant.prompt), {})
-        own_cells = [cell for cell in head if cell.variant == variant]
-        sums = [_sums_of(cell, known) for cell in own_cells]
-        sums += [cell for key, cell in known.items() if key not in runs]
-        link = _Link(own, earlier.newest, variant in fallen)
-        state, sums = _follow_variant(state, sums, runs, link, len(variants))
-        followed.append(state)
-        cells += sums[: len(own_cells)]
-        absent += sums[len(own_cells) :]
-    for known in by_variant.values():
-        absent += known.values()
+    for variant, its in link.variants.items():
+        names = variant.provider, variant.prompt
+        new = DriftVariant(provider=variant.provider, prompt=variant.prompt)
+        state = states.pop(variant, new)
+        its_known = known.pop(names, {})
+        sums = [_sums_of(cell, its_known) for cell in its]
+        sums += [cell for key, cell in its_known.items() if key not in link.runs]
+        state, sums = _follow_variant(state, sums, link)
+        variants.append(state)
+        cells += sums[: len(its)]
+        absent += sums[len(its) :]
+    for left in known.values():
+        absent += left.values()
     return replace(
         earlier,
         newest=own,
-        variants=(*followed, *states.values()),
+        variants=(*variants, *states.values()),
         cells=(*cells, *absent[:MOST_CELLS]),
     )
 
 
-class _Link(NamedTuple):
+@dataclass(frozen=True)
+class _Link:
     """A further report of the branch.
 
     Args:
-        own: the report.
-        newest: the one before it that counts.
-        fell: it is by itself below its own baseline, as a whole.
+        report: the report.
+        head: its cells.
+        base: its own baseline.
+        alpha: the level at which a variant of it is below that baseline.
+        own: the reference to the report.
+        newest: the report before it that counts.
     """
 
+    report: SuiteReport
+    head: Sequence[HeadCell]
+    base: Baseline | None
+    alpha: float
     own: ReportRef
     newest: ReportRef
-    fell: bool
+
+    @cached_property
+    def matching(self) -> Matching | None:
+        """Its cells beside those of its baseline."""
+        if self.base is None:
+            return None
+        return match_cells(self.head, self.base)
+
+    @cached_property
+    def variants(self) -> Mapping[Variant, Sequence[HeadCell]]:
+        """The cells of each of its variants."""
+        groups: dict[tuple[str, str | None], list[HeadCell]] = defaultdict(list)
+        for cell in self.head:
+            groups[cell.key[1:]].append(cell)
+        return {Variant(*names): cells for names, cells in groups.items()}
+
+    @cached_property
+    def runs(self) -> Mapping[CellKey, Tally]:
+        """The graded runs of each cell that were made whatever their outcome: those of the first
+        look.
+
+        There are none where an outage hit the variant, its baseline is broken, or the case is in
+        quarantine.
+        """
+        left_out = set(unanswered_runs(self.own, self.head))
+        if self.base is not None:
+            left_out.update(each.variant for each in self.base.broken)
+        left_out.update(variant for variant in self.variants if self._has_collapsed(variant))
+        rounds = None
+        if self.report.looks is not None:
+            rounds = self.report.looks.rounds[0]
+        plan = self.report.plan
+        cells = {plan.key(cell): cell for cell in range(len(plan))}
+        runs = {}
+        for each in self.head:
+            counted = NO_RUNS
+            if not each.quarantined and each.variant not in left_out:
+                counted = _first_runs(self.report, cells[each.key], rounds)
+            runs[each.key] = counted
+        return runs
+
+    def _has_collapsed(self, variant: Variant) -> bool:
+        """Return True if a variant's runs look like an outage."""
+        total = add_tallies(cell.planned for cell in self.variants[variant])
+        if 2 * total.passed >= total.graded or self.matching is None:
+            return False  # the usual case, at no cost
+        cells = self.matching.by_variant.get(variant, ())
+        planned = {number: cell.head.planned for number, cell in enumerate(cells)}
+        history = {number: cell.base.history.tally for number, cell in enumerate(cells)}
+        passed_somewhere = any(cell.planned.passed for cell in self.head)
+        return has_collapsed(planned, history, known_to_pass=passed_somewhere)
+
+    def fell(self, variant: Variant) -> bool:
+        """Return True if a variant is by itself below its own baseline, as a whole."""
+        if self.matching is None or variant not in self.matching.by_variant:
+            return False
+        cells = self.matching.by_variant[variant]
+        return variant_fall(cells, self.matching.overdispersion(variant)).decisive_p <= self.alpha
 
 
 def _sums_of(cell: HeadCell, known: Mapping[CellKey, DriftCell]) -> DriftCell:
@@ -147,31 +199,25 @@ def _sums_of(cell: HeadCell, known: Mapping[CellKey, DriftCell]) -> DriftCell:
 
 
 def _follow_variant(
-    state: DriftVariant,
-    sums: Sequence[DriftCell],
-    runs: Mapping[CellKey, Tally],
-    link: _Link,
-    variants: int,
+    state: DriftVariant, sums: Sequence[DriftCell], link: _Link
 ) -> tuple[DriftVariant, list[DriftCell]]:
     """Return the evidence and the sums of a variant after one more report.
 
     Args:
         state: its evidence so far.
         sums: its cells, those included that the report does not have.
-        runs: the runs of the report's cells.
         link: the report.
-        variants: how many there are; each may give a false alarm.
     """
-    tables = [(*runs.get(cell.key, NO_RUNS), *cell.runs) for cell in sums]
-    logs = log_e_values(tables)
+    logs = log_e_values((*link.runs.get(cell.key, NO_RUNS), *cell.runs) for cell in sums)
     restarted = [False] * len(BETS)
     if logs is not None:
+        fell = max(logs) > 0 and link.fell(state.variant)
         restarted = [bet.evidence.best <= 0 for bet in state.bets]
         bets = []
         for bet, log_e in zip(state.bets, logs, strict=True):
-            bets.append(_follow_bet(bet, log_e, link))
+            bets.append(_follow_bet(bet, log_e, link, fell=fell))
         total = total_evidence(bet.evidence for bet in bets)
-        alarm = total >= ALARM * variants or (state.alarm and total >= QUIET)
+        alarm = total >= ALARM * len(link.variants) or (state.alarm and total >= QUIET)
         state = replace(state, bets=tuple(bets), alarm=alarm)
     after = []
     for cell in sums:
@@ -179,17 +225,16 @@ def _follow_variant(
         for number, is_new_start in enumerate(restarted):
             if is_new_start:
                 before[number] = cell.runs
-        more = add_tallies((cell.runs, runs.get(cell.key, NO_RUNS)))
+        more = add_tallies((cell.runs, link.runs.get(cell.key, NO_RUNS)))
         after.append(replace(cell, runs=more, before=tuple(before)))
     return state, after
 
 
-def _follow_bet(bet: DriftBet, log_e: float, link: _Link) -> DriftBet:
+def _follow_bet(bet: DriftBet, log_e: float, link: _Link, *, fell: bool) -> DriftBet:
     evidence = bet.evidence.update(log_e)
     if bet.evidence.best <= 0:
-        return DriftBet(evidence, link.own, link.newest, reports=1, shown=link.fell)
-    shown = bet.shown or link.fell
-    return replace(bet, evidence=evidence, reports=bet.reports + 1, shown=shown)
+        return DriftBet(evidence, link.own, link.newest, reports=1, shown=fell)
+    return replace(bet, evidence=evidence, reports=bet.reports + 1, shown=bet.shown or fell)
 
 
 def _under_own_names(drift: Drift, head: Sequence[HeadCell], base: Baseline | None) -> Drift:
@@ -213,40 +258,6 @@ def _under_own_names(drift: Drift, head: Sequence[HeadCell], base: Baseline | No
         variant = variants.get(state.variant, state.variant)
         renamed_variants.append(replace(state, provider=variant.provider, prompt=variant.prompt))
     return replace(drift, cells=tuple(renamed_cells), variants=tuple(renamed_variants))
-
-
-def _countable_runs(
-    report: SuiteReport,
-    head: Sequence[HeadCell],
-    base: Baseline | None,
-    matched: Mapping[Variant, Sequence[MatchedCell]],
-) -> Mapping[CellKey, Tally]:
-    """Return the graded runs of each cell that were made whatever their outcome: those of the first
-    look.
-
-    There are none where an outage hit the variant, its baseline is broken, or the case is in
-    quarantine.
-    """
-    left_out = set(unanswered_runs(report_ref(report), head))
-    if base is not None:
-        left_out.update(each.variant for each in base.broken)
-    passed_somewhere = any(cell.planned.passed for cell in head)
-    for variant, its in matched.items():
-        planned = {number: cell.head.planned for number, cell in enumerate(its)}
-        history = {number: cell.base.history.tally for number, cell in enumerate(its)}
-        if has_collapsed(planned, history, known_to_pass=passed_somewhere):
-            left_out.add(variant)
-    rounds = None
-    if report.looks is not None:
-        rounds = report.looks.rounds[0]
-    cells = {report.plan.key(cell): cell for cell in range(len(report.plan))}
-    runs = {}
-    for each in head:
-        counted = NO_RUNS
-        if not each.quarantined and each.variant not in left_out:
-            counted = _first_runs(report, cells[each.key], rounds)
-        runs[each.key] = counted
-    return runs
 
 
 def _first_runs(report: SuiteReport, cell: int, rounds: int | None) -> Tally:
