@@ -31,7 +31,7 @@ from ci_evals.stats.rates import PassRate
 
 
 def cell_sentence(comparison: Comparison, cell: CellComparison) -> str:
-    """`refund: 30 of 30 on main, 4 of 10 here; p = 5.5e-05 (by chance, once in 18,000)`."""
+    """`refund: 30 of 30 on main, 4 of 10 here; p = 0.0023, adjusted for 40 cases`."""
     return f"{cell_name(comparison, cell)}: {cell_finding(comparison, cell)}"
 
 
@@ -54,9 +54,12 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
     both = f"{before}, {here}"
     match cell.kind:
         case "regressed" | "fixed":
-            return f"{both}; {_chance(cell.p)}"
+            return f"{both}; {_adjusted_chance(comparison, cell)}"
         case "suspect":
-            return f"{both}: possibly worse, within noise; {_chance(cell.p)}"
+            text = f"{both}: possibly worse, within noise"
+            if cell.adjusted_p != 1:
+                text += f"; {_adjusted_chance(comparison, cell)}"
+            return text
         case "flaky":
             return f"{both}: answers vary from run to run, no change detected"
         case "unchanged":
@@ -134,13 +137,26 @@ def tally_text(tally: Tally) -> str:
     return f"{tally.passed:,} of {tally.graded:,}"
 
 
-def _chance(p: float | None) -> str:
+def _adjusted_chance(comparison: Comparison, cell: CellComparison) -> str:
+    """`p = 0.0023, adjusted for 40 cases`; of a single case, how often that happens by chance."""
+    assert cell.adjusted_p is not None  # only cells that were tested are named
+    if comparison.compared == 1:
+        return _chance(cell.adjusted_p)
+    noun = "cell" if comparison.several_variants else "case"
+    cells = number_of(comparison.compared, noun)
+    return f"{_p_value(cell.adjusted_p)}, adjusted for {cells}"
+
+
+def _chance(p: float) -> str:
     """`p = 0.0034 (by chance, once in 290)`."""
-    assert p is not None  # only cells that were tested are named
-    value = f"p = {p:.2g}"
+    return f"{_p_value(p)} (by chance, {once_in(p)})"
+
+
+def _p_value(p: float) -> str:
+    """`p = 0.0034`."""
     if p < RAREST:
-        value = f"p < {RAREST:g}"
-    return f"{value} (by chance, {once_in(p)})"
+        return f"p < {RAREST:g}"
+    return f"p = {p:.2g}"
 
 
 # Variants.

@@ -290,7 +290,7 @@ def _row(kind: CellGroup, cell: CellView) -> CellRow:
     found = cell.found
     base, here, note = "", cell.counts.tally, ""
     if found and found.base.graded:
-        base, here, note = brief_tally(found.base), found.head, brief_chance(found.p)
+        base, here, note = brief_tally(found.base), found.head, brief_chance(found.adjusted_p)
     if found and found.kind in ("new", "edited", "fixed"):
         note = found.kind
     return CellRow(kind, cell, base, brief_tally(here), note)

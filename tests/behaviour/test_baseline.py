@@ -17,9 +17,7 @@ from suites import ONE_CASE, chat, write_suite
 from ci_evals.reports.notes import comparison_notes
 from ci_evals.reports.read import read_report, read_summary
 
-REGRESSION = (
-    "case-0: 10 of 10 on the baseline, 0 of 10 here; p = 5.4e-06 (by chance, once in 180,000)"
-)
+REGRESSION = "case-0: 10 of 10 on the baseline, 0 of 10 here; p = "
 FILES = ("report.json", "junit.xml", "summary.md")
 
 
@@ -96,7 +94,7 @@ async def test_a_regression_is_confirmed_named_and_red(tmp_path: Path) -> None:
     assert found["verdict"]["rules"][0] == {
         "rule": "regressions",
         "status": "fail",
-        "sentence": REGRESSION,
+        "sentence": f"{REGRESSION}4.3e-05, adjusted for 8 cases",
     }
     assert found["verdict"]["reason"].startswith(REGRESSION)
     assert found["comparison"]["counts"] == {"regressed": 1, "unchanged": 7}

@@ -253,3 +253,35 @@ async def test_a_round_withdrawn_from_a_red_report_has_its_sentence(tmp_path: Pa
     assert "1 case regressed: case-7" in found.out
     why = "12 of 14 failures were in run 2, and 22 of 24 other runs passed: likely an outage"
     assert f"Outage: {why}" in " ".join(found.out.split())
+
+
+# Cases.
+
+
+async def test_a_case_is_named_with_the_p_that_decided_and_explained_with_both(
+    tmp_path: Path,
+) -> None:
+    always = list(range(1, 20))
+    names = [f"case-{number}" for number in range(10)]
+    write_team(tmp_path, dict.fromkeys(names, always), runs=3, gate={"min_pass_rate": 0.5})
+    await ci_evals(tmp_path, "run", "--runs", "9", "--baseline", "none", "--out", "base")
+    change(tmp_path, dict.fromkeys(names, always) | {"case-2": [], "case-7": [4, 5, 6]})
+    await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    report = report_in(tmp_path / "out")
+    p_values = []
+    for cell in report["cells"]:
+        passed, graded = cell["comparison"]["head"]
+        base_passed, base_graded = cell["comparison"]["base"]
+        table = [[passed, graded - passed], [base_passed, base_graded - base_passed]]
+        is_suspect = cell["comparison"]["kind"] in ("regressed", "suspect")
+        p_values.append(stats.fisher_exact(table, "less").pvalue if is_suspect else 1.0)
+    adjusted = stats.false_discovery_control(p_values)
+    for number in (2, 7):
+        cell = report["cells"][number]
+        assert cell["comparison"]["kind"] == "regressed"
+        decided = f"p = {adjusted[number]:.2g}, adjusted for 10 cases"
+        assert cell["comparison"]["sentence"].endswith(f"here; {decided}")
+        found = await ci_evals(tmp_path, "explain", cell["case"], "--report", "out")
+        words = " ".join(found.out.split())
+        assert decided in words
+        assert f"p = {p_values[number]:.2g}, {adjusted[number]:.2g} adjusted for" in words

@@ -139,6 +139,6 @@ def test_a_case_that_is_worse_than_its_baseline_fails_in_a_sentence(
     done = session_of("hello?", "--evals-baseline=main")
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines([
-        "hello: 8 of 8 on the baseline, 0 of * here; p * (by chance, once in *",
+        "hello: 8 of 8 on the baseline, 0 of * here; p *, adjusted for 2 cases",
         "evals.yaml::hello:   regressed: hello: 8 of 8 on the baseline, *",
     ])  # fmt: skip

@@ -73,14 +73,14 @@ def test_what_confidence_leaves_is_a_round_number(confidence: float, alpha: floa
 
 def test_more_regressions_than_are_allowed_are_told_with_the_limit() -> None:
     [rule] = rule_verdicts(REPORT, Gate(max_regressions=1), regressed("a", "b", "c"))
-    assert rule.sentence.endswith("); 2 more cases regressed, and the gate allows 1")
+    assert rule.sentence.endswith("cases; 2 more cases regressed, and the gate allows 1")
 
 
 def test_the_fall_of_the_variant_that_a_regression_is_named_of_is_no_further_reason() -> None:
     report = report_of({"a": "FFF", "b": "FFF"})
     verdict = decide(report, None, regressed("a", "b"))
     assert [rule.rule for rule in verdict.rules] == ["regressions", "variant"]
-    assert "); 1 more case regressed; also, 6 of 6 runs failed" in verdict.reason
+    assert " cases; 1 more case regressed; also, 6 of 6 runs failed" in verdict.reason
     assert "more reason" not in verdict.reason
 
 

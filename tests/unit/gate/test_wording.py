@@ -31,10 +31,7 @@ from ci_evals.model.rules import Gate
             (2, 3),
             None,
             (30, 30),
-            (
-                "a: 30 of 30 on main, 2 of 3 here: possibly worse, within noise; p = 0.091 (by"
-                " chance, once in 11)"
-            ),
+            "a: 30 of 30 on main, 2 of 3 here: possibly worse, within noise",
         ),
         (
             (2, 3),
