@@ -340,6 +340,7 @@ async def _judge(
     of the base branch that are not among the `suites` of the run.
     """
     suite = report.suite.name
+    report = report.off_default_branch()
     if choice == "none":
         return _mark_unverified(report.judge(None))
     baseline: Baseline | NoComparison

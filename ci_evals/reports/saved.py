@@ -132,6 +132,11 @@ class SavedReport:
             summary.before,
         )
 
+    def off_default_branch(self) -> "SavedReport":
+        """Return it as a pull request's, which says nothing of the default branch itself."""
+        suite = replace(self.report.suite, on_default_branch=False)
+        return replace(self, report=replace(self.report, suite=suite))
+
     @property
     def name(self) -> str:
         """Its name in sentences."""

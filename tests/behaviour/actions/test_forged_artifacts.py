@@ -290,6 +290,28 @@ async def test_where_main_has_no_report_the_comment_says_whose_word_it_takes(
     assert "o baseline: every artifact" in unjudged
 
 
+def pretend_that_main_drifts(report: Document) -> None:
+    report["suite"] |= {"on_default_branch": True, "dirty": False}
+    drift = report["base"]["drift"]
+    variant = drift["variants"][0]
+    variant["alarm"] = True
+    for bet in variant["bets"]:
+        bet |= {"evidence": [1e6, 1.0], "since": drift["newest"], "reports": 3}
+
+
+async def test_a_report_that_claims_to_be_of_main_tells_no_drift_of_it(
+    repository: Repository,
+) -> None:
+    fork = await fork_of(repository)
+    held_to_main = await fork.text(forge=pretend_that_main_drifts)
+    for artifact in repository.fake.state.artifacts.values():
+        artifact.expired = artifact.run.event == "push"
+    own_word = await fork.text(forge=pretend_that_main_drifts)
+    assert "**Not verified**" in own_word
+    for text in (held_to_main, own_word):
+        assert "**Drift**" not in text
+
+
 def rename_suite(report: Document) -> None:
     report["suite"]["name"] = "another"
     leave_comparison_out(report)
