@@ -15,6 +15,7 @@ from ci_evals.gate.drift import DriftAlarm
 from ci_evals.model.case import Quarantine, Variant
 from ci_evals.model.report import Looks, SuiteReport
 from ci_evals.model.rules import Gate
+from ci_evals.redaction import Redactor
 from ci_evals.reports.drift import drift_alarms, drift_entries, drift_notes
 from ci_evals.reports.read import baseline_of, decode_report
 from ci_evals.reports.report_json import render
@@ -232,6 +233,17 @@ def test_a_cell_that_is_added_or_edited_starts_without_history() -> None:
     _, main = follow([edited], baseline=main)
     assert evidence_in(main) == 0
     assert sums_in(main) == {"old": (1, 3), "new": (1, 3)}
+
+
+def test_secrets_stay_out_of_the_names_that_are_handed_on() -> None:
+    summary, _ = follow([report(0, {"key hunter2-hunter2": (3, 3)})])
+    saved = decode_report(b"".join(render(summary)))
+    redactor = Redactor(["hunter2-hunter2"])
+    baseline = baseline_of([saved], saved.suite.name, "main", redactor=redactor)
+    assert isinstance(baseline, Baseline)
+    (cell,) = drift_in(baseline).cells
+    assert cell.key in baseline.cells
+    assert "hunter2" not in cell.case
 
 
 def test_a_variant_under_another_name_keeps_its_evidence() -> None:
