@@ -143,7 +143,7 @@ def run_and_report(
             summary = summarize(report, suite.gate, previous.baseline, confirm_runs=confirm_runs)
             if summary.compared is not None:
                 summary = reports.with_answers(summary)
-            summary = replace(summary, links=job.links)
+            summary = replace(summary, links={**job.links, **summary.base_links})
             write_reports(summary, out, suite.formats)
             _show(summary, console)
             _list_files(suite, invocation.journal, console)

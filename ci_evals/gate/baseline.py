@@ -429,6 +429,7 @@ class Baseline:
         cells: the cells of the newest one, in its order.
         trend: the figures of each report, newest first, at most `TREND_POINTS`.
         source: the path of the newest one; None if the file is not available.
+        run_url: the page of the run that left it; None if that is not known.
         gate: the rules of the newest one; None if they are not known.
         removed_suites: the suites that were run with it, and that the change under test no longer
             has.
@@ -441,6 +442,7 @@ class Baseline:
     cells: Mapping[CellKey, BaseCell]
     trend: tuple[TrendPoint, ...] = ()
     source: str | None = None
+    run_url: str | None = None
     lost: tuple[LostReport, ...] = ()
     broken: tuple[BrokenVariant, ...] = ()
     gate: Gate | None = None

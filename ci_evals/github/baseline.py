@@ -105,6 +105,8 @@ async def _find_base(
         return Previous(lack, notes=(lack.sentence,))
     redactor = Redactor(suite.secrets)
     baseline = baseline_of([found.report], suite.name, search.base_ref, redactor=redactor)
+    if isinstance(baseline, Baseline):
+        baseline = replace(baseline, run_url=found.run_url)
     if isinstance(baseline, Baseline) and suite.name == names[0]:  # one of them says so
         removed = redactor.clean(removed_suites(found.suites, suites))
         baseline = replace(baseline, removed_suites=removed)
@@ -178,12 +180,14 @@ class BaseReport:
         report: the report.
         recording: the journal in the same artifact, if there is one.
         place: how its commit is related to the one under test, in words.
+        run_url: the page of the run that left it.
         suites: all suites with a report in the same artifact.
     """
 
     report: SavedReport
     recording: Path | None
     place: str
+    run_url: str
     suites: Sequence[SuiteInfo] = ()
 
 
@@ -458,7 +462,7 @@ async def _try(
     recording: Path | None = path.with_name(JOURNAL)
     if recording not in files:
         recording = None
-    return BaseReport(report, recording, place, suites)
+    return BaseReport(report, recording, place, run.html_url, suites)
 
 
 def checkout_problem(checkout: Checkout) -> str | None:

@@ -354,6 +354,8 @@ async def _judge(
             baseline = NoComparison(found.reason)
         else:
             baseline = baseline_of([found.report], suite, search.base_ref)
+            if isinstance(baseline, Baseline):
+                baseline = replace(baseline, run_url=found.run_url)
             missing = sorted({info.name for info in found.suites}.difference(suites))
     else:
         baseline = read_baseline(choice, suite)

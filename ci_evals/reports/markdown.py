@@ -131,7 +131,7 @@ def comment_document(summary: Summary, links: Links = Links()) -> "Document":
             headline = _headline(found, reason)
             shortest.append(fill("### {} · {}", headline, code(one_line(suite, name))))
     shortest.append(f"### {verdict_title(summary.verdict.status)}")
-    pages = {"run": links.run, "artifact": links.artifact}
+    pages = {"run": links.run, "artifact": links.artifact, **summary.base_links}
     return Document(
         _environment().get_template("comment.md.j2"),
         {"found": found, "links": pages, "version": __version__},

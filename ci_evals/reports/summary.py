@@ -62,6 +62,14 @@ class Summary:
         return self.comparison if isinstance(self.comparison, Comparison) else None
 
     @property
+    def base_links(self) -> Mapping[str, str]:
+        """The name and URL of the newest run of a base branch that is broken itself, if known."""
+        comparison = self.compared
+        if comparison is None or not comparison.broken or not comparison.baseline.run_url:
+            return {}
+        return {f"newest run of {comparison.baseline.label}": comparison.baseline.run_url}
+
+    @property
     def base(self) -> str | None:
         """The name of the baseline in sentences, where there is a comparison with it."""
         return self.compared.baseline.label if self.compared else None
