@@ -409,8 +409,12 @@ def lost_report_sentences(baseline: Baseline) -> Iterator[str]:
 
 def broken_sentence(comparison: Comparison) -> str:
     """`main itself passes 3 % since 0123456: not compared`."""
-    of_all = len(comparison.broken) == len(comparison.base_variants)
+    of_all = _all_are_broken(comparison)
     return "; ".join(_broken_sentences(comparison.baseline, comparison.broken, of_all=of_all))
+
+
+def _all_are_broken(comparison: Comparison) -> bool:
+    return len(comparison.broken) == len(comparison.base_variants)
 
 
 def broken_base_sentences(baseline: Baseline) -> Iterator[str]:
@@ -425,7 +429,7 @@ def _broken_sentences(
         rate = percent(add_tallies(each.runs for each in found).rate)
         where = ""
         if not of_all:
-            where = f" on {', '.join(name_of(each.variant) for each in found)}"
+            where = f" on {_names(found)}"
         yield f"{baseline.label} itself passes {rate}{where} since {since}: not compared"
 
 
@@ -433,9 +437,15 @@ def broken_remarks(comparison: Comparison) -> Iterator[str]:
     """`6 of 60 runs passed in the reports of main since 0123456; the next good one ends this`."""
     for since, found in _broken_since(comparison.broken):
         total = add_tallies(each.runs for each in found)
-        runs = f"{total.passed:,} of {number_of(total.graded, 'run')} passed"
+        runs = f"{total.passed:,} of {number_of(total.graded, 'run')}"
+        if not _all_are_broken(comparison):
+            runs += f" of {_names(found)}"
         reports = f"in the reports of {comparison.baseline.label} since {since}"
-        yield f"{runs} {reports}; the next good one ends this"
+        yield f"{runs} passed {reports}; the next good one ends this"
+
+
+def _names(variants: Sequence[BrokenVariant]) -> str:
+    return ", ".join(name_of(each.variant) for each in variants)
 
 
 def _broken_since(broken: Sequence[BrokenVariant]) -> Iterator[tuple[str, list[BrokenVariant]]]:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from itertools import islice
 from math import isclose
+from statistics import fmean
 
 from ci_evals import gate, reports
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
@@ -407,9 +408,9 @@ def facts(summary: Summary) -> Iterator[str]:
     `48 s`.
     """
     report, comparison = summary.report, summary.compared
-    if comparison and len(comparison.variants) == 1:
-        variant = comparison.variants[0]
-        rate = percent(variant.base_rate, variant.head_rate)
+    if comparison and len(comparison.variants) == 1 and not comparison.several_variants:
+        base_rates = [cell.base.rate for cell in comparison.cells if cell.p is not None]
+        rate = percent(fmean(base_rates), comparison.variants[0].head_rate)
         yield f"{comparison.baseline.label.removeprefix('the ')} {rate}"
     if report.confirmation is not None:
         yield f"{number_of(report.confirmation.total, 'repeat')} to be sure"

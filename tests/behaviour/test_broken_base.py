@@ -171,6 +171,8 @@ async def test_a_variant_that_is_broken_on_the_base_branch_does_not_hide_the_oth
     assert report["verdict"]["reason"].startswith(why)
     assert report["comparison"]["counts"] == {"unchanged": CASES, "not compared": CASES}
     assert [each["provider"] for each in report["comparison"]["variants"]] == ["first"]
+    assert "6 of 240 runs of second passed in the reports" in " ".join(found.out.split())
+    assert "baseline 100 %" not in found.out, "that is of the first variant alone"
 
     found = await team.pull_request(first=CASES - DEAD)
     assert found.code == 1, found.out

@@ -285,3 +285,29 @@ async def test_a_case_is_named_with_the_p_that_decided_and_explained_with_both(
         words = " ".join(found.out.split())
         assert decided in words
         assert f"p = {p_values[number]:.2g}, {adjusted[number]:.2g} adjusted for" in words
+
+
+# The baseline.
+
+
+async def test_the_rate_of_the_baseline_is_of_the_runs_that_are_counted_below(
+    tmp_path: Path,
+) -> None:
+    names = [f"case-{number}" for number in range(10)]
+    bad = {key: [1, 2, 3] for key in names} | {key: [] for key in names[:4]}
+    good = {key: [1, 2, 3] for key in names} | {names[1]: [1, 3]}
+    write_team(tmp_path, bad, runs=3, gate={"min_pass_rate": 0.3})
+    before = "none"
+    for number, passing in enumerate((bad, good, good)):
+        change(tmp_path, passing)
+        await ci_evals(tmp_path, "run", "--baseline", before, "--out", f"main-{number}")
+        before = f"main-{number}"
+    found = await ci_evals(tmp_path, "run", "--baseline", before, "--out", "out")
+    report = report_in(tmp_path / "out")
+    rates = []
+    for cell in report["base"]["cells"]:
+        runs = [(passed, graded) for _, passed, graded in cell["history"]]
+        rates.append(sum(passed for passed, _ in runs) / sum(graded for _, graded in runs))
+    words = " ".join(found.out.split())
+    assert f" baseline {100 * fmean(rates):.1f} %" in words
+    assert "and 2 reports before it (9 runs per case)" in words
