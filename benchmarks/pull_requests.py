@@ -10,7 +10,6 @@ from functools import cache
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import (
-    FURTHER_ROUNDS,
     BaseCell,
     Baseline,
     Evidence,
@@ -246,11 +245,8 @@ def outcome(
 
 def run_again_in(cell: HeadCell, passed: Sequence[bool]) -> HeadCell:
     """Return a cell with its confirm runs."""
-    further = None
-    if len(passed) >= FURTHER_ROUNDS:
-        further = Tally(sum(passed[:FURTHER_ROUNDS]), FURTHER_ROUNDS)
     confirming = Tally(sum(passed), len(passed))
-    return cell._replace(confirming=confirming, confirmed=True, further=further)
+    return cell._replace(confirming=confirming, confirmed=True, repeats=tuple(passed))
 
 
 def run_again(

@@ -490,9 +490,10 @@ class _Session:
         rules = suite.gate or Gate()
         report = self._report(evidence)
         head = head_cells(report, suite.gate, unplanned=True)
-        found = plan_confirmation(head, baseline, suite.confirm_runs, rules.alpha)
-        if invocation.shard or not invocation.run_missing:
-            found = found._replace(doubts={})
+        is_whole = invocation.shard is None and invocation.run_missing
+        found = plan_confirmation(
+            head, baseline, suite.confirm_runs, rules.alpha, is_whole=is_whole
+        )
         runs = found.runs
         cells = {}
         for cell in range(len(plan)):

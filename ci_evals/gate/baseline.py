@@ -4,7 +4,7 @@ Earlier runs of a cell are pooled, newest report first, except for those older t
 base branch.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, median
@@ -622,7 +622,8 @@ class HeadCell(NamedTuple):
         unanswered: the number of these that failed without an answer.
         confirming: the runs that it got because it was a suspect, or its variant in doubt.
         confirmed: True if these are complete.
-        further: the first `FURTHER_ROUNDS` of these; None if it did not get as many.
+        repeats: the outcome of each of these in order, True for one that passed and None for one
+            that was not graded, up to the first that was not made.
         critical: True if its regression is always red, even if the gate allows some.
         quarantined: True if it is not compared, because its results block nothing.
         per_run: the averages of its planned runs.
@@ -634,7 +635,7 @@ class HeadCell(NamedTuple):
     unanswered: int = 0
     confirming: Tally = NO_RUNS
     confirmed: bool = False
-    further: Tally | None = None
+    repeats: tuple[bool | None, ...] = ()
     critical: bool = False
     quarantined: bool = False
     per_run: PerRun = UNMEASURED
@@ -642,6 +643,13 @@ class HeadCell(NamedTuple):
     @property
     def variant(self) -> Variant:
         return Variant(*self.key[1:])
+
+    def first_repeats(self, count: int) -> Tally | None:
+        """Return the graded ones of its first confirm runs; None if it did not get as many."""
+        if len(self.repeats) < count:
+            return None
+        graded = [passed for passed in self.repeats[:count] if passed is not None]
+        return Tally(sum(graded), len(graded))
 
 
 def head_cells(
@@ -665,12 +673,13 @@ def _head_cell(report: SuiteReport, cell: int, gate: Gate) -> HeadCell:
     case = report.plan.case(cell)
     records = report.records_of((cell,))
     fresh = _fresh(records)
-    confirming, confirmed, further = NO_RUNS, False, None
+    confirming, confirmed = NO_RUNS, False
+    repeats: tuple[bool | None, ...] = ()
     if report.confirmation is not None and report.confirmation.plan.runs(cell):
         confirming = report.confirmation.fresh(cell)
         complete = not report.confirmation.by_cell[cell].missing
         confirmed = complete and confirming.graded > 0
-        further = _further_rounds(report.confirmation, cell)
+        repeats = tuple(_repeats(report.confirmation, cell))
     return HeadCell(
         key=report.plan.key(cell),
         fingerprint=report.fingerprints[report.plan.row(cell)],
@@ -678,20 +687,23 @@ def _head_cell(report: SuiteReport, cell: int, gate: Gate) -> HeadCell:
         unanswered=[record.unanswered for record in fresh].count(True),
         confirming=confirming,
         confirmed=confirmed,
-        further=further,
+        repeats=repeats,
         critical=case.critical or gate.marks_critical(case.tags),
         quarantined=case.quarantine is not None,
         per_run=_average(fresh),
     )
 
 
-def _further_rounds(confirmation: SuiteReport, cell: int) -> Tally | None:
-    """Return the graded runs of a cell in the further rounds; None if these are not complete."""
-    indices = confirmation.plan.indices(cell)[:FURTHER_ROUNDS]
-    records = [confirmation.records[index] for index in indices if index in confirmation.records]
-    if len(records) < FURTHER_ROUNDS:
-        return None
-    return _tally(_fresh(records))
+def _repeats(confirmation: SuiteReport, cell: int) -> Iterator[bool | None]:
+    """Yield the outcome of each confirm run of a cell, up to the first that was not made."""
+    for index in confirmation.plan.indices(cell):
+        record = confirmation.records.get(index)
+        if record is None:
+            return
+        if record.graded and not record.recorded:
+            yield record.status == "passed"
+        else:
+            yield None
 
 
 def _fresh(records: Iterable[RunRecord]) -> list[RunRecord]:

@@ -89,7 +89,9 @@ class MatchedCell:
 
     def without_confirmation(self) -> "MatchedCell":
         """Return the cell as if it had not been run again."""
-        return replace(self, head=self.head._replace(confirming=NO_RUNS, confirmed=False))
+        return replace(
+            self, head=self.head._replace(confirming=NO_RUNS, confirmed=False, repeats=())
+        )
 
     @cached_property
     def pooled(self) -> Tally:

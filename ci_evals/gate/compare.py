@@ -15,6 +15,7 @@ from ci_evals.gate.baseline import (
     HeadCell,
     add_tallies,
 )
+from ci_evals.gate.cases import CaseComparison, compare_cases, match_cases
 from ci_evals.gate.cells import (
     SUSPICION,
     CellComparison,
@@ -25,7 +26,12 @@ from ci_evals.gate.cells import (
     match_cells,
     match_variants,
 )
-from ci_evals.gate.confirmation import choose_suspects, failed_confirmations, runs_to_confirm
+from ci_evals.gate.confirmation import (
+    Confirmation,
+    choose_suspects,
+    failed_confirmations,
+    runs_to_confirm,
+)
 from ci_evals.gate.differences import Differences, differences
 from ci_evals.gate.falls import variant_fall
 from ci_evals.model.case import Variant
@@ -95,7 +101,8 @@ class VariantComparison:
 class Comparison:
     """A report compared with a baseline.
 
-    It has every variant that both have, and every cell that either has. `usual_runs` is the number
+    It has every variant that both have, and every cell that either has; `cases` are those that got
+    worse over their variants. `usual_runs` is the number
     of planned runs that most of the tested cells have, 0 if none was tested; `unconfirmed` is the
     number of suspects that were not run again while others were, because they are too many.
     """
@@ -106,6 +113,7 @@ class Comparison:
     alpha: float
     variants: tuple[VariantComparison, ...]
     cells: tuple[CellComparison, ...]
+    cases: tuple[CaseComparison, ...] = ()
     unconfirmed: int = 0
 
     @cached_property
@@ -233,8 +241,12 @@ def compare(
         ]
         matching = replace(matching, cells=kept)
     matched = matching.cells
-    nameable = _nameable(matched, confirm_runs, alpha)
-    cells = _compare_cells(matched, nameable, alpha)
+    cases = match_cases(matching)
+    chosen = choose_suspects(matching, cases, confirm_runs, alpha)
+    repeats = {id_: case.runs for id_, case in chosen.cases.items()}
+    worse_cases = compare_cases(cases, repeats, alpha)
+    nameable = _nameable(matched, chosen, confirm_runs)
+    cells = _compare_cells(matched, nameable, worse_cases, alpha)
     suspicious = [cell.head.key in nameable for cell in matched if cell.suspicious]
     unconfirmed = 0
     if any(suspicious):
@@ -246,6 +258,7 @@ def compare(
         alpha=alpha,
         variants=_compare_variants(matching, cells, alpha),
         cells=(*cells, *matching.rest),
+        cases=tuple(worse_cases.values()),
         unconfirmed=unconfirmed,
     )
 
@@ -293,17 +306,20 @@ class _CellTest(NamedTuple):
 
 
 def _nameable(
-    matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, alpha: float
+    matched: Sequence[MatchedCell], chosen: Confirmation, confirm_runs: ConfirmRuns
 ) -> Container[CellKey]:
     """Return the suspects that may be named: those chosen for it and run again as often.
 
     Others may have been run again, too, for a variant in doubt; of more suspects, more would be
     named by chance. All may be named if the planned runs decide.
     """
-    if confirm_runs == 0:
-        return {cell.head.key for cell in matched if cell.suspicious}
-    chosen = choose_suspects(matched, confirm_runs, alpha)
-    return {cell.head.key for cell in matched if cell.head.confirmed and cell.head.key in chosen}
+    nameable = set()
+    for cell in matched:
+        is_chosen = cell.head.key in chosen.suspects or cell.head.key[0] in chosen.cases
+        is_confirmed = cell.head.confirmed or confirm_runs == 0
+        if cell.suspicious and is_chosen and is_confirmed:
+            nameable.add(cell.head.key)
+    return nameable
 
 
 def _test_cell(cell: MatchedCell, nameable: Container[CellKey]) -> _CellTest:
@@ -326,11 +342,27 @@ def _test_cell(cell: MatchedCell, nameable: Container[CellKey]) -> _CellTest:
 
 
 def _compare_cells(
-    matched: Sequence[MatchedCell], nameable: Container[CellKey], alpha: float
+    matched: Sequence[MatchedCell],
+    nameable: Container[CellKey],
+    worse_cases: Mapping[str, CaseComparison],
+    alpha: float,
 ) -> list[CellComparison]:
-    """Test each cell by itself, and classify it."""
+    """Test each cell by itself, and classify it.
+
+    Of a case that is worse over its variants, only the surest cell counts among the others: the
+    case has been named already.
+    """
     tests = [_test_cell(cell, nameable) for cell in matched]
-    adjusted_drops = benjamini_hochberg([test.named_drop for test in tests])
+    surest: dict[str, float] = {}
+    for test in tests:
+        case = test.cell.head.key[0]
+        surest[case] = min(test.named_drop, surest.get(case, 1.0))
+    named_drops = []
+    for test in tests:
+        case = test.cell.head.key[0]
+        counts = case not in worse_cases or test.named_drop == surest.pop(case, None)
+        named_drops.append(test.named_drop if counts else 1.0)
+    adjusted_drops = benjamini_hochberg(named_drops)
     adjusted_rises = benjamini_hochberg([test.rise for test in tests])
     compared = []
     for test, drop, rise in zip(tests, adjusted_drops, adjusted_rises, strict=True):
@@ -341,6 +373,8 @@ def _compare_cells(
         if rose:
             p, adjusted_p = test.rise, rise
         kind = _classify(test, drop, alpha, rose=rose)
+        if case in worse_cases and _shows(test, worse_cases[case]):
+            kind = "regressed"
         compared.append(
             CellComparison(
                 case=case,
@@ -357,6 +391,16 @@ def _compare_cells(
             )
         )
     return compared
+
+
+def _shows(test: _CellTest, case: CaseComparison) -> bool:
+    """Return True for a cell that shows what its case shows over all variants.
+
+    If it takes all variants together, every cell does that is below its base.
+    """
+    if case.variants:
+        return test.cell.head.variant in case.variants
+    return test.runs.rate < test.cell.pooled.rate
 
 
 def _classify(test: _CellTest, adjusted_drop: float, alpha: float, *, rose: bool) -> CellKind:

@@ -1,10 +1,11 @@
 """Runs beyond the plan: which suspects are confirmed, and which variants get further rounds."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import comb
+from math import ceil, comb
 from typing import NamedTuple
 
 from ci_evals.gate.baseline import FURTHER_ROUNDS, Baseline, HeadCell
+from ci_evals.gate.cases import MatchedCase, match_cases
 from ci_evals.gate.cells import MatchedCell, Matching, match_cells
 from ci_evals.gate.falls import IN_DOUBT, planned_fall
 from ci_evals.model.case import Variant
@@ -21,22 +22,34 @@ FAILED_ROUNDS = 0.001
 """Further runs do not count if they are worse than the planned runs of all cells at this level."""
 
 
+class RepeatedCase(NamedTuple):
+    """A suspect over its variants: each of its cells runs again as often."""
+
+    keys: Sequence[CellKey]
+    runs: int
+
+
 class Confirmation(NamedTuple):
     """The runs to make beyond the plan, before anything is named.
 
     Args:
-        suspects: how often each suspect runs again.
+        suspects: how often each cell that is a suspect by itself runs again.
+        cases: the cases that are suspects over their variants.
         doubts: the cells of each variant in doubt: all run `FURTHER_ROUNDS` times again, of which a
             suspect's first runs are part.
     """
 
     suspects: Mapping[CellKey, int] = {}
+    cases: Mapping[str, RepeatedCase] = {}
     doubts: Mapping[Variant, Sequence[CellKey]] = {}
 
     @property
     def runs(self) -> Mapping[CellKey, int]:
         """How often each cell runs again."""
         runs = dict(self.suspects)
+        for case in self.cases.values():
+            for key in case.keys:
+                runs[key] = max(case.runs, runs.get(key, 0))
         for keys in self.doubts.values():
             for key in keys:
                 runs[key] = max(FURTHER_ROUNDS, runs.get(key, 0))
@@ -44,45 +57,109 @@ class Confirmation(NamedTuple):
 
 
 def plan_confirmation(
-    head: Sequence[HeadCell], base: Baseline, confirm_runs: ConfirmRuns, alpha: float = 0.05
+    head: Sequence[HeadCell],
+    base: Baseline,
+    confirm_runs: ConfirmRuns,
+    alpha: float = 0.05,
+    *,
+    is_whole: bool = True,
 ) -> Confirmation:
     """Plan the runs that confirm suspects, and the further rounds of variants in doubt.
 
-    Arguments are those of `compare`.
+    Arguments are those of `compare`. If the cells are not those of the whole suite, only they are
+    suspects: cases and variants can't be judged by a part of their cells.
     """
     if confirm_runs == 0:
         return Confirmation()
     matching = match_cells(head, base)
+    if not is_whole:
+        return choose_suspects(matching, (), confirm_runs, alpha)
     doubts = {}
     for variant, cells in matching.by_variant.items():
         planned = planned_fall(cells, matching.overdispersion(variant))
         if planned.decisive_p <= IN_DOUBT:
             doubts[variant] = [cell.head.key for cell in cells]
-    return Confirmation(choose_suspects(matching.cells, confirm_runs, alpha), doubts)
+    cases = match_cases(matching)
+    return choose_suspects(matching, cases, confirm_runs, alpha)._replace(doubts=doubts)
 
 
 def choose_suspects(
-    matched: Sequence[MatchedCell], confirm_runs: ConfirmRuns, alpha: float
-) -> Mapping[CellKey, int]:
-    """Return the cells to run again before they may be named, and how often.
+    matching: Matching, cases: Sequence[MatchedCase], confirm_runs: ConfirmRuns, alpha: float
+) -> Confirmation:
+    """Choose what runs again before it may be named, and how often.
 
-    If there are many, these are the critical ones and those least likely by chance.
+    First the suspects over all variants, then cells by themselves with what is left of the runs
+    that the most cells to be confirmed would take; critical ones first, then those least likely by
+    chance.
     """
+    usual = USUAL_CONFIRM_RUNS
+    if confirm_runs != "auto":
+        usual = confirm_runs
+    suspicious = [cell for cell in matching.cells if cell.suspicious]
     if confirm_runs == 0:
-        return {}
-    suspicious = [cell for cell in matched if cell.suspicious]
+        every_case = [case for case in cases if case.suspicious]
+        return Confirmation(
+            {cell.head.key: 0 for cell in suspicious},
+            {case.id: RepeatedCase((), 0) for case in every_case},
+        )
+    room = usual * max(MOST_CONFIRMED, len(matching.cells) // 5)
+    chosen_cases = _choose_cases(cases, usual, room)
+    repeated: dict[CellKey, int] = {}
+    for case in chosen_cases.values():
+        for key in case.keys:
+            repeated[key] = case.runs
+    room -= sum(repeated.values())
+
     suspicious.sort(key=lambda cell: (not cell.head.critical, cell.p))
-    most = max(MOST_CONFIRMED, len(matched) // 5)
-    further: dict[CellKey, int] = {}
-    for cell in suspicious[:most]:
-        runs: int | None
+    chosen: dict[CellKey, int] = {}
+    for cell in suspicious:
+        more = usual - repeated.get(cell.head.key, 0)
+        if more > room:
+            break
+        room -= max(0, more)
+        chosen[cell.head.key] = usual
         if confirm_runs == "auto":
-            planned, pooled = cell.head.planned.graded, cell.pooled.graded
-            runs = runs_to_confirm(planned, pooled, len(matched), alpha)
-        else:
-            runs = confirm_runs
-        further[cell.head.key] = runs or USUAL_CONFIRM_RUNS
-    return further
+            chosen[cell.head.key] = _runs_of(cell, matching, alpha, several=bool(cases))
+    return Confirmation(chosen, chosen_cases)
+
+
+def _choose_cases(
+    cases: Sequence[MatchedCase], usual: int, room: int
+) -> Mapping[str, RepeatedCase]:
+    """Choose the suspects over all variants, each with the same number of runs on each of them.
+
+    If these do not fit into `room` runs, every case gets fewer, but at least as many as make the
+    usual number over all its variants.
+    """
+    suspicious = [case for case in cases if case.suspicious]
+    suspicious.sort(key=lambda case: (not case.critical, case.planned_p))
+    cells = sum(len(case.cells) for case in suspicious)
+    runs = usual
+    if cells * usual > room:
+        widest = max(len(case.cells) for case in suspicious)
+        runs = max(room // cells, ceil(usual / widest))
+    chosen = {}
+    for case in suspicious:
+        room -= runs * len(case.cells)
+        if room < 0:
+            break
+        chosen[case.id] = RepeatedCase([cell.head.key for cell in case.cells], runs)
+    return chosen
+
+
+def _runs_of(cell: MatchedCell, matching: Matching, alpha: float, *, several: bool) -> int:
+    """Return how often a suspect is run again where the number follows from what naming it takes.
+
+    Where no number can name it alone, several cells of as many variants may still be named
+    together, if they get the most runs.
+    """
+    planned, pooled = cell.head.planned.graded, cell.pooled.graded
+    runs = runs_to_confirm(planned, pooled, len(matching.cells), alpha)
+    if runs is not None:
+        return runs
+    if several and cell.p <= alpha:
+        return MOST_CONFIRM_RUNS
+    return USUAL_CONFIRM_RUNS
 
 
 def runs_to_confirm(planned: int, base: int, cells: int, alpha: float = 0.05) -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ci_evals.gate.baseline import History, add_tallies, split_histories
+from ci_evals.gate.baseline import FURTHER_ROUNDS, History, add_tallies, split_histories
 from ci_evals.gate.cells import MatchedCell
 from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import NEWEST_ALONE, Table, exchange, weighted_lower, widen
@@ -100,8 +100,9 @@ def variant_fall(cells: Sequence[MatchedCell], overdispersion: float) -> Fall:
         return planned
     runs = []
     for cell in cells:
-        if cell.head.further is None:
+        further = cell.head.first_repeats(FURTHER_ROUNDS)
+        if further is None:
             return planned
-        head = add_tallies((cell.head.planned, cell.head.further))
+        head = add_tallies((cell.head.planned, further))
         runs.append((head, cell.base.history))
     return fall(runs, overdispersion)._replace(further_rounds=True)

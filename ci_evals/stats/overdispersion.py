@@ -4,7 +4,7 @@ One retrieval index, one judge or one slow hour moves many cells at once. Tests 
 independent then find changes too often.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from ci_evals.stats.exact_tests import failure_weight
@@ -50,3 +50,29 @@ def overdispersion(reports: Sequence[Sequence[Counts]]) -> float:
 def _add(cell: Sequence[Counts]) -> Counts:
     """Return all runs of a cell."""
     return sum(passed for passed, _ in cell), sum(runs for _, runs in cell)
+
+
+def shared_luck(cases: Iterable[Sequence[Sequence[Counts]]]) -> float:
+    """Return how much more the passes of a case vary between reports than those of its cells.
+
+    φ = max(1, (Σ d² + 5) / (Σ v + 5)) over cases and successive pairs of reports: d is the
+    difference of the case's passes over its variants, v its variance if variants were independent.
+
+    Args:
+        cases: of each case its reports, newest first, and of each report the same cells in the same
+            order.
+    """
+    squares = variances = 0.0
+    for reports in cases:
+        sums = [_add(cell) for cell in zip(*reports, strict=True)]
+        for newer, older in pairwise(reports):
+            difference = 0.0
+            for one, other, (passed, runs) in zip(newer, older, sums, strict=True):
+                if not one[1] or not other[1] or passed in (0, runs):
+                    continue
+                of_each = 2 * one[1] * other[1] / (one[1] + other[1])  # the runs of either report
+                difference += of_each * (one[0] / one[1] - other[0] / other[1])
+                of_one_run = passed * (runs - passed) / (runs * (runs - 1))
+                variances += of_each**2 * of_one_run * (1 / one[1] + 1 / other[1])
+            squares += difference**2
+    return max(1.0, (squares + _PRIOR) / (variances + _PRIOR))

@@ -393,7 +393,9 @@ def doubted(further: tuple[int, int] | None, planned: tuple[int, int] = (2, 3)) 
     """Eight cells, three of them a little below a steady base, with these further rounds."""
     head = head_of({str(n): planned if n < 3 else (3, 3) for n in range(8)})
     if further is not None:
-        head = [cell._replace(further=Tally(*further)) for cell in head]
+        passed, runs = further
+        repeats = tuple(run < passed for run in range(runs))
+        head = [cell._replace(repeats=repeats) for cell in head]
     return compared(head, base_of({str(n): (30, 30) for n in range(8)}))
 
 
