@@ -15,7 +15,7 @@ from typing import Any, Final
 UNKNOWN: Final = "—"
 """Shown for a figure that is not known."""
 
-RAREST = 1e-15
+RAREST = 1e-9
 _FEWEST_IN_A_ROW = 4  # run numbers that are shown as `4 to 7`
 
 
@@ -155,7 +155,7 @@ def duration(seconds: float) -> str:
 def once_in(p: float) -> str:
     """Format a chance as a frequency with two significant digits: `once in 18,000`."""
     if p < RAREST:
-        return "less than once in 10^15"
+        return "less than once in a billion"
     times = 1 / p
     further_digits = max(0, floor(log10(times)) - 1)
     return f"once in {int(round(times, -further_digits)):,}"

@@ -515,13 +515,15 @@ class _Session:
             cells = number_of(len(keys), "cell")
             rounds = f"{FURTHER_ROUNDS} further rounds of its {cells}"
             yield f"{name_of(variant)} may be worse as a whole: {rounds}"
+        if found.cases:
+            times = max(case.runs for case in found.cases.values())
+            more = f"{number_of(times, 'more run')} on every variant"
+            count = number_of(len(found.cases), "case")
+            yield f"confirming {count} with {more}: {_first_names(found.cases)}"
         runs = found.suspects.values()
         if not runs:
             return
-        names = list(dict.fromkeys(name_of(case) for case, *_ in found.suspects))
-        named = ", ".join(names[:MAX_NAMES])
-        if len(names) > MAX_NAMES:
-            named += ", …"
+        named = _first_names(case for case, *_ in found.suspects)
         count = number_of(len(runs), "suspect")
         if not self.invocation.run_missing:
             lack = f"{number_of(part.missing, 'run')} to confirm {count} are missing: {named}"
@@ -711,6 +713,15 @@ def check_sources(invocation: Invocation) -> None:
                     f" ({header.suite.name!r} at {header.suite.file}), another version of it,"
                     " or other --runs or --providers"
                 )
+
+
+def _first_names(cases: Iterable[str]) -> str:
+    """`refund, cancel, …`."""
+    names = list(dict.fromkeys(name_of(case) for case in cases))
+    named = ", ".join(names[:MAX_NAMES])
+    if len(names) > MAX_NAMES:
+        named += ", …"
+    return named
 
 
 def missing_shards(sources: Iterable[Path]) -> list[Shard]:

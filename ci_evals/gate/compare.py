@@ -122,6 +122,11 @@ class Comparison:
         return Counter(cell.kind for cell in self.cells)
 
     @cached_property
+    def by_case(self) -> Mapping[str, CaseComparison]:
+        """The cases that got worse over their variants."""
+        return {case.case: case for case in self.cases}
+
+    @cached_property
     def by_key(self) -> Mapping[CellKey, CellComparison]:
         return {cell.key: cell for cell in self.cells}
 

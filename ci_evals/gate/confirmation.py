@@ -1,5 +1,6 @@
 """Runs beyond the plan: which suspects are confirmed, and which variants get further rounds."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, comb
 from typing import NamedTuple
@@ -111,8 +112,12 @@ def choose_suspects(
     room -= sum(repeated.values())
 
     suspicious.sort(key=lambda cell: (not cell.head.critical, cell.p))
+    suspects_of = Counter(cell.head.key[0] for cell in suspicious)
     chosen: dict[CellKey, int] = {}
     for cell in suspicious:
+        name = cell.head.key[0]
+        if name in chosen_cases and suspects_of[name] > 1:
+            continue  # these name the case together
         more = usual - repeated.get(cell.head.key, 0)
         if more > room:
             break

@@ -3,6 +3,7 @@
 Missing evidence is never a pass: a rule whose figure is not known says so.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from ci_evals.gate.compare import LEAST_COMPARED, Comparison, NoComparison, Vari
 from ci_evals.gate.differences import LEAST_LATENCY_S, Difference, RatioFigure
 from ci_evals.gate.wording import (
     broken_sentence,
-    cell_sentence,
+    case_sentence,
     coverage_sentence,
     hidden_critical_sentence,
     increase_sentence,
@@ -218,15 +219,21 @@ def _ended_quarantines(report: SuiteReport) -> Iterator[RuleVerdict]:
 
 
 def _regressions(rules: Gate, comparison: Comparison, red: VerdictStatus) -> Iterator[RuleVerdict]:
-    """Yield each critical cell that regressed, and the others if they are more than allowed."""
+    """Yield each critical case that regressed, and the others if they are more than allowed.
+
+    A case counts once, on however many variants it is worse.
+    """
+    critical: dict[str, list[CellComparison]] = defaultdict(list)
     others = []
     for cell in comparison.select("regressed"):
         if cell.critical:
-            text = f"critical: {cell_sentence(comparison, cell)}"
-            yield RuleVerdict("critical", "fail", text, cells=(cell.key,))
+            critical[cell.case].append(cell)
         else:
             others.append(cell)
-    if len(others) > rules.max_regressions:
+    for cells in critical.values():
+        text = f"critical: {case_sentence(comparison, cells[0])}"
+        yield RuleVerdict("critical", "fail", text, cells=tuple(cell.key for cell in cells))
+    if len({cell.case for cell in others}) > rules.max_regressions:
         text = regressions_sentence(comparison, others, rules.max_regressions)
         yield RuleVerdict("regressions", red, text, cells=tuple(cell.key for cell in others))
 

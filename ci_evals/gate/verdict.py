@@ -421,7 +421,7 @@ def _is_another_reason(rule: RuleVerdict, leading: RuleVerdict) -> bool:
         return False
     if rule.rule != "variant" or not leading.cells:
         return True
-    return rule.variant != Variant(*leading.cells[0][1:])
+    return rule.variant not in {Variant(*key[1:]) for key in leading.cells}
 
 
 def _present(*clauses: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from ci_evals.gate.baseline import (
     ReportRef,
     add_tallies,
 )
+from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import LEAST_COMPARED, Comparison, NoComparison, VariantComparison
 from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS
@@ -53,6 +54,9 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
         here = f"{tally_text(cell.head)} here"
     both = f"{before}, {here}"
     match cell.kind:
+        case "regressed" if not _shows_alone(comparison, cell):
+            case = comparison.by_case[cell.case]
+            return f"{both}; worse over all {case.cells} variants together, {_chance(case.p)}"
         case "regressed" | "fixed":
             return f"{both}; {_adjusted_chance(comparison, cell)}"
         case "suspect":
@@ -76,6 +80,36 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
             return f"not compared: {_why_not_compared(comparison, cell, both)}"
 
 
+def _shows_alone(comparison: Comparison, cell: CellComparison) -> bool:
+    """Return False for a cell of a case that only all variants together show to be worse."""
+    case = comparison.by_case.get(cell.case)
+    return case is None or bool(case.variants)
+
+
+def case_sentence(comparison: Comparison, cell: CellComparison) -> str:
+    """`refund on 6 of 6 variants: 18 of 18 on main, 0 of 60 here; p = 1e-14 (by chance, …)`.
+
+    That is the sentence of the cell unless its case is worse over its variants.
+    """
+    case = comparison.by_case.get(cell.case)
+    if case is None:
+        return cell_sentence(comparison, cell)
+    return f"{name_of(case.case)} {variants_clause(case)}: {case_finding(comparison, case)}"
+
+
+def variants_clause(case: CaseComparison) -> str:
+    """`on 5 of 6 variants`, or `over all 6 variants together`."""
+    if case.variants:
+        return f"on {len(case.variants)} of {case.cells} variants"
+    return f"over all {case.cells} variants together"
+
+
+def case_finding(comparison: Comparison, case: CaseComparison) -> str:
+    """`18 of 18 on main, 0 of 60 here; p = 1e-14 (by chance, once in …)`."""
+    before = f"{tally_text(case.base)} on {comparison.baseline.label}"
+    return f"{before}, {tally_text(case.head)} here; {_chance(case.p)}"
+
+
 def _why_not_compared(comparison: Comparison, cell: CellComparison, both: str) -> str:
     if not cell.head.graded:
         return "no new run was graded here"
@@ -86,14 +120,17 @@ def _why_not_compared(comparison: Comparison, cell: CellComparison, both: str) -
     return f"the case is in quarantine: {both}"
 
 
-def test_sentence(cell: CellComparison, alpha: float) -> str:
+def test_sentence(comparison: Comparison, cell: CellComparison) -> str:
     """`Fisher's exact test for a drop, 4 of 10 against 30 of 30: p = 5.5e-05, 0.0023 …`."""
+    alpha = comparison.alpha
     if cell.p is None or cell.adjusted_p is None:
         return "not tested: there is nothing to compare it with"
     change = "a rise" if cell.kind == "fixed" else "a drop"
     sides = f"{tally_text(cell.head)} against {tally_text(cell.base)}"
     adjusted = f"{cell.adjusted_p:.2g} adjusted for the number of compared cells"
     test = f"Fisher's exact test for {change}, {sides}: p = {cell.p:.2g}, {adjusted}"
+    if case := comparison.by_case.get(cell.case):
+        return f"{test}; {_case_test_clause(case, alpha)}"
     if cell.kind in ("regressed", "fixed"):
         return f"{test}; at most {alpha:g}, so it is named"
     if cell.adjusted_p <= alpha:
@@ -102,6 +139,13 @@ def test_sentence(cell: CellComparison, alpha: float) -> str:
     if cell.kind == "suspect" and cell.adjusted_p >= 1:
         test += " (a suspect counts as 1 until confirmed)"
     return f"{test}; more than {alpha:g}, so it is not named"
+
+
+def _case_test_clause(case: CaseComparison, alpha: float) -> str:
+    """`its case, by the exact test over its 6 variants: p = 3e-09, 1.2e-07 adjusted …`."""
+    adjusted = f"{case.adjusted_p:.2g} adjusted for the number of compared cases"
+    test = f"the exact test of its case over {case.cells} variants: p = {case.p:.2g}, {adjusted}"
+    return f"{test}; at most {alpha:g}, so the case is named"
 
 
 def step_sentence(step: PoolStep) -> str:
@@ -470,10 +514,11 @@ def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]
 def no_regression_sentence(comparison: Comparison) -> str:
     """`no regression against main: 40 cases compared, 2 possibly worse, within noise`."""
     base = comparison.baseline.label
-    regressed = comparison.counts.get("regressed", 0)
-    possible = comparison.counts.get("suspect", 0)
+    compared = {cell.case for cell in comparison.cells if cell.p is not None}
+    regressed = len({cell.case for cell in comparison.select("regressed")})
+    possible = len({cell.case for cell in comparison.select("suspect")})
     found = f"no regression against {base}"
-    parts = [f"{number_of(comparison.compared, 'case')} compared"]
+    parts = [f"{number_of(len(compared), 'case')} compared"]
     if regressed:
         found = f"no more regressions against {base} than the gate allows"
         parts.append(f"{regressed} regressed")
@@ -512,8 +557,9 @@ def removed_suites_sentence(baseline: Baseline) -> str:
 def regressions_sentence(
     comparison: Comparison, regressed: Sequence[CellComparison], allowed: int
 ) -> str:
-    """Name the surest of more regressions than are allowed, and count the others."""
-    first, *others = regressed
+    """Name the surest of more regressed cases than are allowed, and count the others."""
+    first = regressed[0]
+    others = {cell.case for cell in regressed if cell.case != first.case}
     more = []
     if others:
         count = f"{number_of(len(others), 'more case')} regressed"
@@ -522,7 +568,7 @@ def regressions_sentence(
         more.append(count)
     if allowed:
         more.append(f"the gate allows {allowed}")
-    sentence = cell_sentence(comparison, first)
+    sentence = case_sentence(comparison, first)
     if more:
         sentence += f"; {', and '.join(more)}"
     return sentence

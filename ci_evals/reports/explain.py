@@ -186,7 +186,7 @@ def _compare(explained: Explanation, comparison: Comparison, key: CellKey) -> Ex
         explained,
         kind=found.kind,
         sentence=cell_sentence(comparison, found),
-        test=test_sentence(found, comparison.alpha),
+        test=test_sentence(comparison, found),
         head=found.head,
         base=found.base,
         p=found.p,

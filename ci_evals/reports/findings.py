@@ -22,6 +22,7 @@ from ci_evals.gate.wording import (
     scope_subject,
     stopped_clause,
     unchanged_sentence,
+    variants_clause,
 )
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
@@ -272,7 +273,8 @@ class CellRow:
     """A cell that decided, or that was fixed, as figures in columns: `30/30` on the base, `4/10`
     here, `p < 0.001`.
 
-    `base` is empty where it was not compared.
+    `base` is empty where it was not compared. `where` is set for a case that is worse over its
+    variants, of which `cell` is the surest.
     """
 
     kind: CellGroup
@@ -280,6 +282,7 @@ class CellRow:
     base: str
     here: str
     note: str
+    where: str = ""
 
 
 ROWS: Final[tuple[CellGroup, ...]] = ("regressed", "failing", "fixed")
@@ -294,6 +297,20 @@ def _row(kind: CellGroup, cell: CellView) -> CellRow:
     if found and found.kind in ("new", "edited", "fixed"):
         note = found.kind
     return CellRow(kind, cell, base, brief_tally(here), note)
+
+
+def _regressed_rows(summary: Summary, cells: Sequence[CellView]) -> Iterator[CellRow]:
+    """Yield a row for each case that is worse over its variants, and for each other cell."""
+    worse_cases = dict(summary.compared.by_case) if summary.compared else {}
+    known = set(worse_cases)
+    for cell in cells:
+        case = worse_cases.pop(cell.case.id, None)
+        if case is not None:
+            base, here = brief_tally(case.base), brief_tally(case.head)
+            note = brief_chance(case.p)
+            yield CellRow("regressed", cell, base, here, note, variants_clause(case))
+        elif cell.case.id not in known:
+            yield _row("regressed", cell)
 
 
 def brief_tally(tally: Tally) -> str:
@@ -391,8 +408,8 @@ class Findings:
     @cached_property
     def rows(self) -> tuple[CellRow, ...]:
         """The cells that decided and those that were fixed, in the order of `groups`."""
-        rows: list[CellRow] = []
-        for kind in ROWS:
+        rows = [*_regressed_rows(self.summary, self.cells["regressed"])]
+        for kind in ROWS[1:]:
             rows += [_row(kind, cell) for cell in self.cells[kind]]
         return tuple(rows)
 

@@ -7,9 +7,11 @@ from typing import Final, Literal, get_args
 
 from ci_evals.errors import ErrorKind
 from ci_evals.format import name_of, number_of, one_line, percent
+from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.cells import CellKind
 from ci_evals.gate.compare import Comparison
 from ci_evals.gate.run_errors import same_reason
+from ci_evals.gate.wording import case_finding, variants_clause
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.result import Result
@@ -237,9 +239,18 @@ def _cell_group(
     folded: bool = False,
     remark: str = "",
 ) -> Group:
-    """Make an entry of each cell; cells of a variant that failed for the same reason share one."""
+    """Make an entry of each cell.
+
+    Cells of a variant that failed for the same reason share one, and so do the cells of a case that
+    is worse over its variants.
+    """
+    worse_cases: Mapping[str, CaseComparison] = {}
+    if summary.compared is not None and kind == "regressed":
+        worse_cases = summary.compared.by_case
 
     def look(cell: CellView) -> Hashable:
+        if cell.case.id in worse_cases:
+            return cell.case.id
         if cell.cause is None:
             return cell.key
         return cell.cause, cell.variant, cell.critical
@@ -249,7 +260,12 @@ def _cell_group(
     total = 0
     for alike in group_by(cells, look):
         room = max(0, MOST - len(entries))
-        if len(alike) >= _FEWEST_ALIKE and alike[0].cause is not None:
+        worse_case = worse_cases.get(alike[0].case.id)
+        if worse_case is not None:
+            total += 1
+            if room:
+                entries.append(_case_entry(summary, alike[0], worse_case))
+        elif len(alike) >= _FEWEST_ALIKE and alike[0].cause is not None:
             total += 1
             if room:
                 entries.append(_shared_entry(summary, alike))
@@ -265,6 +281,19 @@ def _cell_group(
         entries=tuple(entries),
         folded=folded,
         remark=remark,
+    )
+
+
+def _case_entry(summary: Summary, surest: CellView, case: CaseComparison) -> GroupItem:
+    """`refund on 6 of 6 variants: 18 of 18 on main, 0 of 60 here`, with its surest cell."""
+    comparison = summary.compared
+    assert comparison is not None
+    return GroupItem(
+        (ForeignText(case.case), f" {variants_clause(case)}"),
+        (case_finding(comparison, case),),
+        critical=surest.critical,
+        cells=(surest,),
+        run=surest.failed_run,
     )
 
 

@@ -24,6 +24,7 @@ from ci_evals.gate.baseline import (
     TrendPoint,
     evidence_to_keep,
 )
+from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.cells import KINDS, CellComparison, CellKind
 from ci_evals.gate.compare import Comparison, NoComparison, VariantComparison
 from ci_evals.gate.rules import RuleName, RuleVerdict
@@ -182,6 +183,7 @@ class ComparisonEntry:
         alpha: the accepted chance of a false alarm.
         counts: the number of cells of each kind.
         variants: each variant as a whole.
+        cases: the cases that got worse over their variants.
         removed: the cells that only the baseline has.
         drift: the variants that the base branch's reports together show to pass less often.
     """
@@ -195,6 +197,7 @@ class ComparisonEntry:
     alpha: float
     counts: Mapping[CellKind, int]
     variants: tuple[VariantComparisonEntry, ...]
+    cases: tuple[CaseComparison, ...]
     removed: tuple[CellComparisonEntry, ...]
     drift: tuple[DriftEntry, ...]
 
@@ -627,6 +630,7 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
         alpha=comparison.alpha,
         counts={kind: comparison.counts[kind] for kind in KINDS if kind in comparison.counts},
         variants=tuple(variants),
+        cases=comparison.cases,
         removed=tuple(removed),
         drift=tuple(reports.drift_entries(summary)),
     )

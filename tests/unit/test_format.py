@@ -165,10 +165,10 @@ def test_a_span_is_one_figure_where_its_ends_look_the_same() -> None:
         (0.05, "once in 20"),
         (1 / 31, "once in 31"),
         (1 / 17_949, "once in 18,000"),
-        (1e-9, "once in 1,000,000,000"),
-        (1e-16, "less than once in 10^15"),
-        (5e-324, "less than once in 10^15"),
-        (0.0, "less than once in 10^15"),
+        (1.01e-9, "once in 990,000,000"),
+        (1e-16, "less than once in a billion"),
+        (5e-324, "less than once in a billion"),
+        (0.0, "less than once in a billion"),
     ],
 )
 def test_a_chance_is_a_frequency(p: float, text: str) -> None:

@@ -1,0 +1,92 @@
+"""A case that breaks on several variants is confirmed and named as one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from leftovers import report_in
+from processes import ci_evals
+from scipy.stats import hypergeom
+from suites import write_suite
+
+MODELS = [f"model-{letter}" for letter in "abcdef"]
+QUESTIONS = [f"q{number}" for number in range(20)]
+
+
+def write(folder: Path, *wrong: str, models: list[str] | None = None, **settings: Any) -> None:
+    """Six models that answer right, but for some questions; only some models if these are named."""
+
+    def answers(model: str) -> dict[str, str]:
+        is_wrong = models is None or model in models
+        return {q: "wrong" if is_wrong and q in wrong else "right" for q in QUESTIONS}
+
+    providers = [{"name": name, "type": "mock", "answers": answers(name)} for name in MODELS]
+    cases = [{"id": q, "input": q, "expect": [{"contains": "right"}]} for q in QUESTIONS]
+    write_suite(folder, cases, providers=providers, runs=3, gate={"min_pass_rate": 0.5}, **settings)
+
+
+async def test_a_case_that_dies_on_all_variants_is_named_once_with_a_single_base_report(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path)
+    await ci_evals(tmp_path, "run", "--out", "base", "--quiet")
+    write(tmp_path, "q3", "q4")
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    assert ended.code == 1
+    assert "confirming 2 cases with 7 more runs on every variant: q3, q4" in ended.err
+    report = report_in(tmp_path / "out")
+    found = report["comparison"]["cases"]
+    # Of 10 runs here and 3 on main for each variant, all 10 that failed are those here.
+    p = float(hypergeom.pmf(0, 13, 3, 10)) ** 6
+    assert [case["case"] for case in found] == ["q3", "q4"]
+    for case in found:
+        assert (case["head"], case["base"], case["cells"]) == ([0, 60], [18, 18], 6)
+        assert [each["provider"] for each in case["variants"]] == MODELS
+        assert abs(case["p"] / p - 1) < 1e-9
+        assert abs(case["adjusted_p"] / (20 * p) - 1) < 1e-9
+    reason = "q3 on 6 of 6 variants: 18 of 18 on the baseline, 0 of 60 here"
+    assert report["verdict"]["reason"].startswith(reason)
+    summary = (tmp_path / "out" / "summary.md").read_text("utf-8")
+    assert "| <code>q3</code> on 6 of 6 variants | 18/18 | **0/60** |" in summary
+    assert "q3 on 6 of 6 variants" in ended.out
+
+
+async def test_max_regressions_counts_a_case_once(tmp_path: Path) -> None:
+    write(tmp_path)
+    await ci_evals(tmp_path, "run", "--out", "base", "--quiet")
+    gate = {"min_pass_rate": 0.5, "max_regressions": 2}
+    write(tmp_path, "q3", "q4")
+    suite = json.loads((tmp_path / "evals.yaml").read_text("utf-8"))
+    (tmp_path / "evals.yaml").write_text(json.dumps({**suite, "gate": gate}), "utf-8")
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    report = report_in(tmp_path / "out")
+    assert ended.code == 0, ended.out
+    assert report["comparison"]["counts"]["regressed"] == 12
+    assert "2 cases regressed, as the gate allows" in ended.out
+
+
+async def test_a_case_that_dies_on_one_variant_is_named_there(tmp_path: Path) -> None:
+    write(tmp_path)
+    await ci_evals(tmp_path, "run", "--out", "base", "--runs", "10", "--quiet")
+    write(tmp_path, "q3", models=["model-b"])
+    await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    report = report_in(tmp_path / "out")
+    regressed = [
+        (cell["case"], cell["provider"])
+        for cell in report["cells"]
+        if cell["comparison"]["kind"] == "regressed"
+    ]
+    assert regressed == [("q3", "model-b")]
+
+
+async def test_explain_tells_the_test_of_the_case_with_that_of_the_cell(tmp_path: Path) -> None:
+    write(tmp_path)
+    await ci_evals(tmp_path, "run", "--out", "base", "--quiet")
+    write(tmp_path, "q3")
+    await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    explained = await ci_evals(
+        tmp_path, "explain", "q3", "--provider", "model-a", "--report", "out", "--baseline", "base"
+    )
+    text = " ".join(explained.out.split())
+    assert "0 of 10 against 3 of 3" in text
+    assert "the exact test of its case over 6 variants: p = 1.8e-15, 3.7e-14 adjusted" in text
