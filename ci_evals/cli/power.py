@@ -9,7 +9,8 @@ from ci_evals.cli import options
 from ci_evals.cli.console import Console
 from ci_evals.errors import StorageError
 from ci_evals.gate.compare import NoComparison
-from ci_evals.gate.power import Size, power_of
+from ci_evals.gate.power import power_of
+from ci_evals.model.case import Variant
 from ci_evals.reports.read import read_baseline
 from ci_evals.reports.tools import PowerFormat, render_power
 from ci_evals.suite.overrides import Overrides
@@ -56,13 +57,11 @@ def power(
     if isinstance(known, NoComparison):
         raise StorageError(known.sentence)
     runs_of_cases: Counter[int] = Counter()
+    cases_of_variants: Counter[Variant] = Counter()
     for case in suite.cases:
-        if case.runs is None:
-            runs_of_cases[suite.runs] += 1
-        else:
-            runs_of_cases[case.runs] += 1
+        runs_of_cases[case.runs or suite.runs] += 1
+        cases_of_variants.update(filter(case.runs_on, suite.columns))
     [(most_common_runs, _)] = runs_of_cases.most_common(1)
-    size = Size(len(suite.cases), most_common_runs)
     source = ", ".join(path.as_posix() for path in history)
-    found = power_of(suite.name, size, len(suite.columns), known, source)
+    found = power_of(suite.name, list(cases_of_variants.values()), most_common_runs, known, source)
     Console.of_process(output).print(render_power(found, output))

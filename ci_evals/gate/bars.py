@@ -13,8 +13,8 @@ from ci_evals.gate.baseline import add_tallies
 from ci_evals.model.case import Variant
 from ci_evals.model.fields import Share
 from ci_evals.model.plan import RunPlan
-from ci_evals.model.report import SuiteReport, Tally
-from ci_evals.model.rules import Gate
+from ci_evals.model.report import RunRecord, SuiteReport, Tally
+from ci_evals.model.rules import Gate, read_metric
 from ci_evals.stats.rates import Bounds, PassRate, look_confidence, pass_rate, sample_mean
 
 ScopeKind = Literal["suite", "variant", "provider", "tag", "case", "metric"]
@@ -237,7 +237,7 @@ def metrics_of(
 
 
 def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
-    """Judge every metric that has a bar on every variant.
+    """Judge every metric that has a bar on every variant with a case that counts for it.
 
     It is not graded where it is not defined.
     """
@@ -245,10 +245,51 @@ def _metric_scopes(report: SuiteReport, rules: Gate) -> Iterator[ScopeVerdict]:
         return
     figures = {each: metrics_of(report, each, rules.confidence) for each in report.plan.variants}
     for name, bar in rules.metrics.items():
-        for variant, known in figures.items():
-            figure = known.get(name) or gate.label_metric(report, variant, name, rules.confidence)
-            title = f"{name} on {variant}" if len(figures) > 1 else name
+        for variant in _variants_with_metric(report, name):
+            figure = figures[variant].get(name)
+            if figure is None:
+                figure = gate.label_metric(report, variant, name, rules.confidence)
+            title = name
+            if len(figures) > 1:
+                title = f"{name} on {variant}"
             yield _judge_metric(title, figure, bar, report, rules)
+
+
+def _variants_with_metric(report: SuiteReport, name: str) -> Sequence[Variant]:
+    """Return the variants with a case that counts for a metric; all if no case is known to.
+
+    A case without any graded run may be one.
+    """
+    plan = report.plan
+    graded, counting = set(), set()
+    for cell in report.gated_cells:
+        row = plan.row(cell)
+        if report.by_cell[cell].graded:
+            graded.add(row)
+        if any(_counts_for(name, record) for record in report.records_of((cell,))):
+            counting.add(row)
+    if not counting:
+        return plan.variants
+    counting |= set(range(len(plan.cases))) - graded
+    found = []
+    for variant in plan.variants:
+        cells = report.gated_cells_of(variant)
+        if any(plan.runs(cell) and plan.row(cell) in counting for cell in cells):
+            found.append(variant)
+    return found
+
+
+def _counts_for(name: str, record: RunRecord) -> bool:
+    """Return True if a run has a score of a metric, or a label that it is measured by."""
+    if any(metric == name for metric, _ in record.metrics):
+        return True
+    metric = read_metric(name)
+    if metric is None:
+        return False
+    for label in record.labels:
+        if label.task == metric.task and metric.label in (None, label.truth):
+            return True
+    return False
 
 
 def _judge_metric(

@@ -273,7 +273,8 @@ class ReportRef:
 class TrendVariant:
     """One variant at one point of the trend.
 
-    `n_eff` is the number of independent runs that its rate is worth.
+    `n_eff` is the number of independent runs that its rate is worth. `cases` identifies the
+    questions that it was asked and their grading; it is empty in reports of earlier versions.
     """
 
     provider: str
@@ -283,6 +284,7 @@ class TrendVariant:
     cost_usd: float | None
     latency_p50_s: float | None
     latency_p95_s: float | None
+    cases: str = ""
 
     @property
     def variant(self) -> Variant:
@@ -291,10 +293,9 @@ class TrendVariant:
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
-    """One report of the base branch. `cases` identifies all questions and their grading."""
+    """One report of the base branch."""
 
     report: ReportRef
-    cases: str
     variants: tuple[TrendVariant, ...]
 
     def find(self, variant: Variant) -> TrendVariant | None:
@@ -766,6 +767,7 @@ def trend_point(report: SuiteReport) -> TrendPoint:
                 cost_usd=figures.cost_usd,
                 latency_p50_s=figures.latency_p50_s,
                 latency_p95_s=figures.latency_p95_s,
+                cases=report.cases_fingerprint(variant),
             )
         )
-    return TrendPoint(report_ref(report), report.cases_fingerprint, tuple(variants))
+    return TrendPoint(report_ref(report), tuple(variants))

@@ -1,6 +1,7 @@
 """The drops that a suite detects, and what more runs or cases would buy."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
@@ -25,18 +26,11 @@ _RUNS = (1, 2, 3, 5, 10)
 _MORE_CASES = (2, 4)
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """So many cases with so many runs each, on one variant."""
-
-    cases: int
-    runs: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detectable:
     """The drops that one size detects with a chance of 80 %, in fractions of 1.
 
+    `cases` and `runs` are those of one variant, `calls` those of all.
     `one_report` is the drop against a baseline of a single report, `pooled` against a history of
     about `POOLED_RUNS` runs a case, `gate` how far below its bar the rate has to be to fail. None
     means that not even a fall to nothing is detected.
@@ -52,7 +46,7 @@ class Detectable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Power:
-    """The drops that a suite detects on each of its variants.
+    """The drops that a suite detects on the variant with the fewest cases.
 
     `rate` and `correlation` are what was assumed of it, or what the report named `known_from`
     shows. The first of `sizes` is the suite as it is. `runs_for_half` is how many runs a case would
@@ -74,14 +68,18 @@ class Power:
 
 
 def power_of(
-    suite: str, size: Size, variants: int, history: Baseline | None, known_from: str | None = None
+    suite: str,
+    cases_of_variants: Sequence[int],
+    runs: int,
+    history: Baseline | None,
+    known_from: str | None = None,
 ) -> Power:
-    """Work out what a suite detects.
+    """Work out what a suite detects on the variant with the fewest cases.
 
     Args:
         suite: its name.
-        size: its cases and runs, on each variant.
-        variants: how many there are.
+        cases_of_variants: how many cases each variant has.
+        runs: how often each case runs.
         history: reports of the same suite that show how its answers vary; None takes the usual.
         known_from: what `history` was read from.
     """
@@ -90,20 +88,21 @@ def power_of(
         known_from = None
     else:
         rate, correlation = _behaviour(history)
-    sizes = [size]
-    sizes += [Size(size.cases, runs) for runs in _RUNS]
-    sizes += [Size(size.cases * times, size.runs) for times in _MORE_CASES]
+    cases, cells = min(cases_of_variants), sum(cases_of_variants)
+    sizes = [(1, runs)]
+    sizes += [(1, more_runs) for more_runs in _RUNS]
+    sizes += [(times, runs) for times in _MORE_CASES]
     found = []
-    for each in dict.fromkeys(sizes):
-        plan = Plan(each.cases, each.runs, rate, correlation)
-        found.append(_detectable(plan, variants))
+    for times, runs_of_case in dict.fromkeys(sizes):
+        plan = Plan(cases * times, runs_of_case, rate, correlation)
+        found.append(_detectable(plan, calls=cells * times * runs_of_case))
     runs_for_half = None
     if found[0].pooled:
-        plan = Plan(size.cases, size.runs, rate, correlation)
+        plan = Plan(cases, runs, rate, correlation)
         runs_for_half = comparison_runs_needed(plan, found[0].pooled / 2, POOLED_RUNS)
     return Power(
         suite=suite,
-        variants=variants,
+        variants=len(cases_of_variants),
         rate=rate,
         correlation=correlation,
         known_from=known_from,
@@ -144,11 +143,11 @@ def detectable_sentence(comparison: Comparison) -> str | None:
     return size_sentence(cases, runs, largest)
 
 
-def _detectable(plan: Plan, variants: int) -> Detectable:
+def _detectable(plan: Plan, calls: int) -> Detectable:
     return Detectable(
         cases=plan.cases,
         runs=plan.runs,
-        calls=plan.cases * plan.runs * variants,
+        calls=calls,
         one_report=planned_drop(plan, plan.runs),
         pooled=planned_drop(plan, max(POOLED_RUNS, plan.runs)),
         gate=planned_gate_drop(plan),

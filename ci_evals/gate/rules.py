@@ -243,19 +243,23 @@ def broken_ratchets(
 ) -> Iterator[RuleVerdict]:
     """Yield the variants whose rate is surely below the best that it has surely held.
 
-    Only points of the baseline's trend with the same cases count; for a variant that is compared
-    under another name, the points of that one. A variant that the base branch itself fails is left
-    out. Both bounds are one-sided at the gate's confidence.
+    Only points of the baseline's trend count in which it has the same cases; for a variant that is
+    compared under another name, the points of that one. A variant that the base branch itself fails
+    is left out. Both bounds are one-sided at the gate's confidence.
     """
     if not rules.ratchet:
         return
-    trend = comparison.baseline.trend
-    same_cases = [point for point in trend if point.cases == report.cases_fingerprint]
     for variant in report.plan.variants:
         if comparison.is_broken(variant):
             continue
         base = comparison.base_variant(variant)
-        best = best_stable_rate([point.find(base) for point in same_cases], rules.confidence)
+        cases = report.cases_fingerprint(variant)
+        points = []
+        for point in comparison.baseline.trend:
+            found = point.find(base)
+            if found is None or found.cases == cases:
+                points.append(found)
+        best = best_stable_rate(points, rules.confidence)
         rate = fresh_rate(report, variant)
         if rate is None or best is None:
             continue
@@ -386,7 +390,7 @@ def usual_latencies(comparison: Comparison, variant: Variant) -> Sequence[float]
 
 
 def base_latencies(comparison: Comparison, variant: Variant) -> list[float]:
-    """Return the median latencies of the base's last reports of the same cases, newest first.
+    """Return the median latencies of the base's last reports with the same cases, newest first.
 
     Outages are left out.
     """
@@ -394,11 +398,11 @@ def base_latencies(comparison: Comparison, variant: Variant) -> list[float]:
     lost: set[str] = set()
     for cell in base.by_variant.get(name, {}).values():
         lost |= cell.history.lost
-    points = [point for point in base.trend if point.report.id not in lost]
-    same_cases = [point for point in points if point.cases == points[0].cases]
-    latencies_s = []
-    for point in same_cases[:LATENCY_HISTORY]:
+    points = []
+    for point in base.trend:
         found = point.find(name)
-        if found is not None and found.latency_p50_s is not None:
-            latencies_s.append(found.latency_p50_s)
-    return latencies_s
+        if found is not None and point.report.id not in lost:
+            points.append(found)
+    same_cases = [point for point in points if point.cases == points[0].cases]
+    last = [point.latency_p50_s for point in same_cases[:LATENCY_HISTORY]]
+    return [latency_s for latency_s in last if latency_s is not None]

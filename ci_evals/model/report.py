@@ -399,10 +399,10 @@ class SuiteReport:
         text = f"{self.suite.fingerprint} {self.suite.shard} {self.started_at}"
         return _short_digest(text)
 
-    @cached_property
-    def cases_fingerprint(self) -> str:
-        """Identifies all questions and their grading, in any order."""
-        in_order = sorted(self.fingerprints)
+    def cases_fingerprint(self, variant: Variant) -> str:
+        """Return what identifies the questions of a variant and their grading, in any order."""
+        cells = [cell for cell in self.cells_of(variant) if self.plan.runs(cell)]
+        in_order = sorted(self.fingerprints[self.plan.row(cell)] for cell in cells)
         return _short_digest("\n".join(in_order))
 
     # Runs and cells.

@@ -505,9 +505,9 @@ class MatrixChange:
 def matrix_changes(comparison: Comparison) -> list[MatrixChange]:
     """List whole variants first, then cases.
 
-    A case that several variants have alike is named once; one that was not compared on some of
-    them, with these. A variant that was compared under another name is not removed; only a case of
-    it may be. Where nothing at all was compared, that is said elsewhere.
+    A case that several variants have alike is named once; one that is new, removed or not compared
+    on some of them only, with these. A variant that was compared under another name is not removed;
+    only a case of it may be. Where nothing at all was compared, that is said elsewhere.
     """
     now = {theirs: mine for mine, theirs in comparison.base_variants.items()}
     present = [cell for cell in comparison.cells if cell.kind != "removed"]
@@ -516,6 +516,8 @@ def matrix_changes(comparison: Comparison) -> list[MatrixChange]:
     tested = [cell for cell in present if cell.p is not None]
     compared = {cell.variant for cell in tested}
     cases = {cell.case for cell in tested}
+    cases_here = {cell.renamed_from or cell.case for cell in present}
+    cases_there = {cell.case for cell in comparison.cells if cell.kind != "new"}
     kinds: tuple[tuple[Literal["case", "variant"], str], ...] = (
         ("variant", "new"),
         ("variant", "removed"),
@@ -542,6 +544,10 @@ def matrix_changes(comparison: Comparison) -> list[MatrixChange]:
                 found["case", "not compared"][cell.case,] = None
             elif compared:
                 found["variant", "not compared"][str(variant),] = None
+        elif cell.kind == "new" and cell.case in cases_there:
+            found["case", "new"][f"{cell.case} on {variant}",] = None
+        elif cell.kind == "removed" and cell.case in cases_here:
+            found["case", "removed"][f"{cell.case} on {variant}",] = None
         elif ("case", cell.kind) in found:
             found["case", cell.kind][cell.case,] = None
         if cell.renamed_from is not None:

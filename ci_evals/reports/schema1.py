@@ -15,6 +15,7 @@ from ci_evals.gate.baseline import (
     LostReport,
     ReportRef,
     TrendPoint,
+    TrendVariant,
 )
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.outages import find_lost_reports
@@ -84,6 +85,21 @@ class Cell1(SavedCell):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrendPoint1:
+    """One report of the base branch, whose variants all had the same `cases`."""
+
+    report: ReportRef
+    cases: str
+    variants: tuple[TrendVariant, ...]
+
+    @property
+    def point(self) -> TrendPoint:
+        """The point as it is read today."""
+        variants = [replace(variant, cases=self.cases) for variant in self.variants]
+        return TrendPoint(self.report, tuple(variants))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Document1(Measured):
     """The fields read from a report.json of schema version 1."""
 
@@ -91,7 +107,7 @@ class Document1(Measured):
     id: str
     cells: tuple[Cell1, ...]
     comparison: Comparison1 | NoComparison | None
-    trend: tuple[TrendPoint, ...]
+    trend: tuple[TrendPoint1, ...]
 
 
 def restore_schema_1(document: Document1) -> SavedReport:
@@ -178,6 +194,6 @@ def _base(document: Document1, comparison: Comparison1) -> BaseEntry:
         broken=marked.broken,
         gate=comparison.base_gate,
         confirm_runs=comparison.confirm_runs,
-        trend=tuple(point for point in document.trend if point.report.id != document.id),
+        trend=tuple(each.point for each in document.trend if each.report.id != document.id),
         cells=tuple(cells),
     )

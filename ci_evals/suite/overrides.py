@@ -141,7 +141,10 @@ def check_selection(suites: Sequence[CheckedSuite], overrides: Overrides) -> Non
     for name in overrides.cases or ():
         fits_pattern = _is_pattern(name) and any(fnmatchcase(each, name) for each in ids)
         if name not in ids and not fits_pattern:
-            raise UsageError(unknown("case", name, ids))
+            text = unknown("case", name, ids)
+            if overrides.providers is not None and any(suite.selection for suite in suites):
+                text += "; cases that run on none of the providers of --providers are left out"
+            raise UsageError(text)
     if not any(select_cases(suite, overrides) for suite in suites):
         if overrides.tags is None and overrides.cases is None:
             raise UsageError("nothing is selected: no case runs on the providers of --providers")

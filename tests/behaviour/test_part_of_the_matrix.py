@@ -18,6 +18,7 @@ PROMPTS: list[dict[str, Any]] = [
     {"name": "long", "user": "{{ q }} {{ details }}"},
 ]
 EXPECT = [{"contains": "Paris"}]
+STRONG_ON_BOTH = {"id": "strong", "vars": {"q": "x"}, "prompts": ["short"]}
 CASES: list[dict[str, Any]] = [
     {"id": "all", "vars": {"q": "x", "details": "y"}},
     {"id": "short", "vars": {"q": "x"}, "prompts": ["short"]},
@@ -93,6 +94,97 @@ async def test_a_cell_that_the_change_leaves_out_is_removed(tmp_path: Path) -> N
     await ci_evals(tmp_path, "run", "--baseline", "base/report.json")
     (removed,) = read(tmp_path)["comparison"]["removed"]
     assert (removed["case"], removed["provider"]) == ("all", "strong")
+
+
+async def test_a_variant_is_held_only_to_rates_of_the_cases_that_it_still_runs(
+    tmp_path: Path,
+) -> None:
+    providers = [
+        {"type": "mock", "name": "fast", "default": "Paris"},
+        {"type": "mock", "name": "strong", "default": "Paris and Rome"},
+    ]
+    easy = [{"id": f"easy-{n}", "input": "x", "expect": EXPECT} for n in range(30)]
+    expect = [{"contains": "Rome"}]
+    hard = [{"id": f"hard-{n}", "input": "x", "expect": expect} for n in range(10)]
+    gate = {"min_pass_rate": 0.5, "ratchet": True}
+    settings = {"name": "s", "providers": providers, "runs": 3, "gate": gate}
+
+    async def run(out: str, *options: str) -> list[str]:
+        await ci_evals(tmp_path, "run", "--out", out, "--confirm-runs", "0", *options)
+        return [rule["rule"] for rule in read(tmp_path, out)["verdict"]["rules"]]
+
+    on_strong = [{**case, "providers": ["strong"]} for case in hard]
+    suite = {**settings, "cases": easy + on_strong}
+    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
+    await run("base-1")
+    await run("base-2", "--baseline", "base-1")
+    await run("base-3", "--baseline", "base-2")
+    (tmp_path / "evals.yaml").write_text(json.dumps({**settings, "cases": easy + hard}))
+    assert await run("other-cases", "--baseline", "base-3") == []
+    providers[0]["default"] = "Lyon"
+    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
+    assert "ratchet" in await run("worse", "--baseline", "base-3")
+
+
+async def test_a_case_that_only_some_variants_lose_or_get_is_named_with_them(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path)
+    await ci_evals(tmp_path, "run", "--out", "base")
+    write(tmp_path, {**CASES[0], "providers": ["fast"]}, CASES[1], STRONG_ON_BOTH)
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base/report.json")
+    assert "1 case removed: all on strong · short" in ended.out
+    assert "1 case new: strong on fast · short" in ended.out
+    write(tmp_path, *CASES[1:])
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base/report.json")
+    assert "1 case removed: all\n" in ended.out, ended.out
+
+
+async def test_a_case_that_runs_on_other_providers_only_is_not_called_unknown_without_a_reason(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path)
+    ended = await ci_evals(tmp_path, "run", "--providers", "fast", "--case", "strong")
+    left_out = "cases that run on none of the providers of --providers are left out"
+    assert (ended.code, left_out in ended.err) == (2, True), ended.err
+
+
+async def test_power_counts_the_calls_and_the_cases_of_a_variant_that_are_made(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, runs=2)
+    ended = await ci_evals(tmp_path, "power", "--format", "json")
+    assert ended.code == 0, ended.err
+    now, *_, four_times = json.loads(ended.out)["sizes"]
+    assert (now["cases"], now["calls"]) == (1, 12), "fast · long has one case"
+    assert (four_times["cases"], four_times["calls"]) == (4, 48)
+    ended = await ci_evals(tmp_path, "power")
+    assert "1 case × 2 runs" in ended.out
+
+
+async def test_a_bar_on_a_metric_is_for_variants_with_a_case_that_counts_for_it(
+    tmp_path: Path,
+) -> None:
+    measured = [{"contains": {"value": "Paris", "metric": "facts"}}]
+    cases = [{**CASES[0], "expect": EXPECT}, {**CASES[2], "expect": measured}]
+    suite = {"prompts": PROMPTS, "providers": PROVIDERS, "cases": cases}
+    gate = {"min_pass_rate": 0.5, "metrics": {"facts": 0.9}}
+    (tmp_path / "evals.yaml").write_text(json.dumps({**suite, "gate": gate}))
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out
+    scopes = read(tmp_path)["verdict"]["scopes"]
+    assert [scope["name"] for scope in scopes if scope["kind"] == "metric"] == [
+        "facts on strong · short"
+    ]
+    broken = {"type": "mock", "name": "broken", "prompts": ["short"], "error_rate": 1}
+    cases[1]["providers"] = ["strong", "broken"]
+    suite |= {"providers": [*PROVIDERS, broken]}
+    (tmp_path / "evals.yaml").write_text(json.dumps({**suite, "gate": gate}))
+    ended = await ci_evals(tmp_path, "run")
+    scopes = read(tmp_path)["verdict"]["scopes"]
+    assert {scope["name"] for scope in scopes if scope["status"] == "error"} == {
+        "facts on broken · short"
+    }, "no run was graded of a case that counts"
 
 
 async def test_a_function_makes_the_prompts_of_the_cases_that_run_with_it(tmp_path: Path) -> None:

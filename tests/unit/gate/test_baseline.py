@@ -105,7 +105,7 @@ def report(
     )
     cell = BaseCell(fingerprint, History((Evidence(id, passed, graded), *older)))
     return Baseline(
-        suite="s", reports=refs, cells={key_of("a"): cell}, trend=(TrendPoint(refs[0], "c", ()),)
+        suite="s", reports=refs, cells={key_of("a"): cell}, trend=(TrendPoint(refs[0], ()),)
     )
 
 

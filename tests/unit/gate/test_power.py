@@ -8,7 +8,6 @@ from sides import Counts, base_of, compared, head_of
 from ci_evals.gate.power import (
     ASSUMED_CORRELATION,
     ASSUMED_RATE,
-    Size,
     detectable_sentence,
     power_of,
     size_sentence,
@@ -22,7 +21,7 @@ def cells(*runs: Counts) -> dict[str, Counts]:
 
 
 def test_without_history_it_takes_what_is_usual() -> None:
-    found = power_of("s", Size(40, 3), 2, None, "nothing")
+    found = power_of("s", [40, 40], 3, None, "nothing")
     assert (found.rate, found.correlation, found.known_from) == (
         ASSUMED_RATE,
         ASSUMED_CORRELATION,
@@ -33,7 +32,7 @@ def test_without_history_it_takes_what_is_usual() -> None:
 
 
 def test_more_history_more_runs_and_more_cases_detect_less() -> None:
-    now, *others = power_of("s", Size(40, 3), 1, None).sizes
+    now, *others = power_of("s", [40], 3, None).sizes
     assert now.pooled is not None
     assert now.one_report is not None
     assert now.pooled < now.one_report
@@ -46,8 +45,8 @@ def test_more_history_more_runs_and_more_cases_detect_less() -> None:
 
 
 def test_history_shows_the_rate_and_how_far_cases_differ() -> None:
-    alike = power_of("s", Size(40, 3), 1, base_of(cells((5, 10))), "main.json")
-    apart = power_of("s", Size(40, 3), 1, base_of(cells((10, 10), (0, 10))), "main.json")
+    alike = power_of("s", [40], 3, base_of(cells((5, 10))), "main.json")
+    apart = power_of("s", [40], 3, base_of(cells((10, 10), (0, 10))), "main.json")
     assert (alike.rate, apart.rate) == (0.5, 0.5)
     assert (alike.correlation, apart.correlation) == (0.0, 0.99)
     assert alike.known_from == "main.json"
@@ -58,7 +57,7 @@ def test_history_shows_the_rate_and_how_far_cases_differ() -> None:
 
 @pytest.mark.parametrize("history", [{}, {"a": (0, 0)}])
 def test_history_without_graded_runs_shows_nothing(history: dict[str, Counts]) -> None:
-    found = power_of("s", Size(40, 3), 1, base_of(dict(history)), "main.json")
+    found = power_of("s", [40], 3, base_of(dict(history)), "main.json")
     assert (found.rate, found.correlation) == (ASSUMED_RATE, ASSUMED_CORRELATION)
 
 

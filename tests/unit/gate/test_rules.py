@@ -149,7 +149,6 @@ def timed(base: Baseline, median_s: float, medians_s: Sequence[float]) -> Baseli
     trend = tuple(
         TrendPoint(
             ReportRef(str(number), -number),
-            "same",
             (TrendVariant("agent", None, 1.0, 9.0, None, each, each),),
         )
         for number, each in enumerate(medians_s)

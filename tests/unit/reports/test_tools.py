@@ -5,12 +5,12 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from ci_evals.gate.power import Size, power_of
+from ci_evals.gate.power import power_of
 from ci_evals.gate.preference import preference
 from ci_evals.model.result import Pair
 from ci_evals.reports.tools import PairwiseReport, render_pairwise, render_power
 
-USUAL = power_of("capitals|*", Size(40, 3), 1, None)
+USUAL = power_of("capitals|*", [40], 3, None)
 
 
 def test_the_text_is_a_sentence_a_table_and_its_basis() -> None:
@@ -43,7 +43,7 @@ def test_json_has_every_number() -> None:
 
 
 def test_what_no_size_detects_is_a_dash() -> None:
-    tiny = power_of("s", Size(1, 1), 1, None)
+    tiny = power_of("s", [1], 1, None)
     assert tiny.now.one_report is None
     assert "too few for this comparison to detect" in render_power(tiny, "text")
     assert "  -  " in render_power(tiny, "text")
