@@ -45,6 +45,20 @@ function toJson(value) {
   return text === undefined ? "null" : text;
 }
 
+// A judgement with text for a verdict or score that JSON would leave out, such as NaN or a function, so that it is refused.
+function keepAll(judgement) {
+  if (judgement === null || typeof judgement !== "object") return judgement;
+  const texts = {};
+  for (const key of ["pass", "passed", "score"]) {
+    const value = judgement[key];
+    if (value === undefined || value === null) continue;
+    const json = JSON.stringify(value);
+    if (json === undefined || json === "null") texts[key] = inspect(value);
+  }
+  if (Object.keys(texts).length === 0) return judgement;
+  return { ...judgement, ...texts };
+}
+
 // What was thrown: its stack, its place in code of the suite, and `setup`, which is true if it says nothing about data.
 // `denied` is true if the sandbox forbids what the code did.
 function describe(error) {
@@ -89,7 +103,7 @@ async function answer(request) {
       return null;
     case "grade": {
       const judge = request.file ? await load(request) : compile(request.code);
-      return await judge(request.output, request.context);
+      return keepAll(await judge(request.output, request.context));
     }
     case "make": {
       const made = await load(request, { data: true });

@@ -180,6 +180,9 @@ class FunctionGrader:
         """Make a finding of a judgement."""
         match returned:
             case Finding():
+                _check_verdict(returned.passed)
+                _check_score(returned.score)
+                _check_reason(returned.reason)
                 return returned
             case bool():
                 return Finding(returned, float(returned), f"{self.name} returned {returned}")
@@ -201,8 +204,7 @@ class FunctionGrader:
         return failed(one_line(text, _REASON_CHARACTERS))
 
     def _read_score(self, score: float) -> Finding:
-        if not 0 <= score <= 1:
-            raise _NoJudgementError("must return a score from 0 to 1", score)
+        _check_score(score)
         lowest = 1.0
         hint = " (set `threshold` to let lower scores pass)"
         if self.threshold is not None:
@@ -223,13 +225,11 @@ class FunctionGrader:
         verdict = returned.get("passed", returned.get("pass", returned.get("pass_")))
         score = returned.get("score")
         reason = returned.get("reason")
-        if verdict is not None and not isinstance(verdict, bool):
-            raise _NoJudgementError("must return a bool as `passed`", verdict)
-        if reason is not None and not isinstance(reason, str):
-            raise _NoJudgementError("must return text as its reason", reason)
+        if verdict is not None:
+            _check_verdict(verdict)
+        if reason is not None:
+            _check_reason(reason)
         if score is not None:
-            if isinstance(score, bool) or not isinstance(score, int | float):
-                raise _NoJudgementError("must return a number as its score", score)
             finding = self._read_score(score)
         elif verdict is not None:
             finding = self._read(verdict)
@@ -248,6 +248,23 @@ class _NoJudgementError(Exception):
     def __init__(self, message: str, returned: Any) -> None:
         super().__init__(message)
         self.got = f"{one_line(type(returned).__name__)} {quote(returned)}"
+
+
+def _check_verdict(verdict: Any) -> None:
+    if not isinstance(verdict, bool):
+        raise _NoJudgementError("must return a bool as `passed`", verdict)
+
+
+def _check_score(score: Any) -> None:
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise _NoJudgementError("must return a number as its score", score)
+    if not 0 <= score <= 1:
+        raise _NoJudgementError("must return a score from 0 to 1", score)
+
+
+def _check_reason(reason: Any) -> None:
+    if not isinstance(reason, str):
+        raise _NoJudgementError("must return text as its reason", reason)
 
 
 class ObjectGrader(FunctionGrader):

@@ -1,5 +1,6 @@
 """`javascript`: what suites of other tools have in it works, and what goes wrong in it is told."""
 
+import re
 import shutil
 import signal
 import subprocess
@@ -242,6 +243,31 @@ async def test_a_text_is_the_reason_of_a_failure(tmp_path: Path) -> None:
     for result, reason in zip(found, TEXTS.values(), strict=True):
         assert result["status"] == "failed"
         assert result["grades"][0]["reason"].startswith(reason)
+
+
+NO_JUDGEMENTS = {
+    "({pass: true, score: NaN})": "{'pass': True, 'score': math.nan}",
+    "({pass: true, score: Infinity})": "{'pass': True, 'score': math.inf}",
+    "({pass: true, score: 1.5})": "{'pass': True, 'score': 1.5}",
+    "({pass: true, score: -1})": "{'pass': True, 'score': -1}",
+    "({pass: true, score: '1'})": "{'pass': True, 'score': '1'}",
+    "({pass: true, score: () => 1})": "{'pass': True, 'score': lambda: 1}",
+    "({pass: 'yes', score: 1})": "{'pass': 'yes', 'score': 1}",
+    "({pass: 1})": "{'pass': 1}",
+    "({pass: () => false, score: 1})": "{'pass': lambda: False, 'score': 1}",
+    "({passed: Symbol('no'), score: 1})": "{'passed': object(), 'score': 1}",
+    "NaN": "math.nan",
+    "Infinity": "math.inf",
+    "({reason: 'fine'})": "{'reason': 'fine'}",
+}
+
+
+async def test_what_is_no_judgement_fails_as_in_python(tmp_path: Path) -> None:
+    cases = [judge(code) for code in NO_JUDGEMENTS]
+    cases += [{"input": TEXT, "expect": [{"python": code}]} for code in NO_JUDGEMENTS.values()]
+    for result in await run(tmp_path, *cases):
+        assert result["status"] == "failed", result
+        assert re.search(" must return | returned a mapping ", result["grades"][0]["reason"])
 
 
 async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(

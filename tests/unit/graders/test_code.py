@@ -23,6 +23,7 @@ AnswerOf = Callable[..., Answer]
 HINT = "set `threshold` to let lower scores pass"
 SOURCE = """
 import threading
+from ci_evals import Finding
 
 def is_paris(output): return output == "Paris"
 def is_fast(output, answer): return answer.latency_s < 1
@@ -43,6 +44,11 @@ def bad_passed(output): return {"passed": "true"}
 def quoted(output): return "True"
 def bad_reason(output): return {"passed": True, "reason": 5}
 def bad_score(output): return {"score": True}
+def odd_finding(output): return Finding("no", 1.0, "fine")
+def nan_finding(output): return Finding(True, float("nan"), "fine")
+def big_finding(output): return Finding(True, 5, "fine")
+def text_finding(output): return Finding(True, "1.0", "fine")
+def finding_without_reason(output): return Finding(True, 1.0, None)
 def crash(output): raise ZeroDivisionError("mine")
 
 class Judge:
@@ -109,6 +115,11 @@ async def test_a_score_passes_from_the_threshold_on(
         ("bad_passed", "must return a bool as `passed`", "str 'true'"),
         ("bad_reason", "must return text as its reason", "int 5"),
         ("bad_score", "must return a number as its score", "bool true"),
+        ("odd_finding", "must return a bool as `passed`", "str 'no'"),
+        ("nan_finding", "must return a score from 0 to 1", "float NaN"),
+        ("big_finding", "must return a score from 0 to 1", "int 5"),
+        ("text_finding", "must return a number as its score", "str '1.0'"),
+        ("finding_without_reason", "must return text as its reason", "NoneType null"),
         ("quoted", "returned a text: return the boolean without quotes", "str 'True'"),
     ],
 )
