@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from ci_evals.errors import ConfigError, Problem
@@ -86,15 +87,17 @@ class NodeWorker(Worker):
         if sandbox:
             command += node.sandbox_flags(folder)
             environ = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-        super().__init__([*command, str(_WORKER)], folder, environ)
+        mark = token_hex(8)
+        self._mark = mark.encode()
+        super().__init__([*command, str(_WORKER), mark], folder, environ)
 
     def encode(self, request: Mapping[str, Any]) -> bytes:
         return json.dumps(request, default=str).encode()
 
     def decode(self, line: bytes) -> Mapping[str, Any]:
-        answer = json.loads(line)
-        if not isinstance(answer, dict) or "id" not in answer:
+        if not line.startswith(self._mark):
             raise ValueError("not an answer")
+        answer: Mapping[str, Any] = json.loads(line.removeprefix(self._mark))
         return answer
 
     def error(self, answer: Mapping[str, Any]) -> Exception:

@@ -1,4 +1,5 @@
-// Runs JavaScript of a suite for `javascript.py`: a JSON line in for each request, a JSON line out for each answer.
+// Runs JavaScript of a suite for `javascript.py`: a JSON line in for each request, a JSON line out for each answer. Answers
+// begin with the mark that this process was started with, since the suite's code may write to stdout as well.
 // The suite's code has a thread of its own, so that the process ends with its parent whatever that code does.
 "use strict";
 
@@ -12,9 +13,10 @@ const { Worker, isMainThread, parentPort } = require("node:worker_threads");
 
 if (isMainThread) {
   const worker = new Worker(__filename, { stdout: true, stderr: true });
-  worker.stdout.pipe(process.stderr); // stdout is for answers
+  worker.stdout.pipe(process.stderr);
   worker.stderr.pipe(process.stderr);
-  worker.on("message", (line) => process.stdout.write(`${line}\n`));
+  const mark = process.argv[2];
+  worker.on("message", (answer) => process.stdout.write(`\n${mark}${answer}\n`));
   worker.on("error", (error) => {
     process.stderr.write(`${(error && error.stack) || error}\n`);
     process.exit(1);

@@ -270,6 +270,26 @@ async def test_what_is_no_judgement_fails_as_in_python(tmp_path: Path) -> None:
         assert re.search(" must return | returned a mapping ", result["grades"][0]["reason"])
 
 
+STRAY = """
+const { writeSync } = require("node:fs");
+const later = () => new Promise((done) => setTimeout(done, 50));
+exports.line = () => writeSync(1, '{"id": 1}\\n') > 0;
+exports.half = () => writeSync(1, "50 %...") > 0;
+exports.answers = async () => {
+  for (let id = 0; id < 50; id += 1) writeSync(1, JSON.stringify({ id, value: true }) + "\\n");
+  await later();
+  return false;
+};
+"""
+
+
+async def test_code_may_write_to_stdout(tmp_path: Path) -> None:
+    (tmp_path / "stray.cjs").write_text(STRAY, "utf-8")
+    names = ("line", "half", "answers", "line")
+    found = await run(tmp_path, *(judge({"file": f"stray.cjs:{name}"}) for name in names))
+    assert [each["status"] for each in found] == ["passed", "passed", "failed", "passed"]
+
+
 async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(
     tmp_path: Path,
 ) -> None:
