@@ -3,7 +3,7 @@
 // The suite's code has a thread of its own, so that the process ends with its parent whatever that code does.
 "use strict";
 
-const { createRequire } = require("node:module");
+const { Module, createRequire } = require("node:module");
 const { join, relative, resolve } = require("node:path");
 const { createInterface } = require("node:readline");
 const { pathToFileURL } = require("node:url");
@@ -87,7 +87,7 @@ function stackOf(error) {
 }
 
 // A frame of code in the suite, before which `AsyncFunction` puts two lines.
-const FRAME_OF_CODE = /^(\s+at )[^(]*\(eval at (?:compileCode|tryCompile) .*<anonymous>:(\d+):\d+\)$/;
+const FRAME_OF_CODE = /^(\s+at )[^(]*\(eval at compileInSuite .*<anonymous>:(\d+):\d+\)$/;
 const NETWORK = /^(ECONN\w+|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE|UND_ERR_\w+)$/;
 
 function isUnreachable(error) {
@@ -124,9 +124,20 @@ async function answer(request) {
 
 // Code in the suite.
 
-const AsyncFunction = (async () => {}).constructor;
-const requireFromSuite = createRequire(join(process.cwd(), "suite.js"));
+const PLACE = join(process.cwd(), "suite.cjs"); // need not exist: files and packages are found from its folder
+const COMPILE = `exports.compileInSuite = function compileInSuite(body) {
+  const AsyncFunction = (async () => {}).constructor;
+  return new AsyncFunction("require", "output", "context", body);
+};`;
+const requireFromSuite = createRequire(PLACE);
+const { compileInSuite } = moduleInSuite(COMPILE); // `import()` is resolved from where a function is compiled
 const compiled = new Map();
+
+function moduleInSuite(source) {
+  const module = new Module(PLACE);
+  module._compile(source, PLACE);
+  return module.exports;
+}
 
 function compile(code) {
   if (!compiled.has(code)) compiled.set(code, compileCode(code));
@@ -137,7 +148,7 @@ function compileCode(code) {
   const whole = code.trim().replace(/;+$/, "");
   const expression = tryCompile(`return (${whole}\n)`) || returnLast(whole);
   if (expression === null) {
-    const body = new AsyncFunction("require", "output", "context", code);
+    const body = compileInSuite(code);
     if (!/\b(return|throw)\b/.test(code)) throw new SyntaxError("nothing is returned");
     return (output, context) => body(requireFromSuite, output, context);
   }
@@ -152,7 +163,7 @@ function compileCode(code) {
 
 function tryCompile(body) {
   try {
-    return new AsyncFunction("require", "output", "context", body);
+    return compileInSuite(body);
   } catch (error) {
     if (error instanceof SyntaxError) return null;
     throw error;

@@ -290,6 +290,22 @@ async def test_code_may_write_to_stdout(tmp_path: Path) -> None:
     assert [each["status"] for each in found] == ["passed", "passed", "failed", "passed"]
 
 
+async def test_packages_and_files_are_found_from_the_folder_of_the_suite(tmp_path: Path) -> None:
+    package = tmp_path / "node_modules" / "pkg"
+    package.mkdir(parents=True)
+    (package / "index.js").write_text("exports.long = (text) => text.length > 2;\n", "utf-8")
+    (tmp_path / "local.mjs").write_text("export const long = (text) => text.length > 2;\n", "utf-8")
+    (tmp_path / "package.json").write_text('{"type": "module"}', "utf-8")
+    codes = [
+        "require('pkg').long(output)",
+        "(await import('pkg')).long(output)",
+        "const { long } = await import('./local.mjs');\nreturn long(output);",
+        "(await import('node:path')).sep.length === 1",
+    ]
+    for result in await run(tmp_path, *map(judge, codes)):
+        assert result["status"] == "passed", result
+
+
 async def test_a_loop_without_end_is_ended_and_costs_nothing_but_its_own_run(
     tmp_path: Path,
 ) -> None:
