@@ -459,7 +459,7 @@ class _Session:
             records = move_records(whole.records, plan, first)
             part = whole._replace(plan=first, records=records)
             report = self._report(evidence._replace(planned=part))
-            verdict = settle(report, plan, invocation.suite.gate)
+            verdict = settle(report, plan, invocation.suite.gate, invocation.baseline)
             if verdict == "fail" or (verdict is not None and any_verdict_ends):
                 return evidence._replace(planned=part, settled=verdict)
         return evidence
@@ -469,7 +469,8 @@ class _Session:
         rounds = self.invocation.rounds
         if self.run.stopped or evidence.settled or number == len(rounds):
             return True
-        if is_certain(self._report(evidence), self.invocation.suite.gate):
+        invocation = self.invocation
+        if is_certain(self._report(evidence), invocation.suite.gate, invocation.baseline):
             return True
         taken = number_of(rounds[number - 1], "round")
         self.watcher.note_decision(

@@ -94,11 +94,21 @@ class Scope:
 
 
 def judge_scopes(
-    report: SuiteReport, tallies: Sequence[Tally], rules: Gate
+    report: SuiteReport,
+    tallies: Sequence[Tally],
+    rules: Gate,
+    overdispersion: Mapping[Variant, float],
 ) -> tuple[ScopeVerdict, ...]:
-    """Judge every scope by the graded runs of each cell: the suite first, metrics last.
+    """Judge every scope: the suite first, metrics last.
 
     Scopes that share a bar share the error by Bonferroni's inequality.
+
+    Args:
+        report: what was run.
+        tallies: the graded runs of each cell.
+        rules: the bars.
+        overdispersion: how much more the base's reports of a variant vary than independent runs
+            would, where that is known. Bounds allow for it; those of a case by itself need not.
     """
     scopes = list(_scopes(report, rules))
     sharing = Counter(scope.kind for scope in scopes if scope.shares_bar)
@@ -108,7 +118,7 @@ def judge_scopes(
         if scope.shares_bar:
             confidence = look_confidence(rules.confidence, sharing[scope.kind])
             rules_of_scope = replace(rules, confidence=confidence)
-        verdicts.append(_judge(scope, tallies, report, rules_of_scope))
+        verdicts.append(_judge(scope, tallies, report, rules_of_scope, overdispersion))
     return (*verdicts, *_metric_scopes(report, rules))
 
 
@@ -177,7 +187,11 @@ def _cells(plan: RunPlan, rows: Iterable[int]) -> Sequence[int]:
 
 
 def _judge(
-    scope: Scope, tallies: Sequence[Tally], report: SuiteReport, rules: Gate
+    scope: Scope,
+    tallies: Sequence[Tally],
+    report: SuiteReport,
+    rules: Gate,
+    overdispersion: Mapping[Variant, float],
 ) -> ScopeVerdict:
     cells = [cell for cell in scope.cells if report.plan.runs(cell)]
     chosen = [tallies[cell] for cell in cells]
@@ -200,6 +214,10 @@ def _judge(
     estimate = pass_rate(chosen)
     if estimate is None:
         return verdict
+    if overdispersion and scope.kind != "case":
+        variants = {report.plan.variant(cell) for cell in cells}
+        known = [overdispersion.get(variant, 1.0) for variant in variants]
+        estimate = estimate.widen(max(known))
     bounds = estimate.bounds(rules.confidence)
     status = _status(estimate.rate, bounds, scope.bar, rules)
     rate, lower, upper = float(estimate.rate), bounds.lower, bounds.upper

@@ -20,11 +20,17 @@ from ci_evals.stats.differences import ScoreSums
 from ci_evals.stats.drift import BETS
 from ci_evals.stats.drift import Evidence as DriftEvidence
 from ci_evals.stats.exact_tests import Table, fisher_two_sided, stratified_lower
-from ci_evals.stats.overdispersion import overdispersion
+from ci_evals.stats.overdispersion import FEWEST_REPORTS, overdispersion
 from ci_evals.stats.rates import PassRate, pass_rate
 
 POOLED_RUNS = 30
 """This many runs of a cell are enough history."""
+KEPT_REPORTS = 10
+"""A report hands on the evidence of this many earlier ones, even if fewer have enough runs.
+
+How much reports vary is measured over the newest of them, and takes `FEWEST_REPORTS`. It takes no
+more, so that a report that is read back is judged as it was before.
+"""
 TREND_POINTS = 50
 KEPT_OUTAGES = 50
 """The most reports of outages that a report hands on."""
@@ -479,21 +485,27 @@ class Baseline:
 
     @cached_property
     def overdispersion(self) -> Mapping[Variant, float]:
-        """How much more each variant's reports vary than independent runs would."""
-        return {
-            variant: overdispersion(self._reports_of(list(cells.values())))
-            for variant, cells in self.by_variant.items()
-        }
+        """How much more each variant's reports vary than independent runs would.
+
+        Variants of which there are too few reports are left out.
+        """
+        known = {}
+        for variant, cells in self.by_variant.items():
+            reports = self._reports_of(list(cells.values()))
+            if len(reports) >= FEWEST_REPORTS:
+                known[variant] = overdispersion(reports)
+        return known
 
     def _reports_of(self, cells: Sequence[BaseCell]) -> list[list[Tally]]:
-        """Return the runs of some cells in each report that counts for them, newest first."""
+        """Return the runs of some cells in the newest reports that count for them."""
         by_report: dict[str, list[Tally]] = {}
         for number, cell in enumerate(cells):
             for each in cell.history.evidence:
                 if each.graded and each.report not in cell.history.lost:
                     runs = by_report.setdefault(each.report, [NO_RUNS] * len(cells))
                     runs[number] = each.tally
-        return [by_report[ref.id] for ref in self.reports if ref.id in by_report]
+        newest_first = [by_report[ref.id] for ref in self.reports if ref.id in by_report]
+        return newest_first[:KEPT_REPORTS]
 
     def restrict_to(self, cases: Container[str]) -> "Baseline":
         """Return the baseline restricted to some cases."""
@@ -586,13 +598,14 @@ def _add_history(cell: BaseCell, older: Sequence[BaseCell], ranks: Mapping[str, 
 def evidence_to_keep(cell: BaseCell | None, fingerprint: str) -> tuple[Evidence, ...]:
     """Return the evidence of a base cell that a new report hands on.
 
-    It is of the same case, and as much as may be pooled. Outages are handed on, too: another one
-    in the next report means that the base branch is broken.
+    It is of the same case, and as much as may be pooled, or of `KEPT_REPORTS` reports if that is
+    more. Outages are handed on, too: another one in the next report means that the base branch is
+    broken.
     """
     if cell is None or cell.fingerprint != fingerprint:
         return ()
     history = replace(cell.history, reports=None)
-    missing = history.pooled_reports
+    missing = max(history.pooled_reports, KEPT_REPORTS)
     kept = []
     outages = 0
     for each in history.evidence:

@@ -150,7 +150,7 @@ class Matching:
 
     def overdispersion(self, variant: Variant) -> float:
         """Return how much more reports of the base vary than independent runs would."""
-        return self.base.overdispersion[self.variants[variant]]
+        return self.base.overdispersion.get(self.variants[variant], 1.0)
 
 
 def match_cells(head: Sequence[HeadCell], base: Baseline) -> Matching:

@@ -467,6 +467,7 @@ def _compare_variants(
                     [cell.head.per_run for cell in chosen],
                     [cell.base.per_run for cell in chosen],
                     1 - alpha,
+                    matching.overdispersion(variant),
                 ),
             )
         )

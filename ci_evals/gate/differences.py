@@ -49,7 +49,11 @@ class Differences:
 
 
 def differences(
-    tables: Sequence[Table], head: Sequence[PerRun], base: Sequence[PerRun], confidence: float
+    tables: Sequence[Table],
+    head: Sequence[PerRun],
+    base: Sequence[PerRun],
+    confidence: float,
+    overdispersion: float = 1.0,
 ) -> Differences:
     """Compare matched cells.
 
@@ -58,11 +62,12 @@ def differences(
         head: the averages of each cell's runs; of one cell at least.
         base: the same of the cells that these are compared with.
         confidence: of each bound by itself, in (0, 1).
+        overdispersion: how much more pass rates vary than those of independent runs would.
     """
     pairs = list(zip(head, base, strict=True))
     scores = [(mine.scores, theirs.scores) for mine, theirs in pairs]
     return Differences(
-        pass_rate=_difference(rate_difference(tables, confidence)),
+        pass_rate=_difference(rate_difference(tables, confidence, overdispersion)),
         score=_difference(score_difference(scores, confidence)),
         cost=_ratio([(mine.cost_usd, theirs.cost_usd) for mine, theirs in pairs], confidence),
         tokens=_ratio([(mine.tokens, theirs.tokens) for mine, theirs in pairs], confidence),

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 from statistics import fmean
 
 from ci_evals.format import number_of
@@ -123,8 +123,8 @@ def size_sentence(cases: int, runs: int, drop: float | None) -> str:
 def detectable_sentence(comparison: Comparison) -> str | None:
     """Say which drop of a whole variant a comparison of this size detects.
 
-    Of several variants it speaks of the one that shows least. Confirm runs take no part. None where
-    nothing was compared.
+    Of several variants it speaks of the one that shows least. Confirm runs take no part. Reports of
+    the base that vary more than independent runs hide more. None where nothing was compared.
     """
     runs = comparison.usual_runs
     if not runs:
@@ -133,10 +133,13 @@ def detectable_sentence(comparison: Comparison) -> str | None:
     for cell in comparison.cells:
         if cell.p is not None:
             tables[cell.variant].append((0, runs, *cell.base))
+    overdispersion = {each.variant: each.overdispersion for each in comparison.variants}
     cases, largest = 0, -1.0
-    for chosen in tables.values():
+    for variant, chosen in tables.items():
         drop = detectable_drop(chosen, 1 - comparison.alpha)
-        if drop is None:
+        if drop is not None:
+            drop *= sqrt(overdispersion[variant])
+        if drop is None or drop > 1:
             return size_sentence(len(chosen), runs, None)
         if drop > largest:
             cases, largest = len(chosen), drop

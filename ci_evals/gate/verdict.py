@@ -1,6 +1,6 @@
 """The verdict of the gate: a report and its comparison in, pass, borderline, fail or error out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -15,7 +15,8 @@ from ci_evals.gate.bars import (
     judge_scopes,
     worst_first,
 )
-from ci_evals.gate.baseline import head_cells
+from ci_evals.gate.baseline import Baseline, head_cells
+from ci_evals.gate.cells import match_variants
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import RuleVerdict, rule_verdicts
 from ci_evals.gate.run_errors import HOW_TO_GO_ON, errored_clause
@@ -109,7 +110,8 @@ def decide(
     """
     rules = _share_confidence(report, gate or Gate())
     if report.unchecked:
-        return _unchecked_verdict(report, judge_scopes(report, _tallies(report), rules))
+        scopes = judge_scopes(report, _tallies(report), rules, luck_in_common(report, comparison))
+        return _unchecked_verdict(report, scopes)
     verdict = _judge(report, rules, comparison)
     if verdict.leading == "too many errored":
         without_errored = _judge(report, replace(rules, max_error_rate=1.0), comparison)
@@ -172,7 +174,10 @@ def comparison_verdict(
 
 
 def settle(
-    report: SuiteReport, plan: RunPlan, gate: Gate | None
+    report: SuiteReport,
+    plan: RunPlan,
+    gate: Gate | None,
+    baseline: Baseline | NoComparison | None = None,
 ) -> Literal["pass", "borderline", "fail"] | None:
     """Return the verdict of the bars if no outcome of the remaining runs can change it, else None.
 
@@ -182,6 +187,7 @@ def settle(
         report: the first rounds of the plan.
         plan: all rounds.
         gate: the rules; None means the defaults.
+        baseline: what the report will be compared with.
     """
     rules = _share_confidence(report, gate or Gate())
     if _share(report.gated.errored, plan.total) > exact(rules.max_error_rate):
@@ -189,8 +195,9 @@ def settle(
     over_budget, allowed = _over_budget(report), rules.max_budget_violations
     if allowed is not None and over_budget > allowed:
         return "fail"
-    best = _worst_status(report, plan, rules, rest_passes=True)
-    worst = _worst_status(report, plan, rules, rest_passes=False)
+    luck = luck_in_common(report, baseline)
+    best = _worst_status(report, plan, rules, luck, rest_passes=True)
+    worst = _worst_status(report, plan, rules, luck, rest_passes=False)
     if best != worst or best == "error":
         return None
     if best == "fail":
@@ -205,16 +212,19 @@ def settle(
     return best
 
 
-def is_certain(report: SuiteReport, gate: Gate | None) -> bool:
+def is_certain(
+    report: SuiteReport, gate: Gate | None, baseline: Baseline | NoComparison | None = None
+) -> bool:
     """Return True if a bar is surely missed, or every bar is met beyond doubt.
 
     More runs would then change nothing. A bar of 1 is never met beyond doubt: the next run may
-    fail.
+    fail. The report will be compared with `baseline`.
     """
     rules = _share_confidence(report, gate or Gate())
-    if _judge_bars(report, rules).status == "fail":
+    luck = luck_in_common(report, baseline)
+    if _judge_bars(report, rules, luck).status == "fail":
         return True
-    proven = _judge_bars(report, replace(rules, prove=True))
+    proven = _judge_bars(report, replace(rules, prove=True), luck)
     bars = [scope.bar for scope in proven.scopes if scope.bar is not None]
     return proven.status == "pass" and all(bar < 1 for bar in bars)
 
@@ -236,6 +246,30 @@ def population_bounds(report: SuiteReport, gate: Gate | None) -> Bounds | None:
     return estimate.bounds((gate or Gate()).confidence)
 
 
+def luck_in_common(
+    report: SuiteReport, base: Baseline | Comparison | NoComparison | None
+) -> Mapping[Variant, float]:
+    """Return how much more the base's reports of each variant vary than independent runs would.
+
+    Variants of which that is not known are left out. It is the same before and after the
+    comparison, so that a run does not stop for a verdict that it does not get.
+    """
+    if isinstance(base, Comparison):
+        base = base.baseline
+    if not isinstance(base, Baseline):
+        return {}
+    keys = [report.plan.key(cell) for cell, runs in enumerate(report.plan.counts) if runs]
+    if report.suite.selection is not None:
+        base = base.restrict_to({case for case, *_ in keys})
+    variants = [Variant(*names) for names in dict.fromkeys([key[1:] for key in keys])]
+    known = base.overdispersion
+    return {
+        variant: known[theirs]
+        for variant, theirs in match_variants(variants, base.variants).items()
+        if theirs in known
+    }
+
+
 def _share_confidence(report: SuiteReport, rules: Gate) -> Gate:
     """Share the accepted chance of error among the looks that are taken at the results."""
     if report.looks is None:
@@ -248,7 +282,8 @@ def _judge(
     report: SuiteReport, rules: Gate, comparison: Comparison | NoComparison | None
 ) -> Verdict:
     """Decide by the bars and the comparison."""
-    return _add_rules(_judge_bars(report, rules), rule_verdicts(report, rules, comparison))
+    bars = _judge_bars(report, rules, luck_in_common(report, comparison))
+    return _add_rules(bars, rule_verdicts(report, rules, comparison))
 
 
 def _is_red_anyway(
@@ -259,7 +294,7 @@ def _is_red_anyway(
     Metrics, cost and latency are left out: nobody knows those of runs that errored.
     """
     best = _with_errored_as_passed(report)
-    scopes = judge_scopes(best, _tallies(best), rules)
+    scopes = judge_scopes(best, _tallies(best), rules, luck_in_common(best, comparison))
     if any(scope.status == "fail" and scope.kind != "metric" for scope in scopes):
         return True
     if not isinstance(comparison, Comparison):
@@ -292,7 +327,12 @@ def _tallies(report: SuiteReport) -> list[Tally]:
 
 
 def _worst_status(
-    report: SuiteReport, plan: RunPlan, rules: Gate, *, rest_passes: bool
+    report: SuiteReport,
+    plan: RunPlan,
+    rules: Gate,
+    luck: Mapping[Variant, float],
+    *,
+    rest_passes: bool,
 ) -> VerdictStatus:
     """Return the worst verdict on a bar if all runs to come passed, or all failed.
 
@@ -305,14 +345,15 @@ def _worst_status(
         if rest_passes:
             passed += rest
         tallies.append(Tally(passed, counts.graded + rest))
-    scopes = [each for each in judge_scopes(report, tallies, rules) if each.kind != "metric"]
+    judged = judge_scopes(report, tallies, rules, luck)
+    scopes = [each for each in judged if each.kind != "metric"]
     with_bar = [scope for scope in scopes if scope.bar is not None]
     return worst_first(with_bar or scopes)[0].status
 
 
-def _judge_bars(report: SuiteReport, rules: Gate) -> Verdict:
+def _judge_bars(report: SuiteReport, rules: Gate, luck: Mapping[Variant, float]) -> Verdict:
     """Decide on a report by itself."""
-    scopes = judge_scopes(report, _tallies(report), rules)
+    scopes = judge_scopes(report, _tallies(report), rules, luck)
     leading = _lead(report, scopes, rules)
     clauses, hint = [], None
     if isinstance(leading, ScopeVerdict):

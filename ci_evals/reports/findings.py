@@ -38,7 +38,7 @@ from ci_evals.reports.groups import (
 )
 from ci_evals.reports.notes import (
     basis,
-    bounds_fact,
+    bounds_note,
     comparison_notes,
     facts,
     notes,
@@ -390,7 +390,7 @@ class Findings:
     @cached_property
     def notes(self) -> tuple[Note, ...]:
         """Remarks about the run and the verdict."""
-        bounds = Note("Bounds", bounds_fact(self.summary))
+        bounds = bounds_note(self.summary)
         return (*notes(self.summary.report), *comparison_notes(self.summary), bounds)
 
     @cached_property

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from itertools import islice
 from math import isclose
+from operator import itemgetter
 from statistics import fmean
 
 from ci_evals import gate, reports
@@ -11,6 +12,7 @@ from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.compare import Comparison, NoComparison, unnamable_suspects
 from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.run_errors import outage_sentences
+from ci_evals.gate.verdict import luck_in_common
 from ci_evals.gate.wording import (
     SourceSentence,
     baseline_sentence,
@@ -23,6 +25,10 @@ from ci_evals.model.report import Looks, Resumption, SuiteReport
 from ci_evals.model.rules import Gate, TagRule
 from ci_evals.reports.summary import Note, Summary
 from ci_evals.reports.view import FEW, cell_views
+from ci_evals.stats.overdispersion import FEWEST_REPORTS
+
+SHOWN_LUCK = 1.1
+"""Reports of the base that vary this many times as much as independent runs are worth a note."""
 
 # The run.
 
@@ -231,6 +237,8 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         return
     if comparison.compared or not comparison.broken:
         yield _comparison_note(comparison, report.started_at)
+    if text := _luck_sentence(report, comparison):
+        yield Note("Common luck", text)
     for text in broken_remarks(comparison):
         yield Note("Not compared", text, brief=True)
     for text in lost_report_sentences(comparison.baseline):
@@ -269,6 +277,23 @@ def _comparison_note(comparison: Comparison, started_at: float) -> Note:
     if sentence.commit:
         source += f" at {sentence.commit}"
     return Note("Compared", f"with {source}{sentence.rest}")
+
+
+def _luck_sentence(report: SuiteReport, comparison: Comparison) -> str:
+    """`reports of main vary 1.8 times as much as independent runs, so bounds are wider`.
+
+    Empty if they hardly vary more.
+    """
+    known = luck_in_common(report, comparison)
+    if not known:
+        return ""
+    variant, most = max(known.items(), key=itemgetter(1))
+    if most < SHOWN_LUCK:
+        return ""
+    whose = f"reports of {comparison.baseline.label}"
+    if comparison.several_variants:
+        whose += f" on {name_of(variant)}"
+    return f"{whose} vary {most:.1f} times as much as independent runs, so bounds are wider"
 
 
 def _looks(looks: Looks) -> str:
@@ -432,6 +457,8 @@ def basis(summary: Summary) -> Iterator[SourceSentence | str]:
     if isinstance(comparison, Comparison):
         yield baseline_sentence(comparison, report.started_at)
         yield gate.detectable_sentence(comparison) or size
+        if text := _luck_sentence(report, comparison):
+            yield text
     elif isinstance(comparison, NoComparison):
         yield comparison.sentence
         yield size
@@ -439,6 +466,18 @@ def basis(summary: Summary) -> Iterator[SourceSentence | str]:
         yield "compared with nothing"
         yield size
     yield f"bounds are {bounds_fact(summary)}"
+
+
+def bounds_note(summary: Summary) -> Note:
+    """`one-sided, each 95 % sure; cases are taken as independent: fewer than 5 reports of main`."""
+    fact = bounds_fact(summary)
+    comparison = summary.compared
+    if comparison is not None:
+        known = luck_in_common(summary.report, comparison)
+        if any(each.variant not in known for each in comparison.variants):
+            few = f"fewer than {FEWEST_REPORTS} reports of {comparison.baseline.label}"
+            fact += f"; cases are taken as independent: {few}"
+    return Note("Bounds", fact)
 
 
 def bounds_fact(summary: Summary) -> str:

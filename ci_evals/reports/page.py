@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ci_evals.model.report import SuiteReport, Tally
+from ci_evals.gate.verdict import luck_in_common
+from ci_evals.model.report import Tally
 from ci_evals.model.rules import Gate
 from ci_evals.reports.findings import Findings
 from ci_evals.reports.groups import Group, GroupItem, cells_by_group
@@ -224,10 +225,11 @@ class Slice:
     runs: Tally
 
 
-def slices(report: SuiteReport, gate: Gate | None) -> dict[str, list[Slice]]:
+def slices(summary: Summary) -> dict[str, list[Slice]]:
     """Return the pass rates by prompt and by provider, where both vary, and by tag; the lowest
     first.
     """
+    report = summary.report
     prompts: dict[str, list[Tally]] = {}
     providers: dict[str, list[Tally]] = {}
     tags: dict[str, list[Tally]] = {}
@@ -237,24 +239,27 @@ def slices(report: SuiteReport, gate: Gate | None) -> dict[str, list[Slice]]:
         providers.setdefault(cell.variant.provider, []).append(tally)
         for tag in dict.fromkeys(cell.case.tags):
             tags.setdefault(tag, []).append(tally)
-    confidence = (gate or Gate()).confidence
+    confidence = (summary.gate or Gate()).confidence
+    luck = max(luck_in_common(report, summary.comparison).values(), default=1.0)
     found = {}
     if len(prompts) > 1 and len(providers) > 1:
-        found["prompt"] = _slices(prompts, confidence)
-        found["provider"] = _slices(providers, confidence)
+        found["prompt"] = _slices(prompts, confidence, luck)
+        found["provider"] = _slices(providers, confidence, luck)
     if tags:
-        found["tag"] = _slices(tags, confidence)
+        found["tag"] = _slices(tags, confidence, luck)
     return found
 
 
-def _slices(tallies_of: Mapping[str, Sequence[Tally]], confidence: float) -> list[Slice]:
+def _slices(
+    tallies_of: Mapping[str, Sequence[Tally]], confidence: float, overdispersion: float
+) -> list[Slice]:
     found = []
     for name, tallies in tallies_of.items():
         estimate = pass_rate(tallies)
         if estimate is None:
             continue
         rate = float(estimate.rate)
-        lower, upper = estimate.bounds(confidence)
+        lower, upper = estimate.widen(overdispersion).bounds(confidence)
         passed = sum(tally.passed for tally in tallies)
         graded = sum(tally.graded for tally in tallies)
         runs = Tally(passed, graded)

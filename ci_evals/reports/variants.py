@@ -11,6 +11,7 @@ from ci_evals.format import UNKNOWN, usd
 from ci_evals.gate.bars import metrics_of
 from ci_evals.gate.baseline import ReportRef, TrendPoint
 from ci_evals.gate.rules import usual_latencies
+from ci_evals.gate.verdict import luck_in_common
 from ci_evals.gate.wording import coverage_clause, latency_change, rate_change, ratio_change
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, Figures, SuiteReport
@@ -137,10 +138,16 @@ def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     k = min(graded, default=None)
     if k == 1:
         k = None
-    return tuple(_variant_report(summary, variant, k) for variant in summary.report.plan.variants)
+    luck = luck_in_common(summary.report, summary.comparison)
+    return tuple(
+        _variant_report(summary, variant, k, luck.get(variant, 1.0))
+        for variant in summary.report.plan.variants
+    )
 
 
-def _variant_report(summary: Summary, variant: Variant, k: int | None) -> VariantReport:
+def _variant_report(
+    summary: Summary, variant: Variant, k: int | None, overdispersion: float
+) -> VariantReport:
     report = summary.report
     confidence = (summary.gate or Gate()).confidence
     cells = report.cells_of(variant)
@@ -150,7 +157,7 @@ def _variant_report(summary: Summary, variant: Variant, k: int | None) -> Varian
     rate, lower, upper = None, None, None
     if estimate is not None:
         rate = float(estimate.rate)
-        lower, upper = estimate.bounds(confidence)
+        lower, upper = estimate.widen(overdispersion).bounds(confidence)
     metrics = [
         MetricReport(name, found.value, *found.bounds, found.runs)
         for name, found in metrics_of(report, variant, confidence).items()

@@ -67,11 +67,14 @@ def ratio_of_totals(
     return Estimate(ratio, Interval(lower, ratio + half))
 
 
-def rate_difference(cells: Iterable[Table], confidence: float = 0.95) -> Estimate | None:
+def rate_difference(
+    cells: Iterable[Table], confidence: float = 0.95, overdispersion: float = 1.0
+) -> Estimate | None:
     """The head's pass rate minus the base's, over cells with runs on both sides. None without any.
 
-    Each side has the gate's bounds on its own rate, for the noise between runs; they are combined
-    so that the interval stays within [-1, 1] and does not vanish where everything passed.
+    Each side has the gate's bounds on its own rate, for the noise between runs and its
+    `overdispersion`; they are combined so that the interval stays within [-1, 1] and does not
+    vanish where everything passed.
     Source: G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures",
     Stat. Med. 27 (2008), equation 2.
     """
@@ -87,8 +90,8 @@ def rate_difference(cells: Iterable[Table], confidence: float = 0.95) -> Estimat
         return None
     head_rate = float(head.rate)
     base_rate = float(base.rate)
-    head_bounds = head.bounds(confidence)
-    base_bounds = base.bounds(confidence)
+    head_bounds = head.widen(overdispersion).bounds(confidence)
+    base_bounds = base.widen(overdispersion).bounds(confidence)
     difference = float(head.rate - base.rate)
     below = hypot(head_rate - head_bounds.lower, base_bounds.upper - base_rate)
     above = hypot(head_bounds.upper - head_rate, base_rate - base_bounds.lower)

@@ -92,6 +92,10 @@ class PassRate(NamedTuple):
         """Clopper-Pearson bounds on `n_eff` runs, each at level `confidence` in (0, 1)."""
         return exact_bounds(float(self.rate), self.n_eff, confidence)
 
+    def widen(self, overdispersion: float) -> "PassRate":
+        """Return the rate with as much less evidence for it; see `stats.overdispersion`."""
+        return self._replace(n_eff=self.n_eff / overdispersion)
+
 
 def pass_rate(cells: Cells) -> PassRate | None:
     """Estimate the pass rate from (passed, graded) of each cell. None without graded runs.
