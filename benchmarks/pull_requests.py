@@ -69,7 +69,10 @@ class Suite(NamedTuple):
 Past = Callable[[Rates, int], Rates]
 """Maps the base branch's first rates and an age in reports to the rates then; the head is 0 old."""
 Change = Callable[[Rates, random.Random], tuple[Rates, frozenset[int]]]
-"""Maps the base branch's rates to a pull request's, and to the numbers of the cells it breaks."""
+"""Maps the base branch's rates to a pull request's, and to the numbers of the cells it breaks.
+
+The cells of a case, one for each variant, follow each other.
+"""
 
 
 class Story(NamedTuple):
@@ -95,8 +98,8 @@ class Outcome(NamedTuple):
     """What a pull request came to.
 
     Args:
-        named: the numbers of the cells that are said to have regressed.
-        broken: the numbers of those that the pull request broke.
+        named: the numbers of the cases that are said to have regressed.
+        broken: the numbers of those that the pull request broke, on one variant or on all.
         fallen: a variant is called worse.
         withdrawn: runs were set aside as an outage.
         calls: how many runs were made.
@@ -127,11 +130,13 @@ def moved(rates: Rates, by: float) -> Rates:
     return [rate + (1 - rate) * by / (1 - mean) for rate in rates] if by else rates
 
 
-def breaks(share: float, *, times: float = 0.0) -> Change:
-    """Break this share of the cells: their rate is multiplied."""
+def breaks(share: float, *, times: float = 0.0, variants: int = 1, on: int = 1) -> Change:
+    """Break this share of the cases: their rate is multiplied on the first `on` of all variants."""
 
     def change(rates: Rates, rng: random.Random) -> tuple[Rates, frozenset[int]]:
-        chosen = frozenset(rng.sample(range(len(rates)), round(share * len(rates))))
+        cases = len(rates) // variants
+        broken = rng.sample(range(cases), round(share * cases))
+        chosen = frozenset(case * variants + variant for case in broken for variant in range(on))
         return [
             rate * times if number in chosen else rate for number, rate in enumerate(rates)
         ], chosen
@@ -181,7 +186,7 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
         before = [cell.history.evidence[0] for cell in base.cells.values()]
         passed = [sum(each.values()) for each in rounds]
         yield outcome(suite, base, rounds, repeats)._replace(
-            broken=broken,
+            broken=frozenset(cell // suite.variants for cell in broken),
             below_bar=sum(passed) < PLAIN_BAR * suite.runs * len(rounds),
             flipped=any(
                 2 * then.passed > then.graded and 2 * now < suite.runs
@@ -231,10 +236,9 @@ def outcome(
     ]
     out = find_outages(confirmed, base, ALPHA)
     made = compare(confirmed, base, confirm_runs=suite.confirm_runs, alpha=ALPHA)
-    number_of = {key: number for number, key in enumerate(names)}
     return Outcome(
         named=frozenset(
-            number_of[cell.key] for cell in made.select("regressed") if cell.variant not in out
+            int(cell.case) for cell in made.select("regressed") if cell.variant not in out
         ),
         broken=frozenset(),
         fallen=any(variant.variant not in out for variant in made.worse_variants()),

@@ -13,6 +13,7 @@ from benchmarks.pull_requests import (
     USUAL,
     Alike,
     Beta,
+    Change,
     Outcome,
     Story,
     Suite,
@@ -25,6 +26,7 @@ from benchmarks.pull_requests import (
     run_again,
     slides,
 )
+from ci_evals.format import number_of
 
 BETA, ICC = Suite(USUAL), Suite(SPLIT)
 Rows = Mapping[str, tuple[Suite, Story]]
@@ -88,11 +90,31 @@ BASE_BRANCH: Rows = {
     "fell by 5 points in its newest report": (BETA, Story(past=fell(0.05, 1))),
     "slides by a point with every report": (BETA, Story(past=slides(0.01))),
 }
+
+
+def several_variants() -> Rows:
+    """Return suites of several variants, of which cases break on all, or on one."""
+    rows = {}
+    for variants, reports in ((6, 1), (6, 3), (3, 1), (2, 10)):
+        suite = BETA._replace(variants=variants, reports=reports)
+        changes: Mapping[str, Change | None] = {
+            "nothing changed": None,
+            "10 % of the cases die on all": breaks(0.1, variants=variants, on=variants),
+            "10 % die on one": breaks(0.1, variants=variants, on=1),
+            "10 % fall to half on all": breaks(0.1, times=0.5, variants=variants, on=variants),
+        }
+        for name, change in changes.items():
+            title = f"{variants} variants, {number_of(reports, 'base report')}: {name}"
+            rows[title] = (suite, Story(change=change))
+    return rows
+
+
 TABLES: Mapping[str, Rows] = {
     "nothing changed": NOTHING_CHANGED,
     "the pull request broke something": BROKEN,
     "an outage on the pull request": OUTAGES,
     "the base branch": BASE_BRANCH,
+    "several variants": several_variants(),
 }
 
 RULES: Mapping[str, Callable[[Outcome], bool]] = {
