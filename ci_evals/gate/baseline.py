@@ -484,6 +484,26 @@ class Baseline:
         return bool(self.broken) and self.broken_variants.issuperset(self.variants)
 
     @cached_property
+    def since_falls(self) -> "Baseline":
+        """The baseline without what is older than a fall of the base branch itself.
+
+        Where the newest reports of a variant are, over all its cells, surely below all older ones
+        together, only these newest ones count for each of its cells. Where they are probably below,
+        the recent pools end there.
+        """
+        cut: dict[CellKey, BaseCell] = {}
+        for cells in self.by_variant.values():
+            histories = [cell.history for cell in cells.values()]
+            since_drop, since_fall = reports_since_drop(histories)
+            if since_drop is not None:
+                for key, cell in cells.items():
+                    history = replace(cell.history, reports=since_fall, recent_reports=since_drop)
+                    cut[key] = replace(cell, history=history)
+        if not cut:
+            return self
+        return replace(self, cells={**self.cells, **cut})
+
+    @cached_property
     def overdispersion(self) -> Mapping[Variant, float]:
         """How much more each variant's reports vary than independent runs would.
 
@@ -511,26 +531,6 @@ class Baseline:
         """Return the baseline restricted to some cases."""
         cells = {key: cell for key, cell in self.cells.items() if key[0] in cases}
         return replace(self, cells=cells)
-
-
-def cut_at_falls(base: Baseline) -> Baseline:
-    """Leave out what is older than a fall of the base branch itself.
-
-    Where the newest reports of a variant are, over all its cells, surely below all older ones
-    together, only these newest ones count for each of its cells. Where they are probably below, the
-    recent pools end there.
-    """
-    cut: dict[CellKey, BaseCell] = {}
-    for cells in base.by_variant.values():
-        histories = [cell.history for cell in cells.values()]
-        since_drop, since_fall = reports_since_drop(histories)
-        if since_drop is not None:
-            for key, cell in cells.items():
-                history = replace(cell.history, reports=since_fall, recent_reports=since_drop)
-                cut[key] = replace(cell, history=history)
-    if not cut:
-        return base
-    return replace(base, cells={**base.cells, **cut})
 
 
 def reports_since_drop(histories: Sequence[History]) -> tuple[int | None, int | None]:

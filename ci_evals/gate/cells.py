@@ -11,7 +11,6 @@ from ci_evals.gate.baseline import (
     BaseCell,
     Baseline,
     HeadCell,
-    cut_at_falls,
     grading_half,
 )
 from ci_evals.model.case import Variant
@@ -155,7 +154,7 @@ class Matching:
 
 def match_cells(head: Sequence[HeadCell], base: Baseline) -> Matching:
     """Match the cells of a report with those of a baseline."""
-    base = cut_at_falls(base)
+    base = base.since_falls
     variants = match_variants(variants_of(head), base.variants)
     cells, rest = _match_cells(head, base, variants)
     return Matching(base, variants, cells, rest)
