@@ -56,10 +56,10 @@ class VariantComparison:
     """One variant compared with its base, over the `cells` that both sides have graded runs of.
 
     Rates are means over these cells, of the runs that `p` tests: the planned ones and, with
-    `further_rounds`, those, too, against the pooled reports of the base. `newest_p` is against the
-    newest report alone; `adjusted_p` is that of both that decides, and allows for the number of
-    variants; `adjusted_p_of_rest` is the same without the cells that regressed by themselves. All
-    of them allow for the `overdispersion` of the base's reports.
+    `further_rounds`, those, too, against the newest `pooled_reports` of the base. `newest_p` is
+    against the newest report alone; `adjusted_p` is that of both that decides, and allows for the
+    number of variants; `adjusted_p_of_rest` is the same without the cells that regressed by
+    themselves. All of them allow for the `overdispersion` of the base's reports.
     `base_provider` and `base_prompt` name the variant that it was compared with.
     """
 
@@ -70,6 +70,7 @@ class VariantComparison:
     cells: int
     head_rate: Share
     base_rate: Share
+    pooled_reports: int
     further_rounds: bool = False
     overdispersion: float = 1.0
     p: Share
@@ -456,6 +457,7 @@ def _compare_variants(
                 cells=len(chosen),
                 head_rate=fmean([passed / graded for passed, graded, _, _ in found.tables]),
                 base_rate=fmean([passed / graded for _, _, passed, graded in found.tables]),
+                pooled_reports=found.reports,
                 further_rounds=found.further_rounds,
                 overdispersion=matching.overdispersion(variant),
                 p=found.p,

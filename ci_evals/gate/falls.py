@@ -29,12 +29,14 @@ class Fall(NamedTuple):
     Args:
         p: against the pooled reports of the base.
         newest_p: against the newest of them alone.
+        reports: how many reports are pooled.
         tables: each cell against the pooled reports.
         further_rounds: True if the further rounds are in the tables, besides the planned runs.
     """
 
     p: float
     newest_p: float
+    reports: int
     tables: Sequence[Table]
     further_rounds: bool = False
 
@@ -73,7 +75,7 @@ def fall(cells: Sequence[tuple[Tally, History]], overdispersion: float = 1.0) ->
     tables = _pool(cells, pool_size)
     p = widen(weighted_lower(tables), overdispersion)
     newest_p = widen(weighted_lower(_pool(cells, 1)), overdispersion)
-    return Fall(p, newest_p, tables)
+    return Fall(p, newest_p, pool_size, tables)
 
 
 def _pool(cells: Iterable[tuple[Tally, History]], reports: int) -> list[Table]:

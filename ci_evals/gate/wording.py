@@ -207,17 +207,34 @@ def _p_value(p: float) -> str:
 
 
 def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
-    """`pass rate 93 % on main, 85 % here over 40 cases; p = 0.0083 (by chance, once in 120)`."""
+    """`pass rate 93 % on main, 85 % here over 40 cases; p = 0.0083 (by chance, once in 120)`.
+
+    The p is that of the two rates.
+    """
     before = percent(variant.base_rate, variant.head_rate)
     here = percent(variant.head_rate, variant.base_rate)
     cases = number_of(variant.cells, "case")
     name = variant_name(comparison, variant)
-    rates = f"{name}pass rate {before} on {comparison.baseline.label}, {here} here over {cases}"
+    where = f"on {comparison.baseline.label}{_pool_clause(comparison, variant)}"
+    rates = f"{name}pass rate {before} {where}, {here} here over {cases}"
     if _surely_higher(variant):
         return f"{rates}; a rise beyond noise"
-    if variant.adjusted_p > comparison.alpha:
-        return f"{rates}: within noise"
-    return f"{rates}; {_chance(variant.p)}"
+    if variant.adjusted_p <= comparison.alpha:
+        return f"{rates}; {_chance(variant.p)}"
+    if variant.p <= comparison.alpha and variant.newest_decides:
+        newest = f"the newest report alone does not show it ({_p_value(variant.newest_p)})"
+        return f"{rates}; {_chance(variant.p)}, but {newest}: within noise"
+    return f"{rates}: within noise"
+
+
+def _pool_clause(comparison: Comparison, variant: VariantComparison) -> str:
+    """` (its newest 3 reports)`, where older ones are pooled for single cases only."""
+    pooled = [cell.base_reports for cell in comparison.cells if cell.variant == variant.variant]
+    if variant.pooled_reports >= max(pooled, default=0):
+        return ""
+    if variant.pooled_reports == 1:
+        return " (its newest report)"
+    return f" (its newest {variant.pooled_reports} reports)"
 
 
 def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
@@ -241,9 +258,9 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
         return coverage_clause(comparison, variant) or "no change"
     text = f"{_signed(points, 1)} points"
     if points < 0 and variant.adjusted_p <= comparison.alpha:
-        if variant.adjusted_p < 0.0001:
+        if variant.p < 0.0001:
             return f"{text}, p < 0.0001"
-        return f"{text}, p = {variant.adjusted_p:.2g}"
+        return f"{text}, p = {variant.p:.2g}"
     change = variant.differences.pass_rate
     if _surely_higher(variant) and change is not None:
         assert change.lower is not None

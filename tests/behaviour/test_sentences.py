@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
 import pytest
 from leftovers import journaled, report_in
 from processes import ci_evals
@@ -311,3 +312,88 @@ async def test_the_rate_of_the_baseline_is_of_the_runs_that_are_counted_below(
     words = " ".join(found.out.split())
     assert f" baseline {100 * fmean(rates):.1f} %" in words
     assert "and 2 reports before it (9 runs per case)" in words
+
+
+# Variants.
+
+
+def weighted_p(report: dict[str, Any], base_reports: int) -> float:
+    """The chance of as many failures here, those of cases that usually pass counting twice.
+
+    That is, if nothing had changed: given all failures of a case on both sides, those here are
+    hypergeometric. Runs here are the planned ones and the further rounds.
+    """
+    distribution, observed = [1.0], 0
+    for cell in report["base"]["cells"]:
+        here = [
+            each["status"] == "passed"
+            for each in report["results"]
+            if each["case"] == cell["case"] and each["run"] <= 6
+        ]
+        base = cell["history"][:base_reports]
+        total = len(here) + sum(graded for _, _, graded in base)
+        passed = sum(here) + sum(each for _, each, _ in base)
+        failed = total - passed
+        weight = 2 if passed >= 2 * failed else 1
+        observed += weight * (len(here) - sum(here))
+        chances = [0.0] * (weight * failed + 1)
+        for number in range(failed + 1):
+            chances[weight * number] = stats.hypergeom.pmf(number, total, failed, len(here))
+        distribution = list(np.convolve(distribution, chances))
+    return sum(distribution[observed:])
+
+
+async def variant_after(
+    folder: Path, past: list[dict[str, list[int]]], now: dict[str, list[int]]
+) -> dict[str, Any]:
+    """The comparison of the only variant with reports of main, the oldest first."""
+    write_team(folder, now, runs=3, gate={"min_pass_rate": 0.3})
+    before = "none"
+    for number, passing in enumerate(past):
+        change(folder, passing)
+        await ci_evals(folder, "run", "--baseline", before, "--out", f"main-{number}")
+        before = f"main-{number}"
+    change(folder, now)
+    await ci_evals(folder, "run", "--baseline", before, "--out", "out")
+    [variant] = report_in(folder / "out")["comparison"]["variants"]
+    assert variant["further_rounds"]
+    return dict(variant)
+
+
+ALWAYS = list(range(1, 30))
+NAMES = [f"case-{number}" for number in range(10)]
+
+
+async def test_the_p_of_a_variant_is_that_of_the_rates_beside_it(tmp_path: Path) -> None:
+    good = dict.fromkeys(NAMES, ALWAYS)
+    bad = good | {name: [] for name in NAMES[:5]}
+    now = good | {name: [1, 2, 5, 6, 7, 8, 9] for name in NAMES[:6]}
+    variant = await variant_after(tmp_path, [bad, good, good], now)
+    report = report_in(tmp_path / "out")
+    p = weighted_p(report, base_reports=1)
+    assert variant["sentence"].startswith(
+        "pass rate 100 % on the baseline (its newest report), 80 % here over 10 cases; "
+        f"p = {p:.2g} (by chance, once in "
+    )
+    assert f"-20.0 points, p = {p:.2g}" in found_in_summary(tmp_path)
+
+
+async def test_what_only_the_newest_report_does_not_show_is_said_to_be_noise(
+    tmp_path: Path,
+) -> None:
+    good = dict.fromkeys(NAMES, ALWAYS)
+    newest = good | {NAMES[9]: [1, 2]}
+    now = good | dict.fromkeys(NAMES[:3], ALWAYS[1:]) | {NAMES[3]: ALWAYS[4:]}
+    variant = await variant_after(tmp_path, [good, good, newest], now)
+    report = report_in(tmp_path / "out")
+    p, newest_p = weighted_p(report, base_reports=3), weighted_p(report, base_reports=1)
+    assert p <= 0.05
+    assert variant["sentence"].endswith(
+        f"but the newest report alone does not show it (p = {newest_p:.2g}): within noise"
+    )
+    assert f"; p = {p:.2g} (by chance" in variant["sentence"]
+
+
+def found_in_summary(folder: Path) -> str:
+    text = (folder / "out" / "summary.md").read_text()
+    return text.replace(NO_BREAK_SPACE, " ")
