@@ -407,7 +407,7 @@ class _Session:
         if interrupted is None and evidence.planned.missing:
             missing = missing_shards(invocation.sources)
             if missing:
-                interrupted = f"shard {', '.join(map(str, missing))} is missing"
+                interrupted = missing_shards_clause(missing)
         return self._report(evidence, interrupted)
 
     def _take_over(self, plan: RunPlan, records: dict[int, RunRecord]) -> _Part:
@@ -737,3 +737,11 @@ def missing_shards(sources: Iterable[Path]) -> list[Shard]:
         every = [Shard(number, of) for number in range(1, of + 1)]
         missing += [shard for shard in every if shard not in found]
     return missing
+
+
+def missing_shards_clause(missing: Sequence[Shard]) -> str:
+    """`shard 2/5 is missing`, `shards 2/5, 5/5 are missing`."""
+    names = ", ".join(map(str, missing))
+    if len(missing) == 1:
+        return f"shard {names} is missing"
+    return f"shards {names} are missing"

@@ -49,6 +49,7 @@ from ci_evals.session import (
     execute,
     known_durations,
     missing_shards,
+    missing_shards_clause,
 )
 from ci_evals.streams import redirect_prints
 from ci_evals.suite.environment import read_dotenv
@@ -355,8 +356,8 @@ def _missing_parts(invocation: Invocation, report: SuiteReport) -> list[str]:
     if invocation.resume and report.resumption is None:
         return [f"nothing to resume: there was no {invocation.journal.as_posix()}"]
     if invocation.merge and not invocation.run_missing and report.interrupted:
-        remedy = "name its folder too, or have it run with --run-missing"
-        return [f"missing: {report.interrupted}: {remedy}"]
+        remedy = "name the folder of every shard, or add --run-missing"
+        return [f"{report.interrupted}: {remedy}"]
     return []
 
 
@@ -634,8 +635,7 @@ def merge_command(
     if run_missing:
         missing = missing_shards(sources)
         if missing:
-            shards = ", ".join(map(str, missing))
-            console.say([f"missing: shard {shards}: its runs are run now"])
+            console.say([f"{missing_shards_clause(missing)}: what is missing is run now"])
     artifacts = ArtifactNames(posting.artifact)
     ended = run_and_report(invocation, console, posting, artifacts, baseline)
     return ended.exit_code

@@ -74,10 +74,12 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     """Yield notes on a run: interruption, resumption, recordings, judges, cost."""
     if reason := report.interrupted:
         if report.was_signalled:
+            title = "Interrupted"
             how = "in GitHub Actions, a re-run of the job"
             reason = f"{reason}; what ran is kept, and --resume goes on from it ({how})"
-        title = "Interrupted"
-        if not report.totals.missing and not report.was_signalled:
+        elif report.totals.missing:
+            title = "Incomplete"
+        else:
             title = "Budget"  # that was noticed as the last run ended
         yield Note(title, reason, brief=True)
     elif lack := unknown_budget_sentence(report):

@@ -56,9 +56,9 @@ async def test_when_it_is_used_up_no_run_starts_and_those_under_way_end(
     assert report["interrupted"] == reason
     assert report["totals"]["passed"] == server.asked.total()
     assert report["totals"]["planned"] == CASES
-    assert f"Interrupted: {reason}" in found.out
+    assert f"Incomplete: {reason}" in found.out
     assert f"{CASES - server.asked.total()} not run" in found.out
-    assert "**Interrupted**: the budget of" in (tmp_path / "out" / "summary.md").read_text()
+    assert "**Incomplete**: the budget of" in (tmp_path / "out" / "summary.md").read_text()
 
 
 AGENT = """
@@ -130,7 +130,7 @@ async def test_when_the_time_is_up_what_is_under_way_ends_and_nothing_starts(
         found = await finished(process)
     assert server.arrived == 2
     assert found.code == 3
-    assert "Interrupted: the budget of 1e-06 s is used up" in found.out
+    assert "Incomplete: the budget of 1e-06 s is used up" in found.out
     assert [each["status"] for each in journaled(tmp_path / "out")] == ["passed", "passed"]
 
 
@@ -216,7 +216,7 @@ async def test_an_endpoint_that_reports_no_cost_stops_a_run_that_counts_it(tmp_p
         found = await run(tmp_path)
     assert found.code == 3
     assert server.asked.total() <= 3, "a few may have been under way"
-    assert "Interrupted: the budget counts USD, and chat does not say what its answers" in found.out
+    assert "Incomplete: the budget counts USD, and chat does not say what its answers" in found.out
 
 
 async def test_a_budget_in_usd_needs_the_prices_of_all_that_a_case_asks(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ async def test_own_code_that_does_not_say_what_it_took_stops_a_run_that_counts_i
     found = await run(tmp_path)
     assert found.code == (3 if reason else 0), found.out
     assert len(journaled(tmp_path / "out")) == (1 if reason else 20)
-    assert reason is None or f"Interrupted: {reason}" in found.out
+    assert reason is None or f"Incomplete: {reason}" in found.out
 
 
 async def test_a_budget_that_is_not_reached_is_not_mentioned(tmp_path: Path) -> None:
@@ -328,6 +328,7 @@ async def test_a_budget_per_run_that_cannot_be_checked_is_told(
     if gate:
         assert sentence in found.out.splitlines()[0]
     assert "Interrupted" not in found.out
+    assert "Incomplete" not in found.out
 
 
 async def test_a_run_over_its_budget_is_red_whatever_others_do_not_report(tmp_path: Path) -> None:

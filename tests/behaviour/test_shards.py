@@ -113,15 +113,18 @@ async def test_missing_shards_are_named_and_run_when_asked_for(tmp_path: Path) -
         before = server.asked.total()
         told = await merge(tmp_path, "--out", "told")
         assert told.code == 3
-        hint = "name its folder too, or have it run with --run-missing"
-        assert f"missing: shard 2/5, 5/5 is missing: {hint}" in told.err
-        assert "Interrupted: shard 2/5, 5/5 is missing" in told.out
-        assert re.search(r"\d+ of \d+ runs ran: shard 2/5, 5/5 is missing", told.out)
+        hint = "name the folder of every shard, or add --run-missing"
+        assert f"shards 2/5, 5/5 are missing: {hint}" in told.err
+        assert "Incomplete: shards 2/5, 5/5 are missing" in told.out
+        assert "Interrupted" not in told.out
+        assert re.search(r"\d+ of \d+ runs ran: shards 2/5, 5/5 are missing", told.out)
         assert "stopped after" not in told.out
-        assert "not run: shard 2/5, 5/5 is missing" in (tmp_path / "told" / "junit.xml").read_text()
+        assert (
+            "not run: shards 2/5, 5/5 are missing" in (tmp_path / "told" / "junit.xml").read_text()
+        )
         assert server.asked.total() == before
         ran = await merge(tmp_path, "--out", "ran", "--run-missing")
-        assert "missing: shard 2/5, 5/5: its runs are run now" in ran.err
+        assert "shards 2/5, 5/5 are missing: what is missing is run now" in ran.err
         assert set(server.asked.values()) == {4}
         await ci_evals(tmp_path, "run", "--out", "whole")
     assert comparable(tmp_path / "ran") == comparable(tmp_path / "whole")
@@ -159,7 +162,7 @@ async def test_a_shard_that_its_budget_stopped_is_no_success(tmp_path: Path) -> 
         )
         stopped = await shard(tmp_path, 1, of=2)
     assert stopped.code == 3
-    assert "interrupted: the budget" in stopped.err
+    assert "incomplete: the budget" in stopped.err
 
 
 async def test_a_shard_without_any_graded_run_is_no_success(tmp_path: Path) -> None:
