@@ -107,10 +107,14 @@ def find_module(name: str) -> ModuleSpec | None:
     loaded = importlib.util.find_spec(top)
     if wanted is None or wanted.origin is None or loaded is None:
         return importlib.util.find_spec(name)
-    if not _is_same_file(wanted.origin, loaded.origin):
+    file = wanted.origin
+    folder = Path(sys.path[0], top)
+    if "." in name and loaded.submodule_search_locations is None and folder.is_dir():
+        file = str(folder)  # a module hides a folder without __init__.py wherever it is
+    if not _is_same_file(file, loaded.origin):
         place = loaded.origin or "elsewhere"
         text = f"a module {top!r} was already loaded from {place}: give one of them another name"
-        raise NamesakeError(text, path=wanted.origin)
+        raise NamesakeError(text, path=file)
     return importlib.util.find_spec(name)
 
 
@@ -275,7 +279,11 @@ def _import_problem(error: BaseException, target: str) -> Problem:
                 line = frame.lineno
     message = f"importing it raised {type(error).__name__}: {one_line(str(error), 300)}"
     if isinstance(error, ModuleNotFoundError):
-        message = f"{message}; is it installed for {sys.executable}?"
+        top, dot, _ = (error.name or "").partition(".")
+        if dot and top in sys.stdlib_module_names:
+            message += f"; Python has a module {top!r} of its own: if this is yours, rename it"
+        else:
+            message += f"; is it installed for {sys.executable}?"
     return Problem(file, line, "", f"target {target!r}: {message}")
 
 

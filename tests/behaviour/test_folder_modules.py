@@ -62,3 +62,21 @@ async def test_a_target_in_such_a_module_is_refused_with_the_way_out(tmp_path: P
     assert "evals.yaml:" in ended.err
     assert "target: a module 'email' was already loaded from" in ended.err
     assert "give one of them another name" in ended.err
+
+
+async def test_a_folder_with_the_name_of_a_standard_module_is_refused_with_the_way_out(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "words.py").write_text("def answer(text): return text")
+    (tmp_path / "agent.py").write_text("from code.words import answer")
+    cases = [{"id": "greeting", "input": "hello", "expect": [{"equals": "hello"}]}]
+    write_suite(tmp_path, cases, providers=[{"type": "python", "target": "code.words:answer"}])
+    ended = await ci_evals(tmp_path, "validate")
+    assert (ended.code, "target: a module 'code' was already loaded from" in ended.err) == (2, True)
+    assert "give one of them another name" in ended.err
+    write_suite(tmp_path, cases, providers=[{"type": "python", "target": "agent:answer"}])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 2
+    assert "Python has a module 'code' of its own: if this is yours, rename it" in ended.err
+    assert "is it installed" not in ended.err
