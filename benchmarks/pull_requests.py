@@ -75,6 +75,50 @@ The cells of a case, one for each variant, follow each other.
 """
 
 
+class Luck(NamedTuple):
+    """The luck that runs of one report have in common, by default none.
+
+    Args:
+        group: so many cells, which follow each other, share luck in each round.
+        share: the share of their runs that it decides; the others have luck of their own.
+        wobble: the standard deviation of the pass rate from report to report.
+    """
+
+    group: int = 1
+    share: float = 0.0
+    wobble: float = 0.0
+
+    def move(self, rates: Rates, rng: random.Random) -> Rates:
+        """Return the rates at the time of a report."""
+        if not self.wobble:
+            return rates
+        return moved(rates, rng.gauss(0, self.wobble))
+
+
+class Draws:
+    """Numbers from 0 to 1 for the runs of one report: a run passes if its number is below its rate.
+
+    Args:
+        luck: what these runs have in common.
+        cells: how many there are.
+        runs: how many of each cell.
+        rng: where they come from.
+    """
+
+    def __init__(self, luck: Luck, cells: int, runs: int, rng: random.Random) -> None:
+        self.luck = luck
+        self.rng = rng
+        self.of_groups: list[list[float]] = []
+        if luck.share:
+            for _ in range(0, cells, luck.group):
+                self.of_groups.append([rng.random() for _ in range(runs)])
+
+    def draw(self, cell: int, run: int) -> float:
+        if self.of_groups and self.rng.random() < self.luck.share:
+            return self.of_groups[cell // self.luck.group][run]
+        return self.rng.random()
+
+
 class Story(NamedTuple):
     """What happens. `out` is the share of the runs that fail as the provider is out.
 
@@ -83,12 +127,14 @@ class Story(NamedTuple):
         change: what the pull request does; None: nothing.
         head_out: that share in each planned round of the pull request.
         base_out: that share in base reports, by age; the newest is 0.
+        luck: what the runs of each report have in common, on both sides.
     """
 
     past: Past = lambda rates, _age: rates
     change: Change | None = None
     head_out: Sequence[float] = ()
     base_out: Mapping[int, float] = {}
+    luck: Luck = Luck()
 
 
 QUIET = Story()
@@ -175,14 +221,20 @@ def pull_requests(suite: Suite, story: Story = QUIET, *, number: int) -> Iterato
         now, broken = story.past(first, 0), frozenset[int]()
         if story.change:
             now, broken = story.change(now, rng)
+        now = story.luck.move(now, rng)
+        planned = Draws(story.luck, len(now), suite.runs, rng)
         rounds = [
             {
-                run + 1: rng.random() < rate and rng.random() >= out_in(story, run)
+                run + 1: planned.draw(cell, run) < rate and rng.random() >= out_in(story, run)
                 for run in range(suite.runs)
             }
-            for rate in now
+            for cell, rate in enumerate(now)
         ]
-        repeats = [[rng.random() < rate for _ in range(MOST_CONFIRM_RUNS)] for rate in now]
+        further = Draws(story.luck, len(now), MOST_CONFIRM_RUNS, rng)
+        repeats = [
+            [further.draw(cell, run) < rate for run in range(MOST_CONFIRM_RUNS)]
+            for cell, rate in enumerate(now)
+        ]
         before = [cell.history.evidence[0] for cell in base.cells.values()]
         passed = [sum(each.values()) for each in rounds]
         yield outcome(suite, base, rounds, repeats)._replace(
@@ -275,16 +327,16 @@ def run_again(
 
 def base_of(suite: Suite, story: Story, first: Rates, rng: random.Random) -> Baseline:
     refs = tuple(ReportRef(f"report {age}", -float(age)) for age in range(suite.reports))
-    then = [story.past(first, age) for age in range(suite.reports)]
+    then = [story.luck.move(story.past(first, age), rng) for age in range(suite.reports)]
+    draws = [Draws(story.luck, len(first), suite.runs, rng) for _ in refs]
     shared = cache(History)
     cells: dict[CellKey, BaseCell] = {}
     for number, key in enumerate(keys(suite)):
         evidence = []
         for age, ref in enumerate(refs):
             rate = then[age][number] * (1 - story.base_out.get(age, 0.0))
-            evidence.append(
-                Evidence(ref.id, sum(rng.random() < rate for _ in range(suite.runs)), suite.runs)
-            )
+            passed = sum(draws[age].draw(number, run) < rate for run in range(suite.runs))
+            evidence.append(Evidence(ref.id, passed, suite.runs))
         cells[key] = BaseCell(key[0], shared(tuple(evidence)))
     return find_lost_reports(Baseline(suite="simulated", reports=refs, cells=cells))
 

@@ -17,6 +17,7 @@ from benchmarks.pull_requests import (
     Beta,
     Change,
     Frequencies,
+    Luck,
     Outcome,
     Story,
     Suite,
@@ -49,6 +50,17 @@ NOTHING_CHANGED: Rows = {
     "3 variants": (BETA._replace(variants=3), QUIET),
     "one case at 80 %": (Suite(Alike(0.8), cases=1), QUIET),
     "5 % of all runs crash, on both sides": (BETA, Story(past=crashes(0.05))),
+}
+GROUPS_OF_4 = Story(luck=Luck(group=4, share=0.7))
+GROUPS_OF_10 = Story(luck=Luck(group=10, share=0.7))
+WOBBLE = Story(luck=Luck(wobble=0.04))
+COMMON_LUCK: Rows = {
+    "groups of 4 cases share 70 % of their luck": (BETA, GROUPS_OF_4),
+    "groups of 10 cases share 70 % of their luck": (BETA, GROUPS_OF_10),
+    "the pass rate wobbles by 4 points": (BETA, WOBBLE),
+    "groups of 4, 3 base reports": (BETA._replace(reports=3), GROUPS_OF_4),
+    "groups of 10, 3 base reports": (BETA._replace(reports=3), GROUPS_OF_10),
+    "a wobble of 4 points, 3 base reports": (BETA._replace(reports=3), WOBBLE),
 }
 BROKEN: Rows = {
     "10 % of the cases die": (BETA, Story(change=breaks(0.1))),
@@ -87,6 +99,10 @@ BASE_BRANCH: Rows = {
         BETA,
         Story(change=breaks(0.1), base_out={0: 0.6, 1: 0.6}),
     ),
+    "the two newest were out, and 10 % die: not compared": (
+        BETA,
+        Story(change=breaks(0.1), base_out={0: 1, 1: 1}),
+    ),
     "fell by 10 points in its newest report": (BETA, Story(past=fell(0.1, 1))),
     "fell by 10 points 3 reports ago": (BETA, Story(past=fell(0.1, 3))),
     "fell by 30 points in its newest report": (BETA, Story(past=fell(0.3, 1))),
@@ -114,6 +130,7 @@ def several_variants() -> Rows:
 
 TABLES: Mapping[str, Rows] = {
     "nothing changed": NOTHING_CHANGED,
+    "nothing changed, common luck": COMMON_LUCK,
     "the pull request broke something": BROKEN,
     "an outage on the pull request": OUTAGES,
     "the base branch": BASE_BRANCH,

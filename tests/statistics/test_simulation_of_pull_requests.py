@@ -21,7 +21,7 @@ from benchmarks.pull_requests import (
     run_again,
     slides,
 )
-from benchmarks.simulate import BASE_BRANCH, BETA, BROKEN, NOTHING_CHANGED, OUTAGES
+from benchmarks.simulate import BASE_BRANCH, BETA, BROKEN, COMMON_LUCK, NOTHING_CHANGED, OUTAGES
 
 SMALL = {
     name: row
@@ -40,6 +40,12 @@ def test_where_nothing_changed_hardly_any_pull_request_is_red() -> None:
     assert seen.red <= 6
     assert seen.false_name <= 2
     assert seen.withdrawn <= 0.5
+
+
+def test_luck_that_cases_share_makes_few_more_pull_requests_red() -> None:
+    rows = [row for row in COMMON_LUCK.values() if row[0].reports == 10]
+    outcomes = (list(pull_requests(*row, number=60)) for row in rows)
+    assert frequencies(chain.from_iterable(outcomes)).red <= 11
 
 
 def test_several_variants_are_no_more_chances_to_be_red() -> None:
@@ -131,3 +137,8 @@ def test_running_again_makes_a_red_verdict_green_no_more_often_than_one_attempt_
     missed_at_once = sum(not first.red for first, _ in attempts)
     assert turned_green <= missed_at_once
     assert turned_green <= 0.03 * len(attempts)
+
+
+def test_nothing_is_compared_with_a_base_branch_whose_two_newest_reports_were_out() -> None:
+    seen = simulate(BASE_BRANCH["the two newest were out, and 10 % die: not compared"], 20)
+    assert (seen.red, seen.named) == (0, 0)
