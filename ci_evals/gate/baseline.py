@@ -640,6 +640,7 @@ class HeadCell(NamedTuple):
             that was not graded, up to the first that was not made.
         critical: True if its regression is always red, even if the gate allows some.
         quarantined: True if it is not compared, because its results block nothing.
+        tags: the tags of its case.
         per_run: the averages of its planned runs.
     """
 
@@ -652,6 +653,7 @@ class HeadCell(NamedTuple):
     repeats: tuple[bool | None, ...] = ()
     critical: bool = False
     quarantined: bool = False
+    tags: tuple[str, ...] = ()
     per_run: PerRun = UNMEASURED
 
     @property
@@ -704,6 +706,7 @@ def _head_cell(report: SuiteReport, cell: int, gate: Gate) -> HeadCell:
         repeats=repeats,
         critical=case.critical or gate.marks_critical(case.tags),
         quarantined=case.quarantine is not None,
+        tags=tuple(case.tags),
         per_run=_average(fresh),
     )
 

@@ -1,4 +1,4 @@
-"""Cases over their variants: has a case got worse on all of them together?
+"""Cases over their variants, and tags over their cases: what got worse on many cells together?
 
 A case that fails a little on every variant shows on none of them by itself. With a single variant
 there is nothing to add to the test of the cell.
@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean
 
 from ci_evals.gate.baseline import (
     DISAGREEMENT,
@@ -52,6 +53,23 @@ class CaseComparison:
     base: Tally
     cells: int
     variants: tuple[Variant, ...]
+    p: Share
+    adjusted_p: Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagComparison:
+    """The cases with a tag, over all variants: the planned runs against the pooled ones.
+
+    Rates are means over its `cells`. `p` is the chance of a drop this large if nothing had changed;
+    `adjusted_p` allows for the number of tags. A tag is never a reason for red: it says what a
+    change that is red anyway has in common.
+    """
+
+    tag: str
+    cells: int
+    head_rate: Share
+    base_rate: Share
     p: Share
     adjusted_p: Share
 
@@ -216,3 +234,30 @@ def _variants_that_show_it(case: MatchedCase, alpha: float) -> Iterator[Variant]
         runs = add_tallies((cell.head.planned, cell.head.confirming))
         if runs.rate < cell.pooled.rate and fisher_lower(*runs, *cell.pooled) <= alpha:
             yield cell.head.variant
+
+
+def compare_tags(matching: Matching) -> Sequence[TagComparison]:
+    """Test every tag that some, but not all, compared cells have; the surest drop first."""
+    tables: dict[str, list[Table]] = defaultdict(list)
+    for cell in matching.cells:
+        for tag in cell.head.tags:
+            tables[tag].append((*cell.head.planned, *cell.pooled))
+    tested = []
+    for tag, chosen in tables.items():
+        if len(chosen) < len(matching.cells):
+            tested.append((tag, chosen, stratified_lower(chosen)))
+    adjusted = holm([p for _, _, p in tested])
+    tags = []
+    for (tag, chosen, p), adjusted_p in zip(tested, adjusted, strict=True):
+        tags.append(
+            TagComparison(
+                tag=tag,
+                cells=len(chosen),
+                head_rate=fmean([passed / graded for passed, graded, _, _ in chosen]),
+                base_rate=fmean([passed / graded for _, _, passed, graded in chosen]),
+                p=p,
+                adjusted_p=adjusted_p,
+            )
+        )
+    tags.sort(key=lambda tag: tag.p)
+    return tags

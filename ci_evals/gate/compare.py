@@ -15,7 +15,13 @@ from ci_evals.gate.baseline import (
     HeadCell,
     add_tallies,
 )
-from ci_evals.gate.cases import CaseComparison, compare_cases, match_cases
+from ci_evals.gate.cases import (
+    CaseComparison,
+    TagComparison,
+    compare_cases,
+    compare_tags,
+    match_cases,
+)
 from ci_evals.gate.cells import (
     SUSPICION,
     CellComparison,
@@ -103,9 +109,10 @@ class Comparison:
     """A report compared with a baseline.
 
     It has every variant that both have, and every cell that either has; `cases` are those that got
-    worse over their variants. `usual_runs` is the number
-    of planned runs that most of the tested cells have, 0 if none was tested; `unconfirmed` is the
-    number of suspects that were not run again while others were, because they are too many.
+    worse over their variants, `tags` all that some cells have, the surest drop first. `usual_runs`
+    is the number of planned runs that most of the tested cells have, 0 if none was tested;
+    `unconfirmed` is the number of suspects that were not run again while others were, because they
+    are too many.
     """
 
     baseline: Baseline
@@ -115,12 +122,21 @@ class Comparison:
     variants: tuple[VariantComparison, ...]
     cells: tuple[CellComparison, ...]
     cases: tuple[CaseComparison, ...] = ()
+    tags: tuple[TagComparison, ...] = ()
     unconfirmed: int = 0
 
     @cached_property
     def counts(self) -> Mapping[CellKind, int]:
         """The number of cells of each kind."""
         return Counter(cell.kind for cell in self.cells)
+
+    @property
+    def fallen_tag(self) -> TagComparison | None:
+        """The tag whose cases surely passed less often, if there is one; of several the surest."""
+        for tag in self.tags:
+            if tag.adjusted_p <= self.alpha:
+                return tag
+        return None
 
     @cached_property
     def by_case(self) -> Mapping[str, CaseComparison]:
@@ -265,6 +281,7 @@ def compare(
         variants=_compare_variants(matching, cells, alpha),
         cells=(*cells, *matching.rest),
         cases=tuple(worse_cases.values()),
+        tags=tuple(compare_tags(matching)),
         unconfirmed=unconfirmed,
     )
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from ci_evals.format import UNKNOWN, number_of, percent, seconds
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
+from ci_evals.gate.cases import TagComparison
 from ci_evals.gate.rules import RuleVerdict
 from ci_evals.gate.run_errors import errored_headline
 from ci_evals.gate.verdict import population_bounds
@@ -139,13 +140,34 @@ def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
     short, names = _list_cells(summary, cells, "regressed")
     if summary.compared and summary.compared.unconfirmed:
         short = f"at least {short}"
+    if tag := _shared_tag(summary, cells):
+        names = (": ", *_tag_fell(summary, tag))
     if summary.gate and summary.gate.max_regressions and rule.rule == "regressions":
         names = (*names, f"; the gate allows {summary.gate.max_regressions}")
     return _head(summary, short, names)
 
 
+def _shared_tag(summary: Summary, cells: Sequence[CellView]) -> TagComparison | None:
+    """Return the tag that says more than a list of cases: it fell, and all of them have it."""
+    tag = summary.compared.fallen_tag if summary.compared else None
+    if tag is None or len(case_views(cells)) <= FEW:
+        return None
+    if any(tag.tag not in cell.case.tags for cell in cells):
+        return None
+    return tag
+
+
+def _tag_fell(summary: Summary, tag: TagComparison) -> Sentence:
+    """`cases tagged refund fell from 95 % on main to 12 %`."""
+    assert summary.compared is not None
+    base = percent(tag.base_rate, tag.head_rate)
+    here = percent(tag.head_rate, tag.base_rate)
+    rates = f" fell from {base} on {summary.compared.baseline.label} to {here}"
+    return ("cases tagged ", ForeignText(tag.tag), rates)
+
+
 def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
-    """`pass rate fell from 100 % on main to 83.3 % on gpt-4o`."""
+    """`pass rate fell from 100 % on main to 83.3 % on gpt-4o; cases tagged refund fell from …`."""
     comparison = summary.compared
     if comparison is None or rule.variant is None:
         return _reason(summary)
@@ -153,7 +175,10 @@ def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
     base = percent(fallen.base_rate, fallen.head_rate)
     here = percent(fallen.head_rate, fallen.base_rate)
     short = f"pass rate fell from {base} on {comparison.baseline.label} to {here}"
-    return _head(summary, short, on_variant(summary, fallen.variant), evidence=_evidence(summary))
+    names = on_variant(summary, fallen.variant)
+    if tag := comparison.fallen_tag:
+        names = (*names, "; ", *_tag_fell(summary, tag))
+    return _head(summary, short, names, evidence=_evidence(summary))
 
 
 def _error_headline(summary: Summary) -> Headline:

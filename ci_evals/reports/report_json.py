@@ -24,7 +24,7 @@ from ci_evals.gate.baseline import (
     TrendPoint,
     evidence_to_keep,
 )
-from ci_evals.gate.cases import CaseComparison
+from ci_evals.gate.cases import CaseComparison, TagComparison
 from ci_evals.gate.cells import KINDS, CellComparison, CellKind
 from ci_evals.gate.compare import Comparison, NoComparison, VariantComparison
 from ci_evals.gate.rules import RuleName, RuleVerdict
@@ -184,6 +184,7 @@ class ComparisonEntry:
         counts: the number of cells of each kind.
         variants: each variant as a whole.
         cases: the cases that got worse over their variants.
+        tags: the tags that some of the cases have, the surest drop first.
         removed: the cells that only the baseline has.
         drift: the variants that the base branch's reports together show to pass less often.
     """
@@ -198,6 +199,7 @@ class ComparisonEntry:
     counts: Mapping[CellKind, int]
     variants: tuple[VariantComparisonEntry, ...]
     cases: tuple[CaseComparison, ...]
+    tags: tuple[TagComparison, ...]
     removed: tuple[CellComparisonEntry, ...]
     drift: tuple[DriftEntry, ...]
 
@@ -631,6 +633,7 @@ def _comparison(summary: Summary) -> ComparisonEntry | NoComparison | None:
         counts={kind: comparison.counts[kind] for kind in KINDS if kind in comparison.counts},
         variants=tuple(variants),
         cases=comparison.cases,
+        tags=comparison.tags,
         removed=tuple(removed),
         drift=tuple(reports.drift_entries(summary)),
     )

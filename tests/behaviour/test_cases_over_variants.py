@@ -13,6 +13,10 @@ MODELS = [f"model-{letter}" for letter in "abcdef"]
 QUESTIONS = [f"q{number}" for number in range(20)]
 
 
+def tag_of(question: str) -> str:
+    return "refund" if question in QUESTIONS[:5] else "billing"
+
+
 def write(folder: Path, *wrong: str, models: list[str] | None = None, **settings: Any) -> None:
     """Six models that answer right, but for some questions; only some models if these are named."""
 
@@ -21,7 +25,10 @@ def write(folder: Path, *wrong: str, models: list[str] | None = None, **settings
         return {q: "wrong" if is_wrong and q in wrong else "right" for q in QUESTIONS}
 
     providers = [{"name": name, "type": "mock", "answers": answers(name)} for name in MODELS]
-    cases = [{"id": q, "input": q, "expect": [{"contains": "right"}]} for q in QUESTIONS]
+    cases = [
+        {"id": q, "input": q, "expect": [{"contains": "right"}], "tags": [tag_of(q)]}
+        for q in QUESTIONS
+    ]
     write_suite(folder, cases, providers=providers, runs=3, gate={"min_pass_rate": 0.5}, **settings)
 
 
@@ -90,3 +97,32 @@ async def test_explain_tells_the_test_of_the_case_with_that_of_the_cell(tmp_path
     text = " ".join(explained.out.split())
     assert "0 of 10 against 3 of 3" in text
     assert "the exact test of its case over 6 variants: p = 1.8e-15, 3.7e-14 adjusted" in text
+
+
+async def test_a_tag_leads_the_headline_where_all_that_regressed_has_it(tmp_path: Path) -> None:
+    write(tmp_path)
+    await ci_evals(tmp_path, "run", "--out", "base", "--quiet")
+    write(tmp_path, *QUESTIONS[:5])
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    headline = "5 cases regressed: cases tagged refund fell from 100 % on the baseline to 0 %"
+    assert headline in ended.out
+    tags = report_in(tmp_path / "out")["comparison"]["tags"]
+    assert [(tag["tag"], tag["cells"]) for tag in tags] == [("refund", 30), ("billing", 90)]
+    p = float(hypergeom.pmf(0, 6, 3, 3)) ** 30
+    assert abs(tags[0]["p"] / p - 1) < 1e-9
+    assert abs(tags[0]["adjusted_p"] / (2 * p) - 1) < 1e-9
+    assert tags[1]["p"] == 1
+
+
+async def test_a_tag_alone_is_no_reason_for_red(tmp_path: Path) -> None:
+    """As many cases of another tag were mended, and one report is too little to name a case."""
+    one_model = ("--providers", "model-a", "--confirm-runs", "0")
+    write(tmp_path, *QUESTIONS[10:15])
+    await ci_evals(tmp_path, "run", "--out", "base", "--quiet", *one_model)
+    write(tmp_path, *QUESTIONS[:5])
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out", *one_model)
+    assert ended.code == 0, ended.out
+    assert "refund" not in ended.out
+    [tag, _] = report_in(tmp_path / "out")["comparison"]["tags"]
+    assert (tag["tag"], tag["head_rate"]) == ("refund", 0)
+    assert tag["adjusted_p"] < 1e-5
