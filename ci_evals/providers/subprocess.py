@@ -22,6 +22,7 @@ _SERVICE_TAIL_BYTES = 16 * 1024
 _GRACE_S = 1.0
 _DRAIN_S = 1.0
 _REAP_S = 5.0
+_EXECVE_S = 1.0
 _MOST_PASSES = 20
 _POLL_S = 0.02
 _VARIABLE = "_CI_EVALS_CALL"
@@ -90,9 +91,23 @@ class Descendants:
             groups.append(group)
         return _find(self.mark, groups, set(psutil.pids()) - self._before)
 
-    async def end(self) -> None:
-        """Kill the processes that are left, and wait until they are gone."""
-        await _end(self.living)
+    async def end(self, group: int | None = None, *, gently: bool = False) -> None:
+        """Kill the processes that are left, and wait until they are gone.
+
+        Args:
+            group: a process group whose members are killed, too.
+            gently: terminate them first and give them a second to exit.
+        """
+
+        def find() -> list[psutil.Process]:
+            return self.living(group)
+
+        await _end(find, gently=gently)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_EXECVE_S):
+                while any(map(_is_in_execve, set(psutil.pids()) - self._before)):  # noqa: ASYNC110  nothing reports it
+                    await asyncio.sleep(_POLL_S)
+        await _end(find)
 
 
 async def run_program(
@@ -327,14 +342,12 @@ async def _clear_away(child: _Child, members: Descendants, *, ends_all: bool) ->
         await members.end()
         return
     pid = child.transport.get_pid()
-
-    def find() -> list[psutil.Process]:
-        if ends_all:
-            return members.living(pid)
-        return _find(None, (pid,), psutil.pids())
-
+    gently = not child.exited.is_set()
     try:
-        await _end(find, gently=not child.exited.is_set())
+        if ends_all:
+            await members.end(pid, gently=gently)
+        else:
+            await _end(lambda: _find(None, (pid,), psutil.pids()), gently=gently)
         with suppress(TimeoutError):
             async with asyncio.timeout(_REAP_S):
                 await child.exited.wait()
@@ -387,6 +400,17 @@ def _find(mark: str | None, groups: Collection[int], pids: Collection[int]) -> l
             if is_wanted and _is_alive(process):
                 found.append(process)
     return found
+
+
+def _is_in_execve(pid: int) -> bool:
+    """Return True if a process is about to run another program.
+
+    For some milliseconds, Linux then shows neither its environment nor its arguments.
+    """
+    with suppress(psutil.Error, OSError):
+        process = psutil.Process(pid)
+        return bool(process.exe()) and not process.cmdline()  # a kernel thread has no file
+    return False
 
 
 def _group_of(pid: int) -> int:
