@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,9 +22,12 @@ GOLDEN = Path(__file__).parent / "golden"
 CompareGolden = Callable[[str, str], None]
 
 
-# A job in a shell's background ignores it, and so would every process that tests start.
+# A job in a shell's background ignores SIGINT and one under `nohup` SIGHUP, and so would every
+# process that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
