@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from ci_evals.engine.judges import AuxiliaryProvider as AuxiliaryProvider
     from ci_evals.engine.judges import Judges as Judges
     from ci_evals.engine.progress import show_progress as show_progress
+    from ci_evals.engine.stages import Stage as Stage
+    from ci_evals.engine.stages import StagedProvider as StagedProvider
+    from ci_evals.engine.stages import function_identity as function_identity
 
 __getattr__ = lazy_attributes(
     __name__,
@@ -19,6 +22,9 @@ __getattr__ = lazy_attributes(
         "Conversation": "ci_evals.engine.conversation",
         "Judges": "ci_evals.engine.judges",
         "SimulatedUsers": "ci_evals.engine.conversation",
+        "Stage": "ci_evals.engine.stages",
+        "StagedProvider": "ci_evals.engine.stages",
+        "function_identity": "ci_evals.engine.stages",
         "show_progress": "ci_evals.engine.progress",
         "user_key": "ci_evals.engine.conversation",
     },

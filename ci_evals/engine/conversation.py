@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ci_evals.engine.calls import LostError, SimulatedUserError
 from ci_evals.engine.cells import PreparedCell
+from ci_evals.engine.journal import keep_files, without_data
 from ci_evals.engine.judges import AuxiliaryProvider
 from ci_evals.engine.queues import Queue
 from ci_evals.engine.slots import Slot
-from ci_evals.engine.stages import keep_files, without_data
 from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
 from ci_evals.model.case import SimulatedUser

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
+from mimetypes import guess_extension
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -24,7 +25,7 @@ from ci_evals.files import write_atomically
 from ci_evals.format import abridge
 from ci_evals.model.fields import first_problem
 from ci_evals.model.report import SuiteInfo
-from ci_evals.model.response import Message, Response
+from ci_evals.model.response import Content, Message, Response
 from ci_evals.model.result import Result, decode_result, encode_result
 from ci_evals.redaction import Redactor
 
@@ -40,6 +41,7 @@ long.
 
 _OPENING = b'{"journal":'
 _ANSWER = b'{"answered":'
+_SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "text/plain": ".txt"}
 _DEEPEST = 100  # levels of nesting; JSON readers refuse much more
 
 
@@ -269,6 +271,59 @@ def _decode_header(line: bytes, path: Path, number: int) -> Header:
         problem = f"the journal is of version {version}, and {ours}"
         raise StorageError(f"{path}:{number}: {problem}: start without it")
     return header
+
+
+# Files beside it.
+
+
+def keep_files(response: Response, folder: Path | None) -> Response:
+    """Keep the files of a response in the results folder; see `keep_file`."""
+    kept = []
+    for content in response.files:
+        if content.sha256:  # a stage has kept it
+            kept.append(content)
+        else:
+            kept.append(keep_file(content, folder))
+    return replace(response, files=tuple(kept))
+
+
+def keep_file(content: Content, folder: Path | None) -> Content:
+    """Write a file into `files` in the results folder, if there is one; return it with its digest
+    and path.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    sha256 = digest_of(content)
+    if folder is None:
+        return replace(content, sha256=sha256, size=len(content.data))
+    name = f"{FILES}/{sha256}{_suffix_of(content.media_type)}"
+    path = folder / name
+    if not path.exists():
+        try:
+            write_atomically(path, [content.data])
+        except StorageError:
+            if not path.exists():  # Windows replaces no file that another writer has open
+                raise
+    return replace(content, sha256=sha256, size=len(content.data), path=name)
+
+
+def digest_of(content: Content) -> str:
+    """Return the SHA-256 of a file."""
+    return content.sha256 or hashlib.sha256(content.data).hexdigest()
+
+
+def _suffix_of(media_type: str) -> str:
+    if media_type in _SUFFIXES:
+        return _SUFFIXES[media_type]
+    return guess_extension(media_type.partition(";")[0].strip()) or ".bin"
+
+
+def without_data(response: Response) -> Response:
+    """Return a response as a journal may have it: with what its files are and where, but not what
+    is in them.
+    """
+    return replace(response, files=tuple(replace(content, data=b"") for content in response.files))
 
 
 # Writing.

@@ -17,12 +17,11 @@ from ci_evals import engine
 from ci_evals.engine.calls import LostError, SimulatedUserError, Waiting
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.grading import RunOutcome, fail_or_exclude, grade_again, grade_answer
-from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal
+from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal, keep_files, without_data
 from ci_evals.engine.queues import Queue
 from ci_evals.engine.recordings import Recordings
 from ci_evals.engine.setup import OpenSuite
 from ci_evals.engine.slots import Slot
-from ci_evals.engine.stages import keep_files, without_data
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.model.case import SimulatedUser
 from ci_evals.model.plan import execution_order, plan_runs

@@ -16,7 +16,6 @@ from ci_evals.engine.limits import RateLimiter
 from ci_evals.engine.queues import Queue
 from ci_evals.engine.resources import LOCAL, EngineResources, open_executor, open_resources
 from ci_evals.engine.slots import Slots
-from ci_evals.engine.stages import Pricer, Stage, StagedProvider, function_identity
 from ci_evals.errors import ConfigError, Place, Problem, ProviderError
 from ci_evals.graders.base import Composite
 from ci_evals.graders.scoring import nested
@@ -26,7 +25,7 @@ from ci_evals.model.grading import Expectation
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider, ProviderOptions, Service
-from ci_evals.providers.pricing import pricer
+from ci_evals.providers.pricing import Pricer, pricer
 from ci_evals.suite.executor import Executor
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
 from ci_evals.suite.problems import once_per_cause
@@ -290,7 +289,7 @@ def _open_queues(
     slots = Slots(suite.max_concurrency)
     queues: list[Queue] = []
     problems: list[Problem] = []
-    stages: Mapping[str, Stage] = {}
+    stages: Mapping[str, engine.Stage] = {}
     with collect_problems(problems):
         stages = _open_stages(suite, resources)
     for options in suite.providers:
@@ -302,7 +301,9 @@ def _open_queues(
         if options.before or options.after:
             before = [stages[name] for name in options.before]
             after = [stages[name] for name in options.after]
-            provider = StagedProvider(options, provider, price, before, after, resources.files)
+            provider = engine.StagedProvider(
+                options, provider, price, before, after, resources.files
+            )
         queue = Queue(
             options,
             _calls(options, provider, suite, limiter, own_code=options.own_code),
@@ -315,7 +316,7 @@ def _open_queues(
     return queues
 
 
-def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str, Stage]:
+def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str, "engine.Stage"]:
     """Open what answers for the stages of providers: functions, and providers."""
     stages = {}
     problems: list[Problem] = []
@@ -323,10 +324,11 @@ def _open_stages(suite: CheckedSuite, resources: EngineResources) -> Mapping[str
         with collect_problems(problems, suite.places.get(name)):
             if isinstance(options, providers.Python) and options.target == name:
                 function = options.open(resources)
-                stages[name] = Stage(name, function.answer, function_identity(name))
+                identity = engine.function_identity(name)
+                stages[name] = engine.Stage(name, function.answer, identity)
             else:
                 provider = open_auxiliary(suite, options, resources)
-                stages[name] = Stage(
+                stages[name] = engine.Stage(
                     name, provider.answer, provider_identity(options), provider.price
                 )
     if problems:

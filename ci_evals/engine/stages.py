@@ -1,14 +1,10 @@
-"""Stages before and after a provider (text → speech → agent → transcript), and the files that
-answers come with.
-"""
+"""Stages before and after a provider: text → speech → agent → transcript."""
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from mimetypes import guess_extension
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -16,7 +12,7 @@ from weakref import WeakValueDictionary
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from ci_evals.engine.journal import FILES
+from ci_evals.engine.journal import digest_of, keep_file
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.model.fingerprint import digest
@@ -24,69 +20,12 @@ from ci_evals.model.request import Request
 from ci_evals.model.response import Content, Message, Part, Response
 from ci_evals.providers.base import Provider, ProviderOptions
 from ci_evals.providers.parts import asks_messages, message_fields
-from ci_evals.providers.pricing import total_usd
+from ci_evals.providers.pricing import Pricer, total_usd
 from ci_evals.user_code import find_module
 
 Ask = Callable[[Request], Awaitable[Response]]
-Pricer = Callable[[Response], float | None]
 
 _CACHE = "cache"
-_SUFFIXES = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "text/plain": ".txt"}
-
-
-# Files.
-
-
-def keep_files(response: Response, folder: Path | None) -> Response:
-    """Keep the files of a response in the results folder; see `keep_file`."""
-    kept = []
-    for content in response.files:
-        if content.sha256:  # a stage has kept it
-            kept.append(content)
-        else:
-            kept.append(keep_file(content, folder))
-    return replace(response, files=tuple(kept))
-
-
-def keep_file(content: Content, folder: Path | None) -> Content:
-    """Write a file into `files` in the results folder, if there is one; return it with its digest
-    and path.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    sha256 = _digest_of(content)
-    if folder is None:
-        return replace(content, sha256=sha256, size=len(content.data))
-    name = f"{FILES}/{sha256}{_suffix_of(content.media_type)}"
-    path = folder / name
-    if not path.exists():
-        try:
-            write_atomically(path, [content.data])
-        except StorageError:
-            if not path.exists():  # Windows replaces no file that another writer has open
-                raise
-    return replace(content, sha256=sha256, size=len(content.data), path=name)
-
-
-def _suffix_of(media_type: str) -> str:
-    if media_type in _SUFFIXES:
-        return _SUFFIXES[media_type]
-    return guess_extension(media_type.partition(";")[0].strip()) or ".bin"
-
-
-def without_data(response: Response) -> Response:
-    """Return a response as a journal may have it: with what its files are and where, but not what
-    is in them.
-    """
-    return replace(response, files=tuple(replace(content, data=b"") for content in response.files))
-
-
-def _digest_of(content: Content) -> str:
-    return content.sha256 or hashlib.sha256(content.data).hexdigest()
-
-
-# Stages.
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +114,7 @@ class StagedProvider:
                 raise ProviderError("rejected", text)
             if not asks_messages(request):
                 return replace(request, input=value)
-            part = Part(file=value.data, media_type=value.media_type, sha256=_digest_of(value))
+            part = Part(file=value.data, media_type=value.media_type, sha256=digest_of(value))
             return _with_last_message(request, (part,))
         if asks_messages(request):
             return _with_last_message(request, value)
@@ -196,7 +135,7 @@ class StagedProvider:
         self, stage: Stage, value: str | Content, passage: "_Passage", folder: Path
     ) -> str | Content:
         """Return what a stage makes of a value, from the cache if it is there."""
-        content = _digest_of(value) if isinstance(value, Content) else value
+        content = digest_of(value) if isinstance(value, Content) else value
         path = folder / _CACHE / f"{digest([stage.identity, content])}.json"
         lock = self._locks.setdefault(path.name, asyncio.Lock())
         async with lock:  # two runs with the same content wait for one stage, and pay once

@@ -8,12 +8,13 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import Field
 
 from ci_evals.errors import GradingError
-from ci_evals.format import quote
+from ci_evals.format import abridge, quote
 from ci_evals.model.fields import Bool, Name, NonEmpty, NonNegative, OneOrMore, Options, Share
 from ci_evals.model.grading import Finding, Models
 from ci_evals.model.request import Answer
 from ci_evals.model.response import Detail
 from ci_evals.model.result import Grade
+from ci_evals.workers import WorkerEndedError
 
 LONGEST_JUDGING_S: Final = 10.0
 """Seconds that a grader of ours may take, where it might never end."""
@@ -221,6 +222,14 @@ def inconclusive(reason: str, *, got: str | None = None, detail: str | None = No
 def too_slow(timeout_s: float) -> GradingError:
     """Return the error of a function that took longer than it may."""
     return GradingError(f"no judgement within {timeout_s:g} s; its own `timeout_s` may allow more")
+
+
+def ended_by(error: WorkerEndedError, answer: Answer) -> Finding:
+    """Return the finding of code that ended its process while it judged an answer."""
+    detail = None
+    if error.stderr:
+        detail = abridge(error.stderr, MOST_OF_A_STACK)
+    return inconclusive(error.ending, got=quote(answer.output), detail=detail)
 
 
 def reaches(score: float, threshold: float) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, overload
 
 from ci_evals.errors import ConfigError, Problem
-from ci_evals.format import abridge, one_line, quote
-from ci_evals.graders.base import MOST_OF_A_STACK, failed, inconclusive, passed, reaches, too_slow
+from ci_evals.format import one_line, quote
+from ci_evals.graders.base import failed, inconclusive, passed, reaches, too_slow
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.python_worker import current_workers
@@ -69,14 +69,6 @@ def longest_s(timeout_s: float, retries: int) -> float:
         pauses_s += pause_s
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
     return timeout_s * (retries + 1) + pauses_s
-
-
-def ended_by(error: WorkerEndedError, answer: Answer) -> Finding:
-    """Return the finding of code that ended its process while it judged an answer."""
-    detail = None
-    if error.stderr:
-        detail = abridge(error.stderr, MOST_OF_A_STACK)
-    return inconclusive(error.ending, got=quote(answer.output), detail=detail)
 
 
 class TooSlowError(Exception):

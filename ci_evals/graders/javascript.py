@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 
 from ci_evals.errors import GradingError
 from ci_evals.format import abridge, one_line, quote
-from ci_evals.graders.base import MOST_OF_A_STACK, GraderOptions, inconclusive
-from ci_evals.graders.functions import FunctionGrader, ended_by
+from ci_evals.graders.base import MOST_OF_A_STACK, GraderOptions, ended_by, inconclusive
+from ci_evals.graders.functions import FunctionGrader
 from ci_evals.graders.inline import context_of
 from ci_evals.javascript import (
     JavaScriptError,

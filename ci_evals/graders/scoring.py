@@ -13,11 +13,11 @@ from ci_evals.graders.base import (
     GraderOptions,
     ModelGrader,
     NothingThereError,
+    ended_by,
     inconclusive,
     reaches,
     too_slow,
 )
-from ci_evals.graders.functions import ended_by
 from ci_evals.javascript import split_file
 from ci_evals.model.grading import Expectation, Finding, Grader, Models
 from ci_evals.model.request import Answer, sendable

@@ -10,9 +10,12 @@ from ci_evals.format import closest
 from ci_evals.model.response import Response, Usage
 from ci_evals.providers.base import Price, ProviderOptions
 
+Pricer = Callable[[Response], float | None]
+"""Returns the cost of an answer in USD; None if it is not known."""
 
-def pricer(options: ProviderOptions) -> Callable[[Response], float | None]:
-    """Return a function from an answer to its cost in USD, or to None where the price is not known.
+
+def pricer(options: ProviderOptions) -> Pricer:
+    """Return what prices the answers of a provider.
 
     The cost that the provider tells comes first, then the config's `price`, which may name a model
     of the public list, then that list for the endpoint's host.

@@ -12,8 +12,7 @@ from fakes.chat import ChatServer, chatting
 from projects import Project
 from suites import chat, write_suite
 
-from ci_evals.engine.journal import JOURNAL
-from ci_evals.engine.stages import keep_file
+from ci_evals.engine.journal import JOURNAL, keep_file
 from ci_evals.errors import ConfigError, StorageError
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Content
