@@ -157,6 +157,14 @@ class History:
         return self.sums[-1]
 
     @property
+    def pooled(self) -> Sequence[str]:
+        """The ids of the reports in the full pool."""
+        counting = [
+            each.report for each in self.evidence if each.graded and each.report not in self.lost
+        ]
+        return counting[: self.pooled_reports]
+
+    @property
     def newest_lost(self) -> Tally:
         """The runs of the newest reports, up to the first of them that counts."""
         found = []
@@ -473,6 +481,14 @@ class Baseline:
     def variants(self) -> tuple[Variant, ...]:
         """Its variants, in the order of the cells."""
         return tuple(self.by_variant)
+
+    @cached_property
+    def pooled_reports(self) -> Sequence[ReportRef]:
+        """The reports whose runs are pooled for any of its cells, newest first."""
+        pooled: set[str] = set()
+        for cell in self.cells.values():
+            pooled.update(cell.history.pooled)
+        return [report for report in self.reports if report.id in pooled]
 
     @cached_property
     def broken_variants(self) -> frozenset[Variant]:

@@ -419,7 +419,8 @@ def source_sentence(
         runs: how many graded runs the cases have in the baseline.
         place: how the newest report's commit is related to the head's.
     """
-    newest, *older = baseline.reports
+    newest = baseline.reports[0]
+    older = [report for report in baseline.pooled_reports if report != newest]
     rest = ""
     if place:
         rest += f" ({place})"

@@ -206,12 +206,15 @@ class SavedReport:
                 cell.quarantined,
                 bars[cell.key],
             )
+        known = {own.id}
+        for base_cell in cells.values():
+            known.update(evidence.report for evidence in base_cell.history.evidence)
         source = None
         if self.path is not None:
             source = str(self.path)
         return Baseline(
             suite=self.suite.name,
-            reports=tuple(references.values()),
+            reports=tuple(each for each in references.values() if each.id in known),
             cells=cells,
             trend=tuple(trend[:TREND_POINTS]),
             source=source,

@@ -314,6 +314,27 @@ async def test_the_rate_of_the_baseline_is_of_the_runs_that_are_counted_below(
     assert "and 2 reports before it (9 runs per case)" in words
 
 
+async def test_only_reports_whose_runs_count_are_counted(tmp_path: Path) -> None:
+    good = dict.fromkeys(NAMES, ALWAYS)
+    write_team(tmp_path, good, runs=6)
+    before = "none"
+    out: dict[str, list[int]] = {name: [] for name in NAMES}
+    past = [*[good] * 11, out, good]
+    for number, passing in enumerate(past):
+        change(tmp_path, passing)
+        await ci_evals(tmp_path, "run", "--baseline", before, "--out", f"main-{number}")
+        before = f"main-{number}"
+    found = await ci_evals(tmp_path, "run", "--baseline", before, "--out", "out")
+    report = report_in(tmp_path / "out")
+    pooled: set[str] = set()
+    for cell in report["base"]["cells"]:
+        counting = [each for each in cell["history"] if each[0] not in cell["outages"]]
+        pooled.update(id_ for id_, _, _ in counting[:5])
+    assert len(pooled) == 5
+    assert "and 4 reports before it (30 runs per case)" in " ".join(found.out.split())
+    assert len(report["base"]["reports"]) < len(past), "older reports are forgotten"
+
+
 # Variants.
 
 
