@@ -1,19 +1,23 @@
 """Draws the pictures of docs/statistics.md with the functions behind `ci-evals power`."""
 
+import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, islice
-from math import log10
+from math import log10, sqrt
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 from benchmarks.drift import BEFORE, Branch, evidence, reports, slides
+from benchmarks.pull_requests import USUAL, Draws, Luck, Rates
 from ci_evals.gate.cells import SUSPICION
 from ci_evals.gate.confirmation import USUAL_CONFIRM_RUNS
 from ci_evals.gate.outages import worst_round
 from ci_evals.reports.findings import brief_chance
 from ci_evals.stats.drift import ALARM
 from ci_evals.stats.exact_tests import fisher_lower
+from ci_evals.stats.overdispersion import Counts, overdispersion
 from ci_evals.stats.power import Plan, comparison_power, planned_drop
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -61,6 +65,7 @@ def write_pictures(folder: Path) -> None:
         smallest,
         (12, 24),
     )
+    draw_common_luck(folder / "common-luck.svg")
     draw_drift(folder / "drift.svg")
     draw_rules(
         folder / "three-rules.svg", read_rules((DOCS / "statistics.md").read_text(encoding="utf-8"))
@@ -191,6 +196,76 @@ def draw_drift(path: Path) -> None:
         f'<text x="{left + wide / 2}" y="406" text-anchor="middle">reports, one a day</text>'
     )
     path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
+
+
+def draw_common_luck(path: Path) -> None:
+    """Write the pass rates of ten reports of one branch: cases by themselves, and in groups."""
+    title = "Ten reports of main, on which nothing changed"
+    wide, high, left, top, bottom, width = 860, 330, 64, 96, 280, 350
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" '
+            f'role="img" aria-label="{title}">'
+        ),
+        '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
+        f'<rect width="{wide}" height="{high}" fill="#fff"/>',
+        f'<text x="20" y="26" font-size="16" font-weight="600">{title}</text>',
+    ]
+    lowest, highest = 70, 100
+
+    def height_of(per_cent: float) -> float:
+        return bottom - (per_cent - lowest) / (highest - lowest) * (bottom - top)
+
+    for per_cent in range(lowest, highest + 1, 10):
+        y = height_of(per_cent)
+        parts.append(f'<path d="M{left} {y:.1f}H{wide - 24}" stroke="#ddd"/>')
+        parts.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{per_cent} %</text>')
+    panels = (
+        ("each case has its own luck", Luck()),
+        ("ten cases share 70 % of their luck", Luck(group=10, share=0.7)),
+    )
+    for number, (name, luck) in enumerate(panels):
+        rates, history = reports_with(luck)
+        start = left + number * (width + 40)
+        mean = 100 * fmean(rates)
+        variance = sum(rate * (1 - rate) for rate in rates) / 3 / len(rates) ** 2
+        spread = 100 * 2 * sqrt(variance)
+        y, tall = height_of(mean + spread), height_of(mean - spread) - height_of(mean + spread)
+        parts.append(
+            f'<rect x="{start}" y="{y:.1f}" width="{width}" height="{tall:.1f}" fill="#ddd" '
+            'opacity="0.6"/>'
+        )
+        points = []
+        for place, report in enumerate(history):
+            passed = fmean([passed / runs for passed, runs in report])
+            points.append((start + 26 + place * 33, height_of(100 * passed)))
+        line = "L".join(f"{x} {y:.1f}" for x, y in points)
+        parts.append(f'<path d="M{line}" fill="none" stroke="{COLORS[number]}" opacity="0.5"/>')
+        for x, y in points:
+            parts.append(f'<circle cx="{x}" cy="{y:.1f}" r="4.5" fill="{COLORS[number]}"/>')
+        times = f"reports vary {overdispersion(history):.1f} times as much as independent runs"
+        for text, y in ((name, 56), (times, 76)):
+            parts.append(f'<text x="{start}" y="{y}" fill="{COLORS[number]}">{text}</text>')
+    parts.append(
+        f'<text x="{left}" y="{bottom + 30}">gray: where 19 of 20 reports are if runs are '
+        "independent</text>"
+    )
+    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
+
+
+def reports_with(luck: Luck) -> tuple[Rates, Sequence[Sequence[Counts]]]:
+    """Return the rates of 40 cases and ten reports of three runs each, with some luck."""
+    rng = random.Random(11)
+    rates = [USUAL.draw(rng) for _ in range(40)]
+    history = []
+    for _ in range(10):
+        draws = Draws(luck, len(rates), 3, rng)
+        report = []
+        for cell, rate in enumerate(rates):
+            passed = sum(draws.draw(cell, run) < rate for run in range(3))
+            report.append((passed, 3))
+        history.append(report)
+    return rates, history
 
 
 class Strip(NamedTuple):
