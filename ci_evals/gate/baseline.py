@@ -28,8 +28,7 @@ POOLED_RUNS = 30
 KEPT_REPORTS = 10
 """A report hands on the evidence of this many earlier ones, even if fewer have enough runs.
 
-How much reports vary is measured over the newest of them, and takes `FEWEST_REPORTS`. It takes no
-more, so that a report that is read back is judged as it was before.
+How much reports vary is measured over them: `FEWEST_REPORTS` at least.
 """
 TREND_POINTS = 50
 KEPT_OUTAGES = 50
@@ -527,13 +526,16 @@ class Baseline:
         """
         known = {}
         for variant, cells in self.by_variant.items():
-            reports = self._reports_of(list(cells.values()))
+            reports = self.newest_reports(list(cells.values()))
             if len(reports) >= FEWEST_REPORTS:
                 known[variant] = overdispersion(reports)
         return known
 
-    def _reports_of(self, cells: Sequence[BaseCell]) -> list[list[Tally]]:
-        """Return the runs of some cells in the newest reports that count for them."""
+    def newest_reports(self, cells: Sequence[BaseCell]) -> list[list[Tally]]:
+        """Return the runs of some cells in the newest reports that count for them.
+
+        There are `KEPT_REPORTS` at most, so that a report that is read back is judged as it was.
+        """
         by_report: dict[str, list[Tally]] = {}
         for number, cell in enumerate(cells):
             for each in cell.history.evidence:

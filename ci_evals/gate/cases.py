@@ -12,7 +12,6 @@ from statistics import fmean
 
 from ci_evals.gate.baseline import (
     DISAGREEMENT,
-    NO_RUNS,
     History,
     add_tallies,
     reports_since_drop,
@@ -172,24 +171,15 @@ def match_cases(matching: Matching) -> Sequence[MatchedCase]:
     if since_fall is not None:
         limits.append(since_fall)
     reports = min(limits, default=None)
-    luck = shared_luck([_reports_of(cells, matching) for cells in groups])
+    reports_of_cases = [
+        matching.base.newest_reports([cell.base for cell in cells]) for cells in groups
+    ]
+    luck = shared_luck(reports_of_cases)
     cases = []
     for cells in groups:
         pools = [replace(cell.base.history, reports=reports) for cell in cells]
         cases.append(MatchedCase(cells, pools, since_drop, luck))
     return cases
-
-
-def _reports_of(cells: Sequence[MatchedCell], matching: Matching) -> list[list[Tally]]:
-    """Return the runs of each cell in each report of the base that counts, newest first."""
-    by_report: dict[str, list[Tally]] = {}
-    for number, cell in enumerate(cells):
-        history = cell.base.history
-        for each in history.evidence:
-            if each.graded and each.report not in history.lost:
-                runs = by_report.setdefault(each.report, [NO_RUNS] * len(cells))
-                runs[number] = each.tally
-    return [by_report[ref.id] for ref in matching.base.reports if ref.id in by_report]
 
 
 def compare_cases(
