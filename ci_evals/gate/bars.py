@@ -157,7 +157,7 @@ def _scopes(report: SuiteReport, rules: Gate) -> Iterator[Scope]:
                 "case",
                 case.id,
                 case_bar,
-                _cells(plan, [row]),
+                plan.cells_of_row(row),
                 critical=case.critical or rules.marks_critical(case.tags),
                 shares_bar=case.min_pass_rate is None,
             )
@@ -179,10 +179,9 @@ def _suite_scope(report: SuiteReport, rules: Gate) -> Scope:
 
 def _cells(plan: RunPlan, rows: Iterable[int]) -> Sequence[int]:
     """Return the cells of some cases."""
-    width = len(plan.variants)
     cells: list[int] = []
     for row in rows:
-        cells += range(row * width, (row + 1) * width)
+        cells += plan.cells_of_row(row)
     return cells
 
 

@@ -61,6 +61,10 @@ class RunPlan:
     def row(self, cell: int) -> int:
         return cell // len(self.variants)
 
+    def cells_of_row(self, row: int) -> range:
+        first = row * len(self.variants)
+        return range(first, first + len(self.variants))
+
     def case(self, cell: int) -> Case:
         return self.cases[cell // len(self.variants)]
 

@@ -475,12 +475,10 @@ class SuiteReport:
     @cached_property
     def gated_cells(self) -> Sequence[int]:
         """The cells that the gate judges: all but those of cases in quarantine."""
-        width = len(self.plan.variants)
         cells: list[int] = []
         for row, case in enumerate(self.plan.cases):
             if case.quarantine is None:
-                first = row * width
-                cells += range(first, first + width)
+                cells += self.plan.cells_of_row(row)
         return cells
 
     @property
@@ -674,11 +672,9 @@ class SuiteReport:
     @property
     def by_case(self) -> Mapping[str, Counts]:
         """Case id to counts over all its variants."""
-        width = len(self.plan.variants)
         counts = {}
         for row, case in enumerate(self.plan.cases):
-            first = row * width
-            counts[case.id] = self.counts(range(first, first + width))
+            counts[case.id] = self.counts(self.plan.cells_of_row(row))
         return counts
 
     @property

@@ -433,9 +433,12 @@ class Findings:
     @cached_property
     def rows(self) -> tuple[CellRow, ...]:
         """The cells that decided and those that were fixed, in the order of `groups`."""
-        rows = [*_regressed_rows(self.summary, self.cells["regressed"])]
-        for kind in ROWS[1:]:
-            rows += [_row(kind, cell) for cell in self.cells[kind]]
+        rows: list[CellRow] = []
+        for kind in ROWS:
+            if kind == "regressed":
+                rows += _regressed_rows(self.summary, self.cells[kind])
+            else:
+                rows += [_row(kind, cell) for cell in self.cells[kind]]
         return tuple(rows)
 
     @cached_property

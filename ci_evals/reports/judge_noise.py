@@ -197,7 +197,11 @@ def _points(drop: float | None) -> str:
 
 
 def _json(report: NoiseReport) -> str:
-    noise = report.noise
+    flips = run_flips = share = purchase = None
+    if report.noise is not None:
+        flips, run_flips, share = report.noise.flips, report.noise.run_flips, report.noise.share
+    if report.purchase is not None:
+        purchase = report.purchase._asdict()
     changed = [
         {
             "case": each.answer.result.case,
@@ -217,12 +221,12 @@ def _json(report: NoiseReport) -> str:
             "graded_again": len(report.judged),
             "unjudged": len(report.unjudged),
             "changed": changed,
-            "flips": noise and noise.flips,
-            "run_flips": noise and noise.run_flips,
-            "share": noise and noise.share,
+            "flips": flips,
+            "run_flips": run_flips,
+            "share": share,
             "samples": report.found.samples,
             "more_samples": report.more_samples,
-            "purchase": report.purchase and report.purchase._asdict(),
+            "purchase": purchase,
             "calls": report.judging.calls,
             "cost_usd": report.judging.cost_usd,
         }

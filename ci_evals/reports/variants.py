@@ -268,7 +268,7 @@ class Trend:
 
 def trend_of(summary: Summary, variants: Sequence[VariantReport]) -> Trend | None:
     """Return the trend of the variants that have a rate in two of these reports or more; None if
-    the variant does not exist.
+    no variant has.
     """
     comparison = summary.compared
     if comparison is None:
