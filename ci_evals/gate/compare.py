@@ -143,6 +143,18 @@ class Comparison:
         """The cases that got worse over their variants."""
         return {case.case: case for case in self.cases}
 
+    def decisive_p(self, cell: CellComparison) -> float | None:
+        """Return the adjusted p that a cell was judged by: that of its case, if that got worse."""
+        if cell.kind == "regressed" and cell.case in self.by_case:
+            return self.by_case[cell.case].adjusted_p
+        return cell.adjusted_p
+
+    @cached_property
+    def cases_over_variants(self) -> int:
+        """The number of cases that were tested over all their variants."""
+        cells = Counter(cell.case for cell in self.cells if cell.p is not None)
+        return sum(count > 1 for count in cells.values())
+
     @cached_property
     def by_key(self) -> Mapping[CellKey, CellComparison]:
         return {cell.key: cell for cell in self.cells}

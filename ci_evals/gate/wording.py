@@ -54,9 +54,10 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
         here = f"{tally_text(cell.head)} here"
     both = f"{before}, {here}"
     match cell.kind:
-        case "regressed" if not _shows_alone(comparison, cell):
+        case "regressed" if cell.case in comparison.by_case:
             case = comparison.by_case[cell.case]
-            return f"{both}; worse over all {case.cells} variants together, {_chance(case.p)}"
+            chance = _adjusted_chance_of_case(comparison, case)
+            return f"{both}; worse {variants_clause(case)}, {chance}"
         case "regressed" | "fixed":
             return f"{both}; {_adjusted_chance(comparison, cell)}"
         case "suspect":
@@ -80,14 +81,8 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
             return f"not compared: {_why_not_compared(comparison, cell, both)}"
 
 
-def _shows_alone(comparison: Comparison, cell: CellComparison) -> bool:
-    """Return False for a cell of a case that only all variants together show to be worse."""
-    case = comparison.by_case.get(cell.case)
-    return case is None or bool(case.variants)
-
-
 def case_sentence(comparison: Comparison, cell: CellComparison) -> str:
-    """`refund on 6 of 6 variants: 18 of 18 on main, 0 of 60 here; p = 1e-14 (by chance, …)`.
+    """`refund on 6 of 6 variants: 18 of 18 on main, 0 of 60 here; p = 1e-12, adjusted for …`.
 
     That is the sentence of the cell unless its case is worse over its variants.
     """
@@ -105,9 +100,10 @@ def variants_clause(case: CaseComparison) -> str:
 
 
 def case_finding(comparison: Comparison, case: CaseComparison) -> str:
-    """`18 of 18 on main, 0 of 60 here; p = 1e-14 (by chance, once in …)`."""
+    """`18 of 18 on main, 0 of 60 here; p = 1e-12, adjusted for 40 cases`."""
     before = f"{tally_text(case.base)} on {comparison.baseline.label}"
-    return f"{before}, {tally_text(case.head)} here; {_chance(case.p)}"
+    chance = _adjusted_chance_of_case(comparison, case)
+    return f"{before}, {tally_text(case.head)} here; {chance}"
 
 
 def _why_not_compared(comparison: Comparison, cell: CellComparison, both: str) -> str:
@@ -184,11 +180,19 @@ def tally_text(tally: Tally) -> str:
 def _adjusted_chance(comparison: Comparison, cell: CellComparison) -> str:
     """`p = 0.0023, adjusted for 40 cases`; of a single case, how often that happens by chance."""
     assert cell.adjusted_p is not None  # only cells that were tested are named
-    if comparison.compared == 1:
-        return _chance(cell.adjusted_p)
     noun = "cell" if comparison.several_variants else "case"
-    cells = number_of(comparison.compared, noun)
-    return f"{_p_value(cell.adjusted_p)}, adjusted for {cells}"
+    return _chance_among(cell.adjusted_p, comparison.compared, noun)
+
+
+def _adjusted_chance_of_case(comparison: Comparison, case: CaseComparison) -> str:
+    """`p = 0.0023, adjusted for 40 cases`, of a case over its variants."""
+    return _chance_among(case.adjusted_p, comparison.cases_over_variants, "case")
+
+
+def _chance_among(adjusted_p: float, number: int, noun: str) -> str:
+    if number == 1:
+        return _chance(adjusted_p)
+    return f"{_p_value(adjusted_p)}, adjusted for {number_of(number, noun)}"
 
 
 def _chance(p: float) -> str:

@@ -315,10 +315,11 @@ ROWS: Final[tuple[CellGroup, ...]] = ("regressed", "failing", "fixed")
 
 
 def _row(kind: CellGroup, cell: CellView) -> CellRow:
-    found = cell.found
+    found, comparison = cell.found, cell.summary.compared
     base, here, note = "", cell.counts.tally, ""
-    if found and found.base.graded:
-        base, here, note = brief_tally(found.base), found.head, brief_chance(found.adjusted_p)
+    if found and comparison and found.base.graded:
+        base, here = brief_tally(found.base), found.head
+        note = brief_chance(comparison.decisive_p(found))
     if found and found.kind in ("new", "edited", "fixed"):
         note = found.kind
     return CellRow(kind, cell, base, brief_tally(here), note)
@@ -332,7 +333,7 @@ def _regressed_rows(summary: Summary, cells: Sequence[CellView]) -> Iterator[Cel
         case = worse_cases.pop(cell.case.id, None)
         if case is not None:
             base, here = brief_tally(case.base), brief_tally(case.head)
-            note = brief_chance(case.p)
+            note = brief_chance(case.adjusted_p)
             yield CellRow("regressed", cell, base, here, note, variants_clause(case))
         elif cell.case.id not in known:
             yield _row("regressed", cell)

@@ -166,8 +166,9 @@ def _cell_row(comparison: Comparison, cell: CellComparison) -> Row:
     if comparison.several_variants:
         name = f"{name} on {_name(cell.variant)}"
     p = ""
-    if cell.adjusted_p is not None:
-        p = f"{cell.adjusted_p:.2g}"
+    decisive_p = comparison.decisive_p(cell)
+    if decisive_p is not None:
+        p = f"{decisive_p:.2g}"
     return name, _tally(cell.base), _tally(cell.head), cell.kind, p
 
 

@@ -28,6 +28,9 @@ def answer(question, request):
     return question if request.run in passing[question] else "maintenance"
 """
 
+ALWAYS = list(range(1, 30))
+NAMES = [f"case-{number}" for number in range(10)]
+
 
 def write_team(folder: Path, passing: dict[str, list[int]], **options: Any) -> None:
     """Write a suite of which each case passes the runs of these numbers."""
@@ -288,6 +291,31 @@ async def test_a_case_is_named_with_the_p_that_decided_and_explained_with_both(
         assert f"p = {p_values[number]:.2g}, {adjusted[number]:.2g} adjusted for" in words
 
 
+async def test_a_case_that_breaks_on_all_variants_has_the_p_over_all_of_them(
+    tmp_path: Path,
+) -> None:
+    good = dict.fromkeys(NAMES, ALWAYS)
+    write_team(tmp_path, good, runs=3, gate={"min_pass_rate": 0.3})
+    suite = json.loads((tmp_path / "evals.yaml").read_text())
+    suite["providers"] = [suite["providers"][0] | {"name": name} for name in ("one", "two", "six")]
+    (tmp_path / "evals.yaml").write_text(json.dumps(suite))
+    await ci_evals(tmp_path, "run", "--baseline", "none", "--out", "base")
+    change(tmp_path, good | {NAMES[3]: []})
+    await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    report = report_in(tmp_path / "out")
+    chance = 1.0
+    for cell in report["cells"]:
+        if cell["case"] == NAMES[3]:
+            here, base = cell["comparison"]["head"][1], cell["comparison"]["base"][1]
+            chance *= stats.hypergeom.pmf(here, here + base, here, here)
+    decided = f"p = {len(NAMES) * chance:.2g}, adjusted for 10 cases"
+    reason = report["verdict"]["reason"]
+    assert f"case-3 on 3 of 3 variants: 9 of 9 on the baseline, 0 of 30 here; {decided}" in reason
+    sentences = [cell["comparison"]["sentence"] for cell in report["cells"]]
+    same = [each for each in sentences if each.endswith(f"; worse on 3 of 3 variants, {decided}")]
+    assert len(same) == 3
+
+
 # The baseline.
 
 
@@ -379,10 +407,6 @@ async def variant_after(
     [variant] = report_in(folder / "out")["comparison"]["variants"]
     assert variant["further_rounds"]
     return dict(variant)
-
-
-ALWAYS = list(range(1, 30))
-NAMES = [f"case-{number}" for number in range(10)]
 
 
 async def test_the_p_of_a_variant_is_that_of_the_rates_beside_it(tmp_path: Path) -> None:
