@@ -39,11 +39,12 @@ class PythonWorker(Worker):
         return b64encode(pickle.dumps(request))
 
     def decode(self, line: bytes) -> Mapping[str, Any]:
+        number, _, pickled = line.partition(b" ")
         try:
-            answer: Mapping[str, Any] = pickle.loads(b64decode(line.strip(), validate=True))
-        except Exception as error:  # unpickling raises anything
-            raise ValueError(f"not an answer: {error}") from error
-        return answer
+            answer = pickle.loads(b64decode(pickled))
+        except Exception as error:  # noqa: BLE001  unpickling raises anything
+            answer = {"error": UnsendableError(str(error))}
+        return {"id": int(number), **answer}
 
     def error(self, answer: Mapping[str, Any]) -> Exception:
         error: Exception = answer["error"]

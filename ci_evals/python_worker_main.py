@@ -68,7 +68,7 @@ class _Server:
 
     def _take(self, request: Mapping[str, Any]) -> None:
         if request["do"] == "ping":
-            self._answer({"id": request["id"], "value": None})
+            self._answer(request, {"value": None})
             return
         task = self._loop.create_task(self._call(request))
         self._tasks[task] = request["timeout_s"]
@@ -76,7 +76,7 @@ class _Server:
         self._put_off_end()
 
     async def _call(self, request: Mapping[str, Any]) -> None:
-        answer: dict[str, Any] = {"id": request["id"]}
+        answer: dict[str, Any] = {}
         try:
             function, arguments = pickle.loads(request["call"])
             answer["value"] = await call(function, *arguments)
@@ -84,17 +84,16 @@ class _Server:
             answer["error"] = error
         answer["leftover"] = self._has_leftover()
         try:
-            self._answer(answer)
+            self._answer(request, answer)
         except Exception:  # noqa: BLE001  pickling raises anything
-            unsendable = UnsendableError("the result cannot be sent")
-            self._answer({"id": request["id"], "error": unsendable})
+            self._answer(request, {"error": UnsendableError("the result cannot be sent")})
 
     def _has_leftover(self) -> bool:
         """Return True if a thread goes on whose call has been given up."""
         threads = [each for each in threading.enumerate() if each.name == CALL_THREAD]
         return len(threads) >= len(self._tasks)  # one of which is ending
 
-    def _answer(self, answer: Mapping[str, Any]) -> None:
-        line = b64encode(pickle.dumps(answer)) + b"\n"
+    def _answer(self, request: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        line = f"{request['id']} ".encode() + b64encode(pickle.dumps(answer)) + b"\n"
         self._answers.write(line)
         self._answers.flush()

@@ -20,6 +20,11 @@ def items(output): return [1, 2]
 def nothing(output): return None
 def crash(output): return {}["key"]
 def is_list(output): return output == [1, 2]
+def error(output): return TwoPartError(output, 2)
+
+class TwoPartError(Exception):
+    def __init__(self, text, number):
+        super().__init__(text)
 """
 ANSWER = "Here: Paris"
 JSON = """```json
@@ -118,6 +123,13 @@ async def test_nothing_for_a_part_to_see_fails_the_negation_of_the_whole(tmp_pat
     part = {"contains": {"value": "x", "transform": "$.city"}}
     result = await run(tmp_path, ANSWER, {"not_any_of": [part]})
     assert result["status"] == "failed"
+
+
+async def test_a_value_that_cannot_be_unpickled_is_seen(tmp_path: Path) -> None:
+    result = await run(
+        tmp_path, ANSWER, {"contains": {"value": "Paris", "transform": "mine:error"}}
+    )
+    assert result["status"] == "passed", result
 
 
 async def test_own_functions_get_the_value_itself(tmp_path: Path) -> None:
