@@ -195,6 +195,7 @@ class Regrading:
         self._suite = suite
         self._answers = answers
         self._folder = folder
+        self._last_run = max((each.result.run for each in answers), default=0)
 
     async def run(self) -> None:
         """Grade all answers, `max_concurrency` at a time.
@@ -216,8 +217,7 @@ class Regrading:
         assert result.response is not None
         response = restore_output(result.response, self._folder)
         # A run of its own, so that the judge is asked anew and no draw or cache answers for it.
-        run = result.run + max(each.result.run for each in self._answers)
-        request = answer.cell.request(run)
+        request = answer.cell.request(self._last_run + result.run)
         again = Answer(request, response, result.latency_s, result.cost_usd)
         return await grade_answer(again, opened.judges, executor=opened.executor)
 

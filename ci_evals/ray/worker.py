@@ -186,7 +186,8 @@ class _Worker:
             finding = await judge(grader, given)
         except GradingError as error:
             error.message = self.relocate(error.message)
-            error.detail = error.detail and self.relocate(error.detail)
+            if error.detail is not None:
+                error.detail = self.relocate(error.detail)
             return Outcome(error=error)
         except StorageError as error:
             return Outcome(error=GradingError(str(error)))
