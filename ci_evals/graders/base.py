@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import Field
 
 from ci_evals.errors import GradingError
-from ci_evals.format import abridge, quote
+from ci_evals.format import abridge, one_line, quote
+from ci_evals.javascript import JavaScriptError
 from ci_evals.model.fields import Bool, Name, NonEmpty, NonNegative, OneOrMore, Options, Share
 from ci_evals.model.grading import Finding, Models
 from ci_evals.model.request import Answer
@@ -22,6 +23,7 @@ LONGEST_JUDGING_S: Final = 10.0
 MOST_OF_A_STACK: Final = 20_000
 """Characters of the stack of an exception that a grade keeps: its message may quote the answer."""
 
+_REASON_CHARACTERS = 300
 _TOLERANCE = 1e-9
 
 
@@ -230,6 +232,21 @@ def ended_by(error: WorkerEndedError, answer: Answer) -> Finding:
     if error.stderr:
         detail = abridge(error.stderr, MOST_OF_A_STACK)
     return inconclusive(error.ending, got=quote(answer.output), detail=detail)
+
+
+def thrown_by(error: JavaScriptError, answer: Answer) -> Finding:
+    """Return the finding of JavaScript that threw something while it looked at an answer.
+
+    Raises:
+        GradingError: what it threw says nothing about the answer.
+    """
+    stack = abridge(str(error), MOST_OF_A_STACK)
+    text = one_line(stack.partition("\n")[0], _REASON_CHARACTERS)
+    if error.place:
+        text = f"{text} ({error.place})"
+    if error.setup or error.denied:
+        raise GradingError(f"it threw {text}", detail=stack) from error
+    return inconclusive(f"threw {text}", got=quote(answer.output), detail=stack)
 
 
 def reaches(score: float, threshold: float) -> bool:

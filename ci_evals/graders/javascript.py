@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from ci_evals.errors import GradingError
 from ci_evals.format import abridge, one_line, quote
-from ci_evals.graders.base import MOST_OF_A_STACK, GraderOptions, ended_by, inconclusive
+from ci_evals.graders.base import MOST_OF_A_STACK, GraderOptions, ended_by, inconclusive, thrown_by
 from ci_evals.graders.functions import FunctionGrader
 from ci_evals.graders.inline import context_of
 from ci_evals.javascript import (
@@ -95,18 +95,14 @@ class JavaScriptGrader(GraderOptions):
         try:
             return await judge.grade(answer)
         except JavaScriptError as error:
-            stack = abridge(str(error), MOST_OF_A_STACK)
-            text = one_line(stack.partition("\n")[0], _REASON_CHARACTERS)
             if error.denied:
                 hint = "`sandbox: false` gives the code all that the job may do"
+                stack = abridge(str(error), MOST_OF_A_STACK)
+                text = one_line(stack.partition("\n")[0], _REASON_CHARACTERS)
                 raise GradingError(
                     f"the sandbox forbids it; {hint}: {text}", detail=stack
                 ) from error
-            if error.place:
-                text = f"{text} ({error.place})"
-            if error.setup:
-                raise GradingError(f"it threw {text}", "grader", detail=stack) from error
-            return inconclusive(f"threw {text}", got=quote(answer.output), detail=stack)
+            return thrown_by(error, answer)
         except WorkerStartError as error:
             raise GradingError(str(error)) from error
         except WorkerEndedError as error:

@@ -16,9 +16,10 @@ from ci_evals.graders.base import (
     ended_by,
     inconclusive,
     reaches,
+    thrown_by,
     too_slow,
 )
-from ci_evals.javascript import split_file
+from ci_evals.javascript import JavaScriptError, split_file
 from ci_evals.model.grading import Expectation, Finding, Grader, Models
 from ci_evals.model.request import Answer, sendable
 from ci_evals.model.result import Grade
@@ -290,10 +291,14 @@ async def transform_here(source: str, answer: Answer) -> Answer | Finding:
     try:
         return await graders.transform_answer(source, answer)
     except NothingThereError as error:
-        return inconclusive(f"transform {transform}: {error}", got=error.got)
+        finding = inconclusive(str(error), got=error.got)
+    except JavaScriptError as error:
+        finding = thrown_by(error, answer)
+    except WorkerEndedError as error:
+        finding = ended_by(error, answer)
     except BaseException as raised:  # noqa: BLE001  it may be the team's own code, and raise SystemExit too
         finding = _failed_check(raised, answer)
-        return replace(finding, reason=f"transform {transform}: {finding.reason}")
+    return replace(finding, reason=f"transform {transform}: {finding.reason}")
 
 
 def score_of(grades: Sequence[Grade]) -> float:

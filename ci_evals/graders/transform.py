@@ -17,7 +17,7 @@ from ci_evals.graders.base import NothingThereError
 from ci_evals.graders.functions import prepare_target
 from ci_evals.graders.inline import context_of
 from ci_evals.graders.json import read_json, strip_fence
-from ci_evals.javascript import JavaScriptError, current_node, file_problem, split_file
+from ci_evals.javascript import current_node, file_problem, split_file
 from ci_evals.jsonpath import find_all, is_singular, path_problems
 from ci_evals.model.request import Answer
 from ci_evals.templating import describe_undefined, is_template, template_sandbox
@@ -29,7 +29,7 @@ from ci_evals.user_code import (
     target_parts,
     time_limit,
 )
-from ci_evals.workers import WorkerEndedError, WorkerStartError, WorkerTimeoutError
+from ci_evals.workers import WorkerStartError, WorkerTimeoutError
 
 _NAMES = ("output", "input", "vars", "metadata")
 """The names that expressions may use."""
@@ -79,8 +79,8 @@ async def transform_answer(source: str, answer: Answer) -> Answer:
 
     Raises:
         NothingThereError: there is nothing in the answer for the grader to see.
-        GradingError: the function took too long.
-        BaseException: whatever the function raises.
+        GradingError: the function took too long, or there is no process for it.
+        BaseException: whatever the function raises, or how it ended its process.
     """
     if source.startswith("$"):
         value = _find(source, answer.output)
@@ -142,17 +142,10 @@ async def _call_javascript(source: str, answer: Answer) -> Any:
             context=context_of(answer),
             **(split_file(source) or {}),
         )
-    except JavaScriptError as error:
-        text = one_line(str(error).partition("\n")[0], 300)
-        if error.setup or error.denied:
-            raise GradingError(f"it threw {text}", detail=str(error)) from error
-        raise NothingThereError(f"threw {text}", answer.output) from error
     except WorkerTimeoutError:
         raise GradingError(f"the transform {source} took more than {timeout_s:g} s") from None
     except WorkerStartError as error:
         raise GradingError(str(error)) from error
-    except WorkerEndedError as error:
-        raise NothingThereError(error.ending, answer.output) from error
     if value is None:
         raise NothingThereError("it returned nothing", answer.output)
     return value

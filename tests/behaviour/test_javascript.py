@@ -135,6 +135,28 @@ async def test_a_transform_gives_the_value_itself(tmp_path: Path) -> None:
     assert found[0]["status"] == "passed"
 
 
+async def test_an_exception_in_a_transform_is_a_failed_check_with_its_line_and_stack(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "change.mjs").write_text(
+        "export const city = (output) =>\n  JSON.parse(output).stops[0].city;\n"
+        "export const write = () => process.binding('fs');\n",
+        "utf-8",
+    )
+    cases = [
+        {"input": JSON, "expect": [{"not_contains": {"value": "a", "transform": transform}}]}
+        for transform in ("change.mjs:city", "change.mjs:write")
+    ]
+    thrown, denied = await run(tmp_path, *cases)
+    [grade] = thrown["grades"]
+    assert (thrown["status"], grade["passed"]) == ("failed", False)
+    text = "threw TypeError: Cannot read properties of undefined (reading '0') (change.mjs:2)"
+    assert grade["reason"] == f"transform change.mjs:city: {text}"
+    assert "at city" in grade["detail"]
+    assert denied["status"] == "errored"
+    assert "could not judge: it threw Error" in denied["error"]["message"]
+
+
 async def test_an_exception_is_a_failed_check_with_its_line_and_stack(tmp_path: Path) -> None:
     (tmp_path / "crash.mjs").write_text(
         "function inner(o) {\n  return o.a.b;\n}\nexport default (o) => inner(o);\n", "utf-8"
