@@ -1,6 +1,5 @@
 """Asks a judge which of two variants is preferred, run by run."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -22,7 +21,7 @@ from ci_evals.model.result import Pair, Preferred
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite
-from ci_evals.user_code import call_in_thread, ends_work, load_target
+from ci_evals.user_code import call_in_thread, ends_work, load_target, time_limit
 
 DEFAULT_RUBRIC = "Which answer is more correct, more helpful and better to the point?"
 
@@ -148,15 +147,13 @@ async def _open(suite: CheckedSuite, judge: PreferenceJudge) -> AsyncIterator[Pr
 
 def _by_function(function: Callable[..., object], timeout_s: float) -> Prefer:
     async def prefer(case: Case, first: Response, second: Response) -> tuple[Preferred, str]:
-        scope = asyncio.timeout(timeout_s)
+        too_slow = ProviderError("timeout", f"no preference within {timeout_s:g} s")
         try:
-            async with scope:
+            async with time_limit(timeout_s, too_slow):
                 preferred = await call_in_thread(lambda: function(case, first, second))
         except BaseException as raised:  # the user's code may raise anything; the other pairs count
-            if ends_work(raised):
+            if raised is too_slow or ends_work(raised):
                 raise
-            if scope.expired():
-                raise ProviderError("timeout", f"no preference within {timeout_s:g} s") from None
             raise ProviderError.of(raised) from raised
         return _read_preference(preferred), ""
 
