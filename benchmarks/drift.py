@@ -14,7 +14,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from benchmarks.pull_requests import SPLIT, USUAL, Beta, Rates, moved
-from ci_evals.stats.drift import ALARM, BETS, Evidence, log_e_values, total_evidence
+from ci_evals.stats.drift import ALARM, BETS, DriftEvidence, log_e_values, total_evidence
 from ci_evals.stats.exact_tests import Table
 
 YEAR = 250
@@ -70,7 +70,7 @@ def cell_logs(table: Table) -> Sequence[float] | None:
 
 def evidence(branch: Iterable[Report]) -> Iterator[float]:
     """Yield the evidence for a loss after each report."""
-    bets = [Evidence()] * len(BETS)
+    bets = [DriftEvidence()] * len(BETS)
     sums = [(0, 0)] * CASES
     for report in branch:
         both = list(zip(report, sums, strict=True))

@@ -17,8 +17,7 @@ from ci_evals.model.plan import CellKey
 from ci_evals.model.report import RunRecord, SuiteReport, Tally
 from ci_evals.model.rules import Gate
 from ci_evals.stats.differences import ScoreSums
-from ci_evals.stats.drift import BETS
-from ci_evals.stats.drift import Evidence as DriftEvidence
+from ci_evals.stats.drift import BETS, DriftEvidence
 from ci_evals.stats.exact_tests import Table, fisher_two_sided, stratified_lower
 from ci_evals.stats.overdispersion import FEWEST_REPORTS, overdispersion
 from ci_evals.stats.rates import PassRate, pass_rate

@@ -23,7 +23,7 @@ MOST_EVIDENCE = 1e300
 """Evidence stays a number, however long nobody reacts to an alarm."""
 
 
-class Evidence(NamedTuple):
+class DriftEvidence(NamedTuple):
     """The evidence of one bet, after some reports.
 
     Args:
@@ -36,10 +36,10 @@ class Evidence(NamedTuple):
     s: float = 0.0
     best: float = 0.0
 
-    def update(self, log_e: float) -> "Evidence":
+    def update(self, log_e: float) -> "DriftEvidence":
         """Return the evidence after one more report."""
         s = min(MOST_EVIDENCE, (self.s + 1) * exp(log_e))
-        return Evidence(s, max(0.0, self.best) + log_e)
+        return DriftEvidence(s, max(0.0, self.best) + log_e)
 
 
 def log_e_values(tables: Iterable[Table]) -> tuple[float, ...] | None:
@@ -72,7 +72,7 @@ def _log_mean(bet: float, least: int, probabilities: Sequence[float]) -> float:
     return bet * least + log(fsum(terms))
 
 
-def total_evidence(bets: Iterable[Evidence]) -> float:
+def total_evidence(bets: Iterable[DriftEvidence]) -> float:
     """Return the evidence of all bets together, which `ALARM` and `QUIET` are compared with."""
     return fmean(bet.s for bet in bets)
 

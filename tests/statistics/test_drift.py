@@ -15,7 +15,7 @@ from ci_evals.stats.drift import (
     ALARM,
     BETS,
     QUIET,
-    Evidence,
+    DriftEvidence,
     log_e_values,
     loss,
     total_evidence,
@@ -30,7 +30,7 @@ Counts = Sequence[tuple[int, int]]
 def evidence_of(reports: Sequence[Counts]) -> list[float]:
     """The evidence after each report of a history, oldest first."""
     sums = [(0, 0)] * len(reports[0])
-    bets = [Evidence()] * len(BETS)
+    bets = [DriftEvidence()] * len(BETS)
     found = []
     for report in reports:
         pairs = list(zip(report, sums, strict=True))
@@ -109,7 +109,7 @@ def test_the_mean_of_the_e_values_is_one_if_nothing_changed() -> None:
 
 
 def test_evidence_stays_a_number_however_long_a_loss_lasts() -> None:
-    bet = Evidence()
+    bet = DriftEvidence()
     for _ in range(50):
         bet = bet.update(30.0)
     assert bet.s == 1e300
