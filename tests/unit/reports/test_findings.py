@@ -65,7 +65,14 @@ def test_sections_come_with_the_most_important_first(changed: Summary) -> None:
 
 def test_a_regressed_case_is_not_listed_as_failing_too() -> None:
     summary = compared({"a": "FFF"}, {"a": "P" * 30}, confirming={"a": "F" * 7})
-    assert [group.kind for group in findings(summary).groups] == ["against", "regressed"]
+    assert [group.kind for group in findings(summary).groups] == ["regressed"]
+
+
+def test_a_variant_that_is_worse_without_its_regressions_too_is_another_objection() -> None:
+    steady = {f"case {number}": "P" * 30 for number in range(20)}
+    fell = dict.fromkeys(steady, "PPF")
+    summary = compared({"a": "FFF", **fell}, {"a": "P" * 30, **steady}, confirming={"a": "F" * 7})
+    assert [group.kind for group in findings(summary).groups][:2] == ["against", "regressed"]
 
 
 def test_a_limit_that_was_not_checked_is_a_warning_and_no_objection() -> None:
