@@ -69,11 +69,14 @@ def _basis(power: Power) -> str:
     if power.known_from:
         source = f"as {power.known_from} shows"
     rate, between_cases = percent(round(power.rate, 3)), percent(round(power.correlation, 2))
+    fewest = ""
+    if power.now.calls != power.now.cases * power.now.runs * power.variants:
+        fewest = " Variants differ in their cases: this is for the one with the fewest."
     return (
         "Drops of the pass rate of a variant that are detected with a chance of 80 %, at 5 % false"
         f" alarms. They are for a pass rate of {rate}, and {between_cases} of the variance between"
         f" cases, {source}. A case that breaks wholly is named by its confirm runs, however small"
-        " its share."
+        f" its share.{fewest}"
     )
 
 

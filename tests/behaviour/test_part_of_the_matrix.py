@@ -160,6 +160,7 @@ async def test_power_counts_the_calls_and_the_cases_of_a_variant_that_are_made(
     assert (four_times["cases"], four_times["calls"]) == (4, 48)
     ended = await ci_evals(tmp_path, "power")
     assert "1 case × 2 runs" in ended.out
+    assert "Variants differ in their cases: this is for the one with the fewest." in ended.out
 
 
 async def test_a_bar_on_a_metric_is_for_variants_with_a_case_that_counts_for_it(
