@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from itertools import pairwise
-from math import sqrt
+from math import ceil, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from leftovers import report_in
 from processes import Finished, ci_evals
 from scipy import stats
 from suites import write_suite
+
+from ci_evals.stats.power import detectable_drop
 
 CASES, RUNS = 40, 3
 SWING = (0.1, -0.06, 0.09, -0.09, 0.1, -0.1, 0.06, -0.1, 0.1, -0.08, 0.09, 0.1)
@@ -92,6 +94,12 @@ def overdispersion_in(report: dict[str, Any]) -> float:
     return (sum(squares) + 5) / (len(squares) + 5)
 
 
+def pool_in(report: dict[str, Any], case: str) -> tuple[int, int]:
+    """The runs of a case on main, passed and all."""
+    [history] = [cell["history"] for cell in report["base"]["cells"] if cell["case"] == case]
+    return sum(passed for _, passed, _ in history), sum(runs for _, _, runs in history)
+
+
 def upper_bound_in(report: dict[str, Any], overdispersion: float) -> float:
     """The upper bound of the suite's pass rate, from its cells."""
     passed = [cell["passed"] for cell in report["cells"]]
@@ -131,6 +139,11 @@ async def test_a_swing_that_main_has_itself_is_no_reason_for_red(tmp_path: Path)
         assert told in (tmp_path / "out" / name).read_text()
     comment = await ci_evals(tmp_path, "comment", "out", "--dry-run")
     assert told in comment.out
+    tables = [(0, RUNS, *pool_in(report, cell["case"])) for cell in report["cells"]]
+    drop = detectable_drop(tables)
+    assert drop is not None
+    points = ceil(100 * drop * sqrt(factor))
+    assert f"this comparison detects drops of {points} points or more" in comment.out
 
 
 @pytest.mark.parametrize(

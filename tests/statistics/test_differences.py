@@ -117,6 +117,14 @@ def test_each_bound_of_a_difference_holds_at_least_as_often_as_it_says() -> None
     assert min(below, above) / rounds >= 0.93
 
 
+def test_overdispersion_widens_an_interval_as_so_many_fewer_runs_do() -> None:
+    few: list[Table] = [(15, 20, 270, 300)] * 8
+    many: list[Table] = [(60, 80, 1080, 1200)] * 8
+    _, wide = sure(rate_difference(many, overdispersion=4.0))
+    _, of_few = sure(rate_difference(few))
+    assert wide == pytest.approx(of_few, abs=0.005)
+
+
 def test_all_passing_is_not_certainty() -> None:
     difference, interval = sure(rate_difference([(3, 3, 3, 3)] * 10))
     assert difference == 0
