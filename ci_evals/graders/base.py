@@ -23,7 +23,9 @@ LONGEST_JUDGING_S: Final = 10.0
 MOST_OF_A_STACK: Final = 20_000
 """Characters of the stack of an exception that a grade keeps: its message may quote the answer."""
 
-_REASON_CHARACTERS = 300
+REASON_CHARACTERS: Final = 300
+"""Characters of a text by other code that a reason has."""
+
 _TOLERANCE = 1e-9
 
 
@@ -241,7 +243,7 @@ def thrown_by(error: JavaScriptError, answer: Answer) -> Finding:
         GradingError: what it threw says nothing about the answer.
     """
     stack = abridge(str(error), MOST_OF_A_STACK)
-    text = one_line(stack.partition("\n")[0], _REASON_CHARACTERS)
+    text = one_line(stack.partition("\n")[0], REASON_CHARACTERS)
     if error.place:
         text = f"{text} ({error.place})"
     if error.setup or error.denied:

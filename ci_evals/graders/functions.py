@@ -7,7 +7,7 @@ from typing import Any, ClassVar, overload
 
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import one_line, quote
-from ci_evals.graders.base import failed, inconclusive, passed, reaches, too_slow
+from ci_evals.graders.base import REASON_CHARACTERS, failed, inconclusive, passed, reaches, too_slow
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
 from ci_evals.python_worker import current_workers
@@ -29,7 +29,6 @@ mapping, or a text, which is the reason of a failure.
 _FIRST_PAUSE_S = 0.1  # before the first retry; it doubles each time
 _LONGEST_PAUSE_S = 10.0
 
-_REASON_CHARACTERS = 300
 _KEYS = ("passed", "pass", "pass_", "score", "reason")
 _KEYS_OF_OTHER_TOOLS = (
     "componentResults",
@@ -193,7 +192,7 @@ class FunctionGrader:
             raise _NoJudgementError("returned a text: return the boolean without quotes", text)
         if not text.strip():
             return failed(f"{self.name} returned an empty text")
-        return failed(one_line(text, _REASON_CHARACTERS))
+        return failed(one_line(text, REASON_CHARACTERS))
 
     def _read_score(self, score: float) -> Finding:
         _check_score(score)

@@ -7,7 +7,14 @@ from typing import Any, ClassVar, Self
 
 from ci_evals.errors import GradingError
 from ci_evals.format import abridge, one_line, quote
-from ci_evals.graders.base import MOST_OF_A_STACK, GraderOptions, ended_by, inconclusive, thrown_by
+from ci_evals.graders.base import (
+    MOST_OF_A_STACK,
+    REASON_CHARACTERS,
+    GraderOptions,
+    ended_by,
+    inconclusive,
+    thrown_by,
+)
 from ci_evals.graders.functions import FunctionGrader
 from ci_evals.graders.inline import context_of
 from ci_evals.javascript import (
@@ -23,7 +30,6 @@ from ci_evals.model.request import Answer
 from ci_evals.workers import WorkerEndedError, WorkerStartError
 
 _NAME_CHARACTERS = 80
-_REASON_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ class JavaScriptGrader(GraderOptions):
             if error.denied:
                 hint = "`sandbox: false` gives the code all that the job may do"
                 stack = abridge(str(error), MOST_OF_A_STACK)
-                text = one_line(stack.partition("\n")[0], _REASON_CHARACTERS)
+                text = one_line(stack.partition("\n")[0], REASON_CHARACTERS)
                 raise GradingError(
                     f"the sandbox forbids it; {hint}: {text}", detail=stack
                 ) from error

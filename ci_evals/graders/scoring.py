@@ -9,6 +9,7 @@ from ci_evals.errors import GradingError, StorageError
 from ci_evals.format import abridge, exact_mean, one_line, quote
 from ci_evals.graders.base import (
     MOST_OF_A_STACK,
+    REASON_CHARACTERS,
     Composite,
     GraderOptions,
     ModelGrader,
@@ -36,8 +37,6 @@ from ci_evals.workers import WorkerEndedError, WorkerStartError, WorkerTimeoutEr
 
 LONG_ANSWER: Final = 100_000
 """Characters; any grader judges a longer answer in a thread, so that calls go on meanwhile."""
-
-_REASON_CHARACTERS = 300
 
 JudgeBy = Callable[[Grader, Answer], Awaitable[Finding]]
 
@@ -75,7 +74,7 @@ def _failed_check(raised: BaseException, answer: Answer) -> Finding:
     """
     if isinstance(raised, StorageError | GradingError) or ends_work(raised):
         raise raised
-    text = one_line(describe_crash(raised), _REASON_CHARACTERS)
+    text = one_line(describe_crash(raised), REASON_CHARACTERS)
     output = answer.output
     if isinstance(raised, AttributeError) and raised.obj is output and not isinstance(output, str):
         text = f"{text}: the transform makes `output` a {type(output).__name__}, not text"
