@@ -19,6 +19,7 @@ from ci_evals.gate.baseline import (
 from ci_evals.gate.verdict import Verdict, luck_in_common
 from ci_evals.model.case import Variant
 from ci_evals.model.rules import Gate
+from ci_evals.reports.findings import findings
 from ci_evals.reports.summary import summarize
 from ci_evals.stats.overdispersion import overdispersion
 from ci_evals.stats.rates import pass_rate
@@ -116,3 +117,21 @@ def test_what_a_report_hands_on_shows_how_much_reports_vary(runs: int) -> None:
         cells[key] = BaseCell(cell.fingerprint, History(kept))
     handed_on = Baseline(suite="test", reports=base.reports, cells=cells)
     assert handed_on.overdispersion == base.overdispersion
+
+
+def test_of_several_variants_the_one_that_swings_most_is_named() -> None:
+    report = report_of(CELLS, variants=[FAST, STRONG])
+    summary = summarize(report, None, base_of({FAST: SWINGING, STRONG: SWAYING}))
+    notes = {note.label: note.text for note in findings(summary).notes}
+    assert notes["Common luck"] == (
+        f"reports of the baseline on fast vary {FACTOR:.1f} times as much as independent runs, so "
+        "bounds are wider"
+    )
+
+
+def test_reports_that_hardly_vary_more_are_not_worth_a_note() -> None:
+    report = report_of(CELLS, variants=[FAST])
+    summary = summarize(report, None, base_of({FAST: STEADY}))
+    notes = {note.label: note.text for note in findings(summary).notes}
+    assert "Common luck" not in notes
+    assert "taken as independent" not in notes["Bounds"]
