@@ -1,6 +1,6 @@
 """Facts and notes: what the run came to, how it went, and what the verdict rests on."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import islice
 from math import isclose
@@ -9,6 +9,7 @@ from statistics import fmean
 
 from ci_evals import gate, reports
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
+from ci_evals.gate.baseline import FURTHER_ROUNDS
 from ci_evals.gate.compare import Comparison, NoComparison, unnamable_suspects
 from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.run_errors import outage_sentences
@@ -21,6 +22,7 @@ from ci_evals.gate.wording import (
     lost_report_sentences,
     unknown_budget_sentence,
 )
+from ci_evals.model.case import Variant
 from ci_evals.model.report import Looks, Resumption, SuiteReport
 from ci_evals.model.rules import Gate, TagRule
 from ci_evals.reports.summary import Note, Summary
@@ -389,7 +391,11 @@ def _rule(value: object) -> str:
 
 
 def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
-    """`3 cells ran again, 21 more runs, $0.02: 1 regressed, 2 within noise`."""
+    """`2 cells ran again, 3 further rounds of agent, 20 more runs: 1 regressed, 1 within noise`.
+
+    A suspect is told from the other cells of a variant that got further rounds by its number of
+    runs.
+    """
     confirmation = report.confirmation
     if confirmation is None:
         suspects = comparison.counts.get("suspect", 0)
@@ -398,12 +404,23 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
             text = f"{number_of(suspects, 'suspect')} did not run again: {why}"
             yield Note("Not confirmed", text)
         return
-    keys = [confirmation.plan.key(cell.cell) for cell in confirmation.cells]
+    doubted = [each.variant for each in comparison.variants if each.further_rounds]
+    confirmed = []
+    for cell in confirmation.cells:
+        key = confirmation.plan.key(cell.cell)
+        runs_again = confirmation.plan.runs(cell.cell)
+        if runs_again > FURTHER_ROUNDS or Variant(*key[1:]) not in doubted:
+            confirmed.append(key)
+    parts = []
+    if confirmed:
+        parts.append(f"{number_of(len(confirmed), 'cell')} ran again")
+    if doubted:
+        parts.append(_further_rounds_clause(doubted))
     totals, figures = confirmation.totals, confirmation.figures()
     runs = number_of(totals.planned, "more run")
     if totals.missing:
         runs = f"{totals.planned - totals.missing:,} of {runs}"
-    parts = [f"{number_of(len(keys), 'cell')} ran again", runs]
+    parts.append(runs)
     if figures.cost_usd is not None:
         cost = usd(figures.cost_usd)
         if any(record.lacks_price for record in confirmation.records.values()):
@@ -416,15 +433,27 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
     ]
     if lost:
         parts.append(f"{len(lost):,} errored")
-    found = [comparison.by_key[key] for key in keys if key in comparison.by_key]
+    found = [comparison.by_key[key] for key in confirmed if key in comparison.by_key]
     regressed = sum(cell.kind == "regressed" for cell in found)
     ended = []
     if regressed:
         ended.append(f"{regressed:,} regressed")
-    if len(keys) > regressed:
-        ended.append(f"{len(keys) - regressed:,} within noise")
+    if len(confirmed) > regressed:
+        ended.append(f"{len(confirmed) - regressed:,} within noise")
     outages = dict.fromkeys(error.sentence for error in lost if error.kind == "outage")
-    yield Note("Confirmed", f"{', '.join(parts)}: {'; '.join([', '.join(ended), *outages])}")
+    text = ", ".join(parts)
+    came_to = [clause for clause in (", ".join(ended), *outages) if clause]
+    if came_to:
+        text += f": {'; '.join(came_to)}"
+    yield Note("Confirmed" if confirmed else "In doubt", text)
+
+
+def _further_rounds_clause(variants: Sequence[Variant]) -> str:
+    """`3 further rounds of agent`, or `3 further rounds of 6 variants`."""
+    whose = name_of(variants[0])
+    if len(variants) > 1:
+        whose = number_of(len(variants), "variant")
+    return f"{FURTHER_ROUNDS} further rounds of {whose}"
 
 
 # In short.
