@@ -95,16 +95,23 @@ def planned_fall(cells: Iterable[MatchedCell], overdispersion: float) -> Fall:
 def variant_fall(cells: Sequence[MatchedCell], overdispersion: float) -> Fall:
     """Test a variant for a drop by its planned runs, and by its further rounds if it was in doubt.
 
-    All rounds decide together then, so that doubt gives no second chance to be red.
+    All rounds decide together then, so that doubt gives no second chance to be red. Luck that lasts
+    for a whole report is not averaged out by its further rounds: the more runs, the larger is its
+    share of their variance.
     """
     planned = planned_fall(cells, overdispersion)
     if planned.decisive_p > IN_DOUBT:
         return planned
-    runs = []
+    all_runs = []
+    planned_count = 0
+    count = 0
     for cell in cells:
         further = cell.head.first_repeats(FURTHER_ROUNDS)
         if further is None:
             return planned
         head = add_tallies((cell.head.planned, further))
-        runs.append((head, cell.base.history))
-    return fall(runs, overdispersion)._replace(further_rounds=True)
+        all_runs.append((head, cell.base.history))
+        planned_count += cell.head.planned.graded
+        count += head.graded
+    of_all_runs = 1 + (overdispersion - 1) * count / planned_count
+    return fall(all_runs, of_all_runs)._replace(further_rounds=True)

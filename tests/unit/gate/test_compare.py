@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from sides import base_of, compared, head_of, key_of
 
 from ci_evals.gate.baseline import Evidence, History
-from ci_evals.gate.cells import match_variants
+from ci_evals.gate.cells import match_cells, match_variants
 from ci_evals.gate.compare import Comparison, compare, unnamable_suspects
 from ci_evals.gate.confirmation import plan_confirmation
-from ci_evals.gate.falls import fall
+from ci_evals.gate.falls import fall, variant_fall
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import weighted_lower, widen
@@ -421,6 +421,17 @@ def test_all_rounds_decide_together_where_there_are_further_ones() -> None:
     assert recovered.p == pytest.approx(weighted_lower([(5, 6, 30, 30)] * 3))
     [worse] = doubted((2, 3)).variants
     assert worse.p < planned_alone.p
+
+
+def test_luck_of_a_whole_report_is_not_averaged_out_by_further_rounds() -> None:
+    head = head_of({str(n): (2, 3) if n < 3 else (3, 3) for n in range(8)})
+    repeats = (True, True, True)
+    cells = [cell._replace(repeats=repeats) for cell in head]
+    matched = match_cells(cells, base_of({str(n): (30, 30) for n in range(8)})).cells
+    found = variant_fall(matched, 1.5)
+    assert found.further_rounds
+    independent = weighted_lower([(5, 6, 30, 30)] * 3)
+    assert found.p == pytest.approx(widen(independent, 1 + 0.5 * 2))
 
 
 def test_further_rounds_count_only_for_a_variant_that_was_in_doubt() -> None:
