@@ -8,6 +8,7 @@ from math import log10, sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
+from xml.sax.saxutils import escape
 
 from benchmarks.drift import BEFORE, Branch, evidence, reports, slides
 from benchmarks.pull_requests import USUAL, Draws, Luck, Rates
@@ -353,7 +354,7 @@ def draw_strips(path: Path, title: str, strips: Iterator[Strip]) -> None:
                 continue
             parts.append(f'<g transform="translate({x} {y})" opacity="{opacity}">{MARKS[mark]}</g>')
             x += step
-        parts.append(f'<text x="{x + 8}" y="{y + 4}">{strip.remark}</text>')
+        parts.append(f'<text x="{x + 8}" y="{y + 4}">{escape(strip.remark)}</text>')
     path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
 
 

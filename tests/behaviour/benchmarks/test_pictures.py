@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from xml.dom import minidom
 
 from benchmarks.pictures import FOLDER, write_pictures
 
@@ -16,3 +17,11 @@ def test_the_pictures_in_the_docs_are_those_that_the_code_draws(tmp_path: Path) 
     )
     page = (ROOT / "docs" / "statistics.md").read_text()
     assert set(re.findall(r"\(pictures/([^)]+)\)", page)) == set(drawn)
+
+
+def test_every_picture_in_the_repository_is_xml() -> None:
+    """GitHub shows what a browser would forgive as a broken picture."""
+    pictures = [path for path in ROOT.glob("*/**/*.svg") if ".venv" not in path.parts]
+    assert pictures
+    for path in pictures:
+        minidom.parse(str(path))
