@@ -519,7 +519,7 @@ class Baseline:
 
     @cached_property
     def overdispersion(self) -> Mapping[Variant, float]:
-        """How much more each variant's reports vary than independent runs would.
+        """The ratio of the variance of each variant's reports to that of independent runs.
 
         Variants of which there are too few reports are left out.
         """

@@ -46,7 +46,7 @@ class Confirmation(NamedTuple):
 
     @property
     def runs(self) -> Mapping[CellKey, int]:
-        """How often each cell runs again."""
+        """The number of further runs of each cell."""
         runs = dict(self.suspects)
         for case in self.cases.values():
             for key in case.keys:

@@ -1,4 +1,4 @@
-"""How much more successive reports of the same cells vary than independent runs would.
+"""Overdispersion: successive reports of the same cells vary more than independent runs would.
 
 One retrieval index, one judge or one slow hour moves many cells at once. Tests that take runs as
 independent then find changes too often.

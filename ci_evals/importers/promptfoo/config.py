@@ -117,7 +117,7 @@ class _Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What a test or a provider chooses of the matrix.
+    """The part of the matrix that a test or a provider chooses.
 
     Args:
         what: the key, for messages.
