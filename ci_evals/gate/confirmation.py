@@ -96,32 +96,25 @@ def choose_suspects(
     usual = USUAL_CONFIRM_RUNS
     if confirm_runs != "auto":
         usual = confirm_runs
-    suspicious = [cell for cell in matching.cells if cell.suspicious]
-    if confirm_runs == 0:
-        every_case = [case for case in cases if case.suspicious]
-        return Confirmation(
-            {cell.head.key: 0 for cell in suspicious},
-            {case.id: RepeatedCase((), 0) for case in every_case},
-        )
     room = usual * max(MOST_CONFIRMED, len(matching.cells) // 5)
     chosen_cases = _choose_cases(cases, usual, room)
-    repeated: dict[CellKey, int] = {}
-    for case in chosen_cases.values():
-        for key in case.keys:
-            repeated[key] = case.runs
-    room -= sum(repeated.values())
+    room -= sum(case.runs * len(case.keys) for case in chosen_cases.values())
 
+    suspicious = [cell for cell in matching.cells if cell.suspicious]
     suspicious.sort(key=lambda cell: (not cell.head.critical, cell.p))
     suspects_of = Counter(cell.head.key[0] for cell in suspicious)
     chosen: dict[CellKey, int] = {}
     for cell in suspicious:
         name = cell.head.key[0]
-        if name in chosen_cases and suspects_of[name] > 1:
-            continue  # these name the case together
-        more = usual - repeated.get(cell.head.key, 0)
+        runs_of_case = 0
+        if name in chosen_cases:
+            if suspects_of[name] > 1:
+                continue  # these name the case together
+            runs_of_case = chosen_cases[name].runs
+        more = usual - runs_of_case
         if more > room:
             break
-        room -= max(0, more)
+        room -= more
         chosen[cell.head.key] = usual
         if confirm_runs == "auto":
             chosen[cell.head.key] = _runs_of(cell, matching, alpha, several=bool(cases))
@@ -196,13 +189,13 @@ def failed_confirmations(matching: Matching) -> frozenset[Variant]:
     for variant, cells in matching.by_variant.items():
         suspicious = [cell for cell in cells if cell.suspicious]
         if (
-            _repeats_are_worse(suspicious) <= FAILED_CONFIRMATION
-            or _repeats_are_worse(cells) <= FAILED_ROUNDS
+            _p_of_repeats(suspicious) <= FAILED_CONFIRMATION
+            or _p_of_repeats(cells) <= FAILED_ROUNDS
         ):
             found.add(variant)
     return frozenset(found)
 
 
-def _repeats_are_worse(cells: Iterable[MatchedCell]) -> float:
+def _p_of_repeats(cells: Iterable[MatchedCell]) -> float:
     """Return the p-value for "the repeats are worse than the planned runs"."""
     return stratified_lower((*cell.head.confirming, *cell.head.planned) for cell in cells)
