@@ -4,6 +4,7 @@ Earlier runs of a cell are pooled, newest report first, except for those older t
 base branch.
 """
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -700,6 +701,14 @@ def head_cells(
         if runs or unplanned:
             cells.append(_head_cell(report, cell, gate or Gate()))
     return cells
+
+
+def group_by_variant(cells: Iterable[HeadCell]) -> Mapping[Variant, Sequence[HeadCell]]:
+    """Return the cells of each variant, in order."""
+    groups: dict[tuple[str, str | None], list[HeadCell]] = defaultdict(list)
+    for cell in cells:
+        groups[cell.key[1:]].append(cell)
+    return {Variant(*names): found for names, found in groups.items()}
 
 
 def _head_cell(report: SuiteReport, cell: int, gate: Gate) -> HeadCell:

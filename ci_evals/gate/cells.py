@@ -125,7 +125,7 @@ def match_variants(head: Iterable[Variant], base: Iterable[Variant]) -> Mapping[
 
 @dataclass(frozen=True)
 class Matching:
-    """The cells of a report beside those of a baseline.
+    """The cells of a report, matched with those of a baseline.
 
     Args:
         base: the baseline without what is older than a fall of its own.
@@ -155,14 +155,14 @@ class Matching:
 def match_cells(head: Sequence[HeadCell], base: Baseline) -> Matching:
     """Match the cells of a report with those of a baseline."""
     base = base.since_falls
-    variants = match_variants(variants_of(head), base.variants)
+    variants = match_variants(variants_of(cell.key for cell in head), base.variants)
     cells, rest = _match_cells(head, base, variants)
     return Matching(base, variants, cells, rest)
 
 
 def base_keys(head: Sequence[HeadCell], base: Baseline) -> Mapping[CellKey, CellKey]:
     """Map each cell to its name in the baseline, where its case or variant may be renamed."""
-    variants = match_variants((cell.variant for cell in head), base.variants)
+    variants = match_variants(variants_of(cell.key for cell in head), base.variants)
     mine = _by_base_key(head, variants)
     old_names = _old_names(mine, base)
     return {
@@ -202,8 +202,9 @@ def _match_cells(
     return matched, rest
 
 
-def variants_of(head: Iterable[HeadCell]) -> Sequence[Variant]:
-    return [Variant(*names) for names in dict.fromkeys([cell.key[1:] for cell in head])]
+def variants_of(keys: Iterable[CellKey]) -> Sequence[Variant]:
+    """Return the variants of some cells, in order."""
+    return [Variant(*names) for names in dict.fromkeys([key[1:] for key in keys])]
 
 
 def cell_key(case: str, variant: Variant) -> CellKey:

@@ -31,6 +31,7 @@ from ci_evals.gate.cells import (
     cell_key,
     match_cells,
     match_variants,
+    variants_of,
 )
 from ci_evals.gate.confirmation import (
     Confirmation,
@@ -166,10 +167,7 @@ class Comparison:
 
     @cached_property
     def _head_variants(self) -> Sequence[Variant]:
-        names = {
-            (cell.provider, cell.prompt): None for cell in self.cells if cell.kind != "removed"
-        }
-        return [Variant(*each) for each in names]
+        return variants_of(cell.key for cell in self.cells if cell.kind != "removed")
 
     def base_variant(self, variant: Variant) -> Variant:
         """Return a variant's name in the baseline."""

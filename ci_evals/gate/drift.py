@@ -20,13 +20,10 @@ from ci_evals.gate.baseline import (
     HeadCell,
     ReportRef,
     add_tallies,
+    group_by_variant,
     report_ref,
 )
-from ci_evals.gate.cells import (
-    Matching,
-    base_keys,
-    match_cells,
-)
+from ci_evals.gate.cells import Matching, base_keys, match_cells
 from ci_evals.gate.falls import variant_fall
 from ci_evals.gate.outages import has_collapsed, unanswered_runs
 from ci_evals.model.case import Variant
@@ -89,7 +86,7 @@ def follow(
     variants = []
     cells: list[DriftCell] = []
     absent: list[DriftCell] = []
-    for variant, its in link.variants.items():
+    for variant, its in link.by_variant.items():
         names = variant.provider, variant.prompt
         new = DriftVariant(provider=variant.provider, prompt=variant.prompt)
         state = states.pop(variant, new)
@@ -132,18 +129,15 @@ class _Link:
 
     @cached_property
     def matching(self) -> Matching | None:
-        """Its cells beside those of its baseline."""
+        """Its cells, matched with those of its baseline."""
         if self.base is None:
             return None
         return match_cells(self.head, self.base)
 
     @cached_property
-    def variants(self) -> Mapping[Variant, Sequence[HeadCell]]:
+    def by_variant(self) -> Mapping[Variant, Sequence[HeadCell]]:
         """The cells of each of its variants."""
-        groups: dict[tuple[str, str | None], list[HeadCell]] = defaultdict(list)
-        for cell in self.head:
-            groups[cell.key[1:]].append(cell)
-        return {Variant(*names): cells for names, cells in groups.items()}
+        return group_by_variant(self.head)
 
     @cached_property
     def runs(self) -> Mapping[CellKey, Tally]:
@@ -156,7 +150,7 @@ class _Link:
         left_out = set(unanswered_runs(self.own, self.head))
         if self.base is not None:
             left_out.update(each.variant for each in self.base.broken)
-        left_out.update(variant for variant in self.variants if self._has_collapsed(variant))
+        left_out.update(variant for variant in self.by_variant if self._has_collapsed(variant))
         rounds = None
         if self.report.looks is not None:
             rounds = self.report.looks.rounds[0]
@@ -172,7 +166,7 @@ class _Link:
 
     def _has_collapsed(self, variant: Variant) -> bool:
         """Return True if a variant's runs look like an outage."""
-        total = add_tallies(cell.planned for cell in self.variants[variant])
+        total = add_tallies(cell.planned for cell in self.by_variant[variant])
         if 2 * total.passed >= total.graded or self.matching is None:
             return False  # the usual case, at no cost
         cells = self.matching.by_variant.get(variant, ())
@@ -217,7 +211,7 @@ def _follow_variant(
         for bet, log_e in zip(state.bets, logs, strict=True):
             bets.append(_follow_bet(bet, log_e, link, fell=fell))
         total = total_evidence(bet.evidence for bet in bets)
-        alarm = total >= ALARM * len(link.variants) or (state.alarm and total >= QUIET)
+        alarm = total >= ALARM * len(link.by_variant) or (state.alarm and total >= QUIET)
         state = replace(state, bets=tuple(bets), alarm=alarm)
     after = []
     for cell in sums:

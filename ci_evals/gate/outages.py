@@ -16,6 +16,7 @@ from ci_evals.gate.baseline import (
     LostReport,
     ReportRef,
     add_tallies,
+    group_by_variant,
 )
 from ci_evals.gate.cells import MatchedCell, match_cells
 from ci_evals.gate.falls import fall, planned_fall
@@ -153,11 +154,8 @@ def unanswered_runs(report: ReportRef, cells: Sequence[HeadCell]) -> Mapping[Var
     Runs that failed without an answer then do not count as a baseline; fewer are failures, as they
     are on the side that is compared.
     """
-    by_variant: dict[Variant, list[HeadCell]] = defaultdict(list)
-    for cell in cells:
-        by_variant[cell.variant].append(cell)
     found = {}
-    for variant, chosen in by_variant.items():
+    for variant, chosen in group_by_variant(cells).items():
         runs = add_tallies(cell.planned for cell in chosen)
         unanswered = sum(cell.unanswered for cell in chosen)
         if unanswered and unanswered >= UNANSWERED_SHARE * runs.graded:

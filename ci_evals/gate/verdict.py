@@ -16,7 +16,7 @@ from ci_evals.gate.bars import (
     worst_first,
 )
 from ci_evals.gate.baseline import Baseline, head_cells
-from ci_evals.gate.cells import match_variants
+from ci_evals.gate.cells import match_variants, variants_of
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.rules import RuleVerdict, rule_verdicts
 from ci_evals.gate.run_errors import HOW_TO_GO_ON, errored_clause
@@ -261,13 +261,9 @@ def luck_in_common(
     keys = [report.plan.key(cell) for cell, runs in enumerate(report.plan.counts) if runs]
     if report.suite.selection is not None:
         base = base.restrict_to({case for case, *_ in keys})
-    variants = [Variant(*names) for names in dict.fromkeys([key[1:] for key in keys])]
     known = base.overdispersion
-    return {
-        variant: known[theirs]
-        for variant, theirs in match_variants(variants, base.variants).items()
-        if theirs in known
-    }
+    matched = match_variants(variants_of(keys), base.variants)
+    return {variant: known[theirs] for variant, theirs in matched.items() if theirs in known}
 
 
 def _share_confidence(report: SuiteReport, rules: Gate) -> Gate:
