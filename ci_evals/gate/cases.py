@@ -221,7 +221,7 @@ def compare_cases(
 def _variants_that_show_it(case: MatchedCase, alpha: float) -> Iterator[Variant]:
     """Yield the variants on which the case is worse by itself, before any adjustment."""
     for cell in case.cells:
-        runs = add_tallies((cell.head.planned, cell.head.confirming))
+        runs = cell.all_runs
         if runs.rate < cell.pooled.rate and fisher_lower(*runs, *cell.pooled) <= alpha:
             yield cell.head.variant
 

@@ -11,6 +11,7 @@ from ci_evals.gate.baseline import (
     BaseCell,
     Baseline,
     HeadCell,
+    add_tallies,
     grading_half,
 )
 from ci_evals.model.case import Variant
@@ -96,6 +97,11 @@ class MatchedCell:
     def pooled(self) -> Tally:
         """The runs of the base that count."""
         return self.base.history.tally
+
+    @cached_property
+    def all_runs(self) -> Tally:
+        """The planned and the confirm runs together."""
+        return add_tallies((self.head.planned, self.head.confirming))
 
     @cached_property
     def p(self) -> float:

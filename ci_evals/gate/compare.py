@@ -1,7 +1,7 @@
-"""The comparison of a report with a baseline: cells by themselves, then variants as a whole."""
+"""The comparison of a report with a baseline: its cells, cases, tags and variants."""
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -13,7 +13,6 @@ from ci_evals.gate.baseline import (
     Baseline,
     BrokenVariant,
     HeadCell,
-    add_tallies,
 )
 from ci_evals.gate.cases import (
     CaseComparison,
@@ -279,10 +278,10 @@ def compare(
     worse_cases = compare_cases(cases, repeats, alpha)
     nameable = _nameable(matched, chosen, confirm_runs)
     cells = _compare_cells(matched, nameable, worse_cases, alpha)
-    suspicious = [cell.head.key in nameable for cell in matched if cell.suspicious]
     unconfirmed = 0
-    if any(suspicious):
-        unconfirmed = suspicious.count(False)
+    if nameable:
+        suspects = [cell for cell in matched if cell.suspicious]
+        unconfirmed = len(suspects) - len(nameable)
     return Comparison(
         baseline=matching.base,
         confirm_runs=confirm_runs,
@@ -340,7 +339,7 @@ class _CellTest(NamedTuple):
 
 def _nameable(
     matched: Sequence[MatchedCell], chosen: Confirmation, confirm_runs: ConfirmRuns
-) -> Container[CellKey]:
+) -> frozenset[CellKey]:
     """Return the suspects that may be named: those chosen for it and run again as often.
 
     Others may have been run again, too, for a variant in doubt; of more suspects, more would be
@@ -352,21 +351,20 @@ def _nameable(
         is_confirmed = cell.head.confirmed or confirm_runs == 0
         if cell.suspicious and is_chosen and is_confirmed:
             nameable.add(cell.head.key)
-    return nameable
+    return frozenset(nameable)
 
 
-def _test_cell(cell: MatchedCell, nameable: Container[CellKey]) -> _CellTest:
+def _test_cell(cell: MatchedCell, nameable: frozenset[CellKey]) -> _CellTest:
     """Test one cell by itself for a drop and for a rise.
 
     A drop may be named only if the cell was a suspect and has been confirmed: then all its runs
     speak for it.
     """
-    runs = cell.head.planned
     if not cell.suspicious:
-        drop = fisher_lower(*runs, *cell.pooled)
-        rise = fisher_upper(*runs, *cell.pooled)
-        return _CellTest(cell, runs, drop, named_drop=1.0, rise=rise)
-    runs = add_tallies((runs, cell.head.confirming))
+        planned = cell.head.planned
+        rise = fisher_upper(*planned, *cell.pooled)
+        return _CellTest(cell, planned, drop=cell.p, named_drop=1.0, rise=rise)
+    runs = cell.all_runs
     drop = fisher_lower(*runs, *cell.pooled)
     named_drop = 1.0
     if cell.head.key in nameable:
@@ -376,7 +374,7 @@ def _test_cell(cell: MatchedCell, nameable: Container[CellKey]) -> _CellTest:
 
 def _compare_cells(
     matched: Sequence[MatchedCell],
-    nameable: Container[CellKey],
+    nameable: frozenset[CellKey],
     worse_cases: Mapping[str, CaseComparison],
     alpha: float,
 ) -> list[CellComparison]:
