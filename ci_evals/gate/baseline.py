@@ -414,6 +414,11 @@ class DriftCell:
     def key(self) -> CellKey:
         return self.case, self.provider, self.prompt
 
+    def runs_since(self, bet: int) -> Tally:
+        """Return its runs since the loss began, as one bet says."""
+        before = self.before[bet]
+        return Tally(self.runs.passed - before.passed, self.runs.graded - before.graded)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:

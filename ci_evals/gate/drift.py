@@ -298,16 +298,14 @@ def accepted(base: Baseline | None, gate: Gate | None, own: ReportRef) -> Drift 
     for cell in drift.cells:
         start = kept.get(Variant(cell.provider, cell.prompt))
         if start is not None:
-            before = cell.before[start]
-            passed = cell.runs.passed - before.passed
-            graded = cell.runs.graded - before.graded
-            empty = DriftCell(
+            restarted = DriftCell(
                 case=cell.case,
                 provider=cell.provider,
                 prompt=cell.prompt,
                 fingerprint=cell.fingerprint,
+                runs=cell.runs_since(start),
             )
-            cells.append(replace(empty, runs=Tally(passed, graded)))
+            cells.append(restarted)
     variants = [
         DriftVariant(provider=state.provider, prompt=state.prompt) for state in drift.variants
     ]
@@ -418,8 +416,7 @@ def alarms(drift: Drift, variants: Collection[Variant]) -> list[DriftAlarm]:
 def _losses(cells: Iterable[DriftCell], bet: int) -> Iterable[CellLoss]:
     """Yield the cells with runs before and since the loss began."""
     for cell in cells:
-        before = cell.before[bet]
-        since = Tally(cell.runs.passed - before.passed, cell.runs.graded - before.graded)
+        before, since = cell.before[bet], cell.runs_since(bet)
         if before.graded and since.graded:
             yield CellLoss(cell.case, before, since)
 
