@@ -78,7 +78,7 @@ def follow(
     elif own.started_at <= earlier.newest.started_at:
         return earlier
     earlier = _under_own_names(earlier, head, base)
-    link = _Link(report, head, base, (gate or Gate()).alpha, own, earlier.newest)
+    further = _FurtherReport(report, head, base, (gate or Gate()).alpha, own, earlier.newest)
     known: dict[tuple[str, str | None], dict[CellKey, DriftCell]] = defaultdict(dict)
     for cell in earlier.cells:
         known[cell.key[1:]][cell.key] = cell
@@ -86,17 +86,17 @@ def follow(
     variants = []
     cells: list[DriftCell] = []
     absent: list[DriftCell] = []
-    for variant, its in link.by_variant.items():
+    for variant, present in further.by_variant.items():
         names = variant.provider, variant.prompt
         new = DriftVariant(provider=variant.provider, prompt=variant.prompt)
         state = states.pop(variant, new)
-        its_known = known.pop(names, {})
-        sums = [_sums_of(cell, its_known) for cell in its]
-        sums += [cell for key, cell in its_known.items() if key not in link.runs]
-        state, sums = _follow_variant(state, sums, link)
+        known_cells = known.pop(names, {})
+        sums = [_sums_of(cell, known_cells) for cell in present]
+        sums += [cell for key, cell in known_cells.items() if key not in further.runs]
+        state, sums = _follow_variant(state, sums, further)
         variants.append(state)
-        cells += sums[: len(its)]
-        absent += sums[len(its) :]
+        cells += sums[: len(present)]
+        absent += sums[len(present) :]
     for left in known.values():
         absent += left.values()
     return replace(
@@ -108,7 +108,7 @@ def follow(
 
 
 @dataclass(frozen=True)
-class _Link:
+class _FurtherReport:
     """A further report of the branch.
 
     Args:
@@ -117,7 +117,7 @@ class _Link:
         base: its own baseline.
         alpha: the level at which a variant of it is below that baseline.
         own: the reference to the report.
-        newest: the report before it that counts.
+        previous: the report before it that counts.
     """
 
     report: SuiteReport
@@ -125,7 +125,7 @@ class _Link:
     base: Baseline | None
     alpha: float
     own: ReportRef
-    newest: ReportRef
+    previous: ReportRef
 
     @cached_property
     def matching(self) -> Matching | None:
@@ -193,25 +193,25 @@ def _sums_of(cell: HeadCell, known: Mapping[CellKey, DriftCell]) -> DriftCell:
 
 
 def _follow_variant(
-    state: DriftVariant, sums: Sequence[DriftCell], link: _Link
+    state: DriftVariant, sums: Sequence[DriftCell], further: _FurtherReport
 ) -> tuple[DriftVariant, list[DriftCell]]:
     """Return the evidence and the sums of a variant after one more report.
 
     Args:
         state: its evidence so far.
         sums: its cells, those included that the report does not have.
-        link: the report.
+        further: the report.
     """
-    logs = log_e_values((*link.runs.get(cell.key, NO_RUNS), *cell.runs) for cell in sums)
+    logs = log_e_values((*further.runs.get(cell.key, NO_RUNS), *cell.runs) for cell in sums)
     restarted = [False] * len(BETS)
     if logs is not None:
-        fell = max(logs) > 0 and link.fell(state.variant)
+        fell = max(logs) > 0 and further.fell(state.variant)
         restarted = [bet.evidence.best <= 0 for bet in state.bets]
         bets = []
         for bet, log_e in zip(state.bets, logs, strict=True):
-            bets.append(_follow_bet(bet, log_e, link, fell=fell))
+            bets.append(_follow_bet(bet, log_e, further, fell=fell))
         total = total_evidence(bet.evidence for bet in bets)
-        alarm = total >= ALARM * len(link.by_variant) or (state.alarm and total >= QUIET)
+        alarm = total >= ALARM * len(further.by_variant) or (state.alarm and total >= QUIET)
         state = replace(state, bets=tuple(bets), alarm=alarm)
     after = []
     for cell in sums:
@@ -219,15 +219,15 @@ def _follow_variant(
         for number, is_new_start in enumerate(restarted):
             if is_new_start:
                 before[number] = cell.runs
-        more = add_tallies((cell.runs, link.runs.get(cell.key, NO_RUNS)))
+        more = add_tallies((cell.runs, further.runs.get(cell.key, NO_RUNS)))
         after.append(replace(cell, runs=more, before=tuple(before)))
     return state, after
 
 
-def _follow_bet(bet: DriftBet, log_e: float, link: _Link, *, fell: bool) -> DriftBet:
+def _follow_bet(bet: DriftBet, log_e: float, further: _FurtherReport, *, fell: bool) -> DriftBet:
     evidence = bet.evidence.update(log_e)
     if bet.evidence.best <= 0:
-        return DriftBet(evidence, link.own, link.newest, reports=1, shown=fell)
+        return DriftBet(evidence, further.own, further.previous, reports=1, shown=fell)
     return replace(bet, evidence=evidence, reports=bet.reports + 1, shown=bet.shown or fell)
 
 
