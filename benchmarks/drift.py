@@ -1,6 +1,6 @@
 """Simulates years of a base branch, to see how often the warning of drift is false or late.
 
-Every figure follows from a seed; each branch has cases of its own. Standard errors stand in
+Every figure follows from a seed; each branch has cases of its own. Standard errors are in
 brackets.
 """
 
