@@ -9,6 +9,7 @@ from ci_evals import gate
 from ci_evals.format import RAREST, name_of, number_of, once_in, percent, percent_figure, seconds
 from ci_evals.gate.bars import Cause, ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import (
+    FURTHER_ROUNDS,
     Baseline,
     BrokenVariant,
     LostReport,
@@ -93,9 +94,14 @@ def case_sentence(comparison: Comparison, cell: CellComparison) -> str:
 
 
 def variants_clause(case: CaseComparison) -> str:
-    """`on 5 of 6 variants`, or `over all 6 variants together`."""
+    """`on 6 of 6 variants`, `over all 6 variants, clearly on 5`, or `over all 6 variants together`.
+
+    The figures that follow are those of all its variants, so the clause says all.
+    """
+    if len(case.variants) == case.cells:
+        return f"on {case.cells} of {case.cells} variants"
     if case.variants:
-        return f"on {len(case.variants)} of {case.cells} variants"
+        return f"over all {case.cells} variants, clearly on {len(case.variants)}"
     return f"over all {case.cells} variants together"
 
 
@@ -180,8 +186,12 @@ def tally_text(tally: Tally) -> str:
 def _adjusted_chance(comparison: Comparison, cell: CellComparison) -> str:
     """`p = 0.0023, adjusted for 40 cases`; of a single case, how often that happens by chance."""
     assert cell.adjusted_p is not None  # only cells that were tested are named
-    noun = "cell" if comparison.several_variants else "case"
-    return _chance_among(cell.adjusted_p, comparison.compared, noun)
+    return _chance_among(cell.adjusted_p, comparison.compared, _compared_noun(comparison))
+
+
+def _compared_noun(comparison: Comparison) -> str:
+    """Return the word for a cell: with one variant, each case has one."""
+    return "cell" if comparison.several_variants else "case"
 
 
 def _adjusted_chance_of_case(comparison: Comparison, case: CaseComparison) -> str:
@@ -213,7 +223,8 @@ def _p_value(p: float) -> str:
 def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     """`pass rate 93 % on main, 85 % here over 40 cases; p = 0.0083 (by chance, once in 120)`.
 
-    The p is that of the two rates.
+    The p is that of the two rates. `, with 3 further rounds` tells that of here from the rate of
+    the planned runs.
     """
     before = percent(variant.base_rate, variant.head_rate)
     here = percent(variant.head_rate, variant.base_rate)
@@ -221,6 +232,8 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     name = variant_name(comparison, variant)
     where = f"on {comparison.baseline.label}{_pool_clause(comparison, variant)}"
     rates = f"{name}pass rate {before} {where}, {here} here over {cases}"
+    if variant.further_rounds:
+        rates += f", with {FURTHER_ROUNDS} further rounds"
     if _surely_higher(variant):
         return f"{rates}; a rise beyond noise"
     if variant.adjusted_p <= comparison.alpha:
@@ -527,8 +540,9 @@ def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]
     """`with 1 run on main, not even 20 confirm runs name one of 40 cases: 2 suspects stay …`."""
     base = comparison.baseline.label
     most = number_of(max(each.base.graded for each in suspects), "run")
-    cases = number_of(comparison.compared, "case")
-    lack = f"with {most} on {base}, not even {MOST_CONFIRM_RUNS} confirm runs name one of {cases}"
+    compared = number_of(comparison.compared, _compared_noun(comparison))
+    confirming = f"{MOST_CONFIRM_RUNS} confirm runs"
+    lack = f"with {most} on {base}, not even {confirming} name one of {compared}"
     stay = "stays" if len(suspects) == 1 else "stay"
     return f"{lack}: {number_of(len(suspects), 'suspect')} {stay} open until {base} has more"
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from ci_evals.format import UNKNOWN, number_of, percent, seconds
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
-from ci_evals.gate.cases import TagComparison
+from ci_evals.gate.cases import CaseComparison, TagComparison
 from ci_evals.gate.rules import RuleVerdict
 from ci_evals.gate.run_errors import errored_headline
 from ci_evals.gate.verdict import population_bounds
@@ -280,14 +280,29 @@ def _list_cells(summary: Summary, cells: Sequence[CellView], what: str) -> tuple
 
 
 def _name_case(summary: Summary, case: CaseView) -> Iterator[str]:
-    """Yield the pieces of `refund (critical) on gpt-4o`."""
+    """Yield the pieces of `refund (critical) on gpt-4o`.
+
+    `over 6 variants` is said of a case that no variant shows to be worse by itself.
+    """
     yield ForeignText(case.case.id)
     if case.critical:
         yield " (critical)"
-    if len(case.cells) > 1:
+    worse = _worse_over_variants(summary, case)
+    if worse and not worse.variants:
+        yield f" over {number_of(worse.cells, 'variant')}"
+    elif len(case.cells) > 1:
         yield f" on {number_of(len(case.cells), 'variant')}"
     else:
         yield from on_variant(summary, case.cells[0].variant)
+
+
+def _worse_over_variants(summary: Summary, case: CaseView) -> CaseComparison | None:
+    """Return the comparison of a case that regressed over its variants."""
+    if any(cell.found is None or cell.found.kind != "regressed" for cell in case.cells):
+        return None
+    if summary.compared is None:
+        return None
+    return summary.compared.by_case.get(case.case.id)
 
 
 # Cells in columns.

@@ -567,6 +567,8 @@ class CellView(CellReport):
             return text
         if self.changed:
             return cell_finding(comparison, found)
+        if found.head.graded > self.counts.graded:
+            text += f", {tally_text(found.head)} with confirm runs"
         separator = "; "
         if found.kind == "edited":
             text += "; edited, so not compared"

@@ -1,6 +1,7 @@
 """A case that breaks on several variants is confirmed and named as one."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,34 @@ def write(folder: Path, *wrong: str, models: list[str] | None = None, **settings
         for q in QUESTIONS
     ]
     write_suite(folder, cases, providers=providers, runs=3, gate={"min_pass_rate": 0.5}, **settings)
+
+
+AGENT = """
+import json
+import pathlib
+
+def model(name):
+    def answer(question, request):
+        found = json.loads(pathlib.Path("failing.json").read_text())
+        is_wrong = name in found["on"].get(question, []) and request.run in found["runs"]
+        return "wrong" if is_wrong else "right"
+    return answer
+
+""" + "\n".join(f"{name.replace('-', '_')} = model({name!r})" for name in MODELS)
+
+
+def write_seldom(
+    folder: Path, failing: dict[str, list[str]], runs: Sequence[int] = range(1, 30, 2)
+) -> None:
+    """Write a suite of six models, of which some fail these runs of a case."""
+    (folder / "agents.py").write_text(AGENT)
+    (folder / "failing.json").write_text(json.dumps({"on": failing, "runs": list(runs)}))
+    cases = [{"id": q, "input": q, "expect": [{"contains": "right"}]} for q in QUESTIONS]
+    providers = []
+    for name in MODELS:
+        target = f"agents:{name.replace('-', '_')}"
+        providers.append({"name": name, "type": "python", "target": target})
+    write_suite(folder, cases, providers=providers, runs=3, gate={"min_pass_rate": 0.3})
 
 
 async def test_a_case_that_dies_on_all_variants_is_named_once_with_a_single_base_report(
@@ -126,3 +155,40 @@ async def test_a_tag_alone_is_no_reason_for_red(tmp_path: Path) -> None:
     [tag, _] = report_in(tmp_path / "out")["comparison"]["tags"]
     assert (tag["tag"], tag["head_rate"]) == ("refund", 0)
     assert tag["adjusted_p"] < 1e-5
+
+
+async def test_a_case_that_only_all_variants_together_show_is_said_to_be_worse_over_them(
+    tmp_path: Path,
+) -> None:
+    """It fails once in three runs: of one variant, that is chance."""
+    write_seldom(tmp_path, failing={})
+    await ci_evals(tmp_path, "run", "--out", "base", "--quiet")
+    write_seldom(tmp_path, failing={"q3": MODELS})
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    assert "✗ FAIL  1 case regressed: q3 over 6 variants" in ended.out
+    assert "q3 over all 6 variants together: 18 of 18 on the baseline, " in ended.out
+
+
+async def test_the_figures_of_all_variants_are_not_said_of_those_that_show_it(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path)
+    await ci_evals(tmp_path, "run", "--out", "base", "--quiet")
+    write(tmp_path, "q3", models=MODELS[:4])
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    assert "1 case regressed: q3 on 4 variants" in ended.out
+    said = "q3 over all 6 variants, clearly on 4: 18 of 18 on the baseline, 20 of 60 here"
+    assert said in ended.out
+    assert report_in(tmp_path / "out")["verdict"]["reason"].startswith(said)
+    summary = (tmp_path / "out" / "summary.md").read_text("utf-8")
+    row = "| <code>q3</code> over all 6 variants, clearly on 4 | 18/18 | **20/60** |"
+    assert row in summary
+
+
+async def test_cells_that_no_confirm_runs_name_are_counted_as_cells(tmp_path: Path) -> None:
+    write_seldom(tmp_path, failing={})
+    await ci_evals(tmp_path, "run", "--runs", "2", "--out", "base", "--quiet")
+    write_seldom(tmp_path, failing={"q3": ["model-a"]}, runs=range(1, 30))
+    ended = await ci_evals(tmp_path, "run", "--runs", "2", "--baseline", "base", "--out", "out")
+    text = " ".join(ended.out.split())
+    assert "not even 20 confirm runs name one of 120 cells: 1 suspect stays open" in text

@@ -417,8 +417,8 @@ async def test_the_p_of_a_variant_is_that_of_the_rates_beside_it(tmp_path: Path)
     report = report_in(tmp_path / "out")
     p = weighted_p(report, base_reports=1)
     assert variant["sentence"].startswith(
-        "pass rate 100 % on the baseline (its newest report), 80 % here over 10 cases; "
-        f"p = {p:.2g} (by chance, once in "
+        "pass rate 100 % on the baseline (its newest report), 80 % here over 10 cases, "
+        f"with 3 further rounds; p = {p:.2g} (by chance, once in "
     )
     assert f"-20.0 points, p = {p:.2g}" in found_in_summary(tmp_path)
 

@@ -125,7 +125,9 @@ def test_a_case_that_failed_within_noise_of_the_base_is_not_called_failing() -> 
     (entry,) = next(
         group for group in findings(summary).groups if group.kind == "failed some"
     ).entries
-    assert entry.line() == "wobbly: 4 of 5 runs passed, flip rate 40 %; 29 of 30 on main"
+    assert entry.line() == (
+        "wobbly: 4 of 5 runs passed, flip rate 40 %, 11 of 12 with confirm runs; 29 of 30 on main"
+    )
 
 
 def test_without_a_baseline_a_case_of_a_passed_suite_fails_only_where_all_its_runs_failed() -> None:
