@@ -4,8 +4,9 @@ One retrieval index, one judge or one slow hour moves many cells at once. Tests 
 independent then find changes too often.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from ci_evals.stats.exact_tests import failure_weight
 
@@ -36,15 +37,49 @@ def overdispersion(reports: Sequence[Sequence[Counts]]) -> float:
     squares = 0.0
     for newer, older in pairwise(reports):
         difference = variance = 0.0
-        for one, other, (passed, runs) in zip(newer, older, sums, strict=True):
-            if not one[1] or not other[1] or passed in (0, runs):
-                continue
-            weight = failure_weight(passed, runs - passed)
-            difference += weight * (one[0] / one[1] - other[0] / other[1])
-            of_one_run = passed * (runs - passed) / (runs * (runs - 1))
-            variance += weight**2 * of_one_run * (1 / one[1] + 1 / other[1])
+        for change in _changes(newer, older, sums):
+            weight = failure_weight(change.passed, change.failed)
+            difference += weight * change.difference
+            variance += weight**2 * change.variance
         squares += difference**2 / variance if variance else 1.0
     return max(1.0, (squares + _PRIOR) / (len(reports) - 1 + _PRIOR))
+
+
+class _Change(NamedTuple):
+    """A cell from one report to the next.
+
+    Args:
+        difference: of its pass rates.
+        variance: of this difference, if runs were independent.
+        runs: those of either report, their harmonic mean if they differ.
+        passed: its passed runs in all reports.
+        failed: its failed runs in all reports.
+    """
+
+    difference: float
+    variance: float
+    runs: float
+    passed: int
+    failed: int
+
+
+def _changes(
+    newer: Sequence[Counts], older: Sequence[Counts], sums: Sequence[Counts]
+) -> Iterator[_Change]:
+    """Yield the cells that both reports have, if they ever passed and ever failed."""
+    for one, other, (passed, graded) in zip(newer, older, sums, strict=True):
+        failed = graded - passed
+        if not one[1] or not other[1] or not passed or not failed:
+            continue
+        inverse_runs = 1 / one[1] + 1 / other[1]
+        of_one_run = passed * failed / (graded * (graded - 1))
+        yield _Change(
+            difference=one[0] / one[1] - other[0] / other[1],
+            variance=of_one_run * inverse_runs,
+            runs=2 / inverse_runs,
+            passed=passed,
+            failed=failed,
+        )
 
 
 def _add(cell: Sequence[Counts]) -> Counts:
@@ -67,12 +102,8 @@ def shared_luck(cases: Iterable[Sequence[Sequence[Counts]]]) -> float:
         sums = [_add(cell) for cell in zip(*reports, strict=True)]
         for newer, older in pairwise(reports):
             difference = 0.0
-            for one, other, (passed, runs) in zip(newer, older, sums, strict=True):
-                if not one[1] or not other[1] or passed in (0, runs):
-                    continue
-                of_each = 2 * one[1] * other[1] / (one[1] + other[1])  # the runs of either report
-                difference += of_each * (one[0] / one[1] - other[0] / other[1])
-                of_one_run = passed * (runs - passed) / (runs * (runs - 1))
-                variances += of_each**2 * of_one_run * (1 / one[1] + 1 / other[1])
+            for change in _changes(newer, older, sums):
+                difference += change.runs * change.difference
+                variances += change.runs**2 * change.variance
             squares += difference**2
     return max(1.0, (squares + _PRIOR) / (variances + _PRIOR))
