@@ -13,7 +13,6 @@ from ci_evals.gate.baseline import FURTHER_ROUNDS
 from ci_evals.gate.compare import Comparison, NoComparison, unnamable_suspects
 from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.run_errors import outage_sentences
-from ci_evals.gate.verdict import luck_in_common
 from ci_evals.gate.wording import (
     SourceSentence,
     baseline_sentence,
@@ -25,7 +24,7 @@ from ci_evals.gate.wording import (
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Looks, Resumption, SuiteReport
 from ci_evals.model.rules import Gate, TagRule
-from ci_evals.reports.summary import Note, Summary
+from ci_evals.reports.summary import Note, Summary, common_luck
 from ci_evals.reports.view import FEW, cell_views
 from ci_evals.stats.overdispersion import FEWEST_REPORTS
 
@@ -241,7 +240,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         return
     if comparison.compared or not comparison.broken:
         yield _comparison_note(comparison, report.started_at)
-    if text := _luck_sentence(report, comparison):
+    if text := _luck_sentence(summary, comparison):
         yield Note("Common luck", text)
     for text in broken_remarks(comparison):
         yield Note("Not compared", text, brief=True)
@@ -283,12 +282,12 @@ def _comparison_note(comparison: Comparison, started_at: float) -> Note:
     return Note("Compared", f"with {source}{sentence.rest}")
 
 
-def _luck_sentence(report: SuiteReport, comparison: Comparison) -> str:
+def _luck_sentence(summary: Summary, comparison: Comparison) -> str:
     """`reports of main vary 1.8 times as much as independent runs, so bounds are wider`.
 
     Empty if they hardly vary more.
     """
-    known = luck_in_common(report, comparison)
+    known = common_luck(summary)
     if not known:
         return ""
     variant, most = max(known.items(), key=itemgetter(1))
@@ -488,7 +487,7 @@ def basis(summary: Summary) -> Iterator[SourceSentence | str]:
     if isinstance(comparison, Comparison):
         yield baseline_sentence(comparison, report.started_at)
         yield gate.detectable_sentence(comparison) or size
-        if text := _luck_sentence(report, comparison):
+        if text := _luck_sentence(summary, comparison):
             yield text
     elif isinstance(comparison, NoComparison):
         yield comparison.sentence
@@ -504,7 +503,7 @@ def bounds_note(summary: Summary) -> Note:
     fact = bounds_fact(summary)
     comparison = summary.compared
     if comparison is not None:
-        known = luck_in_common(summary.report, comparison)
+        known = common_luck(summary)
         if any(each.variant not in known for each in comparison.variants):
             few = f"fewer than {FEWEST_REPORTS} reports of {comparison.baseline.label}"
             fact += f"; cases are taken as independent: {few}"

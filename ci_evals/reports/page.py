@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ci_evals.gate.verdict import luck_in_common
 from ci_evals.model.report import Tally
 from ci_evals.model.rules import Gate
 from ci_evals.reports.findings import Findings
 from ci_evals.reports.groups import Group, GroupItem, cells_by_group
 from ci_evals.reports.page_cases import CHANGES, PageRow, outcome_of
-from ci_evals.reports.summary import Summary
+from ci_evals.reports.summary import Summary, common_luck
 from ci_evals.reports.view import CellOutcome, CellView, case_views, cell_views
 from ci_evals.stats.rates import pass_rate
 
@@ -240,7 +239,7 @@ def slices(summary: Summary) -> dict[str, list[Slice]]:
         for tag in dict.fromkeys(cell.case.tags):
             tags.setdefault(tag, []).append(tally)
     confidence = (summary.gate or Gate()).confidence
-    luck = max(luck_in_common(report, summary.comparison).values(), default=1.0)
+    luck = max(common_luck(summary).values(), default=1.0)
     found = {}
     if len(prompts) > 1 and len(providers) > 1:
         found["prompt"] = _slices(prompts, confidence, luck)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ci_evals.gate.baseline import Baseline, head_cells
 from ci_evals.gate.compare import Comparison, NoComparison, compare
-from ci_evals.gate.verdict import Verdict, decide
+from ci_evals.gate.verdict import Verdict, decide, luck_in_common
+from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.rules import ConfirmRuns, Gate
@@ -87,6 +88,15 @@ def once_per_summary(derive: Callable[[Summary], T]) -> Callable[[Summary], T]:
         return value
 
     return derive_once
+
+
+@once_per_summary
+def common_luck(summary: Summary) -> Mapping[Variant, float]:
+    """Return how much more the base's reports of each variant vary than independent runs would.
+
+    Variants of which that is not known are left out.
+    """
+    return luck_in_common(summary.report, summary.comparison)
 
 
 class Renderer(Protocol):

@@ -11,12 +11,11 @@ from ci_evals.format import UNKNOWN, usd
 from ci_evals.gate.bars import metrics_of
 from ci_evals.gate.baseline import ReportRef, TrendPoint
 from ci_evals.gate.rules import usual_latencies
-from ci_evals.gate.verdict import luck_in_common
 from ci_evals.gate.wording import coverage_clause, latency_change, rate_change, ratio_change
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Counts, Figures, SuiteReport
 from ci_evals.model.rules import BY_LABEL, USUAL_TASK, Gate
-from ci_evals.reports.summary import Summary, once_per_summary
+from ci_evals.reports.summary import Summary, common_luck, once_per_summary
 from ci_evals.stats.rates import pass_at_k, pass_hat_k, pass_rate
 
 MAX_LABELS_SHOWN: Final = 20
@@ -138,7 +137,7 @@ def variant_reports(summary: Summary) -> tuple[VariantReport, ...]:
     k = min(graded, default=None)
     if k == 1:
         k = None
-    luck = luck_in_common(summary.report, summary.comparison)
+    luck = common_luck(summary)
     return tuple(
         _variant_report(summary, variant, k, luck.get(variant, 1.0))
         for variant in summary.report.plan.variants
