@@ -17,6 +17,8 @@ from ci_evals.gate.baseline import (
     UNMEASURED,
     BrokenVariant,
     Drift,
+    DriftCell,
+    DriftVariant,
     Evidence,
     LostReport,
     PerRun,
@@ -85,28 +87,45 @@ def _check_averages(per_run: PerRun) -> PerRun:
 def _check_drift(drift: Drift) -> Drift:
     """Refuse sums and evidence that no reports leave behind."""
     for cell in drift.cells:
-        possible = len(cell.before) == len(BETS)
-        for before in cell.before:
-            passed, graded = before
-            possible = possible and 0 <= passed <= cell.runs.passed
-            possible = possible and 0 <= graded - passed <= cell.runs.graded - cell.runs.passed
-        if not possible:
+        if not _has_possible_sums(cell):
             raise ValueError("the sums of a cell are impossible")
         check_runs(cell.runs)
     refs = [drift.newest]
-    possible = True
     for variant in drift.variants:
-        possible = possible and len(variant.bets) == len(BETS)
+        if not _has_possible_evidence(variant):
+            raise ValueError("the evidence for a loss is impossible")
         for bet in variant.bets:
-            possible = possible and 0 <= bet.evidence.s <= MOST_EVIDENCE
-            possible = possible and abs(bet.evidence.best) <= MOST_OF_A_RUN
-            possible = possible and 0 <= bet.reports <= MOST_RUNS
             refs += [ref for ref in (bet.since, bet.after) if ref is not None]
     for ref in refs:
-        possible = possible and 0 <= ref.started_at < YEAR_10000
-    if not possible:
-        raise ValueError("the evidence for a loss is impossible")
+        if not 0 <= ref.started_at < YEAR_10000:
+            raise ValueError("the evidence for a loss is impossible")
     return drift
+
+
+def _has_possible_sums(cell: DriftCell) -> bool:
+    """Return True if a cell has no more runs from before a loss than in all."""
+    if len(cell.before) != len(BETS):
+        return False
+    failed = cell.runs.graded - cell.runs.passed
+    for before in cell.before:
+        if not 0 <= before.passed <= cell.runs.passed:
+            return False
+        if not 0 <= before.graded - before.passed <= failed:
+            return False
+    return True
+
+
+def _has_possible_evidence(variant: DriftVariant) -> bool:
+    if len(variant.bets) != len(BETS):
+        return False
+    for bet in variant.bets:
+        if not 0 <= bet.evidence.s <= MOST_EVIDENCE:
+            return False
+        if not abs(bet.evidence.best) <= MOST_OF_A_RUN:
+            return False
+        if not 0 <= bet.reports <= MOST_RUNS:
+            return False
+    return True
 
 
 FollowedDrift = Annotated[Drift, AfterValidator(_check_drift)]
