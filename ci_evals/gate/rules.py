@@ -53,6 +53,8 @@ LATENCY_SPREAD = 2
 A machine's slow hour moves every cell at once.
 """
 
+_REQUIRED = ", and the gate requires a comparison"
+
 RuleName = Literal[
     "baseline",
     "ungraded",
@@ -123,9 +125,6 @@ def _not_compared(
         yield _lack_of_comparison(rules, text)
     elif rules.require_baseline is True:
         yield RuleVerdict("baseline", "error", f"{text}{_REQUIRED}")
-
-
-_REQUIRED = ", and the gate requires a comparison"
 
 
 def _lack_of_comparison(rules: Gate, text: str) -> RuleVerdict:

@@ -533,7 +533,10 @@ def _broken_since(broken: Sequence[BrokenVariant]) -> Iterator[tuple[str, list[B
     for each in broken:
         alike[each.since].append(each)
     for since, found in alike.items():
-        yield since.commit or f"{datetime.fromtimestamp(since.started_at, UTC).date()}", found
+        name = since.commit
+        if not name:
+            name = datetime.fromtimestamp(since.started_at, UTC).date().isoformat()
+        yield name, found
 
 
 def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]) -> str:
