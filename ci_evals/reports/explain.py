@@ -17,7 +17,13 @@ from ci_evals.format import (
 from ci_evals.gate.baseline import ReportRef
 from ci_evals.gate.cells import CellKind
 from ci_evals.gate.compare import Comparison, NoComparison
-from ci_evals.gate.wording import baseline_sentence, cell_sentence, step_sentence, test_sentence
+from ci_evals.gate.wording import (
+    baseline_sentence,
+    cell_sentence,
+    step_sentence,
+    tally_text,
+    test_sentence,
+)
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import CellKey
 from ci_evals.model.report import SuiteReport, Tally
@@ -201,13 +207,18 @@ def _base_entries(comparison: Comparison, key: CellKey) -> Iterator[BaseEvidence
         return
     refs = {lost.report.id: lost.report for lost in base.lost}
     refs |= {report.id: report for report in base.reports}
+    is_broken = comparison.is_broken(comparison.by_key[key].variant)
     for step in cell.history.steps():
+        pooled = step.outcome in ("recent", "disagrees", "before a drop", "before a change")
+        sentence = step_sentence(step)
+        if is_broken:
+            pooled, sentence = False, f"{tally_text(step.evidence.tally)}, not compared"
         yield BaseEvidence(
             report=refs[step.evidence.report],
             passed=step.evidence.passed,
             graded=step.evidence.graded,
-            pooled=step.outcome in ("recent", "disagrees", "before a drop", "before a change"),
-            sentence=step_sentence(step),
+            pooled=pooled,
+            sentence=sentence,
         )
 
 

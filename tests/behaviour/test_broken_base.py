@@ -190,6 +190,12 @@ async def test_a_case_is_not_compared_with_a_broken_base_branch(tmp_path: Path) 
         "not compared: the baseline itself is broken: "
         "0 of 6 on the baseline, 0 of 3 here" in " ".join(found.out.split())
     )
+    reports = found.out.partition("report by report")[2].splitlines()[1:4]
+    assert [line.partition(": ")[2] for line in reports] == [
+        "0 of 3, not compared",
+        "0 of 3, not compared",
+        "3 of 3, not compared",
+    ]
     compared = await ci_evals(tmp_path, "compare", team.newest, "pull-request")
     assert compared.code == 3
     assert "the baseline itself passes 2.5 % since" in compared.out
