@@ -393,7 +393,7 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
     """`2 cells ran again, 3 further rounds of agent, 20 more runs: 1 regressed, 1 within noise`.
 
     A suspect is told from the other cells of a variant that got further rounds by its number of
-    runs.
+    runs. Rounds of which a run is missing don't count.
     """
     confirmation = report.confirmation
     if confirmation is None:
@@ -403,7 +403,7 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
             text = f"{number_of(suspects, 'suspect')} did not run again: {why}"
             yield Note("Not confirmed", text)
         return
-    doubted = [each.variant for each in comparison.variants if each.further_rounds]
+    doubted = _variants_in_doubt(confirmation, comparison)
     confirmed = []
     for cell in confirmation.cells:
         key = confirmation.plan.key(cell.cell)
@@ -413,8 +413,7 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
     parts = []
     if confirmed:
         parts.append(f"{number_of(len(confirmed), 'cell')} ran again")
-    if doubted:
-        parts.append(_further_rounds_clause(doubted))
+    parts += _further_rounds_clauses(doubted, comparison)
     totals, figures = confirmation.totals, confirmation.figures()
     runs = number_of(totals.planned, "more run")
     if totals.missing:
@@ -447,6 +446,34 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
     yield Note("Confirmed" if confirmed else "In doubt", text)
 
 
+def _variants_in_doubt(confirmation: SuiteReport, comparison: Comparison) -> list[Variant]:
+    """Return the variants of which all compared cells were to run again."""
+    planned = {}
+    for cell in confirmation.cells:
+        planned[confirmation.plan.key(cell.cell)] = confirmation.plan.runs(cell.cell)
+    doubted = []
+    for variant in comparison.variants:
+        runs = [
+            planned.get(cell.key, 0)
+            for cell in comparison.cells
+            if cell.variant == variant.variant and cell.p is not None
+        ]
+        if min(runs, default=0) >= FURTHER_ROUNDS:
+            doubted.append(variant.variant)
+    return doubted
+
+
+def _further_rounds_clauses(doubted: Sequence[Variant], comparison: Comparison) -> Iterator[str]:
+    """Yield `3 further rounds of agent`, and what is said of variants that lack some of these."""
+    counted = {each.variant for each in comparison.variants if each.further_rounds}
+    complete = [variant for variant in doubted if variant in counted]
+    incomplete = [variant for variant in doubted if variant not in counted]
+    if complete:
+        yield _further_rounds_clause(complete)
+    if incomplete:
+        yield f"{_further_rounds_clause(incomplete)} (incomplete, so not counted)"
+
+
 def _further_rounds_clause(variants: Sequence[Variant]) -> str:
     """`3 further rounds of agent`, or `3 further rounds of 6 variants`."""
     whose = name_of(variants[0])
@@ -468,7 +495,8 @@ def facts(summary: Summary) -> Iterator[str]:
         rate = percent(fmean(base_rates), comparison.variants[0].head_rate)
         yield f"{comparison.baseline.label.removeprefix('the ')} {rate}"
     if report.confirmation is not None:
-        yield f"{number_of(report.confirmation.total, 'repeat')} to be sure"
+        totals = report.confirmation.totals
+        yield f"{number_of(totals.planned - totals.missing, 'repeat')} to be sure"
     if report.spent.total_usd is not None:
         cost, lack = _total_cost(report), _unpriced_text(report)
         if lack:

@@ -316,6 +316,29 @@ async def test_a_case_that_breaks_on_all_variants_has_the_p_over_all_of_them(
     assert len(same) == 3
 
 
+async def test_further_rounds_that_a_budget_cut_are_not_said_to_have_decided(
+    tmp_path: Path,
+) -> None:
+    good = dict.fromkeys(NAMES, ALWAYS)
+    write_team(tmp_path, good, runs=3, gate={"min_pass_rate": 0.3}, budget={"max_cost_usd": 0.35})
+    agent = AGENT.replace("return question", "text = question")
+    agent += '    return {"output": text, "cost_usd": 0.01}\n'
+    (tmp_path / "agent.py").write_text(agent)
+    await ci_evals(tmp_path, "run", "--baseline", "none", "--out", "base")
+    change(tmp_path, good | {key: [2, 3, 4, 5, 6] for key in NAMES[:3]})
+    found = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    assert "agent may be worse as a whole: 3 further rounds of its 10 cells" in found.err
+    report = report_in(tmp_path / "out")
+    [variant] = report["comparison"]["variants"]
+    assert not variant["further_rounds"]
+    ran = sum(each["run"] > 3 and each["status"] == "passed" for each in report["results"])
+    assert 0 < ran < 30
+    text = " ".join(found.out.split())
+    assert "In doubt: 3 further rounds of agent (incomplete, so not counted)" in text
+    assert f"not counted), {ran} of 30 more runs" in text
+    assert f"{ran} repeats to be sure" in text
+
+
 # The baseline.
 
 
