@@ -384,15 +384,18 @@ def _compare_cells(
     case has been named already.
     """
     tests = [_test_cell(cell, nameable) for cell in matched]
-    surest: dict[str, float] = {}
+    surest: dict[str, _CellTest] = {}
     for test in tests:
         case = test.cell.head.key[0]
-        surest[case] = min(test.named_drop, surest.get(case, 1.0))
+        if case not in surest or test.named_drop < surest[case].named_drop:
+            surest[case] = test
     named_drops = []
     for test in tests:
         case = test.cell.head.key[0]
-        counts = case not in worse_cases or test.named_drop == surest.pop(case, None)
-        named_drops.append(test.named_drop if counts else 1.0)
+        named_drop = test.named_drop
+        if case in worse_cases and test is not surest[case]:
+            named_drop = 1.0
+        named_drops.append(named_drop)
     adjusted_drops = benjamini_hochberg(named_drops)
     adjusted_rises = benjamini_hochberg([test.rise for test in tests])
     compared = []

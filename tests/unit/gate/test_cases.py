@@ -114,3 +114,20 @@ def test_a_single_variant_is_tested_by_its_cells_alone() -> None:
     found = compared(cells, baseline)
     assert found.cases == ()
     assert found.counts["regressed"] == 1
+
+
+def test_the_surest_cell_of_a_named_case_counts_among_the_cells_wherever_it_stands() -> None:
+    baseline = base({"worse": [(3, 3)] * 10, "alone": [(3, 3)] * 10}, reports=10)
+    cells = head({"worse": (0, 3), "alone": (3, 3)}, {"worse": 0})
+    for number, cell in enumerate(cells):
+        if cell.key == key_of("worse", "a"):
+            cells[number] = cell._replace(
+                confirming=cell.confirming._replace(passed=5), repeats=(True,) * 5 + (False,) * 2
+            )
+        elif cell.key == key_of("alone", "a"):
+            [cells[number]] = head_of({"alone": (0, 3)}, {"alone": (2, 7)}, provider="a")
+    in_order = compared(cells, baseline)
+    reversed_ = compared(cells[::-1], baseline)
+    assert [case.case for case in in_order.cases] == ["worse"]
+    alone = key_of("alone", "a")
+    assert in_order.by_key[alone].adjusted_p == reversed_.by_key[alone].adjusted_p
