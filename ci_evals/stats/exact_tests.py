@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import fsum, sqrt
+from math import erfc, fsum, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -257,8 +257,8 @@ def widen(p: float, overdispersion: float) -> float:
     """
     if overdispersion <= 1 or p in (0, 1):
         return p
-    normal = NormalDist()
-    return normal.cdf(normal.inv_cdf(p) / sqrt(overdispersion))
+    z = NormalDist().inv_cdf(p) / sqrt(overdispersion)
+    return erfc(-z / sqrt(2)) / 2  # `NormalDist.cdf` is 0 far out
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

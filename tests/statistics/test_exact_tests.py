@@ -275,6 +275,8 @@ def test_widening_scales_the_normal_quantile() -> None:
     assert widen(0.01, 1) == widen(0.01, 0.5) == 0.01
     assert (widen(0.0, 4), widen(1.0, 4)) == (0, 1)
     assert widen(0.01, 1.8) == pytest.approx(norm.cdf(norm.ppf(0.01) / 1.8**0.5), rel=1e-9)
+    for p in (1e-9, 4.9e-21, 1e-100):
+        assert widen(p, 1.2) == pytest.approx(norm.cdf(norm.ppf(p) / 1.2**0.5), rel=1e-9)
 
 
 # Many tests at once: Holm, Benjamini and Hochberg.
