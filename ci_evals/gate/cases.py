@@ -60,17 +60,24 @@ class CaseComparison:
 class TagComparison:
     """The cases with a tag, over all variants: the planned runs against the pooled ones.
 
-    Rates are means over its `cells`. `p` is the chance of a drop this large if nothing had changed;
-    `adjusted_p` allows for the number of tags. A tag is never a reason for red: it says what a
-    change that is red anyway has in common.
+    Rates are means over its `cells`, and `drop_elsewhere` is the fall of the mean rate over all
+    other cells. `p` is the chance of a drop this large if nothing had changed; `adjusted_p` allows
+    for the number of tags. A tag is never a reason for red: it says what a change that is red
+    anyway has in common.
     """
 
     tag: str
     cells: int
     head_rate: Share
     base_rate: Share
+    drop_elsewhere: float
     p: Share
     adjusted_p: Share
+
+    @property
+    def stands_out(self) -> bool:
+        """Return True if its cases fell at least twice as far as the others."""
+        return self.base_rate - self.head_rate >= 2 * self.drop_elsewhere
 
 
 @dataclass(frozen=True)
@@ -229,7 +236,9 @@ def _variants_that_show_it(case: MatchedCase, alpha: float) -> Iterator[Variant]
 def compare_tags(matching: Matching) -> Sequence[TagComparison]:
     """Test every tag that some, but not all, compared cells have; the surest drop first."""
     tables: dict[str, list[Table]] = defaultdict(list)
+    fallen = 0.0
     for cell in matching.cells:
+        fallen += cell.pooled.rate - cell.head.planned.rate
         for tag in cell.head.tags:
             tables[tag].append((*cell.head.planned, *cell.pooled))
     tested = []
@@ -239,12 +248,16 @@ def compare_tags(matching: Matching) -> Sequence[TagComparison]:
     adjusted = holm([p for _, _, p in tested])
     tags = []
     for (tag, chosen, p), adjusted_p in zip(tested, adjusted, strict=True):
+        head_rate = fmean([passed / graded for passed, graded, _, _ in chosen])
+        base_rate = fmean([passed / graded for _, _, passed, graded in chosen])
+        fallen_elsewhere = fallen - len(chosen) * (base_rate - head_rate)
         tags.append(
             TagComparison(
                 tag=tag,
                 cells=len(chosen),
-                head_rate=fmean([passed / graded for passed, graded, _, _ in chosen]),
-                base_rate=fmean([passed / graded for _, _, passed, graded in chosen]),
+                head_rate=head_rate,
+                base_rate=base_rate,
+                drop_elsewhere=fallen_elsewhere / (len(matching.cells) - len(chosen)),
                 p=p,
                 adjusted_p=adjusted_p,
             )

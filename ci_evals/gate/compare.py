@@ -132,9 +132,12 @@ class Comparison:
 
     @property
     def fallen_tag(self) -> TagComparison | None:
-        """The tag whose cases surely passed less often, if there is one; of several the surest."""
+        """The tag whose cases surely passed less often, and fell further than the others.
+
+        Of several the surest; None if there is none.
+        """
         for tag in self.tags:
-            if tag.adjusted_p <= self.alpha:
+            if tag.adjusted_p <= self.alpha and tag.stands_out:
                 return tag
         return None
 

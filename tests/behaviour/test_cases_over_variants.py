@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from leftovers import report_in
 from processes import ci_evals
 from scipy.stats import hypergeom
@@ -192,3 +193,16 @@ async def test_cells_that_no_confirm_runs_name_are_counted_as_cells(tmp_path: Pa
     ended = await ci_evals(tmp_path, "run", "--runs", "2", "--baseline", "base", "--out", "out")
     text = " ".join(ended.out.split())
     assert "not even 20 confirm runs name one of 120 cells: 1 suspect stays open" in text
+
+
+async def test_a_fall_of_all_cases_alike_is_of_no_tag(tmp_path: Path) -> None:
+    """Both tags fell surely, and equally far, on one model."""
+    write(tmp_path)
+    await ci_evals(tmp_path, "run", "--out", "base", "--quiet")
+    write(tmp_path, *QUESTIONS[:2], *QUESTIONS[5:11], models=MODELS[:5])
+    ended = await ci_evals(tmp_path, "run", "--baseline", "base", "--out", "out")
+    assert ended.code == 1
+    tags = report_in(tmp_path / "out")["comparison"]["tags"]
+    assert [tag["head_rate"] for tag in tags] == pytest.approx([2 / 3, 2 / 3])
+    assert all(tag["adjusted_p"] < 1e-5 for tag in tags)
+    assert "tagged" not in ended.out
