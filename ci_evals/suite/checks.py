@@ -40,7 +40,8 @@ def check_names(draft: Draft) -> Iterator[Problem]:
 
 def check_choices(draft: Draft) -> Iterator[Problem]:
     """Find names of providers and prompts that a case or a provider chooses and nothing has."""
-    if len(draft.prompts) < len(draft.node["prompts"].value or ()):
+    written = draft.node["prompts"].value
+    if written and (not isinstance(written, list) or len(draft.prompts) < len(written)):
         return  # some are wrong, and so may be known by another name
     prompts = [prompt.name for prompt in draft.prompts]
     lacks = []

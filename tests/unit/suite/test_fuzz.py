@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from processes import python
 from projects import Project
@@ -207,6 +207,7 @@ def test_any_structure_loads_or_is_refused(valid: Project) -> None:
             optional={"expect": JSON, "gate": JSON, "prompts": JSON},
         )
     )
+    @example({"providers": None, "cases": None, "prompts": 1})
     def check(config: Any) -> None:
         valid.write("evals.yaml", json.dumps(config))
         loads_or_is_refused(valid)
