@@ -466,10 +466,10 @@ class _Session:
 
     def _is_decided(self, evidence: _Evidence, number: int) -> bool:
         """Return True if no further round is needed; say so if one is."""
-        rounds = self.invocation.rounds
+        invocation = self.invocation
+        rounds = invocation.rounds
         if self.run.stopped or evidence.settled or number == len(rounds):
             return True
-        invocation = self.invocation
         if is_certain(self._report(evidence), invocation.suite.gate, invocation.baseline):
             return True
         taken = number_of(rounds[number - 1], "round")
@@ -487,7 +487,8 @@ class _Session:
         Suspects are sought among all cells of the suite: a shard has the same suspects as an
         unsharded run. It can't tell that a variant is in doubt, of which it has only a share.
         """
-        suite, plan, invocation = self.invocation.suite, evidence.planned.plan, self.invocation
+        invocation = self.invocation
+        suite, plan = invocation.suite, evidence.planned.plan
         rules = suite.gate or Gate()
         report = self._report(evidence)
         head = head_cells(report, suite.gate, unplanned=True)

@@ -155,6 +155,10 @@ class History:
         """The runs of the full pool."""
         return self.sums[-1]
 
+    def newest(self, reports: int) -> Tally:
+        """Return the runs of so many of the newest reports of the full pool, or of all of them."""
+        return self.sums[min(reports, self.pooled_reports)]
+
     @property
     def pooled(self) -> Sequence[str]:
         """The ids of the reports in the full pool."""
@@ -683,12 +687,12 @@ class HeadCell(NamedTuple):
     def variant(self) -> Variant:
         return Variant(*self.key[1:])
 
-    def first_repeats(self, count: int) -> Tally | None:
-        """Return the graded ones of its first confirm runs; None if it did not get as many."""
+    def with_repeats(self, count: int) -> Tally | None:
+        """Return its planned runs and so many confirm runs; None if it did not get as many."""
         if len(self.repeats) < count:
             return None
         graded = [passed for passed in self.repeats[:count] if passed is not None]
-        return Tally(sum(graded), len(graded))
+        return add_tallies((self.planned, Tally(sum(graded), len(graded))))
 
 
 def head_cells(

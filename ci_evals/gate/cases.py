@@ -34,7 +34,7 @@ from ci_evals.stats.overdispersion import shared_luck
 SUSPICION_OF_CASE = 0.05
 """A case below its base with a p over its variants at or below this runs again on all of them."""
 _LUCK_OF_ALL_RUNS = 10 / 3
-"""Luck that the three runs of a report share, grows by this over planned and confirm runs."""
+"""Luck that the runs of a report share weighs more over three planned and seven confirm runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class TagComparison:
 
 @dataclass(frozen=True)
 class MatchedCase:
-    """A case that both sides have on the same two variants or more.
+    """A case that is compared on two variants or more.
 
     Args:
         cells: its cells, one for each variant.
@@ -105,31 +105,25 @@ class MatchedCase:
     def critical(self) -> bool:
         return any(cell.head.critical for cell in self.cells)
 
-    @property
-    def planned(self) -> Sequence[Tally]:
-        return [cell.head.planned for cell in self.cells]
-
     @cached_property
     def planned_p(self) -> float:
         """The chance that the planned runs are as low as they are."""
-        return stratified_lower(self._against_full_pool(self.planned))
+        planned = [cell.head.planned for cell in self.cells]
+        return stratified_lower(self._against_full_pool(planned))
 
-    @cached_property
+    @property
     def suspicious(self) -> bool:
         """Return True if the planned runs are below the base beyond what is usual."""
-        below = False
-        for cell, history in zip(self.cells, self.histories, strict=True):
-            below = below or cell.head.planned.rate < history.tally.rate
-        return below and self.planned_p <= SUSPICION_OF_CASE
+        return self.planned_p <= SUSPICION_OF_CASE
 
     def confirmed_runs(self, repeats: int) -> Sequence[Tally] | None:
         """Return the planned runs with so many repeats; None if a variant lacks some of these."""
         runs = []
         for cell in self.cells:
-            again = cell.head.first_repeats(repeats)
-            if again is None:
+            confirmed = cell.head.with_repeats(repeats)
+            if confirmed is None:
                 return None
-            runs.append(add_tallies((cell.head.planned, again)))
+            runs.append(confirmed)
         return runs
 
     def p(self, runs: Sequence[Tally]) -> float:
@@ -139,10 +133,8 @@ class MatchedCase:
     def recent_p(self, runs: Sequence[Tally]) -> float:
         """Return the p-value of a drop against the recent pool, by these runs of each cell."""
         reports = self._reports_that_agree()
-        tables = []
-        for tally, history in zip(runs, self.histories, strict=True):
-            base = history.sums[min(reports, history.pooled_reports)]
-            tables.append((*tally, *base))
+        pairs = zip(runs, self.histories, strict=True)
+        tables = [(*tally, *history.newest(reports)) for tally, history in pairs]
         return self._widen(stratified_lower(tables))
 
     def _against_full_pool(self, runs: Sequence[Tally]) -> list[Table]:

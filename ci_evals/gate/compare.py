@@ -252,8 +252,9 @@ def compare(
 ) -> Comparison:
     """Compare a report with a baseline.
 
-    Each cell is tested by itself (Fisher, one-sided; Benjamini and Hochberg over all of them), and
-    each variant as a whole (exact stratified tests over its cells, Holm over the variants).
+    Each cell is tested by itself (Fisher, one-sided; Benjamini and Hochberg over all of them), each
+    case over its variants, and each variant as a whole (exact stratified tests over their cells,
+    Holm over the cases and over the variants).
 
     Args:
         head: the cells of the report.

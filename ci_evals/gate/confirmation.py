@@ -89,9 +89,9 @@ def choose_suspects(
 ) -> Confirmation:
     """Choose what runs again before it may be named, and how often.
 
-    First the suspects over all variants, then cells by themselves with what is left of the runs
-    that the most cells to be confirmed would take; critical ones first, then those least likely by
-    chance.
+    Cases that are suspects over their variants come first, then cells that are suspects by
+    themselves, as long as the runs last: as many as the most cells that may be confirmed would
+    take. Critical ones come before others, then those least likely by chance.
     """
     usual = USUAL_CONFIRM_RUNS
     if confirm_runs != "auto":

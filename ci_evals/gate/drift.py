@@ -4,7 +4,7 @@ The evidence is handed on from report to report of the branch, see `Drift`.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -413,7 +413,7 @@ def alarms(drift: Drift, variants: Collection[Variant]) -> list[DriftAlarm]:
     return found
 
 
-def _losses(cells: Iterable[DriftCell], bet: int) -> Iterable[CellLoss]:
+def _losses(cells: Iterable[DriftCell], bet: int) -> Iterator[CellLoss]:
     """Yield the cells with runs before and since the loss began."""
     for cell in cells:
         before, since = cell.before[bet], cell.runs_since(bet)

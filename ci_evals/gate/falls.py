@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ci_evals.gate.baseline import FURTHER_ROUNDS, History, add_tallies, split_histories
+from ci_evals.gate.baseline import FURTHER_ROUNDS, History, split_histories
 from ci_evals.gate.cells import MatchedCell
 from ci_evals.model.report import Tally
 from ci_evals.stats.exact_tests import NEWEST_ALONE, Table, exchange, weighted_lower, widen
@@ -80,11 +80,7 @@ def fall(cells: Sequence[tuple[Tally, History]], overdispersion: float = 1.0) ->
 
 def _pool(cells: Iterable[tuple[Tally, History]], reports: int) -> list[Table]:
     """Return each cell against its newest `reports` reports."""
-    tables = []
-    for head, history in cells:
-        base = history.sums[min(reports, history.pooled_reports)]
-        tables.append((*head, *base))
-    return tables
+    return [(*head, *history.newest(reports)) for head, history in cells]
 
 
 def planned_fall(cells: Iterable[MatchedCell], overdispersion: float) -> Fall:
@@ -106,12 +102,11 @@ def variant_fall(cells: Sequence[MatchedCell], overdispersion: float) -> Fall:
     planned_count = 0
     count = 0
     for cell in cells:
-        further = cell.head.first_repeats(FURTHER_ROUNDS)
-        if further is None:
+        runs = cell.head.with_repeats(FURTHER_ROUNDS)
+        if runs is None:
             return planned
-        head = add_tallies((cell.head.planned, further))
-        all_runs.append((head, cell.base.history))
+        all_runs.append((runs, cell.base.history))
         planned_count += cell.head.planned.graded
-        count += head.graded
+        count += runs.graded
     of_all_runs = 1 + (overdispersion - 1) * count / planned_count
     return fall(all_runs, of_all_runs)._replace(further_rounds=True)

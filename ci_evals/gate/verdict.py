@@ -309,11 +309,10 @@ def _is_red_anyway(
 
 
 def _with_errored_as_passed(report: SuiteReport) -> SuiteReport:
-    records = {}
+    records = dict(report.records)
     for index, record in report.records.items():
         if record.status == "errored":
-            record = record._replace(status="passed")  # noqa: PLW2901
-        records[index] = record
+            records[index] = record._replace(status="passed")
     return replace(report, records=records)
 
 
