@@ -4,7 +4,7 @@ Every figure follows from a seed: the same code prints the same tables.
 """
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from math import sqrt
 
@@ -201,16 +201,29 @@ def table(title: str, number: int, processes: Executor) -> Iterator[str]:
         yield f"| {name} | {' | '.join(figures)} |"
 
 
-def rules(number: int) -> Iterator[str]:
-    """Yield what plain rules would have said of the same pull requests."""
-    titles = ("rule", "red, nothing changed", *(f"missed, {name}" for name in BROKEN_FOR_RULES))
-    yield from ("", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|")
+def quiet_and_broken(number: int) -> tuple[list[Outcome], list[list[Outcome]]]:
+    """Return pull requests that change nothing, and those of each of `BROKEN_FOR_RULES`."""
     quiet = list(pull_requests(*NOTHING_CHANGED["beta(8, 1)"], number=number))
     broken = [list(pull_requests(*BROKEN[name], number=number)) for name in BROKEN_FOR_RULES]
+    return quiet, broken
+
+
+def rules(quiet: Sequence[Outcome], broken: Sequence[Sequence[Outcome]]) -> Iterator[str]:
+    """Yield the table of docs/statistics.md that compares the gate with plain rules.
+
+    Args:
+        quiet: pull requests that change nothing.
+        broken: those of each of `BROKEN_FOR_RULES`.
+    """
+    titles = ["rule", "red, nothing changed"]
+    titles += [f"missed, {name}" for name in BROKEN_FOR_RULES]
+    yield f"| {' | '.join(titles)} |"
+    yield "|---" * len(titles) + "|"
     for name, is_red in RULES.items():
-        false_red = sum(map(is_red, quiet)) / number
-        missed = (1 - sum(map(is_red, each)) / number for each in broken)
-        yield f"| {name} | {' | '.join(f'{100 * share:.1f} %' for share in (false_red, *missed))} |"
+        shares = [sum(map(is_red, quiet)) / len(quiet)]
+        shares += [1 - sum(map(is_red, each)) / len(each) for each in broken]
+        figures = [f"{100 * share:.1f} %" for share in shares]
+        yield f"| {name} | {' | '.join(figures)} |"
 
 
 def running_again(number: int) -> Iterator[str]:
@@ -239,7 +252,7 @@ def main() -> None:
         for title in TABLES:
             for line in table(title, number, processes):
                 print(line, flush=True)
-    for line in (*rules(number), *running_again(number)):
+    for line in ("", *rules(*quiet_and_broken(number)), *running_again(number)):
         print(line, flush=True)
 
 
