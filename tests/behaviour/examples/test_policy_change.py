@@ -1,0 +1,34 @@
+"""The example shows what its README says: eight broken cases of two tags, and ordinary flakes."""
+
+import pytest
+from example_runs import EXAMPLES, Ran, run_command
+
+SUITE = str(EXAMPLES / "policy_change" / "evals.yaml")
+BROKEN = ("refund", "parcel")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The run of the pull request, compared with that of the base branch."""
+    base, here = tmp_path_factory.mktemp("base"), tmp_path_factory.mktemp("here")
+    assert run_command(base, "run", "-c", SUITE).code == 0
+    report = str(base / "results" / "report.json")
+    words = ("run", "-c", SUITE, "--baseline", report)
+    return run_command(here, *words, environ={"POLICY": "Offer store credit."})
+
+
+def test_the_eight_cases_of_two_tags_regress_on_every_variant(ran: Ran) -> None:
+    assert ran.code == 1
+    worse = ran.report["comparison"]["cases"]
+    assert len(worse) == 8
+    assert all(case["case"].startswith(BROKEN) for case in worse)
+    assert all(case["head"][0] == 0 and case["cells"] == 6 for case in worse)
+
+
+def test_the_other_tags_are_as_they_were_give_or_take_some_flakes(ran: Ran) -> None:
+    tags = {tag["tag"]: tag for tag in ran.report["comparison"]["tags"]}
+    assert len(tags) == 10
+    assert {name for name, tag in tags.items() if tag["head_rate"] == 0} == set(BROKEN)
+    others = [tag for name, tag in tags.items() if name not in BROKEN]
+    assert all(tag["head_rate"] > 0.9 and tag["adjusted_p"] > 0.5 for tag in others)
+    assert any(tag["head_rate"] < 1 for tag in others)
