@@ -60,18 +60,68 @@ _SECTIONS = {
 """The options of `run` and `merge` by purpose."""
 
 
+_COMMON = (
+    "config",
+    "providers",
+    "tags",
+    "cases",
+    "failed",
+    "first",
+    "runs",
+    "resume",
+    "run_missing",
+    "baseline",
+    "fail_on",
+    "out",
+    "output",
+    "quiet",
+)
+"""The options of these sections that `--help` lists, in order."""
+
+_ALL_OPTIONS = f"{__name__}.all_options"
+"""The key in a context whose help lists all options."""
+
+
 class SectionedCommand(click.Command):
-    """A command with so many options that its help lists them by purpose."""
+    """A command with so many options that `--help` lists only the common ones."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(
+            click.Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                allow_from_autoenv=False,
+                callback=_show_all_options,
+                help="Show all options by purpose, and exit.",
+            )
+        )
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections."""
+        """Write the common options, or the sections of all options."""
         rows = {}
         for parameter in self.get_params(ctx):
             if isinstance(parameter, click.Option):
                 record = parameter.get_help_record(ctx)
                 if record:
                     rows[parameter.name or ""] = record
-        write_sections(formatter, _SECTIONS, rows)
+        if _ALL_OPTIONS in ctx.meta:
+            write_sections(formatter, _SECTIONS, rows)
+            return
+        for names in _SECTIONS.values():
+            for name in names:
+                if name not in _COMMON:
+                    rows.pop(name, None)
+        write_sections(formatter, {"Options": _COMMON}, rows)
+
+
+def _show_all_options(ctx: click.Context, _option: click.Parameter, value: bool) -> None:  # noqa: FBT001  as click calls it
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_ALL_OPTIONS] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
 
 
 class _IntegerOr(click.IntRange):

@@ -94,7 +94,7 @@ def test_the_help_lists_commands_by_purpose() -> None:
 
 @pytest.mark.parametrize("command", ["run", "merge"])
 def test_the_help_of_a_run_lists_options_by_purpose(command: str) -> None:
-    shown = CliRunner().invoke(group, [command, "--help"], terminal_width=78).output
+    shown = CliRunner().invoke(group, [command, "--help-all"], terminal_width=78).output
     found = sections(shown)
     titles = [
         "Selection",
@@ -106,7 +106,29 @@ def test_the_help_of_a_run_lists_options_by_purpose(command: str) -> None:
     ]
     assert list(found) == [*titles, "Others"]
     assert "--max-runs" in found["Execution"]
-    assert found["Others"] == ["--help"]
+    assert found["Others"] == ["--help-all", "--help"]
+    assert {len(line) <= 80 for line in shown.splitlines()} == {True}
+
+
+def test_the_help_of_a_run_lists_the_options_of_the_first_day() -> None:
+    shown = CliRunner().invoke(group, ["run", "--help"], terminal_width=78).output
+    found = sections(shown)
+    assert found["Options"] == [
+        "--config",
+        "--providers",
+        "--tags",
+        "--case",
+        "--failed",
+        "--first",
+        "--runs",
+        "--resume",
+        "--baseline",
+        "--fail-on",
+        "--out",
+        "--format",
+        "--quiet",
+    ]
+    assert found["Others"] == ["--help-all", "--help"]
 
 
 @pytest.mark.parametrize("command", REGISTERED)
