@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from math import comb
 from statistics import fmean
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ci_evals.gate.baseline import (
     BaseCell,
@@ -55,6 +56,20 @@ from ci_evals.stats.exact_tests import (
 
 LEAST_COMPARED = Fraction(4, 5)
 """A warning says if a smaller share of the base's cells is compared."""
+
+Change = Literal[
+    "worse",
+    "probably worse",
+    "can't tell",
+    "fixed",
+    "varies",
+    "unchanged",
+    "new",
+    "removed",
+    "edited",
+    "not compared",
+]
+"""The kind of a cell in the words of the pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +126,8 @@ class Comparison:
     It has every variant that both have, and every cell that either has; `cases` are those that got
     worse over their variants, `tags` all that some cells have, the surest drop first. `usual_runs`
     is the number of planned runs that most of the tested cells have, 0 if none was tested;
-    `unconfirmed` is the number of suspects that were not run again while others were, because they
-    are too many.
+    `confirmed` are the suspects that may be named, for they ran again as often as planned;
+    `unconfirmed` is the number of those that did not while others did, because they are too many.
     """
 
     baseline: Baseline
@@ -123,6 +138,7 @@ class Comparison:
     cells: tuple[CellComparison, ...]
     cases: tuple[CaseComparison, ...] = ()
     tags: tuple[TagComparison, ...] = ()
+    confirmed: frozenset[CellKey] = frozenset()
     unconfirmed: int = 0
 
     @cached_property
@@ -145,6 +161,38 @@ class Comparison:
     def by_case(self) -> Mapping[str, CaseComparison]:
         """The cases that got worse over their variants."""
         return {case.case: case for case in self.cases}
+
+    def change(self, cell: CellComparison) -> Change:
+        """Return what happened to a cell, in the words of the pages.
+
+        A suspect is probably worse if luck explains its drop at most 5 times in 100, unless it had
+        enough runs to be named: among many cells, some always look that bad.
+        """
+        match cell.kind:
+            case "regressed":
+                return "worse"
+            case "suspect" if self._is_probable(cell):
+                return "probably worse"
+            case "suspect":
+                return "can't tell"
+            case "flaky":
+                return "varies"
+            case _:
+                return cell.kind
+
+    def _is_probable(self, suspect: CellComparison) -> bool:
+        assert suspect.p is not None  # only cells that were tested are suspects
+        assert suspect.adjusted_p is not None
+        if suspect.p > self.alpha:
+            return False
+        if suspect.adjusted_p <= self.alpha:  # only the newest reports do not show it
+            return True
+        return suspect.key not in self.confirmed or not self._has_enough_runs(suspect)
+
+    def _has_enough_runs(self, suspect: CellComparison) -> bool:
+        """Return True if as many runs can name a cell that always fails and never did before."""
+        head, base = suspect.head.graded, suspect.base.graded
+        return comb(base + head, base) * self.alpha >= self.compared
 
     def decisive_p(self, cell: CellComparison) -> float | None:
         """Return the adjusted p that a cell was judged by: that of its case, if that got worse."""
@@ -295,6 +343,7 @@ def compare(
         cells=(*cells, *matching.rest),
         cases=tuple(worse_cases.values()),
         tags=tuple(compare_tags(matching)),
+        confirmed=nameable,
         unconfirmed=unconfirmed,
     )
 

@@ -19,7 +19,13 @@ from ci_evals.gate.baseline import (
 )
 from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.cells import CellComparison
-from ci_evals.gate.compare import LEAST_COMPARED, Comparison, NoComparison, VariantComparison
+from ci_evals.gate.compare import (
+    LEAST_COMPARED,
+    Change,
+    Comparison,
+    NoComparison,
+    VariantComparison,
+)
 from ci_evals.gate.confirmation import MOST_CONFIRM_RUNS
 from ci_evals.gate.differences import Difference, RatioFigure
 from ci_evals.gate.run_errors import all_errored_sentence, error_rate_sentence, no_answer_clause
@@ -62,10 +68,7 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
         case "regressed" | "fixed":
             return f"{both}; {_adjusted_chance(comparison, cell)}"
         case "suspect":
-            text = f"{both}: possibly worse, within noise"
-            if cell.adjusted_p != 1:
-                text += f"; {_adjusted_chance(comparison, cell)}"
-            return text
+            return f"{both}: {_suspicion(comparison, cell)}"
         case "flaky":
             return f"{both}: answers vary from run to run, no change detected"
         case "unchanged":
@@ -80,6 +83,23 @@ def cell_finding(comparison: Comparison, cell: CellComparison) -> str:
             return f"edited, so not compared: {both}"
         case "not compared":
             return f"not compared: {_why_not_compared(comparison, cell, both)}"
+
+
+def _suspicion(comparison: Comparison, cell: CellComparison) -> str:
+    """`probably worse (p = 0.012), but too few runs to name it`, or `can't tell`."""
+    assert cell.p is not None  # only cells that were tested are suspects
+    assert cell.adjusted_p is not None
+    change = comparison.change(cell)
+    if change == "probably worse":
+        lack = "too few runs to name it"
+        if cell.key not in comparison.confirmed:
+            lack = "not confirmed by further runs"
+        elif cell.adjusted_p <= comparison.alpha:
+            lack = f"the newest reports of {comparison.baseline.label} do not show it"
+        return f"{change} ({_p_value(cell.p)}), but {lack}"
+    if cell.adjusted_p < 1:
+        return f"{change}; {_adjusted_chance(comparison, cell)}"
+    return change
 
 
 def case_sentence(comparison: Comparison, cell: CellComparison) -> str:
@@ -235,13 +255,17 @@ def variant_sentence(comparison: Comparison, variant: VariantComparison) -> str:
     if variant.further_rounds:
         rates += f", with {FURTHER_ROUNDS} further rounds"
     if _surely_higher(variant):
-        return f"{rates}; a rise beyond noise"
+        return f"{rates}; a sure rise"
     if variant.adjusted_p <= comparison.alpha:
         return f"{rates}; {_chance(variant.p)}"
     if variant.p <= comparison.alpha and variant.newest_decides:
         newest = f"the newest report alone does not show it ({_p_value(variant.newest_p)})"
-        return f"{rates}; {_chance(variant.p)}, but {newest}: within noise"
-    return f"{rates}: within noise"
+        return f"{rates}; {_chance(variant.p)}, but {newest}: probably worse"
+    if variant.p <= comparison.alpha:
+        return f"{rates}: probably worse; {_chance(variant.p)}"
+    if variant.head_rate == variant.base_rate:
+        return f"{rates}: no change"
+    return f"{rates}: can't tell"
 
 
 def _pool_clause(comparison: Comparison, variant: VariantComparison) -> str:
@@ -265,7 +289,7 @@ def variant_name(comparison: Comparison, variant: VariantComparison) -> str:
 
 
 def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
-    """`-8.3 points, p = 0.0083`, `+20.0 points (+8.1 to +31.0)`, or `-1.2 points, noise`.
+    """`-8.3 points, p = 0.0083`, `+20.0 points (+8.1 to +31.0)`, or `-1.2 points, can't tell`.
 
     Where nothing changed in the few cells that were compared, that is all there is to say: `1 of 40
     compared`.
@@ -283,7 +307,9 @@ def rate_change(comparison: Comparison, variant: VariantComparison) -> str:
         assert change.lower is not None
         assert change.upper is not None
         return f"{text} ({_signed(100 * change.lower, 1)} to {_signed(100 * change.upper, 1)})"
-    return f"{text}, noise"
+    if points < 0 and variant.p <= comparison.alpha:
+        return f"{text}, probably worse"
+    return f"{text}, can't tell"
 
 
 def coverage_clause(comparison: Comparison, variant: VariantComparison) -> str:
@@ -296,7 +322,7 @@ def coverage_clause(comparison: Comparison, variant: VariantComparison) -> str:
 
 
 def ratio_change(ratio: Difference | None) -> str:
-    """`+30 % (+10 to +52 %)`, or `+2 %, noise`; empty where a side does not know the figure."""
+    """`+30 % (+10 to +52 %)`, or `+2 %, can't tell`; empty where a side does not know it."""
     if ratio is None:
         return ""
     if not _is_change(ratio):
@@ -305,7 +331,7 @@ def ratio_change(ratio: Difference | None) -> str:
     if ratio.lower is None or ratio.upper is None:
         return f"{text}, too few cases to tell"
     if not _is_beyond_noise(ratio):
-        return f"{text}, noise"
+        return f"{text}, can't tell"
     return f"{text} ({_signed(100 * (ratio.lower - 1))} to {_signed(100 * (ratio.upper - 1))} %)"
 
 
@@ -551,18 +577,24 @@ def few_runs_sentence(comparison: Comparison, suspects: Sequence[CellComparison]
 
 
 def no_regression_sentence(comparison: Comparison) -> str:
-    """`no regression against main: 40 cases compared, 2 possibly worse, within noise`."""
+    """`no regression against main: 40 cases compared, 1 probably worse, can't tell about 2`."""
     base = comparison.baseline.label
     compared = {cell.case for cell in comparison.cells if cell.p is not None}
     regressed = len({cell.case for cell in comparison.select("regressed")})
-    possible = len({cell.case for cell in comparison.select("suspect")})
+    suspects: dict[Change, set[str]] = {"probably worse": set(), "can't tell": set()}
+    for cell in comparison.select("suspect"):
+        suspects[comparison.change(cell)].add(cell.case)
+    probable = suspects["probably worse"]
+    unclear = suspects["can't tell"] - probable
     found = f"no regression against {base}"
     parts = [f"{number_of(len(compared), 'case')} compared"]
     if regressed:
         found = f"no more regressions against {base} than the gate allows"
         parts.append(f"{regressed} regressed")
-    if possible:
-        parts.append(f"{possible} possibly worse, within noise")
+    if probable:
+        parts.append(f"{len(probable)} probably worse")
+    if unclear:
+        parts.append(f"can't tell about {len(unclear)}")
     return f"{found}: {', '.join(parts)}"
 
 

@@ -1,6 +1,6 @@
 """The groups of cells, errors and changes that a reviewer looks at, and what is said of each."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Literal, get_args
@@ -8,8 +8,7 @@ from typing import Final, Literal, get_args
 from ci_evals.errors import ErrorKind
 from ci_evals.format import name_of, number_of, one_line, percent
 from ci_evals.gate.cases import CaseComparison
-from ci_evals.gate.cells import CellKind
-from ci_evals.gate.compare import Comparison
+from ci_evals.gate.compare import Change, Comparison
 from ci_evals.gate.run_errors import same_reason
 from ci_evals.gate.wording import case_finding, variants_clause
 from ci_evals.model.case import Case, Variant
@@ -37,7 +36,8 @@ Tone = Literal["bad", "unsure", "good"]
 
 CellGroup = Literal[
     "regressed",
-    "possible",
+    "probably worse",
+    "can't tell",
     "fixed",
     "failing",
     "still failing",
@@ -50,6 +50,7 @@ CellGroup = Literal[
 
 GroupKind = CellGroup | Literal["against", "warnings", "unrecorded", "changed", "over budget"]
 
+_WORSE: Final[tuple[CellGroup, ...]] = ("regressed", "probably worse", "can't tell")
 _DECIDING: Final[tuple[GroupKind, ...]] = ("against", "regressed", "errored", "failing")
 
 
@@ -185,27 +186,28 @@ class Group:
 def cells_by_group(summary: Summary) -> Mapping[CellGroup, Sequence[CellView]]:
     """Sort the cells of a report. Each is in one group, but what is `fixed` may be flaky, too.
 
-    `regressed`, `possible` and `fixed` are what the comparison found, the surest first. Of the
-    other cells, `failing` and `still failing` failed, the latter on the base branch too; `failed
-    some` are below their bar, but within noise; `flaky` are within their bar, but have failed runs;
-    of `errored` ones no run was graded; `others` passed or did not run. They have the lowest pass
-    rate first. What is in quarantine is in no other group.
+    `regressed`, `probably worse`, `can't tell` and `fixed` are what the comparison found, the
+    surest first. Of the other cells, `failing` and `still failing` failed, the latter on the base
+    branch too; `failed some` are below their bar, which they may miss by chance; `flaky` are within
+    their bar, but have failed runs; of `errored` ones no run was graded; `others` passed or did not
+    run. They have the lowest pass rate first. What is in quarantine is in no other group.
     """
     groups: dict[CellGroup, list[CellView]] = {group: [] for group in get_args(CellGroup)}
     cells = {cell.key: cell for cell in cell_views(summary)}
-    compared: Mapping[CellKind, CellGroup] = {
-        "regressed": "regressed",
-        "suspect": "possible",
+    compared: Mapping[Change, CellGroup] = {
+        "worse": "regressed",
+        "probably worse": "probably worse",
+        "can't tell": "can't tell",
         "fixed": "fixed",
     }
     if summary.compared:
-        for found in summary.compared.select(*compared):
+        for found in summary.compared.select("regressed", "suspect", "fixed"):
             if found.key in cells:
-                groups[compared[found.kind]].append(cells[found.key])
+                groups[compared[summary.compared.change(found)]].append(cells[found.key])
     by_pass_rate = sorted(cells.values(), key=lambda cell: cell.counts.pass_rate or 0.0)
-    worse = {cell.key for cell in groups["regressed"] + groups["possible"]}
+    placed = {cell.key for kind in _WORSE for cell in groups[kind]}
     for cell in by_pass_rate:
-        if cell.case.quarantine is None and cell.key not in worse:
+        if cell.case.quarantine is None and cell.key not in placed:
             groups[_group_of(cell)].append(cell)
     groups["quarantined"] = [cell for cell in cells.values() if cell.case.quarantine is not None]
     return groups
@@ -594,7 +596,6 @@ def _in_order(summary: Summary) -> Iterator[Group]:
     cells = cells_by_group(summary)
     errors = error_groups(summary.report)
     errored = (_errors(summary, errors), _unrecorded_group(summary, errors))
-    possible = any(cell.below_bar for cell in cells["possible"])
 
     yield from _objections(summary)
     if summary.verdict.status == "error":  # then the errors are why
@@ -604,7 +605,18 @@ def _in_order(summary: Summary) -> Iterator[Group]:
         yield from errored
     yield _cell_group(summary, "failing", "Failing", "failing case")
     yield _cell_group(
-        summary, "possible", "Possible, within noise", "possibly worse case", folded=not possible
+        summary,
+        "probably worse",
+        "Probably worse",
+        "probably worse case",
+        folded=not _any_below_bar(cells["probably worse"]),
+    )
+    yield _cell_group(
+        summary,
+        "can't tell",
+        "Can't tell",
+        "undecided case",
+        folded=not _any_below_bar(cells["can't tell"]),
     )
     yield _cell_group(summary, "failed some", "Failed some runs", "partly failed case")
     yield _cell_group(summary, "fixed", "Fixed", "fixed case")
@@ -625,6 +637,10 @@ def _in_order(summary: Summary) -> Iterator[Group]:
     )
     yield _over_budget(summary)
     yield _cell_group(summary, "quarantined", "Quarantined", "quarantined case", folded=True)
+
+
+def _any_below_bar(cells: Iterable[CellView]) -> bool:
+    return any(cell.below_bar for cell in cells)
 
 
 def _objections(summary: Summary) -> Iterator[Group]:

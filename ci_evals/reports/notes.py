@@ -1,6 +1,6 @@
 """Facts and notes: what the run came to, how it went, and what the verdict rests on."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import islice
 from math import isclose
@@ -10,7 +10,7 @@ from statistics import fmean
 from ci_evals import gate, reports
 from ci_evals.format import name_of, number_of, one_line, percent, seconds, usd
 from ci_evals.gate.baseline import FURTHER_ROUNDS
-from ci_evals.gate.compare import Comparison, NoComparison, unnamable_suspects
+from ci_evals.gate.compare import Change, Comparison, NoComparison, unnamable_suspects
 from ci_evals.gate.rules import ungated_increases
 from ci_evals.gate.run_errors import outage_sentences
 from ci_evals.gate.wording import (
@@ -22,6 +22,7 @@ from ci_evals.gate.wording import (
     unknown_budget_sentence,
 )
 from ci_evals.model.case import Variant
+from ci_evals.model.plan import CellKey
 from ci_evals.model.report import Looks, Resumption, SuiteReport
 from ci_evals.model.rules import Gate, TagRule
 from ci_evals.reports.summary import Note, Summary, common_luck
@@ -390,7 +391,7 @@ def _rule(value: object) -> str:
 
 
 def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
-    """`2 cells ran again, 3 further rounds of agent, 20 more runs: 1 regressed, 1 within noise`.
+    """`2 cells ran again, 3 further rounds of agent, 20 more runs: 1 regressed, 1 not worse`.
 
     A suspect is told from the other cells of a variant that got further rounds by its number of
     runs. Rounds of which a run is missing don't count.
@@ -431,19 +432,32 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
     ]
     if lost:
         parts.append(f"{len(lost):,} errored")
-    found = [comparison.by_key[key] for key in confirmed if key in comparison.by_key]
-    regressed = sum(cell.kind == "regressed" for cell in found)
-    ended = []
-    if regressed:
-        ended.append(f"{regressed:,} regressed")
-    if len(confirmed) > regressed:
-        ended.append(f"{len(confirmed) - regressed:,} within noise")
+    ended = list(_confirmed_clauses(confirmed, comparison))
     outages = dict.fromkeys(error.sentence for error in lost if error.kind == "outage")
     text = ", ".join(parts)
     came_to = [clause for clause in (", ".join(ended), *outages) if clause]
     if came_to:
         text += f": {'; '.join(came_to)}"
     yield Note("Confirmed" if confirmed else "In doubt", text)
+
+
+def _confirmed_clauses(confirmed: Iterable[CellKey], comparison: Comparison) -> Iterator[str]:
+    """Yield `1 regressed`, `2 probably worse`, `3 can't tell`, `4 not worse`."""
+    words: dict[Change, str] = {
+        "worse": "regressed",
+        "probably worse": "probably worse",
+        "can't tell": "can't tell",
+    }
+    counts = dict.fromkeys([*words.values(), "not worse"], 0)
+    for key in confirmed:
+        found = comparison.by_key.get(key)
+        word = "not worse"
+        if found is not None:
+            word = words.get(comparison.change(found), word)
+        counts[word] += 1
+    for word, count in counts.items():
+        if count:
+            yield f"{count:,} {word}"
 
 
 def _variants_in_doubt(confirmation: SuiteReport, comparison: Comparison) -> list[Variant]:

@@ -192,12 +192,12 @@ def choices(summary: Summary) -> dict[str, list[tuple[str, int]]]:
     order.
     """
     outcomes: dict[str, int] = dict.fromkeys(_OUTCOMES, 0)
-    changes: dict[str, int] = dict.fromkeys(CHANGES.values(), 0)
+    changes: dict[str, int] = dict.fromkeys(CHANGES, 0)
     tags: dict[str, int] = {}
     for cell in cell_views(summary):
         outcomes[outcome_of(cell)] += 1
-        if cell.found and cell.found.kind in CHANGES:
-            changes[CHANGES[cell.found.kind]] += 1
+        if cell.change:
+            changes[cell.change] += 1
         for tag in dict.fromkeys(cell.case.tags):
             tags[tag] = tags.get(tag, 0) + 1
     return {"outcome": _options(outcomes), "change": _options(changes), "tag": _options(tags)}

@@ -7,7 +7,7 @@ All texts are cleaned and cut here.
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from statistics import median_high
 from typing import Any, Final
@@ -24,7 +24,7 @@ from ci_evals.format import (
     usd,
     visible,
 )
-from ci_evals.gate.cells import CellKind
+from ci_evals.gate.compare import Change
 from ci_evals.graders.base import Composite, GraderOptions
 from ci_evals.model.grading import USUAL_WEIGHT, Expectation
 from ci_evals.model.report import Tally
@@ -54,17 +54,18 @@ from ci_evals.reports.view import (
 )
 from ci_evals.suite.configs import DEFAULT_NAMES
 
-CHANGES: Final[Mapping[CellKind, str]] = {
-    "regressed": "regressed",
-    "suspect": "possibly worse",
-    "fixed": "fixed",
-    "flaky": "varies",
-    "unchanged": "unchanged",
-    "new": "new",
-    "edited": "edited",
-    "not compared": "not compared",
-}
-"""The findings of a comparison in the words of the filter, for cells that are in the report."""
+CHANGES: Final[tuple[Change, ...]] = (
+    "worse",
+    "probably worse",
+    "can't tell",
+    "fixed",
+    "varies",
+    "unchanged",
+    "new",
+    "edited",
+    "not compared",
+)
+"""The findings of a comparison, for cells that are in the report, as the filter lists them."""
 
 NAME_CHARACTERS: Final = 200
 REASON_CHARACTERS: Final = 1000
@@ -205,8 +206,8 @@ def _cell(view: CellView, *, is_worst: bool) -> Shown:
     if len(report.plan.variants) > 1:
         shown["variant"] = one_line(str(view.variant), NAME_CHARACTERS)
         shown["address"] = view.address
-    if view.found:
-        shown["change"] = CHANGES.get(view.found.kind, "")
+    if view.change:
+        shown["change"] = view.change
     if runs.graded:
         tenths = round(10 * runs.rate)
         if 0 < runs.passed < runs.graded:

@@ -472,7 +472,8 @@ def _table(title: str, rows: Sequence[Row], most: int, noun: str) -> Parts:
 _GROUP_MARKS: Final[Mapping[GroupKind, tuple[str, str]]] = {
     "regressed": ("▼", "red"),
     "errored": ("!", "magenta"),
-    "possible": ("?", "yellow"),
+    "probably worse": ("?", "yellow"),
+    "can't tell": ("?", "yellow"),
     "over budget": ("!", "yellow"),
 }
 _TONE_MARKS: Final[Mapping[Tone, tuple[str, str]]] = {
@@ -534,8 +535,8 @@ def _details(entry: GroupItem, group: Group) -> Parts:
     lines: list[str | Text] = []
     if run is not None:
         frames = run.frames
-    is_noise = group.kind == "possible" and not (cell and cell.below_bar)
-    if cell and run and run.answer is not None and not is_noise:
+    may_be_luck = group.kind == "can't tell" and not (cell and cell.below_bar)
+    if cell and run and run.answer is not None and not may_be_luck:
         question = question_text(cell.case, run.first)
         asked = one_line(question, _QUESTION_CHARACTERS)
         answer = one_line(run.answer, _ANSWER_CHARACTERS) or "(empty)"

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from ci_evals.format import number_of, one_line, percent, run_numbers, score, seconds, span, usd
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.cells import CellComparison
+from ci_evals.gate.compare import Change
 from ci_evals.gate.run_errors import same_reason
 from ci_evals.gate.wording import cell_finding, tally_text
 from ci_evals.model.case import Case, Variant
@@ -579,8 +580,15 @@ class CellView(CellReport):
 
     @property
     def changed(self) -> bool:
-        """Return True if it is better or worse than on the base, surely or possibly."""
+        """Return True if it is better or worse than on the base, or may be worse."""
         return self.found is not None and self.found.kind in ("regressed", "suspect", "fixed")
+
+    @property
+    def change(self) -> Change | None:
+        """What happened to it since the base; None without a comparison."""
+        if self.found is None or self.summary.compared is None:
+            return None
+        return self.summary.compared.change(self.found)
 
     @property
     def renamed_from(self) -> str | None:

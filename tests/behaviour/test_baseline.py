@@ -172,7 +172,7 @@ async def test_a_budget_that_ends_while_suspects_are_confirmed_leaves_them_unnam
     assert (cell["planned"], cell["confirm_runs"], made) == (3, 7, [1, 2, 3, 4, 5])
     assert cell["comparison"]["kind"] == "suspect"
     assert read_summary(tmp_path / "head").verdict.rules[0].rule == "variant"
-    assert "possibly worse, within noise" in cell["comparison"]["sentence"]
+    assert "but not confirmed by further runs" in cell["comparison"]["sentence"]
     assert [rule["rule"] for rule in found["verdict"]["rules"]] == ["variant"], (
         "as a whole it is known to be worse"
     )

@@ -446,7 +446,7 @@ async def test_the_p_of_a_variant_is_that_of_the_rates_beside_it(tmp_path: Path)
     assert f"-20.0 points, p = {p:.2g}" in found_in_summary(tmp_path)
 
 
-async def test_what_only_the_newest_report_does_not_show_is_said_to_be_noise(
+async def test_what_only_the_newest_report_does_not_show_is_probably_worse(
     tmp_path: Path,
 ) -> None:
     good = dict.fromkeys(NAMES, ALWAYS)
@@ -457,7 +457,7 @@ async def test_what_only_the_newest_report_does_not_show_is_said_to_be_noise(
     p, newest_p = weighted_p(report, base_reports=3), weighted_p(report, base_reports=1)
     assert p <= 0.05
     assert variant["sentence"].endswith(
-        f"but the newest report alone does not show it (p = {newest_p:.2g}): within noise"
+        f"but the newest report alone does not show it (p = {newest_p:.2g}): probably worse"
     )
     assert f"; p = {p:.2g} (by chance" in variant["sentence"]
 

@@ -31,7 +31,16 @@ from ci_evals.model.rules import Gate
             (2, 3),
             None,
             (30, 30),
-            "a: 30 of 30 on main, 2 of 3 here: possibly worse, within noise",
+            "a: 30 of 30 on main, 2 of 3 here: can't tell",
+        ),
+        (
+            (0, 3),
+            None,
+            (30, 30),
+            (
+                "a: 30 of 30 on main, 0 of 3 here: probably worse (p = 0.00018), "
+                "but not confirmed by further runs"
+            ),
         ),
         (
             (2, 3),
@@ -65,12 +74,28 @@ def test_cases_of_one_side_and_renamed_ones() -> None:
     ]
 
 
+def test_a_drop_that_chance_hardly_explains_is_probable_unless_it_had_enough_runs() -> None:
+    steady = {f"case {number}": (3, 3) for number in range(39)}
+
+    def sentence(base_runs: int, head: tuple[int, int], more: tuple[int, int]) -> str:
+        base = base_of(dict.fromkeys(("a", *steady), (base_runs, base_runs)))
+        comparison = compared(head_of({"a": head} | steady, {"a": more}), base)
+        return cell_sentence(comparison, comparison.by_key[key_of("a")])
+
+    assert sentence(3, (0, 3), (0, 7)) == (
+        "a: 3 of 3 on main, 0 of 10 here: probably worse (p = 0.0035), but too few runs to name it"
+    )
+    assert sentence(30, (1, 3), (6, 7)) == (
+        "a: 30 of 30 on main, 7 of 10 here: can't tell; p = 0.49, adjusted for 40 cases"
+    )
+
+
 def test_a_variant_is_named_where_there_are_several() -> None:
     head = head_of({"a": (3, 3)}, provider="one") + head_of({"a": (3, 3)}, provider="two")
     comparison = compared(head, base_of({"a": (3, 3)}, provider="one"))
     assert cell_sentence(comparison, comparison.cells[0]).startswith("a on one: ")
     text = variant_sentence(comparison, comparison.variants[0])
-    assert text == "one: pass rate 100 % on main, 100 % here over 1 case: within noise"
+    assert text == "one: pass rate 100 % on main, 100 % here over 1 case: no change"
 
 
 def test_the_baseline_is_told_with_its_age_and_depth() -> None:

@@ -55,7 +55,7 @@ def test_a_base_branch_from_right_to_left_reorders_nothing_beside_it() -> None:
 def test_sections_come_with_the_most_important_first(changed: Summary) -> None:
     assert [group.title for group in findings(changed).groups] == [
         "Failing",
-        "Possible, within noise",
+        "Can't tell",
         "Fixed",
         "Still failing",
         "New, edited, renamed, removed, not compared",
@@ -161,7 +161,7 @@ def test_possible_regressions_are_folded_unless_one_of_them_misses_its_bar() -> 
     for bar, folded in ((0.5, True), (0.9, False)):
         summary = compared(head, base, cases={"a": {"min_pass_rate": bar}})
         (group,) = findings(summary).groups
-        assert (group.title, group.folded) == ("Possible, within noise", folded)
+        assert (group.title, group.folded) == ("Can't tell", folded)
 
 
 def test_every_case_of_a_new_variant_is_not_a_new_case(several: Summary) -> None:
@@ -215,7 +215,8 @@ def test_what_is_critical_is_said_beside_the_case(text: Callable[[Summary], str]
 def test_suspects_that_could_not_be_confirmed_are_said() -> None:
     text = terminal_of(compared({"a": "FFF"}, {"a": "P" * 30}))
     assert "Not confirmed: 1 suspect did not run again" in text
-    assert "Possible, within noise (1)" in text
+    assert "Probably worse (1)" in text
+    assert "but not confirmed by further runs" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("text", [markdown_of, comment_of, html_of])
