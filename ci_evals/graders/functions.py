@@ -3,6 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, overload
 
 from ci_evals.errors import ConfigError, Problem
@@ -80,7 +81,7 @@ class FunctionGrader:
     Args:
         function: see `Judge`.
         name: the grader's name in reports; the function's own when None.
-        threshold: the lowest score that passes; 1 when None.
+        threshold: the lowest score that passes. When None, 1, or what the verdict says.
         weight: weight in the run's score.
         retries: further calls after the function raised or took too long.
         timeout_s: seconds that one call may take; those of the run when None.
@@ -174,7 +175,7 @@ class FunctionGrader:
                 _check_verdict(returned.passed)
                 _check_score(returned.score)
                 _check_reason(returned.reason)
-                return returned
+                return self._hold_to_threshold(returned)
             case bool():
                 return Finding(returned, float(returned), f"{self.name} returned {returned}")
             case int() | float():
@@ -220,17 +221,25 @@ class FunctionGrader:
             _check_verdict(verdict)
         if reason is not None:
             _check_reason(reason)
-        if score is not None:
+        if verdict is not None:
+            finding = Finding(verdict, float(verdict), f"{self.name} returned {verdict}")
+            if score is not None:
+                _check_score(score)
+                finding = replace(finding, score=float(score))
+        elif score is not None:
             finding = self._read_score(score)
-        elif verdict is not None:
-            finding = self._read(verdict)
         else:
             raise _NoJudgementError("returned a mapping with neither passed nor score", returned)
-        if verdict is None:
-            verdict = finding.passed
         if reason:
-            return Finding(verdict, finding.score, reason)
-        return Finding(verdict, finding.score, finding.reason, got=finding.got)
+            finding = replace(finding, reason=reason, got=None)
+        return self._hold_to_threshold(finding)
+
+    def _hold_to_threshold(self, finding: Finding) -> Finding:
+        """Fail a verdict that the declared threshold contradicts."""
+        if self.threshold is None or not finding.passed or reaches(finding.score, self.threshold):
+            return finding
+        below = f"{self.name} gave a score below {self.threshold:g}, got {finding.score:.3g}"
+        return replace(finding, passed=False, reason=f"{below}: {finding.sentence}", got=None)
 
 
 class _NoJudgementError(Exception):

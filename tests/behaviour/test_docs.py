@@ -41,6 +41,7 @@ PAGES = sorted(
 )
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+MOST_OF_A_LINE = 125
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VARIABLE = re.compile(r"CI_EVALS_[A-Z_]*[A-Z]")
 
@@ -219,7 +220,8 @@ def test_every_grader_is_documented_with_its_options_the_short_one_first() -> No
 
 
 def test_the_prompt_of_a_judge_is_documented_with_its_variables_and_every_ready_rubric() -> None:
-    assert f"```text\n{PROMPT}\n```" in read("docs/graders.md")
+    shown_prompts = [block.text for block in blocks("text") if block.page == "docs/graders.md"]
+    assert PROMPT.split() in [text.split() for text in shown_prompts]
     assert keys(section("docs/graders.md", "The prompt of a judge")) == [*VARIABLES, *MATERIAL]
     documented = [name for name in keys(section("docs/graders.md", "Judges")) if name in RUBRICS]
     assert sorted(documented) == sorted(RUBRICS)
@@ -553,6 +555,21 @@ def test_every_action_that_is_shown_is_pinned_and_ours_is_the_one_that_a_release
     assert [
         each for each in uses if not re.fullmatch(r"[\w.-]+(/[\w.-]+)+@[0-9a-f]{40}", each[1])
     ] == []
+
+
+# Lines.
+
+
+def prose_lines() -> Iterator[tuple[str, str]]:
+    """Each line of text outside of code blocks, tables, quotes and pictures, with its page."""
+    for page in PAGES:
+        for line in without_blocks(page.read_text(encoding="utf-8")).splitlines():
+            if not line.startswith(("|", ">", "![")):
+                yield page.name, line
+
+
+def test_prose_is_wrapped() -> None:
+    assert [each for each in prose_lines() if len(each[1]) > MOST_OF_A_LINE] == []
 
 
 # Links.

@@ -402,12 +402,9 @@ async def test_what_the_configs_of_many_repositories_have(tmp_path: Path) -> Non
         {"contains": {"value": "a", "name": "has an a"}},
         {"icontains": {"value": "b", "name": "and a b"}},
         {
-            "python": {
-                "target": "from importlib import import_module\n"
-                "return import_module('assert')"
-                ".get_assert(output, {**context, \"config\": {'most': 3}})\n",
-                "threshold": 0.001,
-            }
+            "python": "from importlib import import_module\n"
+            "return import_module('assert')"
+            ".get_assert(output, {**context, \"config\": {'most': 3}})\n",
         },
     ]
     assert second["expect"] == []
@@ -1203,6 +1200,20 @@ async def test_a_number_above_zero_passes_where_code_has_no_threshold(tmp_path: 
     for case, (code, has_threshold) in zip(suite["cases"], HAS_THRESHOLD.items(), strict=True):
         options = {"code": code, "threshold": 0.001} if has_threshold else code
         assert case["expect"] == [{"javascript": options}]
+
+
+async def test_a_file_that_returns_judgements_gets_no_threshold(tmp_path: Path) -> None:
+    (tmp_path / "checks.js").write_text("module.exports = () => { return {pass: true, score: 0}; }")
+    (tmp_path / "scores.js").write_text("module.exports = (output) => { return output.length; }")
+    config = "prompts: ['{{ q }}']\nproviders: [echo]\ntests:\n"
+    for name in ("checks", "scores"):
+        config += "  - vars: {q: ab}\n"
+        config += f"    assert: [{{type: javascript, value: 'file://{name}.js'}}]\n"
+    suite, _ = await import_promptfoo(tmp_path, config)
+    assert [case["expect"] for case in suite["cases"]] == [
+        [{"javascript": {"file": "checks.js"}}],
+        [{"javascript": {"file": "scores.js", "threshold": 0.001}}],
+    ]
 
 
 async def test_counts_pass_as_promptfoo_compares_them(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ class Assertions:
     def _javascript(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
         value = _text(given.get("value"))
         options: dict[str, Any] = {}
-        value, threshold = _with_threshold(given, value)
+        value, threshold = _with_threshold(given, value, source)
         if value.startswith("file://"):
             path, colon, name = value.removeprefix("file://").partition(":")
             options["file"] = source.relative(path) + colon + name
@@ -229,7 +229,7 @@ class Assertions:
 
     def _python(self, given: Mapping[str, Any], source: Source) -> dict[str, Any]:
         value = _text(given.get("value"))
-        value, options = _with_threshold(given, value)
+        value, options = _with_threshold(given, value, source)
         options |= self._transform_for(value, source)
         if not value.startswith("file://"):
             return {"target": self._templates.text(value), **options}
@@ -343,7 +343,9 @@ _BOOLEAN = re.compile(
 _CHOICE = re.compile(r"\s\?\s|\bif\b")
 
 
-def _with_threshold(given: Mapping[str, Any], code: str) -> tuple[str, dict[str, Any]]:
+def _with_threshold(
+    given: Mapping[str, Any], code: str, source: Source
+) -> tuple[str, dict[str, Any]]:
     """Return code with its threshold: without one, a number above 0 passes in promptfoo.
 
     There a score may be above 1. Here an expression compares it by itself.
@@ -356,7 +358,7 @@ def _with_threshold(given: Mapping[str, Any], code: str) -> tuple[str, dict[str,
     has_lines = re.search(r"[\n;]|^(?:return|const|let)\b|^file://", expression) is not None
     if "threshold" not in given and _COUNT.search(expression) and not has_lines:
         return f"({expression}) > 0", {}
-    if "threshold" not in given and _may_be_number(code):
+    if "threshold" not in given and _may_be_number(_code_of(code, source) or code):
         return code, {"threshold": _ABOVE_ZERO}
     if not isinstance(threshold, int | float) or threshold <= 1:
         return code, _threshold(given)

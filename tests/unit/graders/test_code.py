@@ -44,6 +44,8 @@ def bad_passed(output): return {"passed": "true"}
 def quoted(output): return "True"
 def bad_reason(output): return {"passed": True, "reason": 5}
 def bad_score(output): return {"score": True}
+def low_finding(output): return Finding(True, 0.2, "fine")
+def refused(output): return {"passed": False, "score": 0.9, "reason": "rude"}
 def odd_finding(output): return Finding("no", 1.0, "fine")
 def nan_finding(output): return Finding(True, float("nan"), "fine")
 def big_finding(output): return Finding(True, 5, "fine")
@@ -89,7 +91,16 @@ async def test_what_a_function_may_take_and_return(
 
 @pytest.mark.parametrize(
     ("function", "threshold", "passed"),
-    [("later", 0.75, True), ("later", 0.8, False), ("only_score", 0.5, True)],
+    [
+        ("later", 0.75, True),
+        ("later", 0.8, False),
+        ("only_score", 0.5, True),
+        ("detailed", 0.25, True),
+        ("detailed", 0.5, False),
+        ("low_finding", 0.2, True),
+        ("low_finding", 0.5, False),
+        ("refused", 0.5, False),
+    ],
 )
 async def test_a_score_passes_from_the_threshold_on(
     function: str, threshold: float, passed: bool, answer_of: AnswerOf
@@ -98,6 +109,15 @@ async def test_a_score_passes_from_the_threshold_on(
         answer_of()
     )
     assert finding.passed is passed
+
+
+async def test_a_verdict_below_the_threshold_fails_with_both_reasons(answer_of: AnswerOf) -> None:
+    grader = PythonGrader(target="own_graders:detailed", threshold=0.5)
+    finding = await grader.grade(answer_of())
+    assert (finding.score, finding.sentence) == (
+        0.25,
+        "own_graders:detailed gave a score below 0.5, got 0.25: as polite as it gets",
+    )
 
 
 @pytest.mark.parametrize(
