@@ -11,16 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ci_evals.python_path import CodeFolders
 from ci_evals.workers import START_S, Worker, Workers
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]);"
-    " from ci_evals.python_worker_main import serve; serve(sys.argv[1])"
+    " from ci_evals.python_worker_main import serve; serve(*json.loads(sys.argv[1]))"
 )
 
 
 class PythonWorker(Worker):
-    """A process of this Python, in which the suite's folder is importable.
+    """A process of this Python, in which the suite's code is importable.
 
     It does `{"do": "call", "call": pickled}`, a function with its arguments; what the function
     prints goes to stderr of this process.
@@ -28,11 +29,15 @@ class PythonWorker(Worker):
 
     title = "the worker process"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, folders: CodeFolders) -> None:
         own = str(folder.absolute())
+        named = [str(path) for path in folders.named]
+        usual = [str(path) for path in folders.usual]
         paths = [str(Path(path).absolute()) for path in sys.path]
-        others = [path for path in paths if path != own]  # its modules may have names of ours
-        command = [sys.executable, "-P", "-c", _START, own, json.dumps(others)]
+        code = {own, *named, *usual}  # whose modules may have names of ours
+        others = [path for path in paths if path not in code]
+        arguments = json.dumps([own, named, usual]), json.dumps(others)
+        command = [sys.executable, "-P", "-c", _START, *arguments]
         super().__init__(command, Path.cwd())
 
     def encode(self, request: Mapping[str, Any]) -> bytes:
@@ -63,10 +68,11 @@ class PythonWorkers:
 
     Args:
         folder: the suite's.
+        folders: the others of its code.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._workers = Workers(partial(PythonWorker, folder))
+    def __init__(self, folder: Path, folders: CodeFolders) -> None:
+        self._workers = Workers(partial(PythonWorker, folder, folders))
 
     async def call(self, function: Callable[..., Any], *arguments: Any, timeout_s: float) -> Any:
         """Call a function in the process that all calls of the team's own code share.
@@ -110,9 +116,9 @@ _current: ContextVar[PythonWorkers | None] = ContextVar("python_workers", defaul
 
 
 @contextmanager
-def python_workers(folder: Path) -> Iterator[None]:
+def python_workers(folder: Path, folders: CodeFolders) -> Iterator[None]:
     """Provide worker processes for a suite in a folder while the context lasts."""
-    workers = PythonWorkers(folder)
+    workers = PythonWorkers(folder, folders)
     before = _current.get()
     _current.set(workers)
     try:

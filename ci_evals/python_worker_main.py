@@ -8,20 +8,27 @@ import sys
 import threading
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO
 
+from ci_evals.python_path import CodeFolders, importable
 from ci_evals.python_worker import UnsendableError
-from ci_evals.user_code import CALL_THREAD, call, importable
+from ci_evals.user_code import CALL_THREAD, call
 
 _TICK_S = 1.0
 _LAST_S = 5.0  # for which a process that is stuck outlives the time of its calls
 
 
-def serve(folder: str) -> None:
-    """Answer the requests on stdin until it ends. What is printed goes to stderr."""
+def serve(folder: str, named: Sequence[str], usual: Sequence[str]) -> None:
+    """Answer the requests on stdin until it ends. What is printed goes to stderr.
+
+    Args:
+        folder: the suite's.
+        named: see `CodeFolders`.
+        usual: see `CodeFolders`.
+    """
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -29,7 +36,8 @@ def serve(folder: str) -> None:
     os.dup2(2, 1)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]  # they are files
-    with importable(Path(folder)):
+    folders = CodeFolders(tuple(map(Path, named)), tuple(map(Path, usual)))
+    with importable(Path(folder), folders):
         asyncio.run(_Server(requests, answers).serve())
 
 

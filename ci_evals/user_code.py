@@ -1,4 +1,4 @@
-"""The team's own functions: finding `module:function` in the suite's folder, and calling it."""
+"""The team's own functions: finding `module:function`, and calling it."""
 
 import ast
 import asyncio
@@ -13,8 +13,8 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import cache, lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
@@ -25,6 +25,7 @@ from typing import Any
 
 from ci_evals.errors import CiEvalsError, ConfigError, Problem, describe_exception
 from ci_evals.format import closest, one_line
+from ci_evals.python_path import CodeFolders, code_folders, importable
 
 CALL_THREAD = "ci-evals-call"
 """The name of each thread that calls a function."""
@@ -35,63 +36,9 @@ PACKAGE = f"{Path(__file__).parent}{os.sep}"
 CODE_IN_SUITE = "<python>"
 """The file name of code that is written in a suite."""
 
-_NOT_IMPORTED_BY_LIBRARIES = {"antigravity", "test", "this"}
-_folders: dict[str, str] = {}
-"""The folder of each top-level module that a suite imported."""
-
 
 class NamesakeError(ImportError):
     """Another module has already been loaded under the name of a module in the suite's folder."""
-
-
-@contextmanager
-def importable(folder: Path) -> Iterator[None]:
-    """Put a folder first on `sys.path`, as pytest and `python agent.py` do.
-
-    A module that an earlier suite of this process imported from its own folder is unloaded if this
-    folder has a module of the same name. A module of the standard library that a file of the folder
-    hides, such as `queue.py`, is imported first, so that libraries still get it.
-    """
-    path = str(folder.absolute())
-    importlib.invalidate_caches()
-    for name, home in tuple(_folders.items()):
-        is_left = home != path and home not in sys.path
-        if is_left and PathFinder.find_spec(name, [path]):
-            _unload(name)
-    with suppress(OSError):
-        names = {entry.stem for entry in folder.iterdir()}
-        hidden = names & sys.stdlib_module_names
-        for name in hidden - _NOT_IMPORTED_BY_LIBRARIES:
-            with suppress(ImportError):  # this Python was built without it
-                importlib.import_module(name)
-    before = set(sys.modules)
-    sys.path.insert(0, path)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # code under test may have removed it
-            sys.path.remove(path)
-        for name in sys.modules.keys() - before:
-            if "." not in name and _is_in(path, sys.modules[name]):
-                _folders[name] = path
-
-
-def _unload(name: str) -> None:
-    del _folders[name]
-    for module in tuple(sys.modules):
-        if module == name or module.startswith(f"{name}."):
-            del sys.modules[module]
-
-
-def _is_in(path: str, module: ModuleType) -> bool:
-    spec: ModuleSpec | None = getattr(module, "__spec__", None)
-    if spec is None:
-        return False
-    if spec.submodule_search_locations:
-        folder = next(iter(spec.submodule_search_locations))
-        return str(Path(folder).parent) == path
-    file = spec.origin or ""
-    return str(Path(file).parent) == path
 
 
 def find_module(name: str) -> ModuleSpec | None:
@@ -299,8 +246,8 @@ def target_problem(target: str, what: object, message: str) -> ConfigError:
 
 
 def missing_target(target: str, folder: Path) -> str | None:
-    """Say why `module:function` is not in the suite's folder or among installed modules; None if it
-    is.
+    """Say why `module:function` is not in the suite's folder, in the `code_folders` or among
+    installed modules; None if it is.
 
     The module itself is read and not run; only the packages around it are imported. A name that may
     come about as it runs, as by `from x import *`, counts as found.
@@ -308,14 +255,11 @@ def missing_target(target: str, folder: Path) -> str | None:
     name, _, names = target.partition(":")
     known: frozenset[str] | None = None
     try:
-        file = _find_in(name, folder)
+        file = _find_in(name, folder, code_folders())
         if file is not None:
             known = _names_in(file.read_bytes(), file.name)
     except ModuleNotFoundError:
-        modules: list[str] = []
-        with suppress(OSError):
-            modules = [file.stem for file in folder.glob("*.py")]
-        return f"there is no module {name!r} in {folder} or installed{_hint(name, modules)}"
+        return _missing_module(name, folder)
     except NamesakeError as error:
         return str(error)
     except SyntaxError as error:
@@ -330,11 +274,25 @@ def missing_target(target: str, folder: Path) -> str | None:
     return f"there is no {wanted!r} in {name}{_hint(wanted, sorted(known))}"
 
 
+def _missing_module(name: str, folder: Path) -> str:
+    folders = code_folders()
+    others = (*folders.named, *folders.usual)
+    modules: list[str] = []
+    for each in (folder, *others):
+        with suppress(OSError):
+            modules += [file.stem for file in each.glob("*.py")]
+    places = ", ".join([str(folder), *(os.path.relpath(each, folder) for each in others)])
+    remedy = _hint(name, modules)
+    if not remedy:
+        remedy = "; install it, as in `pip install -e .`, or name its folder in `pythonpath:`"
+    return f"there is no module {name!r} in {places} or installed{remedy}"
+
+
 # Many cases name the same module. An error is not cached, as the file may be written later.
 @lru_cache(maxsize=256)
-def _find_in(name: str, folder: Path) -> Path | None:
+def _find_in(name: str, folder: Path, folders: CodeFolders) -> Path | None:
     """Return the Python file of a module; None for a package or what is not written in Python."""
-    with importable(folder):
+    with importable(folder, folders):
         spec = find_module(name)
     if spec is None:
         raise ModuleNotFoundError(name)
@@ -404,7 +362,7 @@ def takes_text(target: str, folder: Path) -> bool:
     """
     name, _, function = target.partition(":")
     try:
-        file = _find_in(name, folder)
+        file = _find_in(name, folder, code_folders())
         if file is None:
             return False
         module = ast.parse(file.read_bytes())

@@ -128,7 +128,8 @@ async def _pair(prefer: Prefer, case: Case, run: int, a: Response, b: Response) 
 
 @asynccontextmanager
 async def _open(suite: CheckedSuite, judge: PreferenceJudge) -> AsyncIterator[Prefer]:
-    async with open_resources(suite.folder, suite.max_concurrency) as resources:
+    opening = open_resources(suite.folder, suite.max_concurrency, folders=suite.code_folders)
+    async with opening as resources:
         if judge.function is not None:
             try:
                 function = load_target(judge.function)

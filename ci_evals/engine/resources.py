@@ -14,10 +14,10 @@ from ci_evals.graders.scoring import judge
 from ci_evals.javascript import node_processes
 from ci_evals.model.grading import Expectation, Grader
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.python_path import NO_CODE_FOLDERS, CodeFolders, importable
 from ci_evals.python_worker import python_workers
 from ci_evals.suite.executor import Executor, Local
 from ci_evals.suite.types import CheckedSuite
-from ci_evals.user_code import importable
 
 Observe = Callable[[Mapping[str, str]], None]
 T = TypeVar("T")
@@ -62,12 +62,20 @@ class EngineResources:
 
 @asynccontextmanager
 async def open_resources(
-    folder: Path, max_concurrency: int, files: Path | None = None
+    folder: Path,
+    max_concurrency: int,
+    files: Path | None = None,
+    folders: CodeFolders = NO_CODE_FOLDERS,
 ) -> AsyncIterator[EngineResources]:
-    """Open what the providers of one invocation share. Meanwhile, the config's folder is
-    importable.
+    """Open what the providers of one invocation share. Meanwhile, the suite's code is importable.
+
+    Args:
+        folder: the suite's.
+        max_concurrency: the suite's.
+        files: the results folder, for files in answers; None keeps none.
+        folders: the others of its code.
     """
-    with importable(folder), node_processes(folder), python_workers(folder):
+    with importable(folder, folders), node_processes(folder), python_workers(folder, folders):
         async with AsyncExitStack() as stack:
             yield EngineResources(folder, max_concurrency, stack, lambda _: None, files)
 

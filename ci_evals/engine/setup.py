@@ -66,7 +66,7 @@ async def open_suite(
     called = _providers_called(suite, calls=calls, judges=judges)
     expectations, transforms = _graders_and_transforms(suite)
     async with (
-        open_resources(suite.folder, suite.max_concurrency, files) as shared,
+        open_resources(suite.folder, suite.max_concurrency, files, suite.code_folders) as shared,
         open_executor(suite, called, expectations if calls or judges else (), files) as executor,
     ):
         resources = replace(shared, executor=executor)

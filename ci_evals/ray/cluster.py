@@ -5,7 +5,7 @@ import os
 import pickle
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -44,6 +44,7 @@ from ci_evals.model.grading import Finding, Grader
 from ci_evals.model.request import Answer, Request, sendable_request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
+from ci_evals.python_path import CodeFolders
 from ci_evals.ray import worker
 from ci_evals.ray.options import Ray, check_address, shipped_folder
 from ci_evals.ray.worker import MAX_BYTES, Outcome, Site
@@ -198,6 +199,14 @@ def runtime_env(options: Ray, suite: CheckedSuite, *, is_own: bool) -> dict[str,
     return environment
 
 
+def _shipped(folders: Sequence[Path], shipped: Path | None) -> tuple[Path, ...]:
+    """Return the folders that are in the one that is shipped, relative to it."""
+    if shipped is None:
+        return ()
+    inside = [each for each in folders if each.is_relative_to(shipped)]
+    return tuple(each.relative_to(shipped) for each in inside)
+
+
 class RayExecutor:
     """Runs what is portable as tasks of the cluster that this process is connected to; see
     `suite.executor.Executor`.
@@ -216,6 +225,10 @@ class RayExecutor:
         site = Site(
             shipped=str(shipped or ""),
             folder=relative,
+            code_folders=CodeFolders(
+                named=_shipped(suite.code_folders.named, shipped),
+                usual=_shipped(suite.code_folders.usual, shipped),
+            ),
             max_concurrency=suite.max_concurrency,
             keeps_files=files is not None,
             variables=options.runtime_env.get("env_vars", {}),

@@ -24,6 +24,7 @@ from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider
+from ci_evals.python_path import NO_CODE_FOLDERS, CodeFolders
 
 MAX_BYTES = 64 * 1024**2
 """What is sent in either direction for one run, at most."""
@@ -41,6 +42,7 @@ class Site:
         max_concurrency: the suite's.
         keeps_files: whether files that a run leaves behind are wanted.
         variables: added to the environment of the worker; a secret may be among them.
+        code_folders: those of the suite's code that were shipped, relative as `folder`.
     """
 
     shipped: str
@@ -48,6 +50,7 @@ class Site:
     max_concurrency: int
     keeps_files: bool
     variables: Mapping[str, str] = field(repr=False)
+    code_folders: CodeFolders = NO_CODE_FOLDERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,11 @@ class _Worker:
         self._loop = asyncio.new_event_loop()
         self._opened: dict[bytes, Any] = {}
         folder = self._root / site.folder
-        opening = open_resources(folder, site.max_concurrency, self._files)
+        code_folders = CodeFolders(
+            named=tuple(self._root / each for each in site.code_folders.named),
+            usual=tuple(self._root / each for each in site.code_folders.usual),
+        )
+        opening = open_resources(folder, site.max_concurrency, self._files, code_folders)
         entering = AsyncExitStack().enter_async_context(opening)
         self._resources = self._loop.run_until_complete(entering)
 

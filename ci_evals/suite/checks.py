@@ -498,6 +498,19 @@ def check_executor(draft: Draft) -> Iterator[Problem]:
         yield place.problem(text)
 
 
+def check_pythonpath(draft: Draft) -> Iterator[Problem]:
+    """Find folders of code that do not exist."""
+    if draft.settings is None:
+        return
+    node = draft.node["pythonpath"]
+    places = [node]
+    if isinstance(node.value, list | tuple):
+        places = list(node.items())
+    for place in places:
+        if place.value and not (draft.folder / place.value).is_dir():
+            yield place.problem(f"there is no folder {place.value!r} (looked in {draft.folder})")
+
+
 def check_paths(draft: Draft) -> Iterator[Problem]:
     """Find a suite that could be skipped although code that it does not name has changed."""
     settings, node = draft.settings, draft.node
@@ -556,6 +569,7 @@ CHECKS: Sequence[Callable[[Draft], Iterable[Problem]]] = (
     check_prices,
     check_runs,
     check_executor,
+    check_pythonpath,
     check_paths,
     check_selected_tags,
 )

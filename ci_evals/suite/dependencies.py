@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ci_evals.javascript import split_file
 from ci_evals.model.case import Case
+from ci_evals.python_path import NO_CODE_FOLDERS, CodeFolders
 
 _LONGEST: Final = 300
 # A glob with one of these extensions names files; any other text with `*` is an expression.
@@ -23,7 +24,11 @@ _WILDCARD = re.compile(r"[*?\[]")
 
 
 def find_dependencies(
-    written: Any, cases: Iterable[Case], paths: Iterable[str], folder: Path
+    written: Any,
+    cases: Iterable[Case],
+    paths: Iterable[str],
+    folder: Path,
+    folders: CodeFolders = NO_CODE_FOLDERS,
 ) -> tuple[str, ...]:
     """Return patterns of the files that a suite names anywhere, relative to its folder.
 
@@ -34,6 +39,7 @@ def find_dependencies(
         cases: its cases, whose datasets may name further files.
         paths: the suite's `paths`; a leading slash starts at the root of the repository.
         folder: the suite's.
+        folders: the others of its code.
     """
     patterns: list[str] = []
     texts = list(_texts(written))
@@ -42,6 +48,12 @@ def find_dependencies(
             patterns += _paths_in(text)
     for text in texts:
         patterns += _imported_by(text)
+    modules = [name for text in texts for name in _modules_in(text)]
+    homes = [".", *(relpath(each, folder) for each in (*folders.named, *folders.usual))]
+    for name in modules:
+        path = name.replace(".", "/")
+        for home in homes:
+            patterns += (posixpath.join(home, f"{path}.py"), posixpath.join(home, path))
     for case in cases:
         for message in case.messages:
             patterns += _parts(message.content)
@@ -92,11 +104,7 @@ def _paths_in(text: str) -> Iterator[str]:
     script = split_file(text)
     if script:
         text = script["file"]
-    target = _TARGET.fullmatch(text)
-    if target:
-        yield from _module_files(target[1])
-        return
-    if "://" in text:
+    if "://" in text or _TARGET.fullmatch(text):
         return
     if _WILDCARD.search(text) and not text.endswith(_EXTENSIONS):
         return
@@ -107,15 +115,17 @@ def _paths_in(text: str) -> Iterator[str]:
         yield folder
 
 
-def _module_files(module: str) -> tuple[str, str]:
-    path = module.replace(".", "/")
-    return f"{path}.py", path
+def _modules_in(text: str) -> Iterator[str]:
+    """Yield the Python module that a text names, or those that it imports if it is code."""
+    target = _TARGET.fullmatch(text)
+    if target:
+        yield target[1]
+    for match in _PYTHON_IMPORT.finditer(text):
+        yield match[1]
 
 
 def _imported_by(code: str) -> Iterator[str]:
-    """Yield the modules in the suite's folder that a text imports if it is code."""
-    for match in _PYTHON_IMPORT.finditer(code):
-        yield from _module_files(match[1])
+    """Yield the files of JavaScript in the suite's folder that a text imports if it is code."""
     for match in _JAVASCRIPT_IMPORT.finditer(code):
         for extension in ("", ".js", ".cjs", ".mjs", ".json"):
             yield match[1] + extension

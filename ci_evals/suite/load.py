@@ -13,6 +13,7 @@ from ci_evals.model.case import Case, Prompt
 from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
+from ci_evals.python_path import CodeFolders, code_in, find_code_folders
 from ci_evals.redaction import secret_values, sensitive_variables
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.checks import CHECKS, check_size
@@ -231,18 +232,30 @@ class _Loader:
         Raises:
             ConfigError: with every problem.
         """
-        draft, found = collect(self._read_draft(node, overrides))
-        found = [*problems, *found]
-        for check_draft in CHECKS:
-            found += check_draft(draft)
+        folders = self._find_code_folders(node["pythonpath"])
+        with code_in(folders):
+            draft, found = collect(self._read_draft(node, overrides))
+            found = [*problems, *found]
+            for check_draft in CHECKS:
+                found += check_draft(draft)
         if found or draft.settings is None:
             raise ConfigError(once_per_cause(_in_file_order(found)))
-        suite = self._complete(draft, draft.settings, node.value)
+        suite = self._complete(draft, draft.settings, node.value, folders)
         suite = apply_overrides(suite, replace(overrides, providers=None))  # which are selected
         too_many_runs = list(check_size(suite, node, overrides))
         if too_many_runs:
             raise ConfigError(too_many_runs)
         return suite
+
+    def _find_code_folders(self, written: Node) -> CodeFolders:
+        """Return the folders of its code. A wrong `pythonpath` is found with its settings."""
+        filled, _ = collect(self.interpolation.fill(written))
+        names = filled.value or ()
+        if isinstance(names, str):
+            names = (names,)
+        if not isinstance(names, list | tuple):
+            names = ()
+        return find_code_folders(self.folder, [each for each in names if isinstance(each, str)])
 
     def _read_draft(self, written: Node, overrides: Overrides) -> Reading[Draft]:
         """Read every part of a suite, each for itself."""
@@ -324,13 +337,16 @@ class _Loader:
             return None
         return source
 
-    def _complete(self, draft: Draft, settings: Suite, written: Any) -> CheckedSuite:
+    def _complete(
+        self, draft: Draft, settings: Suite, written: Any, folders: CodeFolders
+    ) -> CheckedSuite:
         """Return the suite of a draft without problems.
 
         Args:
             draft: the draft.
             settings: its settings.
             written: the suite as it is written, without values of the environment.
+            folders: those of its code.
         """
         values = {field.name: getattr(settings, field.name) for field in fields(settings)}
         if settings.max_concurrency == "unlimited":
@@ -348,11 +364,12 @@ class _Loader:
             "expect": (),
             "secrets": secret_values(variables, self.dotenv, visible),
             "places": draft.places,
+            "code_folders": folders,
         }
         if settings.skip_unchanged:
             paths = (*draft.cases.files, *settings.paths)
             values["depends_on"] = parts.find_dependencies(
-                written, draft.cases.cases, paths, self.folder
+                written, draft.cases.cases, paths, self.folder, folders
             )
         return CheckedSuite(**values)
 

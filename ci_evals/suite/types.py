@@ -34,6 +34,7 @@ from ci_evals.model.fields import (
 from ci_evals.model.response import Message
 from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 from ci_evals.providers.base import ProviderOptions
+from ci_evals.python_path import NO_CODE_FOLDERS, CodeFolders
 from ci_evals.registry import FORMATS
 from ci_evals.suite.executor import LOCAL, ExecutorOptions, OrShortExecutor
 from ci_evals.suite.fingerprint import Fingerprints, identify
@@ -273,6 +274,13 @@ class Suite(Options):
         Many[NonEmpty],
         Field(description="Files and folders of your code, for `skip_unchanged`; may have `*`."),
     ] = ()
+    pythonpath: Annotated[
+        NonEmpty | Many[NonEmpty],
+        Field(
+            description="Folders to import your code from; default: what pytest is told in"
+            " pyproject.toml, then the repository's root and `src`."
+        ),
+    ] = ()
     report: OrMapping[ReportOptions] = field(default_factory=ReportOptions)
     folder: Path | str = field(default=Path(), metadata=_FOUND)
     file: str = field(default="", metadata=_FOUND)
@@ -319,7 +327,8 @@ class CheckedSuite(Suite):
     each provider and stage opens, `imported` whose format the file has, if it is another tool's.
     Sweeps are `providers` by now, and what the suite expects of all cases is part of what each
     expects. `selection` says how much of the file was selected to run, if not all of it.
-    `depends_on` are patterns of the files that `skip_unchanged` looks for.
+    `depends_on` are patterns of the files that `skip_unchanged` looks for, `code_folders` those of
+    `pythonpath` or, without it, those of the project.
     """
 
     name: str
@@ -340,6 +349,7 @@ class CheckedSuite(Suite):
     imported: str = ""
     selection: str | None = None
     depends_on: tuple[str, ...] = ()
+    code_folders: CodeFolders = NO_CODE_FOLDERS
 
     def __repr__(self) -> str:
         sizes = (len(self.cases), "case"), (len(self.columns), "variant"), (self.runs, "run")

@@ -9,6 +9,7 @@ import pytest
 from ci_evals.graders.python import PythonGrader
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
+from ci_evals.python_path import CodeFolders
 from ci_evals.ray import worker
 
 SOURCE = """
@@ -32,6 +33,22 @@ def grade(folder: Path, function: str, answer: Answer) -> worker.Outcome:
     )
     assert isinstance(outcome, worker.Outcome)
     return outcome
+
+
+def test_code_that_was_shipped_with_the_suite_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer_of: Callable[..., Answer]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app").mkdir()
+    (tmp_path / "evals").mkdir()
+    (tmp_path / "app" / "checks_of_country.py").write_text("def judge(output): return True")
+    folders = CodeFolders(named=(Path("app"),))
+    site = worker.Site(
+        "/shipped", "evals", 1, keeps_files=False, variables={}, code_folders=folders
+    )
+    grader = PythonGrader(target="checks_of_country:judge")
+    (problems,) = pickle.loads(worker.check(pickle.dumps(site), [], [pickle.dumps(grader)]))
+    assert problems == ()
 
 
 def test_an_exception_is_a_failed_check(

@@ -7,6 +7,7 @@ from factories import case_of
 
 from ci_evals.model.case import Case, Task
 from ci_evals.model.response import Message, Part
+from ci_evals.python_path import CodeFolders
 from ci_evals.suite.dependencies import find_dependencies, touched
 
 CODE = [
@@ -95,6 +96,16 @@ def test_paths_start_in_the_suites_folder_and_with_a_slash_at_the_root(
     paths: str, changed: str, *, counts: bool
 ) -> None:
     assert found(changed, paths=(paths,)) == counts
+
+
+@pytest.mark.parametrize(
+    "changed", ["src/support/agent.py", "support/agent.py", "src/tone/rules.py"]
+)
+def test_modules_count_in_every_folder_of_the_suites_code(changed: str) -> None:
+    folders = CodeFolders(named=(Path("/repo/src"),), usual=(Path("/repo"),))
+    patterns = find_dependencies(WRITTEN, [], (), Path("/repo/evals"), folders)
+    assert touched([changed], "evals/evals.yaml", patterns) == [changed]
+    assert not found(changed)
 
 
 def test_a_suite_at_the_root_of_the_repository_is_one_file_there() -> None:
