@@ -241,6 +241,8 @@ def visible(text: str) -> str:
 
     The result is valid UTF-8 and valid XML 1.0. Line feeds and tabs stay.
     """
+    if text.isprintable():
+        return text
     return _acting().sub(_escape, text.replace("\r\n", "\n"))
 
 

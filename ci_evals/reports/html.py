@@ -2,7 +2,7 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -40,9 +40,7 @@ from ci_evals.reports.page_cases import (
     NAME_CHARACTERS,
     REASON_CHARACTERS,
     PageRow,
-    Shown,
     page_case,
-    to_json,
 )
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import TIES
@@ -145,23 +143,14 @@ class _Cases:
         self._macros: Any = template.make_module(
             {"several_variants": several_variants, "base": summary.base}
         )
-        self._shared = {"base": one_line(summary.base or "", NAME_CHARACTERS)}
         self._room = _DETAILS_BYTES
         self.without_details = 0
 
     def html(self, rows: Sequence[PageRow]) -> Iterator[Markup]:
-        """Yield cases as elements."""
-        return self._write(rows, self._macros.case)
-
-    def data(self, rows: Sequence[PageRow]) -> Iterator[Markup]:
-        """Yield JSON for the script: what all cases share, then the cases."""
-        yield to_json(self._shared)
-        yield from self._write(rows, to_json)
-
-    def _write(self, rows: Sequence[PageRow], write: Callable[[Shown], Markup]) -> Iterator[Markup]:
+        """Yield cases, without what unfolds from the first one on that has no room for it."""
         for row in rows:
             if self._room:
-                text = write(page_case(row))
+                text = self._macros.case(page_case(row))
                 size = len(text.encode("utf-8", "replace"))
                 if size <= self._room:
                     self._room -= size
@@ -169,7 +158,7 @@ class _Cases:
                     continue
                 self._room = 0
             self.without_details += 1
-            yield write(page_case(row, has_room=False))
+            yield self._macros.case(page_case(row, has_room=False))
 
 
 # Several suites.
@@ -314,7 +303,7 @@ def _heading(entry: GroupItem) -> Markup:
 
 def _visible(value: Any) -> Any:
     """Clean a text; what is Markup already is clean."""
-    if type(value) is str and not value.isprintable():
+    if type(value) is str:
         return visible(value)
     return value
 

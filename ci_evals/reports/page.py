@@ -18,7 +18,7 @@ MAX_OPTIONS: Final = 200
 
 _MAX_ENTRIES = 100  # of a group without rows
 _MAX_CELLS = 40_000  # of all rows
-_MAX_WRITTEN = 200  # cases that the template writes; the browser draws the others
+_MAX_WRITTEN = 200  # rows that are elements from the start; the others are text until they are seen
 _MAX_UNFOLDED = 10  # regressed or failing cases whose details are open from the start
 _MAX_ROWS_UNFOLDED = 40  # of a group that is open from the start
 _FEW_ROWS = 6  # a group of so few is open even where the comment folds it
@@ -32,18 +32,17 @@ class PagePart:
 
     Attributes:
         heading: the entry with that reason.
-        written: the rows that the template writes.
-        drawn: the rows that the browser draws when somebody looks at them, by their numbers in
-            `Page.drawn`.
+        written: the rows that are elements from the start.
+        folded: the rows that are text until somebody looks at them, which needs the script.
     """
 
     heading: GroupItem | None
     written: tuple[PageRow, ...]
-    drawn: range
+    folded: tuple[PageRow, ...]
 
     @property
     def count(self) -> int:
-        return len(self.written) + len(self.drawn)
+        return len(self.written) + len(self.folded)
 
     @property
     def unfolded(self) -> bool:
@@ -75,12 +74,10 @@ class Page:
 
     Attributes:
         groups: the groups of the findings, then the cases that passed.
-        drawn: the rows that the browser draws.
         left_out: the number of cases without a row, for lack of room.
     """
 
     groups: tuple[PageGroup, ...]
-    drawn: tuple[PageRow, ...]
     left_out: int
 
 
@@ -110,7 +107,7 @@ def page_of(found: Findings) -> Page:
         groups.append(PageGroup(group, unfolded, entries, parts))
     if passed := rows.passed(by_group["others"]):
         groups.append(passed)
-    return Page(tuple(groups), tuple(rows.drawn), rows.left_out)
+    return Page(tuple(groups), rows.left_out)
 
 
 class _Rows:
@@ -123,7 +120,6 @@ class _Rows:
         self._written = 0
         self._unfolded = 0
         self._cells = 0
-        self.drawn: list[PageRow] = []
         self.left_out = 0
 
     def parts_of(self, group: Group, cells: Sequence[CellView]) -> tuple[PagePart, ...]:
@@ -161,7 +157,7 @@ class _Rows:
         Of those under a heading, which ended alike, only the first one is unfolded.
         """
         written = []
-        first_drawn = len(self.drawn)
+        folded = []
         for cell in cells:
             case = cell.case.id
             if case in self._placed:
@@ -180,8 +176,8 @@ class _Rows:
                 self._written += 1
                 written.append(row)
             else:
-                self.drawn.append(row)
-        return PagePart(heading, tuple(written), range(first_drawn, len(self.drawn)))
+                folded.append(row)
+        return PagePart(heading, tuple(written), tuple(folded))
 
 
 # What can be chosen.

@@ -1,18 +1,14 @@
-"""The contents of a case on report.html: the fields that its template and its script both turn into
-elements.
+"""The contents of a case on report.html: the values that its template renders.
 
 All texts are cleaned and cut here.
 """
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from statistics import median_high
 from typing import Any, Final
-
-from markupsafe import Markup
 
 from ci_evals.format import (
     abridge,
@@ -96,7 +92,7 @@ class PageRow:
 
 
 Shown = dict[str, Any]
-"""The fields of an element. JSON leaves out those that are empty."""
+"""The fields of an element."""
 
 
 def page_case(row: PageRow, *, has_room: bool = True) -> Shown:
@@ -129,7 +125,7 @@ def page_case(row: PageRow, *, has_room: bool = True) -> Shown:
         "input": "",
         "asked": "",
         "expected": [],
-        "cells": [_cell(view, is_worst=view is worst) for view in row.cells],
+        "cells": _cells(row),
     }
     if has_room:
         _add_details(shown, row)
@@ -155,26 +151,21 @@ def _add_details(shown: Shown, row: PageRow) -> None:
             each["runs"][0]["unfolded"] = True
 
 
-def to_json(value: Shown) -> Markup:
-    """Return JSON for a `<script>`: no text in it ends that element."""
-    text = json.dumps(_without_empty(value), ensure_ascii=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c"))  # noqa: S704  nothing in it is HTML
-
-
-def _without_empty(value: Any) -> Any:
-    """Leave out fields that are empty or False; zero is a value."""
-    if isinstance(value, dict):
-        kept = {}
-        for name, each in value.items():
-            if each or type(each) is int:
-                kept[name] = _without_empty(each)
-        return kept
-    if isinstance(value, list):
-        return [_without_empty(each) for each in value]
-    return value
-
-
 # A cell.
+
+
+def _cells(row: PageRow) -> list[Shown]:
+    """Return the fields of a row, each with the number of `gaps` before it: variants that do not
+    have the case.
+    """
+    cells = []
+    column = 0
+    for view in row.cells:
+        cell = _cell(view, is_worst=view is row.worst)
+        cell["gaps"] = cell["column"] - column
+        column = cell["column"] + 1
+        cells.append(cell)
+    return cells
 
 
 def _cell(view: CellView, *, is_worst: bool) -> Shown:

@@ -34,6 +34,8 @@ CHOOSE = """(() => {{ const field = document.querySelector('[name="{name}"]');
 ELEMENTS = """(() => {
     const shown = (node) => node.nodeType === Node.TEXT_NODE
         ? [node.data.replace(/\\s+/g, ' ').trim()].filter(Boolean)
+        : node.localName === 'button' ? []
+        : node.localName === 'noscript' ? [...node.childNodes].flatMap(shown)
         : [[node.localName, [...node.attributes].map((each) => `${each.name}=${each.value}`).sort(),
             [...node.childNodes].flatMap(shown)]];
     const cases = [...document.querySelectorAll('.case')];
@@ -50,6 +52,8 @@ ATTACKS = (
         " <iframe srcdoc='<script>alert(7)</script>'>"
     ),
     "&lt;script&gt;alert(8)&lt;/script&gt; {{ 7 * 7 }} {% raw %} \\u003cscript\\u003e",
+    "</noscript></script></template><img src=x onerror=alert(9)><script>alert(10)</script>",
+    "<!--<script><noscript>--!><!-- <iframe src=//evil></noscript></script>-->",
 )
 
 
@@ -72,40 +76,52 @@ def page(tmp_path: Path) -> Callable[[Summary], str]:
     return write
 
 
-UNFOLDED = "[...document.querySelectorAll('.case[open] > .inside')].map((e) => e.parentNode.id)"
+FOREIGN = "document.querySelectorAll('img, iframe, a, object, embed, template').length"
 OPEN_GROUPS = "for (const each of document.querySelectorAll('.group')) each.open = true"
 
 
 async def open_all(tab: Tab) -> None:
-    """Unfold everything, whose parts are drawn when they are seen."""
+    """Unfold everything, parts of which become elements when they are unfolded."""
     folded = "[...document.querySelectorAll('details:not([open])')]"
     while await tab.evaluate(f"{folded}.length"):
         await tab.evaluate(f"for (const each of {folded}) each.open = true")
-        await tab.until("true")  # the next frame: what is unfolded is drawn by then
+        await tab.until("true")  # the next frame: what is unfolded has its elements by then
 
 
 @pytest.mark.parametrize("name", pages.SITUATIONS)
-async def test_the_browser_draws_the_elements_that_the_template_writes(
+async def test_what_unfolds_is_what_is_read_without_scripts(
     name: str, tab: Tab, page: Callable[[Summary], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summary = pages.SITUATIONS[name]()
     monkeypatch.setattr(ci_evals.reports.page, "_MAX_ROWS_UNFOLDED", 1000)
     monkeypatch.setattr(ci_evals.reports.page, "_MAX_WRITTEN", 1000)
-    await tab.open(page(summary))
-    await tab.evaluate("for (const each of document.querySelectorAll('.drawn')) each.remove()")
-    unfolded = await tab.evaluate(UNFOLDED)
-    await open_all(tab)
-    written = await tab.evaluate(ELEMENTS)
+    async with browsing(scripts=False) as plain_tab:
+        await plain_tab.open(page(summary))
+        everything = "for (const each of document.querySelectorAll('details')) each.open = true"
+        await plain_tab.evaluate(everything)
+        written = await plain_tab.evaluate(ELEMENTS)
     assert written
     monkeypatch.setattr(ci_evals.reports.page, "_MAX_WRITTEN", 0)
-    await tab.open("about:blank")
     await tab.open(page(summary))
-    assert await tab.evaluate(UNFOLDED) == unfolded
     await open_all(tab)
-    drawn = await tab.evaluate(ELEMENTS)
-    assert len(drawn) == len(summary.report.plan.cases)
+    unfolded = await tab.evaluate(ELEMENTS)
+    assert len(unfolded) == len(summary.report.plan.cases)
+    assert await tab.evaluate("document.querySelectorAll('.case noscript').length") == 0
     for case, elements in written.items():
-        assert drawn[case] == elements
+        assert unfolded[case] == elements
+
+
+async def test_the_cases_that_the_page_opens_have_their_details(
+    tab: Tab, page: Callable[[Summary], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfolded = "[...document.querySelectorAll('.case[open] > .inside')].map((e) => e.parentNode.id)"
+    for written in (200, 0):
+        monkeypatch.setattr(ci_evals.reports.page, "_MAX_WRITTEN", written)
+        await tab.open("about:blank")
+        await tab.open(page(pages.support_bot()))
+        assert await tab.evaluate(unfolded) == ["case=lost-package", "case=refund-full"]
+        text = "document.querySelector('.case:not([open]) > noscript')"
+        assert await tab.evaluate(f"{text}.children.length") == 0
 
 
 async def test_search_looks_into_answers_and_filters_add_up(
@@ -124,7 +140,7 @@ async def test_search_looks_into_answers_and_filters_add_up(
     assert len(await tab.evaluate(SHOWN)) == 40
     for name, value, found in (
         ("outcome", "failed", ["lost-package", "refund-full"]),
-        ("change", "regressed", ["lost-package", "refund-full"]),
+        ("change", "worse", ["lost-package", "refund-full"]),
         ("change", "fixed", ["upgrade"]),
         ("grader", "judge", ["lost-package", "refund-full", "angry-customer"]),
     ):
@@ -281,7 +297,7 @@ async def test_without_scripts_everything_can_be_read(page: Callable[[Summary], 
     assert "sent away with store credit" in text
 
 
-@pytest.mark.parametrize("written", [200, 0], ids=["written", "drawn"])
+@pytest.mark.parametrize("written", [200, 0], ids=["rows as elements", "rows as text"])
 async def test_a_hostile_answer_is_text_and_nothing_else(
     written: int, tab: Tab, page: Callable[[Summary], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +313,9 @@ async def test_a_hostile_answer_is_text_and_nothing_else(
         cases, cases={text: {"tags": (text,), "description": text} for text in cases}, edit=edit
     )
     await tab.open(page(summarize(report, None)))
+    scripts = "[...document.scripts].map((each) => each.type)"
+    assert set(await tab.evaluate(scripts)) <= {"", "text/html"}
+    assert await tab.evaluate(FOREIGN) == 0
     for text in ATTACKS:
         await tab.evaluate(
             CHOOSE.format(name="tag", value="")
@@ -312,10 +331,8 @@ async def test_a_hostile_answer_is_text_and_nothing_else(
         "[...document.querySelectorAll('.answer')].map((each) => each.textContent)"
     )
     assert set(answers) == set(ATTACKS)
-    assert await tab.evaluate("document.querySelectorAll('script').length") == 2
-    assert (
-        await tab.evaluate("document.querySelectorAll('img, iframe, a, object, embed').length") == 0
-    )
+    assert await tab.evaluate(scripts) == [""], "ours"
+    assert await tab.evaluate(FOREIGN) == 0
 
 
 @pytest.mark.parametrize("name", ["support-bot", "agent", "many-variants"])
