@@ -24,6 +24,18 @@ from ci_evals.stats.power import Plan, comparison_power, planned_drop
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "pictures"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#7a3e9d")
+IN_THE_DARK = {
+    "#fff": "#1e2129",
+    "#333": "#dcdfe4",
+    "#ddd": "#454b57",
+    "#999": "#7d8590",
+    "#777": "#a0a7b1",
+    "#0072b2": "#56b4e9",
+    "#d55e00": "#ff8b3d",
+    "#009e73": "#2fc79a",
+    "#7a3e9d": "#c49be0",
+}
+"""What each colour becomes where the reader prefers dark pages."""
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 380, 64, 48, 120, 56
 MARKS = {
     "+": f'<circle r="4.5" fill="{COLORS[0]}"/>',
@@ -31,6 +43,29 @@ MARKS = {
     "?": '<circle r="4" fill="none" stroke="#777" stroke-dasharray="2 2" stroke-width="1.5"/>',
 }
 Line = Sequence[tuple[float, float]]
+
+
+def open_picture(wide: int, high: int, title: str, left: int) -> list[str]:
+    """Return the beginning of a picture: its size, colours, paper and title."""
+    rules = []
+    for light, dark in IN_THE_DARK.items():
+        rules.append(f'[fill="{light}"]{{fill:{dark}}}')
+        rules.append(f'[stroke="{light}"]{{stroke:{dark}}}')
+    return [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" '
+            f'role="img" aria-label="{title}">'
+        ),
+        f"<style>@media (prefers-color-scheme: dark){{{''.join(rules)}}}</style>",
+        '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
+        f'<rect width="{wide}" height="{high}" fill="#fff"/>',
+        f'<text x="{left}" y="26" font-size="16" font-weight="600">{title}</text>',
+    ]
+
+
+def save(path: Path, parts: Sequence[str]) -> None:
+    """Write a picture that `open_picture` began."""
+    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
 
 
 def write_pictures(folder: Path) -> None:
@@ -94,15 +129,7 @@ def draw_rules(path: Path, rules: Mapping[str, Sequence[float]]) -> None:
     """Write bars side by side: how often each rule is wrong in each situation."""
     title = "How often a pull request gets the wrong colour"
     wide, high, group, left, foot = 860, 330, 210, 20, 262
-    parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" '
-            f'role="img" aria-label="{title}">'
-        ),
-        '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
-        f'<rect width="{wide}" height="{high}" fill="#fff"/>',
-        f'<text x="{left}" y="26" font-size="16" font-weight="600">{title}</text>',
-    ]
+    parts = open_picture(wide, high, title, left)
     for number, (color, name) in enumerate(zip(COLORS, rules, strict=False)):
         x = left + (0, 105, 450)[number]
         parts.append(f'<rect x="{x}" y="42" width="12" height="12" fill="{color}"/>')
@@ -125,7 +152,7 @@ def draw_rules(path: Path, rules: Mapping[str, Sequence[float]]) -> None:
                 f'<text x="{start + 95}" y="{foot + 22 + 18 * row}" '
                 f'text-anchor="middle">{line}</text>'
             )
-    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
+    save(path, parts)
 
 
 def draw_drift(path: Path) -> None:
@@ -136,15 +163,7 @@ def draw_drift(path: Path) -> None:
     followed = list(evidence(history))
     first = BEFORE - 35
     wide, left, step = 640, 64, 12.5
-    parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + wide + 96} 420" '
-            f'role="img" aria-label="{title}">'
-        ),
-        '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
-        f'<rect width="{left + wide + 96}" height="420" fill="#fff"/>',
-        f'<text x="{left}" y="26" font-size="16" font-weight="600">{title}</text>',
-    ]
+    parts = open_picture(left + wide + 96, 420, title, left)
 
     def place(number: int) -> float:
         return left + (number - first + 0.5) * step
@@ -196,22 +215,14 @@ def draw_drift(path: Path) -> None:
     parts.append(
         f'<text x="{left + wide / 2}" y="406" text-anchor="middle">reports, one a day</text>'
     )
-    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
+    save(path, parts)
 
 
 def draw_common_luck(path: Path) -> None:
     """Write the pass rates of ten reports of one branch: cases by themselves, and in groups."""
     title = "Ten reports of main, on which nothing changed"
     wide, high, left, top, bottom, width = 860, 330, 64, 96, 280, 350
-    parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" '
-            f'role="img" aria-label="{title}">'
-        ),
-        '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
-        f'<rect width="{wide}" height="{high}" fill="#fff"/>',
-        f'<text x="20" y="26" font-size="16" font-weight="600">{title}</text>',
-    ]
+    parts = open_picture(wide, high, title, 20)
     lowest, highest = 70, 100
 
     def height_of(per_cent: float) -> float:
@@ -251,7 +262,7 @@ def draw_common_luck(path: Path) -> None:
         f'<text x="{left}" y="{bottom + 30}">gray: where 19 of 20 reports are if runs are '
         "independent</text>"
     )
-    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
+    save(path, parts)
 
 
 def reports_with(luck: Luck) -> tuple[Rates, Sequence[Sequence[Counts]]]:
@@ -336,15 +347,7 @@ def draw_strips(path: Path, title: str, strips: Iterator[Strip]) -> None:
     rows = list(strips)
     places = list(accumulate((16 if row == GAP else 30 for row in rows), initial=60))
     height, left, step = places[-1], 190, 13
-    parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 920 {height}" '
-            f'role="img" aria-label="{title}">'
-        ),
-        '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
-        f'<rect width="920" height="{height}" fill="#fff"/>',
-        f'<text x="16" y="26" font-size="16" font-weight="600">{title}</text>',
-    ]
+    parts = open_picture(920, height, title, 16)
     for y, strip in zip(places, rows, strict=False):
         x, opacity = left, 1.0
         parts.append(f'<text x="{left - 14}" y="{y + 4}" text-anchor="end">{strip.label}</text>')
@@ -355,7 +358,7 @@ def draw_strips(path: Path, title: str, strips: Iterator[Strip]) -> None:
             parts.append(f'<g transform="translate({x} {y})" opacity="{opacity}">{MARKS[mark]}</g>')
             x += step
         parts.append(f'<text x="{x + 8}" y="{y + 4}">{escape(strip.remark)}</text>')
-    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
+    save(path, parts)
 
 
 class Scale(NamedTuple):
@@ -378,18 +381,10 @@ def draw(
     ends: tuple[float, float],
 ) -> None:
     """Write a chart whose axes run from 0 to `ends`, with each line's name at its end."""
-    parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-            f'role="img" aria-label="{title}">'
-        ),
-        '<g font-family="system-ui, sans-serif" font-size="13" fill="#333">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
-        f'<text x="{LEFT}" y="26" font-size="16" font-weight="600">{title}</text>',
-        *grid(Scale(ends), axes),
-        *curves(Scale(ends), lines),
-    ]
-    path.write_text("\n".join([*parts, "</g>", "</svg>\n"]), encoding="utf-8")
+    parts = open_picture(WIDTH, HEIGHT, title, LEFT)
+    parts += grid(Scale(ends), axes)
+    parts += curves(Scale(ends), lines)
+    save(path, parts)
 
 
 def grid(scale: Scale, axes: tuple[str, str]) -> Iterator[str]:
