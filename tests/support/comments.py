@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from factories import STARTED_AT, baseline_of, grade_of, many, report_of, with_own_reason
+from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 
 from ci_evals.gate.compare import NoComparison
 from ci_evals.github.comment_body import Section, SectionId, Stamp, compose
 from ci_evals.model.case import Variant
+from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Message, Response, ToolCall
 from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
@@ -22,6 +23,75 @@ LINKS = Links(
 )
 STEADY = many((34, "PPP"), prefix="faq")
 NO_BASELINE = NoComparison("main has no report yet, the first push to it makes one")
+
+
+class Talk(NamedTuple):
+    """What a case asks, a right and a wrong answer, and the words that tell them apart."""
+
+    question: str
+    right: str
+    wrong: str
+    words: str
+
+
+TALKS: Mapping[str, Talk] = {
+    "refund": Talk(
+        "My flight was cancelled. Please refund the 100 EUR that I paid.",
+        "I have refunded 100 EUR to your card.",
+        "I have refunded 100 USD to your card.",
+        "EUR",
+    ),
+    "cancel": Talk(
+        "Please cancel my booking QX7R2.",
+        "Your booking QX7R2 is cancelled.",
+        "I cannot find a booking under that name.",
+        "cancelled",
+    ),
+    "upgrade": Talk(
+        "Can I fly in business class?",
+        "Yes, the upgrade costs 250 EUR.",
+        "Please ask at the gate.",
+        "250 EUR",
+    ),
+    "seat": Talk(
+        "I would like to sit at the window.",
+        "You now have 12A, a window seat.",
+        "You now have 12C, an aisle seat.",
+        "window",
+    ),
+    "greet": Talk(
+        "Hello, is anybody there?",
+        "Hello! How can I help you?",
+        "State your booking number.",
+        "help",
+    ),
+    "meal": Talk(
+        "Is there a vegetarian meal?",
+        "Yes, order it up to 24 hours before the flight.",
+        "There is chicken or pasta.",
+        "24 hours",
+    ),
+}
+USUAL_TALKS = (
+    Talk(
+        "How many bags may I take?",
+        "One bag of up to 23 kg is included.",
+        "That depends on your ticket.",
+        "23 kg",
+    ),
+    Talk(
+        "When does check-in close?",
+        "Check-in closes 45 minutes before departure.",
+        "Please be at the airport early.",
+        "45 minutes",
+    ),
+    Talk(
+        "May I bring my dog?",
+        "Dogs of up to 8 kg may travel in the cabin.",
+        "We love animals!",
+        "8 kg",
+    ),
+)
 BEFORE = (
     "I have refunded 100 EUR to your card.\nAnything else?\n"
     '→ refund {"amount":100,"currency":"EUR"}'
@@ -86,7 +156,7 @@ def many_regressions() -> Summary:
 
 def first_run() -> Summary:
     """There is nothing to compare with."""
-    report = report_of(
+    report = _report(
         {**STEADY, "refund": "PFP", "cancel": "FFF"}, edit=_refund, suite={"name": "flight agent"}
     )
     return summarize(report, Gate(min_pass_rate=0.98), NO_BASELINE)
@@ -183,14 +253,51 @@ def _compared(
     options = {"suite": {"name": "flight agent"}, **report}
     variants = {"variants": report["variants"]} if "variants" in report else {}
     older = [
-        report_of(
+        _report(
             cells, started_at=STARTED_AT - 3 * HOUR_S * number, suite=options["suite"], **variants
         )
         for number, cells in enumerate(base, start=1)
     ]
-    made = report_of(head, confirming=confirming, **options)
+    made = _report(head, confirming=confirming, **options)
     summary = summarize(made, gate, baseline_of(*older), confirm_runs=confirm_runs)
     return replace(summary, before=before or {})
+
+
+def _report(
+    cells: Mapping[str, Any],
+    *,
+    cases: Mapping[str, Mapping[str, Any]] | None = None,
+    edit: Callable[[Result], Result] = lambda result: result,
+    **report: Any,
+) -> SuiteReport:
+    """A report whose cases ask and answer something of their own."""
+    talking = {}
+    for name in cells:
+        own = (cases or {}).get(name, {})
+        talking[name] = {"vars": {"question": _talk(name).question}, **own}
+    return report_of(cells, cases=talking, edit=lambda result: edit(_said(result)), **report)
+
+
+def _talk(case: str) -> Talk:
+    """The talk of a case that has a name, or one of the usual ones by the case's number."""
+    digits = [character for character in case if character.isdigit()]
+    number = int("".join(digits) or "0")
+    return TALKS.get(case, USUAL_TALKS[number % len(USUAL_TALKS)])
+
+
+def _said(result: Result) -> Result:
+    """A result with the question and an answer of its case."""
+    talk = _talk(result.case)
+    asked = replace(result, messages=(Message("user", talk.question),))
+    if result.response is None:
+        return asked
+    answer = talk.wrong
+    grade = grade_of(passed=False, reason=f"does not contain {talk.words!r}", got=repr(answer))
+    if result.status == "passed":
+        answer = talk.right
+        grade = grade_of(reason=f"contains {talk.words!r}")
+    response = replace(result.response, output=answer)
+    return replace(asked, response=response, grades=(grade,))
 
 
 def _named(summary: Summary, name: str) -> Summary:
@@ -208,9 +315,6 @@ def _refund(result: Result) -> Result:
     )
     return replace(
         result,
-        messages=(
-            Message("user", "My flight was cancelled. Please refund the 100 EUR that I paid."),
-        ),
         response=Response(
             output="I have refunded 100 USD to your card.\nAnything else?", tool_calls=(call,)
         ),
@@ -219,4 +323,6 @@ def _refund(result: Result) -> Result:
 
 
 def _talkative(result: Result) -> Result:
-    return replace(with_own_reason(result), response=Response(output="No.\n" * 20))
+    """A long wrong answer, whose reason is that of no other case."""
+    wrong = grade_of(passed=False, reason=f"does not contain {result.case!r}", got="'No. No.'")
+    return replace(result, grades=(wrong,), response=Response(output="No.\n" * 20))

@@ -30,13 +30,15 @@ Outcome = str | tuple[int, int]
 
 STARTED_AT = 1_750_000_000.0
 AGENT = Variant("agent")
+QUESTION, RIGHT, WRONG = "Capital of France?", "Paris", "Lyon"
+"""The text of cases and answers that say nothing of their own: never in a picture of the docs."""
 _STATUSES: Mapping[str, Status] = {"P": "passed", "F": "failed", "E": "errored"}
 
 
 def case_of(id: str = "capital", **changes: Any) -> Case:  # noqa: A002  the field's own name
     """A case that asks for the capital of France, written on line 10 of evals.yaml."""
     defaults: dict[str, Any] = {
-        "vars": {"question": "Capital of France?"},
+        "vars": {"question": QUESTION},
         "file": "evals.yaml",
         "line": 10,
     }
@@ -51,7 +53,7 @@ def result_of(case: str = "capital", status: Status = "passed", **changes: Any) 
         "started_at": STARTED_AT,
         "latency_s": 0.5,
         "cost_usd": 0.001,
-        "messages": (Message("user", "Capital of France?"),),
+        "messages": (Message("user", QUESTION),),
     }
     if status == "errored":
         defaults |= {
@@ -60,7 +62,7 @@ def result_of(case: str = "capital", status: Status = "passed", **changes: Any) 
             "error": RunError("rate_limit", "429: slow down", status=429),
         }
     else:
-        output = "Paris" if status == "passed" else "Lyon"
+        output = RIGHT if status == "passed" else WRONG
         defaults |= {
             "score": float(status == "passed"),
             "response": Response(
@@ -82,9 +84,9 @@ def grade_of(*, passed: bool = True, **changes: Any) -> Grade:
     """What `contains: Paris` found."""
     defaults: dict[str, Any] = {"grader": "contains", "passed": passed, "score": float(passed)}
     if passed:
-        defaults |= {"reason": "contains 'Paris'"}
+        defaults |= {"reason": f"contains {RIGHT!r}"}
     elif "reason" not in changes:
-        defaults |= {"reason": "does not contain 'Paris'", "got": "'Lyon'"}
+        defaults |= {"reason": f"does not contain {RIGHT!r}", "got": repr(WRONG)}
     return Grade(**(defaults | changes))
 
 

@@ -30,6 +30,7 @@ QUESTIONS = {
     "upgrade": "What does the larger plan cost?",
     "angry-customer": "This is the third time that I ask!!!",
 }
+USUAL_QUESTION = "Do you also send parcels to islands?"
 ANSWERS = {
     "lost-package": (
         "I'm sorry about the delay. We refund $42.00 to your card within 5 days.",
@@ -109,7 +110,7 @@ def support_bot() -> Summary:
                 "critical": name == "lost-package",
                 "min_pass_rate": 0.5 if name == "angry-customer" else None,
             }
-            for name, question in QUESTIONS.items()
+            for name, question in {**dict.fromkeys(names, USUAL_QUESTION), **QUESTIONS}.items()
         },
         edit=_answered,
         suite={"name": "support bot"},
@@ -125,7 +126,7 @@ def _answered(result: Result) -> Result:
     good, bad = ANSWERS.get(result.case, (USUAL, "I don't know."))
     failed = result.status == "failed"
     slow = result.provider == "claude-haiku"
-    asked = Message("user", QUESTIONS.get(result.case, "How does it work?"))
+    asked = Message("user", QUESTIONS.get(result.case, USUAL_QUESTION))
     judge = grade_of(
         grader="judge",
         passed=not failed,

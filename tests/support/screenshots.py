@@ -8,6 +8,7 @@ import io
 import re
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -29,16 +30,26 @@ _WIDTH, _HEIGHT = 806, 1700
 def main(folder: Path) -> None:
     """Take a picture of every situation's comment, some of report.html, and one of a terminal."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {name: comments.text_of(make()) for name, make in comments.SITUATIONS.items()}
-    for name, text in {**texts, "several-suites": comments.several_suites()}.items():
+    for name, text in comment_texts().items():
         save(cropped(screenshot(page(text))), folder / f"comment-{name}.png")
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch, "report.html")
-        source.write_text(html_of(pages.support_bot()), encoding="utf-8")
+        source.write_text(page_text(), encoding="utf-8")
         asyncio.run(take_pages(source.as_uri(), folder))
     path = folder / "terminal.svg"
     path.write_text(terminal_picture(), encoding="utf-8")
     print(f"{path}: {path.stat().st_size:,} bytes")  # noqa: T201  a script
+
+
+def comment_texts() -> Mapping[str, str]:
+    """Return the comments that are pictured, by the situation that each is about."""
+    texts = {name: comments.text_of(make()) for name, make in comments.SITUATIONS.items()}
+    return {**texts, "several-suites": comments.several_suites()}
+
+
+def page_text() -> str:
+    """Return the report.html that is pictured."""
+    return html_of(pages.support_bot())
 
 
 def terminal_picture() -> str:

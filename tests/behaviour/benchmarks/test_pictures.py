@@ -1,8 +1,11 @@
-"""The pictures of docs/statistics.md are in step with the code that draws them."""
+"""The pictures of the docs are in step with the code that makes them."""
 
 import re
 from pathlib import Path
 from xml.dom import minidom
+
+from factories import QUESTION, RIGHT, WRONG
+from screenshots import comment_texts, page_text, terminal_picture
 
 from benchmarks.pictures import FOLDER, write_pictures
 
@@ -25,3 +28,12 @@ def test_every_picture_in_the_repository_is_xml() -> None:
     assert pictures
     for path in pictures:
         minidom.parse(str(path))
+
+
+def test_each_picture_shows_a_situation_with_texts_of_its_own() -> None:
+    pictured = {**comment_texts(), "page": page_text(), "terminal": terminal_picture()}
+    usual = []
+    for name, text in pictured.items():
+        shown = text.replace("&#160;", " ")
+        usual += [(name, each) for each in (QUESTION, RIGHT, WRONG) if each in shown]
+    assert usual == []

@@ -310,9 +310,10 @@ def test_an_entry_says_no_more_than_its_line_and_the_answer_need() -> None:
     """A one-line question gets no block, and a reason already in its line is not repeated."""
     text, _, _ = text_of(comments.first_run()).partition("<summary>1 partly failed case")
     assert (
-        "<b><code>cancel</code></b>: contains: does not contain &#39;Paris&#39;</summary>" in text
+        "<b><code>cancel</code></b>: contains: does not contain &#39;cancelled&#39;</summary>"
+        in text
     )
-    assert "\nAsked: <code>Capital of France?</code>\n" in text
+    assert "\nAsked: <code>Please cancel my booking QX7R2.</code>\n" in text
     assert "Why it failed" not in text
     assert "Why it failed:\n```text\ntool_call: expected refund" in text_of(comments.regression())
 
