@@ -249,7 +249,7 @@ def _show_all(
     write_atomically(page, reports.render_several(sections, not_run, broken=broken))
     if page.is_relative_to(Path.cwd()):
         page = page.relative_to(Path.cwd())
-    console.remark(f"open: {page.as_posix()}")
+    console.remark(f"written: {page.as_posix()}")
 
 
 def _host(console: Console) -> Host:
@@ -275,12 +275,12 @@ def _describe_shard(shard: Shard, report: SuiteReport, console: Console) -> None
 
 
 def _list_files(suite: CheckedSuite, journal: Path, console: Console) -> None:
-    """Print the paths of the results."""
-    files = {name: suite.out / FORMATS[name].file for name in suite.formats}
-    names = [path.as_posix() for path in (*files.values(), journal)]
-    console.remark(f"written: {', '.join(names)}")
-    if "html" in files:
-        console.remark(f"open: {files['html'].as_posix()}")
+    """Print where the results are: `written: ci-evals-results/report.html, with report.json`."""
+    formats = sorted(suite.formats, key=lambda name: name != "html")  # the page for people first
+    names = [FORMATS[name].file for name in formats]
+    first, *others = [*names, journal.name]
+    path = suite.out / first
+    console.remark(f"written: {path.as_posix()}, with {', '.join(others)}")
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleRenderable
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -27,8 +27,9 @@ from ci_evals.streams import ERASE_VIEW, columns_of, rows_of, say
 BAR_INTERVAL_S = 0.2
 LINE_INTERVAL_S = 5.0
 BAR_WIDTH = 30
+NARROWEST_BAR = 8
 MOST_TOLD = 5
-_REASON_CHARACTERS = 200
+_REASON_CHARACTERS = 120
 _REASONS: Mapping[ErrorKind, str] = {
     "rate_limit": "rate-limited",
     "server": "server error",
@@ -231,27 +232,41 @@ async def _view(run: Watched, stream: TextIO) -> None:
 
 
 def _draw(console: Console, run: Watched, watch: Watch) -> list[str]:
-    """Return the lines of the view."""
-    rows = Table.grid(padding=(0, 1))
-    rows.add_column(width=BAR_WIDTH)
-    rows.add_column(no_wrap=True, overflow="crop")
-    progress = ProgressBar(run.plan.total, len(run.records), width=BAR_WIDTH)
-    rows.add_row(progress, Text(watch.describe()))
+    """Return the lines of the view.
+
+    The bar gets the room that the state of the run leaves, and is green until a run does not pass.
+    """
+    state = Text(watch.describe())
+    first: ConsoleRenderable = state
+    bar_width = min(BAR_WIDTH, console.width - state.cell_len - 1)
+    if bar_width >= NARROWEST_BAR:
+        color = "green"
+        if any(record.status != "passed" for record in run.records.values()):
+            color = "yellow"
+        bar = ProgressBar(
+            run.plan.total,
+            len(run.records),
+            width=bar_width,
+            complete_style=color,
+            finished_style=color,
+        )
+        row = Table.grid(padding=(0, 1))
+        row.add_column(width=bar_width)
+        row.add_row(bar, state)
+        first = row
     lines = [Text(line) for line in watch.failures()]
     judging = watch.judging()
     if judging:
         lines.append(Text(judging, "dim"))
     lines += [Text(line, "dim") for line in watch.waiting(with_cases=True)]
     with console.capture() as drawn:
-        console.print(rows, no_wrap=True, crop=True)
-        for line in lines:
-            console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+        for part in (first, *lines):
+            console.print(part, overflow="fold")
     return drawn.get().splitlines()
 
 
 def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.0) -> str:
-    """Return a line such as `12/30 runs  9 passed  2 failed  1 errored  2 being judged  $0.12
-    2 min left`.
+    """Return a line such as `12/30 runs  2 failed  1 errored  2 being judged  $0.12  2 min left`.
 
     Args:
         run: the run phase.
@@ -263,11 +278,11 @@ def describe(run: Watched, elapsed_s: float, before: int = 0, idle_s: float = 0.
     counts = Counter(record.status for record in run.records.values())
     finished, total = len(run.records), run.plan.total
     parts = [run.doing] if run.doing else []
-    parts += [
-        f"{finished:,}/{total:,} runs",
-        f"{counts['passed']:,} passed",
-        f"{counts['failed']:,} failed",
-    ]
+    parts.append(f"{finished:,}/{total:,} runs")
+    if finished and counts["passed"] == finished:
+        parts.append("all passed")
+    if counts["failed"]:
+        parts.append(f"{counts['failed']:,} failed")
     if counts["errored"]:
         parts.append(f"{counts['errored']:,} errored")
     if run.judging:

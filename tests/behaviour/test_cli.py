@@ -496,16 +496,15 @@ async def test_quiet_does_not_hide_errors(tmp_path: Path) -> None:
     check_usage_error(await ci_evals(tmp_path, "run", "--quiet"), "no evals.yaml")
 
 
-async def test_what_was_written_is_said_and_what_to_open(tmp_path: Path) -> None:
+async def test_the_page_and_the_other_results_are_named_in_one_line(tmp_path: Path) -> None:
     write_suite(tmp_path)
-    names = ["report.json", "junit.xml", "summary.md", "report.html", "results.jsonl"]
-    says = ", ".join(f"ci-evals-results/{name}" for name in names)
-    assert (
-        await ci_evals(tmp_path, "run")
-    ).err == f"written: {says}\nopen: ci-evals-results/report.html\n"
+    others = "report.json, junit.xml, summary.md, results.jsonl"
+    told = (await ci_evals(tmp_path, "run")).err
+    assert told == f"written: ci-evals-results/report.html, with {others}\n"
     (tmp_path / "evals.yaml").unlink()
     write_suite(tmp_path, report={"formats": ["junit"]})
-    assert "open:" not in (await ci_evals(tmp_path, "run")).err
+    told = (await ci_evals(tmp_path, "run")).err
+    assert told == "written: ci-evals-results/junit.xml, with results.jsonl\n"
 
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell")

@@ -131,7 +131,7 @@ async def test_a_pass_that_was_refused_on_its_way_says_so_and_why_it_waited(tmp_
             tmp_path, "run", constants={"ci_evals.engine.progress.LINE_INTERVAL_S": 0.05}
         )
     assert ended.code == 0, ended
-    assert "0 failed  1 waiting: rate-limited (429), next try in " in ended.err
+    assert "0/1 runs  1 waiting: rate-limited (429), next try in " in ended.err
     sentence = "1 of 1 run was answered after up to 3 attempts: calls were refused or lost before"
     assert f"Retried: {sentence}" in ended.out
 

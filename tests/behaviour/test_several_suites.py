@@ -174,7 +174,7 @@ async def test_one_page_leads_to_those_of_all(tmp_path: Path) -> None:
     write(tmp_path / "c.yaml", "c", report={"formats": ["json"]})
     write(tmp_path / "d.yaml", "d", providers=[{"type": "python", "target": "loud:answer"}])
     ended = await ci_evals(tmp_path, "run", "a.yaml", "b.yaml", "c.yaml", "d.yaml")
-    assert (ended.code, "open: ci-evals-results/report.html" in ended.err) == (2, True)
+    assert (ended.code, "written: ci-evals-results/report.html" in ended.err) == (2, True)
     results = tmp_path / "ci-evals-results"
     page = (results / "report.html").read_text("utf-8")
     failed, not_run = (f'<span class="name"><bdi>{name}</bdi>' for name in ("b", "d"))

@@ -256,7 +256,7 @@ async def test_the_report_is_written_though_a_thread_never_ends(tmp_path: Path) 
     assert ended.code == 143
     report = json.loads((tmp_path / "ci-evals-results" / "report.json").read_bytes())
     assert (report["interrupted"], report["results"], journaled(tmp_path)) == ("SIGTERM", [], [])
-    assert "written: ci-evals-results/report.json" in ended.err
+    assert "written: ci-evals-results/report.html" in ended.err
     assert "Traceback" not in ended.err
 
 
