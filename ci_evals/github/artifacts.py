@@ -4,16 +4,19 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
 from ci_evals.errors import GitHubError, StorageError
+from ci_evals.files import file_name
 from ci_evals.github.api import GitHub
 
 MAX_LISTED: Final = 1_000
+PAGE_SUFFIX: Final = ".html"
+"""Ends the name of an artifact that is a page, not a zip: GitHub opens it in the browser."""
 
 _MAX_DEPTH = 4
 """Files at a greater depth were left behind by agents and verifiers of tasks."""
@@ -71,8 +74,38 @@ Reading a report takes several times its size in memory.
 """
 
 
+def page_name(artifact: str, suite: str) -> str:
+    """Return the name of the artifact that is the page of a suite.
+
+    Args:
+        artifact: the name of the artifact with the results.
+        suite: the name of the suite.
+    """
+    return f"{file_name(artifact)}.{file_name(suite)}{PAGE_SUFFIX}"
+
+
+def artifact_url(run_url: str, artifact: Artifact) -> str:
+    """Return the address at which people download an artifact, or open a page."""
+    return f"{run_url}/artifacts/{artifact.id}"
+
+
+async def pages_of_run(github: GitHub, run_id: int) -> Mapping[str, Artifact]:
+    """Return the newest page of each name in all attempts of a run.
+
+    Raises:
+        GitHubError: GitHub cannot be reached or refuses.
+    """
+    pages: dict[str, Artifact] = {}
+    for artifact in await _list_newest_first(github, run_id):
+        if artifact.name.endswith(PAGE_SUFFIX) and not artifact.expired:
+            pages.setdefault(artifact.name, artifact)
+    return pages
+
+
 async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[Artifact, ...]:
     """Return the newest artifact of each matching name in all attempts of a run, newest first.
+
+    Pages are left out.
 
     Args:
         github: with a token that has `actions: read`.
@@ -82,12 +115,12 @@ async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[A
     Raises:
         GitHubError: there is none, or GitHub refuses.
     """
-    path = f"actions/runs/{run_id}/artifacts"
-    artifacts = await github.list(path, Artifact, key="artifacts", limit=MAX_LISTED)
     problem = "is not there"
     newest: dict[str, Artifact] = {}
-    for artifact in sorted(artifacts, key=lambda artifact: artifact.id, reverse=True):
+    for artifact in await _list_newest_first(github, run_id):
         if artifact.name != pattern and not fnmatchcase(artifact.name, pattern):
+            continue
+        if artifact.name.endswith(PAGE_SUFFIX):
             continue
         if artifact.expired:
             problem = "has expired"
@@ -96,6 +129,12 @@ async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[A
     if not newest:
         raise GitHubError("missing", f"the artifact {pattern!r} of run {run_id} {problem}")
     return tuple(newest.values())
+
+
+async def _list_newest_first(github: GitHub, run_id: int) -> Sequence[Artifact]:
+    path = f"actions/runs/{run_id}/artifacts"
+    artifacts = await github.list(path, Artifact, key="artifacts", limit=MAX_LISTED)
+    return sorted(artifacts, key=lambda artifact: artifact.id, reverse=True)
 
 
 async def fetch(

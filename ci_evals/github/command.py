@@ -1,14 +1,24 @@
 """`ci-evals comment`: post the comment on a pull request from saved reports."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from ci_evals.cli import options
 from ci_evals.cli.console import Console
 from ci_evals.cli.run_options import to_baseline
-from ci_evals.github.comment import ARTIFACTS, Mode, comment_from_run, post_comment
-from ci_evals.github.context import read_context
+from ci_evals.errors import GitHubError, StorageError
+from ci_evals.github.comment import (
+    ARTIFACTS,
+    CommentOutcome,
+    Mode,
+    comment_from_run,
+    link_pages,
+    post_comment,
+)
+from ci_evals.github.context import Context, read_context
 from ci_evals.hosts import BaselineChoice
 from ci_evals.reports.read import read_summary, report_folders
 from ci_evals.suite.types import RESULTS
@@ -30,11 +40,12 @@ from ci_evals.suite.types import RESULTS
 )
 @options.setting(
     "--mode",
-    type=click.Choice(["auto", "new"]),
+    type=click.Choice(["auto", "new", "off"]),
     default="auto",
     show_default=True,
     envvar="CI_EVALS_COMMENT_MODE",
-    help="One comment for the pull request, which is edited; or a new one for each workflow run.",
+    help="One comment for the pull request, which is edited; a new one for each workflow run; or"
+    " only links to the uploaded pages in the job's summary.",
 )
 @options.setting(
     "--baseline",
@@ -50,7 +61,7 @@ def comment(
     results: Path | None,
     from_run: int | None,
     artifact: str | None,
-    mode: Mode,
+    mode: Mode | Literal["off"],
     baseline: BaselineChoice,
     *,
     dry_run: bool,
@@ -58,7 +69,8 @@ def comment(
     """Post the comment on a pull request from a report.json.
 
     For jobs of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a
-    run of this pull request, of one suite or of several. With --from-run, the reports are those
+    run of this pull request, of one suite or of several. Pages that this workflow run has uploaded
+    are linked. With --from-run, the reports are those
     that another workflow run has uploaded: that is how pull requests from forks, whose own jobs may
     not comment, get theirs. Such reports are not trusted: they are judged again by their results,
     against a freshly downloaded --baseline.
@@ -79,18 +91,18 @@ def comment(
 
     console = Console.of_process()
     context = read_context(console.environ)
-    if from_run is not None:
+    if from_run is None:
+        part = artifact or RESULTS
+        outcomes = _comment_on_results(
+            context, results or Path(RESULTS), part, mode, console, dry_run=dry_run
+        )
+    elif mode == "off":
+        outcomes = []
+    else:
         outcomes = [
             comment_from_run(
                 context, from_run, artifact or ARTIFACTS, mode, baseline=baseline, dry_run=dry_run
             )
-        ]
-    else:
-        folder = results or Path(RESULTS)
-        part = artifact or RESULTS
-        summaries = [read_summary(each) for each in report_folders(folder) or [folder]]
-        outcomes = [
-            post_comment(summary, context, part, mode, dry_run=dry_run) for summary in summaries
         ]
     exit_code = 0
     for outcome in outcomes:
@@ -104,3 +116,32 @@ def comment(
             console.warn(outcome.warning)
             exit_code = 1
     return exit_code
+
+
+def _comment_on_results(
+    context: Context,
+    folder: Path,
+    part: str,
+    mode: Mode | Literal["off"],
+    console: Console,
+    *,
+    dry_run: bool,
+) -> Sequence[CommentOutcome]:
+    """Post the comment for each report of a results folder, and link the pages uploaded before."""
+    summaries = [read_summary(each) for each in report_folders(folder) or [folder]]
+    pages: Mapping[str, str] = {}
+    problem: str | None = None
+    shows_pages = context.pull_request is not None or mode == "off"
+    if shows_pages and not dry_run and not context.unusable:
+        try:
+            pages = link_pages(context, part, [each.report.suite.name for each in summaries])
+        except (GitHubError, StorageError) as error:
+            problem = f"no link to report.html: {error}"
+    outcomes: list[CommentOutcome] = []
+    if mode != "off":
+        for summary in summaries:
+            page = pages.get(summary.report.suite.name)
+            outcomes.append(post_comment(summary, context, part, mode, page=page, dry_run=dry_run))
+    if problem and not any(outcome.warning for outcome in outcomes):
+        console.warn(problem)
+    return outcomes

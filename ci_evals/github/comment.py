@@ -10,7 +10,7 @@ again. Only a write that reaches GitHub more than `SETTLE_S` after its read can 
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -25,7 +25,16 @@ from ci_evals.gate.bars import SEVERITY
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.github.api import GitHub, User, WorkflowRun, connect
-from ci_evals.github.artifacts import FORK_LIMITS, MAX_LISTED, Artifact, artifacts_of_run, fetch
+from ci_evals.github.artifacts import (
+    FORK_LIMITS,
+    MAX_LISTED,
+    Artifact,
+    artifact_url,
+    artifacts_of_run,
+    fetch,
+    page_name,
+    pages_of_run,
+)
 from ci_evals.github.baseline import NotFound, Search, find_base_report
 from ci_evals.github.comment_body import (
     MAX_BYTES,
@@ -40,8 +49,15 @@ from ci_evals.github.comment_body import (
     with_section,
 )
 from ci_evals.github.context import Context, PullRequest
+from ci_evals.github.step_files import append_summary
 from ci_evals.hosts import BaselineChoice
-from ci_evals.reports.markdown import Links, comment_document, problems_text, progress_text
+from ci_evals.reports.markdown import (
+    Links,
+    comment_document,
+    pages_text,
+    problems_text,
+    progress_text,
+)
 from ci_evals.reports.read import ReportError, baseline_of, judge_beside, read_baseline, read_report
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.saved import SavedReport
@@ -93,6 +109,7 @@ def post_comment(
     part: str = RESULTS,
     mode: Mode = "auto",
     *,
+    page: str | None = None,
     dry_run: bool = False,
 ) -> CommentOutcome:
     """Put a suite's section into the comment on the pull request of this job.
@@ -104,11 +121,11 @@ def post_comment(
         context: the job.
         part: tells the jobs of one workflow apart: the name of the job's artifact.
         mode: one comment for all runs, or one for each.
+        page: the address at which report.html opens in the browser, if it is known.
         dry_run: return the comment, without the sections of others, instead of posting it.
     """
-    links = Links(context.run_url, source=context.source_url)
     section = SectionId(summary.report.suite.name, context.workflow, part)
-    document = comment_document(summary, links)
+    document = comment_document(summary, _links(context, page))
     state = summary.verdict.status
     contribution = Contribution(section, _stamp(context), state, document.render)
     if dry_run:
@@ -132,6 +149,37 @@ def post_text(
     return _post(_text_of(section, _stamp(context), state, text), context, mode)
 
 
+def link_pages(context: Context, part: str, suites: Iterable[str]) -> Mapping[str, str]:
+    """Link the pages that this workflow run has uploaded so far in the job's summary.
+
+    Args:
+        context: the job, with a token that has `actions: read`.
+        part: the name of the job's artifact.
+        suites: the names of the suites.
+
+    Returns:
+        The addresses at which they open in the browser, by suite.
+
+    Raises:
+        GitHubError: GitHub cannot be reached or refuses.
+        StorageError: the summary cannot be written.
+    """
+
+    async def look() -> Mapping[str, Artifact]:
+        async with connect(context) as github:
+            return await pages_of_run(github, context.run_id or 0)
+
+    uploaded = asyncio.run(look())
+    pages = {}
+    for suite in suites:
+        page = uploaded.get(page_name(part, suite))
+        if page is not None and context.run_url:
+            pages[suite] = artifact_url(context.run_url, page)
+    if pages and context.step_summary_path:
+        append_summary(context.step_summary_path, lambda _: pages_text(pages))
+    return pages
+
+
 def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
     """Write comment.md for people to read; programs that post it elsewhere use report.json.
 
@@ -139,10 +187,16 @@ def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
         StorageError: it cannot be written.
     """
     path = folder / FILE
-    links = Links(context.run_url, source=context.source_url)
-    text = comment_document(summary, links).render(MAX_BYTES)
+    text = comment_document(summary, _links(context)).render(MAX_BYTES)
     write_atomically(path, [f"{text}\n".encode()])
     return path
+
+
+def _links(context: Context, page: str | None = None) -> Links:
+    artifacts = None
+    if context.run_url:
+        artifacts = f"{context.run_url}#artifacts"
+    return Links(context.run_url, artifacts, context.source_url, page)
 
 
 def _stamp(context: Context) -> Stamp:
@@ -214,6 +268,7 @@ def comment_from_run(
             return CommentOutcome(warning=f"{_NOT_POSTED}: {why}")
         with tempfile.TemporaryDirectory(prefix="ci-evals-") as scratch:
             uploads = await _download_reports(github, run, artifact, Path(scratch, "head"))
+            pages = await pages_of_run(github, run_id)
             outcome = CommentOutcome(note=uploads.note)
             problems = list(uploads.problems)
             previews: list[str] = []
@@ -224,7 +279,8 @@ def comment_from_run(
                     folder = Path(scratch, f"base-{pull.number}-{len(contributions)}")
                     search = Search(source.name, pull.base.ref, pull.base.sha, run.head_sha)
                     summary = await _judge(github, report, baseline, search, folder, suites)
-                    contributions.append(_contribution(summary, run, source))
+                    page = pages.get(page_name(source.name, report.suite.name))
+                    contributions.append(_contribution(summary, run, source, page))
                 if dry_run:
                     previews += [contribution.preview() for contribution in contributions]
                     continue
@@ -384,13 +440,21 @@ def _mark_unverified(summary: Summary, why: str = "") -> Summary:
     return replace(summary, notes=(Note("Not verified", text, brief=True),))
 
 
-def _contribution(summary: Summary, run: WorkflowRun, artifact: Artifact) -> Contribution:
-    """Return the section for a report that an artifact of the run holds."""
+def _contribution(
+    summary: Summary, run: WorkflowRun, artifact: Artifact, page: Artifact | None
+) -> Contribution:
+    """Return the section for a report that an artifact of the run holds.
+
+    Its page was written by the pull request's own job, so the link to it says so.
+    """
     source = None
     if run.head_repository is not None:
         server = run.html_url.removesuffix(urlsplit(run.html_url).path)
         source = f"{server}/{run.head_repository.full_name}/blob/{run.head_sha}"
-    links = Links(run.html_url, f"{run.html_url}/artifacts/{artifact.id}", source)
+    links = Links(run.html_url, artifact_url(run.html_url, artifact), source)
+    if page is not None:
+        text = "open the report that the pull request's own job wrote"
+        links = replace(links, page=artifact_url(run.html_url, page), page_text=text)
     section = SectionId(summary.report.suite.name, run.name or "", artifact.name)
     document = comment_document(summary, links)
     return Contribution(section, _stamp_of_run(run), summary.verdict.status, document.render)

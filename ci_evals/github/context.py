@@ -84,6 +84,7 @@ class Context:
         base_sha: the commit to compare with: the base of a pull request or merge group, or the
             commit before a push.
         base_ref: the branch of `base_sha`, without `refs/heads/`.
+        temp: the runner's folder for temporary files, which it empties for each job.
         problem: why the event could not be read, in a sentence; what it says of commits and the
             pull request is then None.
     """
@@ -105,6 +106,7 @@ class Context:
     pull_request: PullRequest | None = None
     output_path: Path | None = None
     step_summary_path: Path | None = None
+    temp: Path | None = None
     token: Secret | None = None
     problem: str | None = None
 
@@ -243,6 +245,7 @@ def read_context(environ: Mapping[str, str]) -> Context:
         actor=environ.get("GITHUB_ACTOR", ""),
         output_path=_path(environ, "GITHUB_OUTPUT"),
         step_summary_path=_path(environ, "GITHUB_STEP_SUMMARY"),
+        temp=_path(environ, "RUNNER_TEMP"),
         token=_token(environ),
     )
 

@@ -1,5 +1,6 @@
 """The run of one suite in a job of GitHub Actions."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -7,8 +8,10 @@ from pathlib import Path
 from typing import TextIO
 
 from ci_evals.errors import CiEvalsError
+from ci_evals.files import file_name, write_atomically
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.github.annotations import annotations
+from ci_evals.github.artifacts import PAGE_SUFFIX, page_name
 from ci_evals.github.comment import Mode, post_comment, post_progress, write_comment
 from ci_evals.github.context import Context
 from ci_evals.github.log import JobLog, annotation_commands
@@ -17,6 +20,7 @@ from ci_evals.hosts import Job, Posting
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport
 from ci_evals.redaction import Redactor, listen, mask_commands
+from ci_evals.registry import FORMATS
 from ci_evals.reports.markdown import shard_text, summary_document
 from ci_evals.reports.notes import outcome
 from ci_evals.reports.summary import Summary
@@ -48,6 +52,9 @@ class GitHubJob(Job):
         self._posting = posting
         self._suite = suite.name
         self._out = suite.out.absolute()
+        self._page: Path | None = None
+        if "html" in suite.formats:
+            self._page = self._out / FORMATS["html"].file
         self._folder = Path.cwd()  # code under test may change it
         self._workspace = workspace
         self.links = context.links
@@ -104,6 +111,7 @@ class GitHubJob(Job):
         """
         self._append_summary(summary_document(summary).render)
         self._set_outputs(outputs(summary, self._out))
+        self._hand_on_page()
         clean = self._redactor.clean_text
         self._job_log.write_commands(
             annotation_commands(
@@ -127,6 +135,25 @@ class GitHubJob(Job):
                 f"shard {shard} of {report.suite.name}: {outcome(report)}. This job gives no"
                 " verdict: require the job that merges the shards"
             )
+
+    def _hand_on_page(self) -> None:
+        """Copy the page for a later step, which uploads it as an artifact of its own.
+
+        Such an artifact has the name of its file, so no other job may use the name of the copy. The
+        output `pages` lists the pages of all suites so far.
+        """
+        if self._page is None or self._context.temp is None:
+            return
+        folder = self._context.temp / "ci-evals-pages"
+        artifact = self._posting.artifact
+        try:
+            content = self._page.read_bytes()
+            write_atomically(folder / page_name(artifact, self._suite), [content])
+        except (OSError, CiEvalsError) as error:
+            self.warn(f"{self._page.name} is not handed on: {error}")
+            return
+        names = [path.name for path in folder.glob(f"{file_name(artifact)}.*{PAGE_SUFFIX}")]
+        self._set_outputs({"pages": json.dumps(sorted(names))})
 
     def _append_summary(self, render: Callable[[int], str]) -> None:
         """Add a text to the job's summary; if that fails, warn."""

@@ -104,11 +104,28 @@ def summary_document(summary: Summary) -> "Document":
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """URLs of the workflow run, of its artifact and of the files at its commit, where known."""
+    """URLs of the workflow run, its artifact, its page and the files at its commit, where known.
+
+    Attributes:
+        run: the page of the workflow run on its CI system.
+        artifact: the results, as a zip.
+        source: the files at the commit.
+        page: report.html, which opens in the browser.
+        page_text: the text of the link to it.
+    """
 
     run: str | None = None
     artifact: str | None = None
     source: str | None = None
+    page: str | None = None
+    page_text: str = "open the report"
+
+    def to_cell(self, cell: CellView) -> Markdown:
+        """Return the place of a cell in report.html, linked if browsers can open that."""
+        if self.page is None:
+            return code(f"report.html#{cell.address}")
+        address = quote(cell.address, safe="%&=")  # quotes and parentheses may end a link
+        return link("open in the report", f"{self.page}#{address}")
 
     def to_place(self, case: Case) -> Markdown:
         """Return the place of a case, linked if it is in a file of the repository."""
@@ -131,10 +148,13 @@ def comment_document(summary: Summary, links: Links = Links()) -> "Document":
             headline = _headline(found, reason)
             shortest.append(fill("### {} · {}", headline, code(one_line(suite, name))))
     shortest.append(f"### {verdict_title(summary.verdict.status)}")
-    pages = {"run": links.run, "artifact": links.artifact, **summary.base_links}
+    results = "results"
+    if links.page is None:
+        results = "results (unzip, then open report.html)"
+    pages = {"run": links.run, results: links.artifact, **summary.base_links}
     return Document(
         _environment().get_template("comment.md.j2"),
-        {"found": found, "links": pages, "version": __version__},
+        {"found": found, "links": links, "pages": pages, "version": __version__},
         _blocks(found, links, _ASKED_CHARACTERS),
         shortest,
     )
@@ -203,6 +223,14 @@ def suites_text(summaries: Sequence[Summary], not_run: Mapping[str, str]) -> str
     for name, why in not_run.items():
         lines.append(fill("- {}: not run: {}", _suite(name), why))
     return "\n".join(lines) + "\n"
+
+
+def pages_text(pages: Mapping[str, str]) -> str:
+    """Return links to the pages of suites, by the name of the suite."""
+    lines = []
+    for suite, url in pages.items():
+        lines.append(fill("**{}**: {}\n", _suite(suite), link("open the report", url)))
+    return "\n".join(lines)
 
 
 def _suite(name: str) -> Markdown:
@@ -550,6 +578,7 @@ class Example:
     cell: CellView
     run: RunView
     place: Markdown
+    address: Markdown
     bar: str
     asked: str
     has_base: bool
@@ -568,6 +597,7 @@ def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) 
         cell=cell,
         run=run,
         place=links.to_place(cell.case),
+        address=links.to_cell(cell),
         bar=bar,
         asked=abridge(asked_text(cell.case, run.first), asked_characters),
         has_base=before is not None,

@@ -20,6 +20,7 @@ HOUR_S = 3600.0
 LINKS = Links(
     run="https://github.com/acme/app/actions/runs/100",
     artifact="https://github.com/acme/app/actions/runs/100/artifacts/7",
+    page="https://github.com/acme/app/actions/runs/100/artifacts/8",
 )
 STEADY = many((34, "PPP"), prefix="faq")
 NO_BASELINE = NoComparison("main has no report yet, the first push to it makes one")

@@ -34,6 +34,7 @@ class Job(NamedTuple):
     results: Path
     outputs: Mapping[str, str]
     summary: str
+    environ: Mapping[str, str]
 
     @property
     def report(self) -> Any:
@@ -125,7 +126,11 @@ class Repository:
         outputs = outputs_in(written) if written.exists() else {}
         summary = place / "summary"
         return Job(
-            ended, self.folder / out, outputs, summary.read_text() if summary.exists() else ""
+            ended,
+            self.folder / out,
+            outputs,
+            summary.read_text() if summary.exists() else "",
+            environ,
         )
 
     def environment(
@@ -151,13 +156,23 @@ class Repository:
             "GITHUB_WORKFLOW": "evals",
             "GITHUB_WORKFLOW_REF": f"{REPOSITORY}/.github/workflows/evals.yml@refs/heads/main",
             "GITHUB_WORKSPACE": str(self.folder),
+            "RUNNER_TEMP": str(place),
         }
 
     def upload(self, job: Job, run: StoredRun, name: str = RESULTS) -> None:
-        """What the last step of the action does."""
+        """What the steps of the action do that upload the results and the pages."""
         paths = [path for path in job.results.rglob("*") if path.is_file()]
         files = {path.relative_to(job.results).as_posix(): path.read_bytes() for path in paths}
         self.fake.state.add_artifact(run, archive(files), name)
+        for page in json.loads(job.outputs.get("pages", "[]")):
+            path = Path(job.environ["RUNNER_TEMP"], "ci-evals-pages", page)
+            self.fake.state.add_artifact(run, path.read_bytes(), page)
+
+    async def link_pages(self, job: Job, *arguments: str, **changes: str) -> Finished:
+        """What the step of the action does that links the pages."""
+        environ = {**job.environ, **changes}
+        command = ("comment", str(job.results), *arguments)
+        return await ci_evals(self.folder, *command, environ=environ, constants=self.constants)
 
 
 def outputs_in(path: Path) -> Mapping[str, str]:

@@ -74,6 +74,7 @@ def test_every_input_is_used_and_no_other() -> None:
 def test_every_variable_is_one_of_an_option_or_of_the_script() -> None:
     options = (*COMMANDS["run"].params, *COMMANDS["merge"].params)
     variables = {f"CI_EVALS_{each.name.upper()}" for each in options if each.name}
+    variables |= {str(each.envvar) for each in COMMANDS["comment"].params if each.envvar}
     for each in steps():
         for name in each.get("env", {}):
             script = each["run"] + (ROOT / ".ci/install").read_text(encoding="utf-8")
@@ -98,6 +99,7 @@ def test_no_script_has_an_expression_in_it(path: Path) -> None:
 def test_every_output_is_one_that_is_handed_on() -> None:
     known = {"verdict", "pass-rate", "regressions", "cost-usd", "report-path", "results-path"}
     values = {name: each["value"] for name, each in action()["outputs"].items()}
+    assert values.pop("page-url") == "${{ steps.page-1.outputs.artifact-url }}"
     assert values == {
         name: f"${{{{ steps.run.outputs.{name} }}}}" for name in known | {"comment-url"}
     }
@@ -497,7 +499,7 @@ def test_artifacts_are_left_to_the_workflow_on_enterprise_server() -> None:
         "(github.server_url == 'https://github.com' || endsWith(github.server_url, '.ghe.com'))"
     )
     uses = [each for each in steps() if "-artifact@" in each.get("uses", "")]
-    assert len(uses) == 2
+    assert len(uses) == 6
     assert [each["name"] for each in uses if hosted not in each["if"]] == []
 
 

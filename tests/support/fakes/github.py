@@ -13,7 +13,7 @@ from yarl import URL
 
 from fakes.github_contract import Exchange, violations
 from fakes.github_routes import ROUTES, Asked, RefusedError, error_answer, json_answer
-from fakes.github_state import State, Token
+from fakes.github_state import REPOSITORY, State, Token
 from fakes.virtual_time import VirtualTime
 
 TOKEN = "ghs_0123456789abcdefghijABCDEFGHIJ012345"
@@ -46,6 +46,8 @@ class Fault(NamedTuple):
 class FakeGitHub:
     """GitHub at `api_url` with one repository, `acme/app`; `state` is its data.
 
+    People open artifacts at `site_url`.
+
     `calls` has the requests. The next `lagging_lists` lists of comments are a minute old.
 
     Args:
@@ -66,6 +68,7 @@ class FakeGitHub:
         self.lagging_lists = 0
         self.storage_requests: list[Mapping[str, str]] = []
         self.api_url = ""
+        self.site_url = ""
         self.state = State("", time.now)
         self.state.tokens[TOKEN] = Token()
         self._base_path = base_path
@@ -127,7 +130,13 @@ class FakeGitHub:
         fault = self._fault_for("STORAGE", request.path)
         if fault and fault.status:
             return error_answer(fault.status, fault.message, fault.headers)
-        return web.Response(body=self.state.artifacts[int(request.match_info["id"])].content)
+        artifact = self.state.artifacts[int(request.match_info["id"])]
+        kind = "text/html" if artifact.name.endswith(".html") else "application/zip"
+        return web.Response(body=artifact.content, content_type=kind)
+
+    async def open_artifact(self, request: web.Request) -> web.StreamResponse:
+        """The address of an artifact on GitHub's pages, for somebody who is logged in."""
+        return self.redirect_to_storage(int(request.match_info["id"]))
 
     async def _travel(self, leg: str) -> None:
         if (seconds := self._latency_s(leg)) > 0:
@@ -218,6 +227,8 @@ async def github(
         api = await _served(stack, "/{path:.*}", fake.respond)
         fake.api_url = fake.state.api_url = api + base_path
         fake._storage_url = await _served(stack, "/signed/{id}", fake.store)
+        run = f"/{REPOSITORY}/actions/runs/{{run}}"
+        fake.site_url = await _served(stack, f"{run}/artifacts/{{id}}", fake.open_artifact)
         yield fake
     assert not fake.broken, "\n".join(fake.broken)
 

@@ -23,9 +23,11 @@ from ci_evals.reports.markdown import Document, Links, comment_document
 from ci_evals.reports.summary import Summary, summarize
 
 FENCED = re.compile(r"^(`{3,})(?:text|diff)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+PAGE = "https://github.com/acme/app/actions/runs/100/artifacts/8"
 URLS = {
     "https://github.com/acme/app/actions/runs/100",
     "https://github.com/acme/app/actions/runs/100/artifacts/7",
+    PAGE,
 }
 ATTACKS = (
     "@octocat @acme/owners",
@@ -59,7 +61,7 @@ def test_the_comment_reads_well(golden: Callable[[str, str], None]) -> None:
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_github_shows_all_of_it_and_links_to_nothing_else(name: str) -> None:
     page = shown(text_of(SITUATIONS[name]()))
-    assert set(page.links) == URLS
+    assert places_linked(page) == URLS
     assert page.references == ()
     assert "|" not in page.html
     assert "`" not in page.html
@@ -70,7 +72,7 @@ def test_the_sections_of_several_suites_do_not_run_into_each_other() -> None:
     page = shown(comments.several_suites())
     assert (page.tags.count("h3"), page.tags.count("table")) == (3, 7)
     assert "ci-evals:" not in page.html
-    assert "#" not in re.sub(r"&#\d+;|report\.html#", "", page.html)
+    assert "#" not in re.sub(r"&#\d+;|artifacts/8#case=", "", page.html)
 
 
 def test_a_passing_comment_without_changes_is_a_few_lines() -> None:
@@ -127,11 +129,16 @@ def test_hostile_text_is_only_text(attack: str) -> None:
     """Whoever writes the cases, the answers and the reasons, GitHub finds the same structure."""
     as_long = re.sub(r"\S", "w", visible(attack))
     harmless, hostile = shown(text_of(_written_by(as_long))), shown(text_of(_written_by(attack)))
-    assert set(hostile.links) == URLS
+    assert places_linked(hostile) == URLS
     assert hostile.references == ()
     assert _structure(hostile) == _structure(harmless)
     # GitHub looks for formulas before it reads entities.
     assert "$" not in FENCED.sub("", text_of(_written_by(attack)))
+
+
+def places_linked(page: Shown) -> set[str]:
+    """The links without the addresses of cases in the page, which have the ids of the cases."""
+    return {re.sub(rf"(?<={re.escape(PAGE)})#case=[\w%=&.~-]+$", "", link) for link in page.links}
 
 
 def _structure(page: Shown) -> list[str]:
@@ -142,7 +149,8 @@ def _structure(page: Shown) -> list[str]:
     "url", ["javascript:alert(1)", "https://x.example/a b", "https://x.example/)<b>"]
 )
 def test_a_link_that_is_none_is_text(url: str) -> None:
-    assert shown(comment_document(comments.passing(), Links(url, url)).render(64_000)).links == ()
+    links = Links(run=url, artifact=url, page=url)
+    assert shown(comment_document(comments.regression(), links).render(64_000)).links == ()
 
 
 @given(
@@ -319,8 +327,10 @@ def test_an_entry_says_no_more_than_its_line_and_the_answer_need() -> None:
 
 
 def test_beside_a_case_stands_its_address_in_the_page() -> None:
-    assert "· <code>report.html#case=refund</code>\n" in text_of(comments.regression())
-    assert "#38;on=gpt-4o-mini%20%C2%B7%20polite</code>\n" in text_of(comments.many_regressions())
+    assert f"· [open in the report](<{PAGE}#case=refund>)\n" in text_of(comments.regression())
+    assert "&on=gpt-4o-mini%20%C2%B7%20polite>)\n" in text_of(comments.many_regressions())
+    without_page = comment_document(comments.regression()).render(64_000)
+    assert "· <code>report.html#case=refund</code>\n" in without_page
 
 
 def test_what_similar_new_cases_would_come_to_is_told_with_the_figures() -> None:
