@@ -34,8 +34,8 @@ class PythonWorker(Worker):
         named = [str(path) for path in folders.named]
         usual = [str(path) for path in folders.usual]
         paths = [str(Path(path).absolute()) for path in sys.path]
-        code = {own, *named, *usual}  # whose modules may have names of ours
-        others = [path for path in paths if path not in code]
+        first = {own, *named}  # whose modules may have names of ours
+        others = [path for path in paths if path not in first]
         arguments = json.dumps([own, named, usual]), json.dumps(others)
         command = [sys.executable, "-P", "-c", _START, *arguments]
         super().__init__(command, Path.cwd())
