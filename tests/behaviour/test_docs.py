@@ -588,6 +588,14 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
     assert not broken
 
 
+def test_every_recipe_is_listed_once() -> None:
+    listed = re.findall(
+        r"^- \[[^\]]+\]\(([\w-]+\.md)\)", read("docs/recipes/index.md"), re.MULTILINE
+    )
+    recipes = [path.name for path in ROOT.glob("docs/recipes/*.md")]
+    assert sorted([*listed, "index.md"]) == sorted(recipes)
+
+
 def anchors(page: Path) -> Iterator[str]:
     """What GitHub makes of the headings of a page."""
     for heading in re.findall(
