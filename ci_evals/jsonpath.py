@@ -1,5 +1,7 @@
 """JSONPath (RFC 9535). The library loads with the first path that is used."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from types import ModuleType
@@ -36,6 +38,43 @@ def is_singular(path: str) -> bool:
     """
     compiled = _compile(path)
     return isinstance(compiled, _library().JSONPath) and compiled.singular_query()
+
+
+@dataclass(frozen=True, slots=True)
+class MissingField:
+    """A field that a JSONPath names and the data lacks.
+
+    Args:
+        name: the field's.
+        known: the fields that are there instead.
+    """
+
+    name: str
+    known: tuple[str, ...]
+
+
+def missing_field(path: str, data: Any) -> MissingField | None:
+    """Return the first field that a JSONPath names and the data lacks; None if it lacks none.
+
+    An empty list, null, and what a filter or a search leaves out lack nothing.
+    """
+    compiled = _compile(path)
+    parents = [data]
+    before = "$"
+    for segment in getattr(compiled, "segments", ()):  # a union of paths has none
+        if str(segment).startswith(".."):
+            return None
+        before += str(segment)
+        found = find_all(before, data)
+        if not found:
+            name = getattr(segment.selectors[0], "name", None)
+            holders = [each for each in parents if isinstance(each, Mapping)]
+            if name is None or not holders:
+                return None
+            known = dict.fromkeys(str(key) for each in holders for key in each)
+            return MissingField(name, tuple(known))
+        parents = found
+    return None
 
 
 @lru_cache(maxsize=1024)

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 from yarl import URL
 
 from ci_evals.errors import ProviderError
-from ci_evals.format import number_of
-from ci_evals.jsonpath import find_all, is_singular, path_problems
+from ci_evals.format import number_of, one_line
+from ci_evals.jsonpath import find_all, is_singular, missing_field, path_problems
 from ci_evals.model.fields import Options
 from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Passage, Response, ToolCall, Usage
@@ -51,6 +51,7 @@ _PATHS = (
     "finish_reason",
     "metadata",
 )
+_MOST_FIELDS = 10  # of an answer, in a message
 _USAGE_KEYS = (
     *(each.name for each in fields(Usage)),
     "prompt_tokens",
@@ -411,12 +412,12 @@ def _read_answer(options: Http, content: _Content, reply: Reply) -> Response:
     }
     if options.output is not None:
         answer["output"] = _read_output(options.output, documents)
-    if (
-        options.context is not None
-        and answer["context"] is None
-        and not is_singular(options.context)
-    ):
-        answer["context"] = []  # a wildcard says that there is a list, if an empty one
+    if options.context is not None and answer["context"] is None:
+        lack = _missing_field(options.context, documents)
+        if lack is not None:
+            raise ProviderError("bad_answer", f"context: {lack}")
+        if not is_singular(options.context):
+            answer["context"] = []  # a wildcard says that there is a list, if an empty one
     if answer["cost_usd"] is None:
         answer["cost_usd"] = reply.cost_usd
     try:
@@ -481,12 +482,33 @@ def _read_output(path: str, documents: Sequence[Any]) -> Any:
         if documents:
             start = _start(documents[-1])
         text = f"nothing at {path} in the answer, which starts {start}"
-        raise ProviderError("bad_answer", text)
+        lack = _missing_field(path, documents)
+        if lack is not None:
+            text = f"{lack}; it starts {start}"
+        raise ProviderError("bad_answer", f"output: {text}")
     if len(found) > 1:
         return found
     if found[0] is None:
         return ""
     return found[0]
+
+
+def _missing_field(path: str, documents: Sequence[Any]) -> str | None:
+    """Say which field of a path no document has; None if there is one that has them all."""
+    known: list[str] = []
+    missing = None
+    for document in documents:
+        missing = missing_field(path, document)
+        if missing is None:
+            return None
+        known += missing.known
+    if missing is None:
+        return None
+    names = [one_line(name, 40) for name in dict.fromkeys(known)]
+    shown = ", ".join(names[:_MOST_FIELDS])
+    if len(names) > _MOST_FIELDS:
+        shown += ", …"
+    return f"no field {missing.name!r} in the answer, which has: {shown or 'none'}"
 
 
 def _read_usage(paths: str | Mapping[Any, str] | None, documents: Sequence[Any]) -> Any:

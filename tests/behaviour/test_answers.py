@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+from fakes.http_server import Scripted, serving
 from processes import ci_evals
 from suites import write_suite
 
@@ -76,6 +78,28 @@ async def test_context_and_metadata_reach_every_page_without_secrets(tmp_path: P
 
     for path in results.rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        ({"output": "$.anwser"}, "output: no field 'anwser' in the answer, which has: answer,"),
+        (
+            {"output": "$.answer", "context": "$.contxt[*].text"},
+            "context: no field 'contxt' in the answer, which has: answer, context",
+        ),
+    ],
+)
+async def test_the_first_run_says_which_field_a_mistyped_path_misses(
+    paths: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    case = {"id": "refund", "input": "Until when?", "expect": [{"contains": "30 days"}]}
+    async with serving() as server:
+        server.answers(Scripted(body={"answer": "Within 30 days.", "context": [{"text": "30"}]}))
+        write_suite(tmp_path, [case], providers=[{"type": "http", "url": server.url, **paths}])
+        ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 1
+    assert told in " ".join(ended.out.split())
 
 
 async def test_a_recording_answers_with_its_context(tmp_path: Path) -> None:

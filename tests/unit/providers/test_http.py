@@ -150,7 +150,10 @@ async def test_a_bare_json_value_is_the_root(server: FakeServer, resources: Fake
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"error": "busy"}, 'nothing at $.answer in the answer, which starts {"error":"busy"}'),
+        (
+            {"error": "busy", "id": 7},
+            "output: no field 'answer' in the answer, which has: error, id; it starts {\"error\":",
+        ),
         (b"7", "nothing at $.answer in the answer, which starts 7"),
         ("<html><p>Sign in</html>", "127.0.0.1 answered with HTML, not JSON: Sign in"),
         (b"", "an empty body"),
@@ -317,7 +320,11 @@ PASSAGES = (Passage("Refunds take 30 days.", "4", 0.83), Passage("Hello."))
         ),
         ({"context": "$.empty.list"}, {"context": ()}),
         ({"context": "$.empty.list[*].text"}, {"context": ()}),
-        ({"context": "$.elsewhere"}, {"context": None}),
+        ({"context": "$.empty.nothing[*].text"}, {"context": ()}),
+        ({"context": "$.empty.nothing"}, {"context": ()}),
+        ({"context": "$.empty.nothing.list"}, {"context": None}),
+        ({"context": "$..documents"}, {"context": ()}),
+        ({"context": "$.sources[?@.id > 7]"}, {"context": ()}),
         ({"usage": "$.usage"}, {"usage": Usage(40, 5)}),
         ({"usage": TOKEN_PATHS}, {"usage": Usage(40, 5)}),
         ({"usage": {"input_tokens": "$.elsewhere"}}, {"usage": None}),
@@ -346,6 +353,19 @@ async def test_what_else_an_answer_tells_is_read_from_its_path(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (
+            {"context": "$.source[*].text"},
+            "context: no field 'source' in the answer, which has: answer, sources, usage,",
+        ),
+        ({"context": "$.source"}, "context: no field 'source' in the answer, which has: answer,"),
+        (
+            {"context": "$.sources[*].body"},
+            "context: no field 'body' in the answer, which has: text, id, score, url",
+        ),
+        (
+            {"context": "$.empty.lists[*]"},
+            "context: no field 'lists' in the answer, which has: list, nothing",
+        ),
         (
             {"context": "$.sources[*].id"},
             "context[0]: expected a mapping, got 4",
