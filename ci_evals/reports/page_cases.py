@@ -5,7 +5,7 @@ All texts are cleaned and cut here.
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import median_high
 from typing import Any, Final
@@ -25,9 +25,10 @@ from ci_evals.graders.base import Composite, GraderOptions
 from ci_evals.model.grading import USUAL_WEIGHT, Expectation
 from ci_evals.model.report import Tally
 from ci_evals.model.response import Response, Step, Turn
-from ci_evals.model.result import Grade, Status, every_grade
+from ci_evals.model.result import Grade, Result, Status, every_grade
 from ci_evals.reports.answer_forms import (
     MAX_CHARACTERS,
+    Piece,
     as_json,
     as_markdown,
     as_table,
@@ -91,17 +92,165 @@ class PageRow:
     shows_reason: bool
 
 
-Shown = dict[str, Any]
-"""The fields of an element."""
+@dataclass(frozen=True, slots=True)
+class PageCase:
+    """A case with what unfolds below it.
 
-
-def page_case(row: PageRow, *, has_room: bool = True) -> Shown:
-    """Return what the page shows of a case; what unfolds only if there is room for it.
-
-    `outcome`, `finding` and `reason` are those of the worst cell.
+    Attributes:
+        outcome: that of the worst cell, as are `finding` and `reason`.
+        input: what the case has, where it is more than what was asked.
+        asked: what all its cells were asked; empty where that differs.
     """
+
+    id: str
+    address: str
+    outcome: CellOutcome
+    unfolded: bool
+    critical: bool
+    tags: Sequence[str]
+    renamed_from: str
+    finding: str
+    reason: str
+    description: str
+    place: str
+    quarantine: str
+    input: str
+    asked: str
+    expected: Sequence["PageExpectation"]
+    cells: Sequence["PageCell"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageCell:
+    """A cell in the row of its case; confirm runs count.
+
+    Attributes:
+        gaps: the number of variants before it that do not have the case.
+        variant: empty where there is only one, as is `address`.
+        tenths: the pass rate in tenths, of which only 0 is 0 and only 1 is 10.
+        rate: rows are sorted by this, by `cost` in USD, and by `latency`, a median in seconds.
+        details: None where there is no room for them.
+    """
+
+    column: int
+    gaps: int
+    is_worst: bool
+    variant: str
+    address: str
+    outcome: CellOutcome
+    tally: str
+    change: str
+    tenths: int | None
+    rate: str
+    cost: str
+    latency: str
+    spark: Mapping[str, str] | None
+    details: "CellDetails | None"
+
+
+@dataclass(frozen=True, slots=True)
+class CellDetails:
+    """What unfolds below a cell.
+
+    Attributes:
+        asked: empty where all cells of the case were asked the same.
+        diff: the words that changed since the base's answer, `before`, if the two have enough in
+            common.
+        strip: the status of each run, where any did not pass.
+    """
+
+    asked: str
+    finding: str
+    diff: Sequence[Piece]
+    before: str
+    compared_run: int | None
+    strip: Sequence[Status]
+    runs: Sequence["PageRun"]
+    more_runs: str
+    failed_graders: Sequence[str]
+    commands: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRun:
+    """Runs that ended alike. Only a conversation has `turns`, and no `answer` of its own."""
+
+    status: Status
+    numbers: Sequence[int]
+    title: str
+    facts: str
+    unfolded: bool
+    error: str | None
+    frames: Sequence[str]
+    grades: Sequence["PageGrade"]
+    turns: Sequence["PageTurn"]
+    answer: "PageAnswer | None"
+    files: Sequence[str]
+    context: Sequence[tuple[str, Sequence[tuple[bool, str]]]]
+    metadata: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageAnswer:
+    """An answer as text, and in the other forms that it has."""
+
+    text: str
+    markdown: Sequence[Any]
+    json: str | None
+    table: Sequence[Sequence[str]] | None
+    steps: Sequence["PageStep"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageGrade:
+    """A grade with the statements it is about, and the grades that it is made of."""
+
+    grader: str
+    passed: bool
+    score: str
+    reason: str
+    statements: Sequence[tuple[bool, str]]
+    parts: Sequence["PageGrade"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageTurn:
+    """What a user said, and the answer."""
+
+    user: str
+    answer: str
+    facts: str
+    steps: Sequence["PageStep"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageStep:
+    """A step of an agent; `path` draws its place in the run's time, if known."""
+
+    kind: str
+    name: str
+    agent: str
+    facts: str
+    arguments: str
+    result: str
+    error: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageExpectation:
+    """A grader with its options in words, and the graders that it is made of."""
+
+    name: str
+    options: str
+    parts: Sequence["PageExpectation"]
+
+
+def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
+    """Return what the page shows of a case; what unfolds only if there is room for it."""
     worst, case = row.worst, row.worst.case
-    finding = reason = quarantine = ""
+    finding = reason = quarantine = given = asked = ""
     if worst.changed:
         finding = _sentence(worst.finding)
     if row.shows_reason:
@@ -109,110 +258,97 @@ def page_case(row: PageRow, *, has_room: bool = True) -> Shown:
     if case.quarantine:
         why = one_line(case.quarantine.reason, REASON_CHARACTERS)
         quarantine = f"In quarantine until {case.quarantine.until}: {why}"
-    shown = {
-        "id": one_line(case.id, NAME_CHARACTERS),
-        "address": address_of(case.id),
-        "outcome": outcome_of(worst),
-        "unfolded": row.unfolded,
-        "critical": worst.critical,
-        "tags": [one_line(tag, NAME_CHARACTERS) for tag in dict.fromkeys(case.tags)],
-        "renamed_from": one_line(worst.renamed_from or "", NAME_CHARACTERS),
-        "finding": finding,
-        "reason": reason,
-        "description": one_line(case.description or "", REASON_CHARACTERS),
-        "place": one_line(place_of(case), NAME_CHARACTERS),
-        "quarantine": quarantine,
-        "input": "",
-        "asked": "",
-        "expected": [],
-        "cells": _cells(row),
-    }
+    details: Sequence[CellDetails | None] = [None] * len(row.cells)
+    expected: Sequence[PageExpectation] = ()
     if has_room:
-        _add_details(shown, row)
-    return shown
-
-
-def _add_details(shown: Shown, row: PageRow) -> None:
-    """Add what unfolds. What all cells were asked is said once."""
-    case = row.worst.case
-    details = [_details(view) for view in row.cells]
-    asked = details[0]["asked"]
-    given = shorten(input_text(case), MAX_CHARACTERS)
-    if given not in asked:
-        shown["input"] = given
-    if all(each["asked"] == asked for each in details):
-        shown["asked"] = asked
-        for each in details:
-            each["asked"] = ""
-    shown["expected"] = _expectations(case.expect)
-    for cell, each in zip(shown["cells"], details, strict=True):
-        cell["details"] = each
-        if cell["is_worst"] and each["runs"]:
-            each["runs"][0]["unfolded"] = True
+        all_results = [view.results() for view in row.cells]
+        questions = [
+            _asked(view, results) for view, results in zip(row.cells, all_results, strict=True)
+        ]
+        given = shorten(input_text(case), MAX_CHARACTERS)
+        if given in questions[0]:
+            given = ""
+        if len(set(questions)) == 1:
+            asked = questions[0]
+            questions = [""] * len(questions)
+        details = [
+            _details(view, results, question, is_worst=view is worst)
+            for view, results, question in zip(row.cells, all_results, questions, strict=True)
+        ]
+        expected = _expectations(case.expect)
+    return PageCase(
+        id=one_line(case.id, NAME_CHARACTERS),
+        address=address_of(case.id),
+        outcome=outcome_of(worst),
+        unfolded=row.unfolded,
+        critical=worst.critical,
+        tags=[one_line(tag, NAME_CHARACTERS) for tag in dict.fromkeys(case.tags)],
+        renamed_from=one_line(worst.renamed_from or "", NAME_CHARACTERS),
+        finding=finding,
+        reason=reason,
+        description=one_line(case.description or "", REASON_CHARACTERS),
+        place=one_line(place_of(case), NAME_CHARACTERS),
+        quarantine=quarantine,
+        input=given,
+        asked=asked,
+        expected=expected,
+        cells=list(_cells(row, details)),
+    )
 
 
 # A cell.
 
 
-def _cells(row: PageRow) -> list[Shown]:
-    """Return the fields of a row, each with the number of `gaps` before it: variants that do not
-    have the case.
-    """
-    cells = []
-    column = 0
-    for view in row.cells:
-        cell = _cell(view, is_worst=view is row.worst)
-        cell["gaps"] = cell["column"] - column
-        column = cell["column"] + 1
-        cells.append(cell)
-    return cells
+def _cells(row: PageRow, details: Sequence[CellDetails | None]) -> Iterator[PageCell]:
+    next_column = 0
+    for view, each in zip(row.cells, details, strict=True):
+        column = view.cell % len(view.summary.report.plan.variants)
+        yield _cell(view, each, column, column - next_column, is_worst=view is row.worst)
+        next_column = column + 1
 
 
-def _cell(view: CellView, *, is_worst: bool) -> Shown:
-    """Return the field of a cell in its row; confirm runs count.
-
-    `tenths` is the pass rate in tenths, of which only 0 is 0 and only 1 is 10. Rows are sorted by
-    `rate`, `cost` in USD and `latency`, a median in seconds.
-    """
+def _cell(
+    view: CellView, details: CellDetails | None, column: int, gaps: int, *, is_worst: bool
+) -> PageCell:
     report = view.summary.report
     runs = view.counts.tally
     if report.confirmation:
         further = report.confirmation.counts((view.cell,))
         runs = Tally(runs.passed + further.passed, runs.graded + further.graded)
-    shown: Shown = {
-        "column": view.cell % len(report.plan.variants),
-        "is_worst": is_worst,
-        "variant": "",
-        "address": "",
-        "outcome": outcome_of(view),
-        "tally": view.outcome,
-        "change": "",
-        "tenths": None,
-        "rate": "",
-        "cost": "",
-        "latency": "",
-        "spark": spark(view.summary.compared, view.key, runs),
-        "details": None,
-    }
+    variant = address = rate = cost = latency = ""
+    tally: str = view.outcome
+    tenths = None
     if len(report.plan.variants) > 1:
-        shown["variant"] = one_line(str(view.variant), NAME_CHARACTERS)
-        shown["address"] = view.address
-    if view.change:
-        shown["change"] = view.change
+        variant = one_line(str(view.variant), NAME_CHARACTERS)
+        address = view.address
     if runs.graded:
         tenths = round(10 * runs.rate)
         if 0 < runs.passed < runs.graded:
             tenths = min(9, max(1, tenths))
-        shown["tally"] = f"{runs.passed:,}/{runs.graded:,}"
-        shown["rate"] = f"{runs.rate:.4g}"
-        shown["tenths"] = tenths
+        tally = f"{runs.passed:,}/{runs.graded:,}"
+        rate = f"{runs.rate:.4g}"
     records = report.records_of((view.cell,))
     costs = [record.cost_usd for record in records if record.cost_usd is not None]
     if costs:
-        shown["cost"] = f"{sum(costs):.3g}"
+        cost = f"{sum(costs):.3g}"
     if records:
-        shown["latency"] = f"{median_high(record.latency_s for record in records):.3g}"
-    return shown
+        latency = f"{median_high(record.latency_s for record in records):.3g}"
+    return PageCell(
+        column=column,
+        gaps=gaps,
+        is_worst=is_worst,
+        variant=variant,
+        address=address,
+        outcome=outcome_of(view),
+        tally=tally,
+        change=view.change or "",
+        tenths=tenths,
+        rate=rate,
+        cost=cost,
+        latency=latency,
+        spark=spark(view.summary.compared, view.key, runs),
+        details=details,
+    )
 
 
 def outcome_of(view: CellView) -> CellOutcome:
@@ -240,41 +376,50 @@ def _sentence(text: str) -> str:
 # What unfolds.
 
 
-def _details(view: CellView) -> Shown:
-    """Return what unfolds below a cell.
+def _asked(view: CellView, results: Sequence[Result]) -> str:
+    text = asked_text(view.case, next(iter(results), None))
+    return visible(abridge(text, MAX_CHARACTERS))
 
-    `strip` has the status of each run, where any did not pass; `diff` the words that changed since
-    the base's answer, `before`, if the two have enough in common.
-    """
-    results = view.results()
+
+def _details(
+    view: CellView, results: Sequence[Result], asked: str, *, is_worst: bool
+) -> CellDetails:
+    """Return what unfolds below a cell; of the worst one, the first run is unfolded."""
     runs = sorted(alike(results), key=lambda run: _RUN_ORDER.index(run.status))
-    asked = asked_text(view.case, next(iter(results), None))
-    shown: Shown = {
-        "asked": visible(abridge(asked, MAX_CHARACTERS)),
-        "finding": _sentence(view.finding),
-        "diff": (),
-        "before": None,
-        "compared_run": None,
-        "strip": [],
-        "runs": [_run(run) for run in runs[:_MAX_RUNS]],
-        "more_runs": "",
-        "failed_graders": _failed_graders(runs),
-        "commands": list(_commands(view)),
-    }
+    shown_runs: list[PageRun] = []
+    for run in runs[:_MAX_RUNS]:
+        is_first = not shown_runs
+        unfolded = run.status != "passed" or (is_worst and is_first)
+        shown_runs.append(_run(run, unfolded=unfolded))
     failed = [run for run in runs if run.status == "failed"]
+    before = more_runs = ""
+    diff: Sequence[Piece] = ()
+    strip: Sequence[Status] = ()
+    compared_run = None
     if failed:
-        shown["compared_run"] = failed[0].numbers[0]
+        compared_run = failed[0].numbers[0]
     if view.key in view.summary.before:
-        before = visible(view.summary.before[view.key])
-        shown["before"] = before or "(empty)"
+        old = visible(view.summary.before[view.key])
+        before = old or "(empty)"
         if failed and failed[0].answer is not None:
-            shown["diff"] = word_diff(before, shorten(failed[0].answer, _PART_CHARACTERS)) or ()
+            diff = word_diff(old, shorten(failed[0].answer, _PART_CHARACTERS)) or ()
     if len(results) > 1 and runs[0].status != "passed":
-        shown["strip"] = [result.status for result in results[:_MAX_ITEMS]]
+        strip = [result.status for result in results[:_MAX_ITEMS]]
     if len(runs) > _MAX_RUNS:
         more = number_of(len(runs) - _MAX_RUNS, "more kind")
-        shown["more_runs"] = f"… and {more} of runs in results.jsonl."
-    return shown
+        more_runs = f"… and {more} of runs in results.jsonl."
+    return CellDetails(
+        asked=asked,
+        finding=_sentence(view.finding),
+        diff=diff,
+        before=before,
+        compared_run=compared_run,
+        strip=strip,
+        runs=shown_runs,
+        more_runs=more_runs,
+        failed_graders=_failed_graders(runs),
+        commands=list(_commands(view)),
+    )
 
 
 def _failed_graders(runs: Sequence[RunView]) -> list[str]:
@@ -310,53 +455,53 @@ def _commands(view: CellView) -> Iterator[tuple[str, str]]:
 # A run.
 
 
-def _run(run: RunView) -> Shown:
-    """Return runs that ended alike. Only a conversation has `turns`, and no `answer` of its own."""
+def _run(run: RunView, *, unfolded: bool) -> PageRun:
     response = run.first.response
-    shown: Shown = {
-        "status": run.status,
-        "numbers": run.numbers,
-        "title": run.title.capitalize(),
-        "facts": _sentence(" · ".join(run.facts)),
-        "unfolded": run.status != "passed",
-        "error": run.error,
-        "frames": run.frames,
-        "grades": [_grade(grade) for grade in run.grades],
-        "turns": [],
-        "answer": None,
-        "files": [file for file in run.files if _FILE.fullmatch(file)],
-        "context": list(_context(run)),
-        "metadata": "\n".join(metadata_lines(run.metadata)),
-        "detail": visible(run.detail or ""),
-    }
+    turns: Sequence[PageTurn] = ()
+    answer = None
     if response is not None and response.turns:
-        shown["turns"] = [_turn(turn) for turn in response.turns[:_MAX_ITEMS]]
+        turns = [_turn(turn) for turn in response.turns[:_MAX_ITEMS]]
     elif response is not None:
         text = visible(response.output)
-        shown["answer"] = {
-            "text": shorten(run.answer or "", MAX_CHARACTERS),
-            "markdown": as_markdown(text),
-            "json": as_json(text),
-            "table": as_table(text),
-            "steps": _steps(response),
-        }
-    return shown
+        answer = PageAnswer(
+            text=shorten(run.answer or "", MAX_CHARACTERS),
+            markdown=as_markdown(text),
+            json=as_json(text),
+            table=as_table(text),
+            steps=list(_steps(response)),
+        )
+    return PageRun(
+        status=run.status,
+        numbers=run.numbers,
+        title=run.title.capitalize(),
+        facts=_sentence(" · ".join(run.facts)),
+        unfolded=unfolded,
+        error=run.error,
+        frames=run.frames,
+        grades=[_grade(grade) for grade in run.grades],
+        turns=turns,
+        answer=answer,
+        files=[file for file in run.files if _FILE.fullmatch(file)],
+        context=list(_context(run)),
+        metadata="\n".join(metadata_lines(run.metadata)),
+        detail=visible(run.detail or ""),
+    )
 
 
-def _grade(grade: Grade) -> Shown:
+def _grade(grade: Grade) -> PageGrade:
     text = f"{grade.score:.2f}"
     if not grade.weight:
         text = f"{text} (for information)"
     elif grade.weight != USUAL_WEIGHT:
         text = f"{text} (weight {grade.weight:g})"
-    return {
-        "grader": one_line(grade.grader, NAME_CHARACTERS),
-        "passed": grade.passed,
-        "score": text,
-        "reason": one_line(grade.sentence, REASON_CHARACTERS),
-        "statements": statement_lines(grade),
-        "parts": [_grade(part) for part in grade.parts],
-    }
+    return PageGrade(
+        grader=one_line(grade.grader, NAME_CHARACTERS),
+        passed=grade.passed,
+        score=text,
+        reason=one_line(grade.sentence, REASON_CHARACTERS),
+        statements=statement_lines(grade),
+        parts=[_grade(part) for part in grade.parts],
+    )
 
 
 def _context(run: RunView) -> Iterator[tuple[str, Sequence[tuple[bool, str]]]]:
@@ -371,38 +516,35 @@ def _context(run: RunView) -> Iterator[tuple[str, Sequence[tuple[bool, str]]]]:
         yield line, found.get(number, ())
 
 
-def _turn(turn: Turn) -> Shown:
+def _turn(turn: Turn) -> PageTurn:
     facts = [seconds(turn.latency_s)]
     if turn.cost_usd is not None:
         facts.append(usd(turn.cost_usd))
-    return {
-        "user": shorten(turn.user, _PART_CHARACTERS),
-        "answer": shorten(turn.response.output, MAX_CHARACTERS),
-        "facts": _sentence(" · ".join(facts)),
-        "steps": _steps(turn.response),
-    }
+    return PageTurn(
+        user=shorten(turn.user, _PART_CHARACTERS),
+        answer=shorten(turn.response.output, MAX_CHARACTERS),
+        facts=_sentence(" · ".join(facts)),
+        steps=list(_steps(turn.response)),
+    )
 
 
-def _steps(response: Response) -> list[Shown]:
-    """Return the steps of an agent; `path` draws the place of each in the run's time, if known."""
+def _steps(response: Response) -> Iterator[PageStep]:
     steps = response.steps or ()
     total_s = sum(step.duration_s or 0.0 for step in steps)
     is_timed = total_s > 0 and sum(step.duration_s is not None for step in steps) > 1
-    shown = []
     start_s = 0.0
     for step in steps[:_MAX_ITEMS]:
-        fields = _step(step)
+        path = ""
         taken_s = step.duration_s or 0.0
         if is_timed:
             start = 100 * start_s / total_s
             width = max(0.5, 100 * taken_s / total_s)
-            fields["path"] = f"M{start:.1f} 1h{width:.1f}"
-        shown.append(fields)
+            path = f"M{start:.1f} 1h{width:.1f}"
+        yield _step(step, path)
         start_s += taken_s
-    return shown
 
 
-def _step(step: Step) -> Shown:
+def _step(step: Step, path: str) -> PageStep:
     facts = []
     if step.duration_s is not None:
         facts.append(seconds(step.duration_s))
@@ -411,28 +553,27 @@ def _step(step: Step) -> Shown:
     arguments = ""
     if step.arguments:
         arguments = shorten(json_text(step.arguments), _PART_CHARACTERS)
-    return {
-        "kind": step.kind.replace("_", " "),
-        "name": one_line(step.name, NAME_CHARACTERS),
-        "agent": one_line(step.agent or "", NAME_CHARACTERS),
-        "facts": " · ".join(facts),
-        "arguments": arguments,
-        "result": shorten(step.result or "", _PART_CHARACTERS),
-        "error": one_line(step.error or "", REASON_CHARACTERS),
-        "path": "",
-    }
+    return PageStep(
+        kind=step.kind.replace("_", " "),
+        name=one_line(step.name, NAME_CHARACTERS),
+        agent=one_line(step.agent or "", NAME_CHARACTERS),
+        facts=" · ".join(facts),
+        arguments=arguments,
+        result=shorten(step.result or "", _PART_CHARACTERS),
+        error=one_line(step.error or "", REASON_CHARACTERS),
+        path=path,
+    )
 
 
 # What is expected of an answer.
 
 
-def _expectations(expect: Sequence[Any]) -> list[Shown]:
+def _expectations(expect: Sequence[Any]) -> list[PageExpectation]:
     """Return the known expectations: a report that was read back has none."""
     return [_expectation(each) for each in expect if isinstance(each, Expectation)]
 
 
-def _expectation(expectation: Expectation) -> Shown:
-    """Return a grader with its options in words, and the graders that it is made of."""
+def _expectation(expectation: Expectation) -> PageExpectation:
     grader = expectation.grader
     options: list[str] = []
     if isinstance(grader, GraderOptions):
@@ -443,11 +584,11 @@ def _expectation(expectation: Expectation) -> Shown:
         options.append(f"weight {expectation.weight:g}")
     if expectation.metric:
         options.append(f"metric {one_line(expectation.metric, NAME_CHARACTERS)}")
-    parts: list[Shown] = []
+    parts: Sequence[PageExpectation] = ()
     if isinstance(grader, Composite):
         parts = _expectations(grader.of)
     name = one_line(expectation.shown_name, NAME_CHARACTERS)
-    return {"name": name, "options": " · ".join(options), "parts": parts}
+    return PageExpectation(name, " · ".join(options), parts)
 
 
 def _options(grader: GraderOptions) -> Iterator[str]:
