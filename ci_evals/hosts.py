@@ -28,7 +28,7 @@ from ci_evals.suite.types import RESULTS, CheckedSuite
 BaselineChoice = Literal["auto", "none"] | tuple[Path, ...]
 """The baseline: what can be found, nothing, or these reports."""
 
-CommentMode = Literal["auto", "off", "new"]
+CommentMode = Literal["auto", "changes", "off", "new"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,9 @@ class Posting:
 
     Args:
         artifact: the name of the artifact that the results are uploaded as.
-        comment: edit the one comment of the pull request (`auto`), leave it alone (`off`), or post
-            a new one (`new`).
+        comment: edit the one comment of the pull request (`auto`), do so only if something changed
+            or the comment would be outdated (`changes`), leave it alone (`off`), or post a new one
+            (`new`).
         comment_progress: True to comment while the run is under way, too.
         fail_on: exit 1 on this verdict or worse; None leaves that to the suite.
         results: the folder that is uploaded; None for the suite's own.

@@ -335,11 +335,11 @@ posting = options.collect(
         ),
         "comment": options.setting(
             "--comment",
-            type=click.Choice(["auto", "off", "new"]),
+            type=click.Choice(["auto", "changes", "off", "new"]),
             default="auto",
             show_default=True,
-            help="In GitHub Actions, edit the pull request's one comment, leave it alone, or post a"
-            " new one.",
+            help="In GitHub Actions, edit the pull request's one comment, start it only when"
+            " something changed against the base branch, leave it alone, or post a new one.",
         ),
         "comment_progress": options.setting(
             "--comment-progress",

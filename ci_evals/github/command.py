@@ -40,12 +40,13 @@ from ci_evals.suite.types import RESULTS
 )
 @options.setting(
     "--mode",
-    type=click.Choice(["auto", "new", "off"]),
+    type=click.Choice(["auto", "changes", "new", "off"]),
     default="auto",
     show_default=True,
     envvar="CI_EVALS_COMMENT_MODE",
-    help="One comment for the pull request, which is edited; a new one for each workflow run; or"
-    " only links to the uploaded pages in the job's summary.",
+    help="One comment for the pull request, which is edited; the same, but only once something"
+    " changed; a new one for each workflow run; or only links to the uploaded pages in the job's"
+    " summary.",
 )
 @options.setting(
     "--baseline",

@@ -23,7 +23,7 @@ from ci_evals.files import write_atomically
 from ci_evals.format import name_of, short_sha
 from ci_evals.gate.bars import SEVERITY
 from ci_evals.gate.baseline import Baseline
-from ci_evals.gate.compare import NoComparison
+from ci_evals.gate.compare import Change, NoComparison
 from ci_evals.github.api import GitHub, User, WorkflowRun, connect
 from ci_evals.github.artifacts import (
     FORK_LIMITS,
@@ -64,8 +64,11 @@ from ci_evals.reports.saved import SavedReport
 from ci_evals.reports.summary import Note, Summary
 from ci_evals.suite.types import RESULTS
 
-Mode = Literal["auto", "new"]
-"""`auto` keeps one comment for the pull request, `new` makes one for each workflow run."""
+Mode = Literal["auto", "changes", "new"]
+"""`auto` keeps one comment for the pull request, `new` makes one for each workflow run.
+
+`changes` is like `auto`, but a suite without a change only replaces its older section.
+"""
 
 FILE: Final = "comment.md"
 ARTIFACTS: Final = "ci-evals*"
@@ -74,6 +77,10 @@ ARTIFACTS: Final = "ci-evals*"
 _MAX_ARTIFACTS = 20
 _MAX_REPORTS = 20  # of one artifact: those of several suites
 _NOT_POSTED = "no comment was posted"
+_NO_CHANGES = "nothing changed: no comment was posted"
+_CHANGES: Final[frozenset[Change]] = frozenset(
+    ("worse", "probably worse", "fixed", "removed", "edited", "not compared")
+)
 
 SETTLE_S: Final = 3.0
 MAX_ROUNDS: Final = 12
@@ -127,7 +134,8 @@ def post_comment(
     section = SectionId(summary.report.suite.name, context.workflow, part)
     document = comment_document(summary, _links(context, page))
     state = summary.verdict.status
-    contribution = Contribution(section, _stamp(context), state, document.render)
+    replaces_only = mode == "changes" and not _has_changes(summary)
+    contribution = Contribution(section, _stamp(context), state, document.render, replaces_only)
     if dry_run:
         return CommentOutcome(preview=contribution.preview())
     return _post(contribution, context, mode)
@@ -146,7 +154,10 @@ def post_text(
     `suite` is empty if the name of the suite could not be read.
     """
     section = SectionId(suite, context.workflow, part)
-    return _post(_text_of(section, _stamp(context), state, text), context, mode)
+    contribution = _text_of(section, _stamp(context), state, text)
+    if mode == "changes" and state == "pass":
+        contribution = replace(contribution, replaces_only=True)
+    return _post(contribution, context, mode)
 
 
 def link_pages(context: Context, part: str, suites: Iterable[str]) -> Mapping[str, str]:
@@ -197,6 +208,19 @@ def _links(context: Context, page: str | None = None) -> Links:
     if context.run_url:
         artifacts = f"{context.run_url}#artifacts"
     return Links(context.run_url, artifacts, context.source_url, page)
+
+
+def _has_changes(summary: Summary) -> bool:
+    """Return True if something differs from the base, or is not known to be the same.
+
+    New cases are no such change, nor are drops that may be chance.
+    """
+    compared = summary.compared
+    if summary.verdict.status != "pass" or compared is None or summary.report.totals.errored:
+        return True
+    if any(variant.p <= compared.alpha for variant in compared.variants):
+        return True
+    return any(compared.change(cell) in _CHANGES for cell in compared.cells)
 
 
 def _stamp(context: Context) -> Stamp:
@@ -280,12 +304,15 @@ def comment_from_run(
                     search = Search(source.name, pull.base.ref, pull.base.sha, run.head_sha)
                     summary = await _judge(github, report, baseline, search, folder, suites)
                     page = pages.get(page_name(source.name, report.suite.name))
-                    contributions.append(_contribution(summary, run, source, page))
+                    contribution = _contribution(summary, run, source, page)
+                    if mode == "changes" and not _has_changes(summary):
+                        contribution = replace(contribution, replaces_only=True)
+                    contributions.append(contribution)
                 if dry_run:
                     previews += [contribution.preview() for contribution in contributions]
                     continue
                 withdrawn: Sequence[Contribution] = ()
-                if mode == "auto":
+                if mode != "new":
                     withdrawn = await _withdraw(github, pull, run, artifact, uploads)
                 posted = await put_sections(
                     github, pull.number, [*contributions, *withdrawn], mode=mode
@@ -592,6 +619,11 @@ async def _own_comments(github: GitHub, number: int, scope: str, login: str) -> 
     return sorted(own, key=lambda each: each.comment.id)
 
 
+def _belongs(contribution: Contribution, body: Body) -> bool:
+    """Return True unless a section would be new and must not be."""
+    return not contribution.replaces_only or body.section(contribution.id) is not None
+
+
 class _Thread:
     """Our comments on one pull request, and sections of one run to put into the first of them."""
 
@@ -644,11 +676,17 @@ class _Thread:
                 f" this one was of {short_sha(stamp.sha)}"
             )
             return CommentOutcome(note=note)
+        contributions = self._contributions
         if not own:
+            if all(contribution.replaces_only for contribution in contributions):
+                return CommentOutcome(note=_NO_CHANGES)
             return None
         comment, body = own[0]
+        contributions = [each for each in contributions if _belongs(each, body)]
+        if not contributions:
+            return CommentOutcome(note=_NO_CHANGES)
         overtaken_by: list[Stamp] = []
-        for contribution in self._contributions:
+        for contribution in contributions:
             section = body.section(contribution.id)
             if section is None:
                 return None
@@ -656,7 +694,7 @@ class _Thread:
                 overtaken_by.append(section.stamp)
             elif section.write != self._section_word or body.write != self._last_write:
                 return None
-        if len(overtaken_by) == len(self._contributions):
+        if len(overtaken_by) == len(contributions):
             newer = f"run {overtaken_by[0].run_id}, attempt {overtaken_by[0].attempt}"
             return CommentOutcome(note=f"the comment already has what a newer run found ({newer})")
         return CommentOutcome(url=comment.html_url)
@@ -682,7 +720,10 @@ class _Thread:
     def _add_to(self, sections: tuple[Section, ...]) -> tuple[Section, ...]:
         """Return sections with those of this run that are not there yet and not overtaken."""
         for contribution in self._contributions:
-            section = Body(self._scope, "", sections).section(contribution.id)
+            body = Body(self._scope, "", sections)
+            if not _belongs(contribution, body):
+                continue
+            section = body.section(contribution.id)
             if section is not None:
                 newer = section.stamp.is_newer_than(self._stamp)
                 if newer or section.write == self._section_word:

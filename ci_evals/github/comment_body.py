@@ -301,12 +301,14 @@ class Contribution:
         stamp: the run; its `sha` is the head of the pull request at that time.
         state: the verdict, or that the run is under way.
         render: returns the Markdown of the section within a number of bytes in UTF-8.
+        replaces_only: True if the section is only to replace an older one of its suite.
     """
 
     id: SectionId
     stamp: Stamp
     state: State
     render: Callable[[int], str]
+    replaces_only: bool = False
 
     def section(self, others: Sequence[Section], write: str) -> Section:
         """Return the section, as large as the others allow."""

@@ -18,7 +18,7 @@ from ci_evals.github.baseline import (
     checkout_problem,
     find_earlier,
 )
-from ci_evals.github.comment import Mode, post_text
+from ci_evals.github.comment import post_text
 from ci_evals.github.context import read_context, remove_credentials
 from ci_evals.github.job import GitHubJob, path_in
 from ci_evals.github.log import Annotation, JobLog, annotation_commands
@@ -230,9 +230,8 @@ class GitHubActions(Host):
             if context.step_summary_path:
                 append_summary(context.step_summary_path, lambda _: render(level="##"))
             if posting.comment != "off" and context.event == "pull_request":
-                mode: Mode = "new" if posting.comment == "new" else "auto"
                 text = render(run_url=context.run_url)
-                posted = post_text(text, state, suite, context, posting.artifact, mode)
+                posted = post_text(text, state, suite, context, posting.artifact, posting.comment)
                 if posted.url and context.output_path:
                     write_outputs(context.output_path, {"comment-url": posted.url})
                 if posted.warning:

@@ -119,9 +119,10 @@ class GitHubJob(Job):
                 for each in annotations(summary)
             )
         )
-        wanted = self._posting.comment != "off" and self._context.event == "pull_request"
-        if wanted and not summary.report.was_signalled:
-            self._comment(summary)
+        mode = self._posting.comment
+        wanted = self._context.event == "pull_request" and not summary.report.was_signalled
+        if wanted and mode != "off":
+            self._comment(summary, mode)
         self.say([f"{VERDICTS[summary.verdict.status].upper()}: {summary.verdict.reason}"])
 
     def finish_shard(self, shard: Shard, report: SuiteReport) -> None:
@@ -171,9 +172,8 @@ class GitHubJob(Job):
             except CiEvalsError as error:
                 self.warn(f"the outputs are not handed on: GITHUB_OUTPUT: {error}")
 
-    def _comment(self, summary: Summary) -> None:
+    def _comment(self, summary: Summary, mode: Mode) -> None:
         """Post the comment, or leave it in the results folder."""
-        mode: Mode = "new" if self._posting.comment == "new" else "auto"
         posted = post_comment(summary, self._context, self._posting.artifact, mode)
         if posted.url:
             self._set_outputs({"comment-url": posted.url})

@@ -109,7 +109,7 @@ async def test_a_report_of_another_commit_is_no_baseline(
     repository: Repository, fake: FakeGitHub
 ) -> None:
     await main_run(repository)
-    (own,) = fake.state.artifacts.values()
+    own = fake.state.artifact_named("ci-evals-results")
     fake.state.add_artifact(fake.state.add_run(RED), own.content, own.name)
     job = await repository.push(GREEN, before=RED)
     assert "compared with main at bbbbbbb (1 commit before the one it is based on)" in job.ended.out

@@ -324,8 +324,8 @@ async def test_a_forged_report_is_not_green_without_a_baseline_to_hold_it_to(
     fork = await fork_of(repository, wrong=())
     renamed = await fork.text(forge=rename_suite)
     assert renamed.startswith("### 🟡 No baseline: main has no report of this suite, only of")
-    state = repository.fake.state
-    (uploaded,) = (each for each in state.artifacts.values() if each.run is fork.run)
+    uploaded = repository.fake.state.artifact_named("ci-evals-results")
+    assert uploaded.run is fork.run
     uploaded.name = "ci-evals-mine"
     for forge in (leave_comparison_out, lambda _report: None):
         elsewhere = await fork.text(forge=forge)

@@ -14,6 +14,7 @@ from pulls import comments, open_pull
 from ci_evals.github.comment_body import parse
 
 BASE, OLDER, RED = "b" * 40, "a" * 40, "c" * 40
+PAGE = "ci-evals-results.geography.html"
 SITE = "https://github.com/acme/app"
 
 
@@ -21,11 +22,6 @@ async def main_run(repository: Repository, *arguments: str) -> None:
     repository.fake.state.add_history(OLDER, BASE, RED)
     job = await repository.push(BASE, *arguments, before=OLDER)
     assert job.ended.code == 0, job.ended.err
-
-
-def page_id(fake: FakeGitHub, name: str) -> int:
-    """The newest artifact of this name."""
-    return max(each.id for each in fake.state.artifacts.values() if each.name == name)
 
 
 def summary_of(job: Job) -> str:
@@ -53,7 +49,7 @@ async def test_comment_and_summary_lead_to_the_page_and_to_each_case(
     linked = await repository.link_pages(red)
     assert linked.code == 0, linked.err
     (comment,) = comments(fake)
-    page = f"{run_url}/artifacts/{page_id(fake, 'ci-evals-results.geography.html')}"
+    page = f"{run_url}/artifacts/{fake.state.artifact_named(PAGE).id}"
     (facts,) = (line for line in comment.body.splitlines() if line.startswith("**<code>"))
     assert facts.endswith(f" · [open the report](<{page}>)")
     assert f"[open in the report](<{page}#case=river>)" in comment.body
@@ -93,7 +89,7 @@ async def test_each_of_several_suites_has_a_page_and_a_link_of_its_own(
     assert body is not None
     assert [section.id.suite for section in body.sections] == ["poems", "rivers"]
     for section, name in zip(body.sections, names, strict=True):
-        address = f"{SITE}/actions/runs/{run.id}/artifacts/{page_id(fake, name)}"
+        address = f"{SITE}/actions/runs/{run.id}/artifacts/{fake.state.artifact_named(name).id}"
         assert f"[open the report](<{address}>)" in section.text
 
 
@@ -107,7 +103,7 @@ async def test_a_later_attempt_links_its_own_page(repository: Repository, fake: 
         repository.upload(job, run)
         assert (await repository.link_pages(job)).code == 0
         (comment,) = comments(fake)
-        newest = page_id(fake, "ci-evals-results.geography.html")
+        newest = fake.state.artifact_named(PAGE).id
         assert f"/artifacts/{newest}>)" in comment.body
         links.append(newest)
     assert links[0] < links[1]
@@ -157,9 +153,7 @@ async def test_the_page_of_a_fork_is_linked_as_its_own_jobs(
     )
     assert (posted.code, posted.err) == (0, "")
     (comment,) = comments(fake)
-    address = (
-        f"{SITE}/actions/runs/{run.id}/artifacts/{page_id(fake, 'ci-evals-results.geography.html')}"
-    )
+    address = f"{SITE}/actions/runs/{run.id}/artifacts/{fake.state.artifact_named(PAGE).id}"
     text = "open the report that the pull request&#39;s own job wrote"
     assert f"[{text}](<{address}>)" in comment.body
 

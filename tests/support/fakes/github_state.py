@@ -125,6 +125,11 @@ class State:
         self.artifacts[artifact.id] = artifact
         return artifact
 
+    def artifact_named(self, name: str) -> StoredArtifact:
+        """The newest of this name."""
+        found = [each for each in self.artifacts.values() if each.name == name]
+        return max(found, key=lambda each: each.id)
+
     def comment_answer(self, comment: StoredComment) -> dict[str, Any]:
         answer: dict[str, Any] = example("issue-comment")
         url = f"{self.api_url}/repos/{REPOSITORY}/issues/comments/{comment.id}"
