@@ -147,15 +147,12 @@ class Comparison:
         return Counter(cell.kind for cell in self.cells)
 
     @property
-    def fallen_tag(self) -> TagComparison | None:
-        """The tag whose cases surely passed less often, and fell further than the others.
+    def fallen_tags(self) -> Sequence[TagComparison]:
+        """The tags whose cases surely passed less often, and fell further than the others.
 
-        Of several the surest; None if there is none.
+        The surest comes first.
         """
-        for tag in self.tags:
-            if tag.adjusted_p <= self.alpha and tag.stands_out:
-                return tag
-        return None
+        return [tag for tag in self.tags if tag.adjusted_p <= self.alpha and tag.stands_out]
 
     @cached_property
     def by_case(self) -> Mapping[str, CaseComparison]:

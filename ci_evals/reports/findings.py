@@ -10,9 +10,10 @@ from itertools import chain
 from math import ceil, floor
 from typing import Final
 
-from ci_evals.format import UNKNOWN, number_of, percent, seconds
+from ci_evals.format import UNKNOWN, number_of, one_line, percent, percent_figure, seconds
 from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
-from ci_evals.gate.cases import CaseComparison, TagComparison
+from ci_evals.gate.baseline import add_tallies
+from ci_evals.gate.cases import TagComparison
 from ci_evals.gate.rules import RuleVerdict
 from ci_evals.gate.run_errors import errored_headline
 from ci_evals.gate.verdict import population_bounds
@@ -23,7 +24,6 @@ from ci_evals.gate.wording import (
     scope_subject,
     stopped_clause,
     unchanged_sentence,
-    variants_clause,
 )
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
@@ -33,9 +33,15 @@ from ci_evals.reports.groups import (
     Group,
     GroupKind,
     Sentence,
+    alike_cases,
+    case_subject,
+    case_tallies,
     cells_by_group,
     groups_of,
+    missed_text,
     on_variant,
+    shared_subject,
+    worse_case,
 )
 from ci_evals.reports.notes import (
     basis,
@@ -59,9 +65,10 @@ from ci_evals.reports.variants import (
     variant_changes,
     variant_reports,
 )
-from ci_evals.reports.view import FEW, MANY, CaseView, CellView, case_views
+from ci_evals.reports.view import FEW, MANY, SOME, CaseView, CellView, case_views
 
 _HEADLINE_CHARACTERS: Final = 80  # two lines of a phone
+_REASON_CHARACTERS: Final = 80  # of what cases that share a row missed
 
 # The headline.
 
@@ -137,48 +144,97 @@ def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
     regressed = cells_by_group(summary)["regressed"]
     blocking = summary.verdict.blocking_cells
     cells = [cell for cell in regressed if cell.key in blocking] or regressed
-    short, names = _list_cells(summary, cells, "regressed")
+    cases = case_views(cells)
+    short = f"{_count_cases(summary, cases)} regressed"
+    names = _name_cases(summary, cases)
     if summary.compared and summary.compared.unconfirmed:
         short = f"at least {short}"
-    if tag := _shared_tag(summary, cells):
-        names = (": ", *_tag_fell(summary, tag))
+    if tags := _shared_tags(summary, cases):
+        names = (*_common_place(summary, cases), ": ", *_name_tags(tags))
     if summary.gate and summary.gate.max_regressions and rule.rule == "regressions":
         names = (*names, f"; the gate allows {summary.gate.max_regressions}")
     return _head(summary, short, names)
 
 
-def _shared_tag(summary: Summary, cells: Sequence[CellView]) -> TagComparison | None:
-    """Return the tag that says more than a list of cases: it fell, and all of them have it."""
-    tag = summary.compared.fallen_tag if summary.compared else None
-    if tag is None or len(case_views(cells)) <= FEW:
-        return None
-    if any(tag.tag not in cell.case.tags for cell in cells):
-        return None
-    return tag
+def _shared_tags(summary: Summary, cases: Sequence[CaseView]) -> Sequence[TagComparison]:
+    """Return the tags that say more than a list of cases.
+
+    These are few, most cases of each got worse, and together they have all that regressed.
+    """
+    if len(cases) <= FEW:
+        return ()
+    chosen = _broken_tags(summary)
+    names = {tag.tag for tag in chosen}
+    if all(names.intersection(case.case.tags) for case in cases):
+        return chosen
+    return ()
 
 
-def _tag_fell(summary: Summary, tag: TagComparison) -> Sentence:
-    """`cases tagged refund fell from 95 % on main to 12 %`."""
-    assert summary.compared is not None
-    base = percent(tag.base_rate, tag.head_rate)
-    here = percent(tag.head_rate, tag.base_rate)
-    rates = f" fell from {base} on {summary.compared.baseline.label} to {here}"
-    return ("cases tagged ", ForeignText(tag.tag), rates)
+def _broken_tags(summary: Summary) -> Sequence[TagComparison]:
+    """Return the first tags that fell, most cases of which are worse or may be so."""
+    if summary.compared is None:
+        return ()
+    worse = {cell.case for cell in summary.compared.select("regressed", "suspect")}
+    chosen: list[TagComparison] = []
+    explained: set[str] = set()
+    for tag in summary.compared.fallen_tags:
+        cases = {case.id for case in summary.report.plan.cases if tag.tag in case.tags}
+        broken = cases & worse
+        if 2 * len(broken) > len(cases) and not broken <= explained:
+            chosen.append(tag)
+            explained |= broken
+    return chosen[:FEW]
+
+
+def _name_tags(tags: Sequence[TagComparison]) -> Iterator[str]:
+    """Yield the pieces of `tags refund (95 → 12 %) and parcel (98 → 8 %)`."""
+    yield "tag " if len(tags) == 1 else "tags "
+    for number, tag in enumerate(tags):
+        if number and number == len(tags) - 1:
+            yield " and "
+        elif number:
+            yield ", "
+        before = percent_figure(tag.base_rate, tag.head_rate)
+        here = percent(tag.head_rate, tag.base_rate)
+        yield ForeignText(tag.tag)
+        yield f" ({before} → {here})"
 
 
 def _fallen(summary: Summary, rule: RuleVerdict) -> Headline:
-    """`pass rate fell from 100 % on main to 83.3 % on gpt-4o; cases tagged refund fell from …`."""
+    """`pass rate fell from 100 % on main to 83.3 % on gpt-4o: tag refund (95 → 12 %)`.
+
+    Of several variants it names none: `pass rate fell on 6 of 6 variants: tags …`.
+    """
     comparison = summary.compared
     if comparison is None or rule.variant is None:
         return _reason(summary)
+    worse = list(comparison.worse_variants())
     (fallen,) = [each for each in comparison.variants if each.variant == rule.variant]
     base = percent(fallen.base_rate, fallen.head_rate)
     here = percent(fallen.head_rate, fallen.base_rate)
-    short = f"pass rate fell from {base} on {comparison.baseline.label} to {here}"
-    names = on_variant(summary, fallen.variant)
-    if tag := comparison.fallen_tag:
-        names = (*names, "; ", *_tag_fell(summary, tag))
+    rates = f"from {base} on {comparison.baseline.label} to {here}"
+    broken = tuple(_broken(summary))
+    if len(worse) < 2:
+        short = f"pass rate fell {rates}"
+        names = (*on_variant(summary, fallen.variant), *broken)
+        return _head(summary, short, names, evidence=_evidence(summary))
+    short = f"pass rate fell on {len(worse)} of {number_of(len(comparison.variants), 'variant')}"
+    names = broken
+    if not broken:
+        names = (f", {rates}", *on_variant(summary, fallen.variant))
     return _head(summary, short, names, evidence=_evidence(summary))
+
+
+def _broken(summary: Summary) -> Iterator[str]:
+    """Yield what explains the fall of a variant: tags, else the cases that are probably worse."""
+    tags = _broken_tags(summary)
+    cells = cells_by_group(summary)
+    if tags:
+        yield ": "
+        yield from _name_tags(tags)
+    elif cases := case_views([*cells["regressed"], *cells["probably worse"]]):
+        yield f"; {_count_cases(summary, cases)} probably worse"
+        yield from _name_cases(summary, cases)
 
 
 def _error_headline(summary: Summary) -> Headline:
@@ -205,9 +261,9 @@ def _pass_headline(summary: Summary) -> Headline:
         short += f", {counts.errored:,} errored"
     if quarantined := quarantine_clause(report):
         short = f"{short}; {quarantined}"
-    if regressed := cells_by_group(summary)["regressed"]:
-        allowed, names = _list_cells(summary, regressed, "regressed, as the gate allows")
-        return _head(summary, short, ("; ", allowed, *names))
+    if regressed := case_views(cells_by_group(summary)["regressed"]):
+        allowed = f"; {_count_cases(summary, regressed)} regressed (allowed)"
+        return _head(summary, short, (allowed, *_name_cases(summary, regressed)))
     clauses = [verdict.sentence, *verdict.further]
     if quarantined or counts.errored:  # the headline has the clauses on that
         clauses = [verdict.sentence, stopped_clause(report)]
@@ -245,29 +301,42 @@ def _missed_bar_headline(summary: Summary, scope: ScopeVerdict) -> Headline:
     failed = [*cells["failing"], *cells["still failing"]]
     if not failed or scope.kind == "metric":
         return _reason(summary)
-    short, names = _list_cells(summary, failed, "failed")
-    return _head(summary, short, names, evidence=_evidence(summary))
+    cases = case_views(failed)
+    short = f"{_count_cases(summary, cases)} failed"
+    return _head(summary, short, _name_cases(summary, cases), evidence=_evidence(summary))
 
 
 _MOST_NAMED: Final = MANY  # cases; more are only counted
 
 
-def _list_cells(summary: Summary, cells: Sequence[CellView], what: str) -> tuple[str, Sentence]:
-    """Return `6 cases regressed`, and `: refund (critical) on gpt-4o, cancel on 2 variants and 4
-    more`, which is empty where they are many.
+def _count_cases(summary: Summary, cases: Sequence[CaseView]) -> str:
+    """`6 cases`, or `128 of 150 cases` where they are too many to be named."""
+    if len(cases) <= _MOST_NAMED:
+        return number_of(len(cases), "case")
+    judged = [case for case in summary.report.plan.cases if case.quarantine is None]
+    return f"{len(cases):,} of {number_of(len(judged), 'case')}"
+
+
+def _name_cases(summary: Summary, cases: Sequence[CaseView]) -> Sentence:
+    """Return ` on 6 variants: refund (critical), cancel and 4 more`, or `: refund on gpt-4o, cancel
+    on 2 variants`, which is empty where they are many.
 
     At most as many names as fit into two lines on a phone, and at least one.
     """
-    cases = case_views(cells)
     if len(cases) > _MOST_NAMED:
-        judged = [case for case in summary.report.plan.cases if case.quarantine is None]
-        total = number_of(len(judged), "case")
-        return f"{len(cases):,} of {total} {what}", ()
-    names: list[str] = []
-    room = _HEADLINE_CHARACTERS
+        return ()
+    common: Sentence = ()
+    if len(cases) > 1:
+        common = _common_place(summary, cases)
+    names: list[str] = [*common]
+    room = _HEADLINE_CHARACTERS - len("".join(common))
     named = 0
     for case in cases[:FEW]:
-        name = list(_name_case(summary, case))
+        name: list[str] = [ForeignText(case.case.id)]
+        if case.critical:
+            name.append(" (critical)")
+        if not common:
+            name += _place_of_case(summary, case)
         room -= len("".join(name)) + 2
         if room < 0 and named:
             break
@@ -276,33 +345,25 @@ def _list_cells(summary: Summary, cells: Sequence[CellView], what: str) -> tuple
         named += 1
     if len(cases) > named:
         names.append(f" and {len(cases) - named:,} more")
-    return f"{number_of(len(cases), 'case')} {what}", tuple(names)
+    return tuple(names)
 
 
-def _name_case(summary: Summary, case: CaseView) -> Iterator[str]:
-    """Yield the pieces of `refund (critical) on gpt-4o`.
+def _common_place(summary: Summary, cases: Sequence[CaseView]) -> Sentence:
+    """Return ` on 6 variants` or ` on gpt-4o` if that is so of every case; else nothing."""
+    places = {_place_of_case(summary, case) for case in cases}
+    if len(places) > 1:
+        return ()
+    return places.pop()
 
-    `over 6 variants` is said of a case that no variant shows to be worse by itself.
-    """
-    yield ForeignText(case.case.id)
-    if case.critical:
-        yield " (critical)"
-    worse = _worse_over_variants(summary, case)
+
+def _place_of_case(summary: Summary, case: CaseView) -> Sentence:
+    """` on gpt-4o`, ` on 2 variants`; ` over 6 variants` where none shows it by itself."""
+    worse = worse_case(summary, case)
     if worse and not worse.variants:
-        yield f" over {number_of(worse.cells, 'variant')}"
-    elif len(case.cells) > 1:
-        yield f" on {number_of(len(case.cells), 'variant')}"
-    else:
-        yield from on_variant(summary, case.cells[0].variant)
-
-
-def _worse_over_variants(summary: Summary, case: CaseView) -> CaseComparison | None:
-    """Return the comparison of a case that regressed over its variants."""
-    if any(cell.found is None or cell.found.kind != "regressed" for cell in case.cells):
-        return None
-    if summary.compared is None:
-        return None
-    return summary.compared.by_case.get(case.case.id)
+        return (f" over {number_of(worse.cells, 'variant')}",)
+    if len(case.cells) > 1:
+        return (f" on {number_of(len(case.cells), 'variant')}",)
+    return on_variant(summary, case.cells[0].variant)
 
 
 # Cells in columns.
@@ -310,48 +371,51 @@ def _worse_over_variants(summary: Summary, case: CaseView) -> CaseComparison | N
 
 @dataclass(frozen=True, slots=True)
 class CellRow:
-    """A cell that decided, or that was fixed, as figures in columns: `30/30` on the base, `4/10`
-    here, `p < 0.001`.
+    """A case that decided, or that was fixed, as figures in columns: `30/30` on the base, `4/10`
+    here, `p < 0.001`. Many that failed for the same reason share one.
 
-    `base` is empty where it was not compared. `where` is set for a case that is worse over its
-    variants, of which `cell` is the surest.
+    `base` is empty where it was not compared.
     """
 
     kind: CellGroup
-    cell: CellView
+    subject: Sentence
+    critical: bool
     base: str
     here: str
     note: str
-    where: str = ""
 
 
-ROWS: Final[tuple[CellGroup, ...]] = ("regressed", "failing", "fixed")
+ROWS: Final[tuple[CellGroup, ...]] = ("regressed", "probably worse", "failing", "fixed")
 """The groups whose cells are rows of the table of cells."""
 
 
-def _row(kind: CellGroup, cell: CellView) -> CellRow:
-    found, comparison = cell.found, cell.summary.compared
-    base, here, note = "", cell.counts.tally, ""
-    if found and comparison and found.base.graded:
-        base, here = brief_tally(found.base), found.head
-        note = brief_chance(comparison.decisive_p(found))
-    if found and found.kind in ("new", "edited", "fixed"):
-        note = found.kind
-    return CellRow(kind, cell, base, brief_tally(here), note)
+def _rows(summary: Summary, kind: CellGroup) -> Iterator[CellRow]:
+    cases = case_views(cells_by_group(summary)[kind])
+    if len(cases) <= SOME:
+        yield from (_row(summary, kind, [case]) for case in cases)
+    else:
+        yield from (_row(summary, kind, alike) for alike in alike_cases(cases))
 
 
-def _regressed_rows(summary: Summary, cells: Sequence[CellView]) -> Iterator[CellRow]:
-    """Yield a row for each case that is worse over its variants, and for each other cell."""
-    worse_cases = dict(summary.compared.by_case) if summary.compared else {}
-    known = set(worse_cases)
-    for cell in cells:
-        case = worse_cases.pop(cell.case.id, None)
-        if case is not None:
-            base, here = brief_tally(case.base), brief_tally(case.head)
-            note = brief_chance(case.adjusted_p)
-            yield CellRow("regressed", cell, base, here, note, variants_clause(case))
-        elif cell.case.id not in known:
-            yield _row("regressed", cell)
+def _row(summary: Summary, kind: CellGroup, cases: Sequence[CaseView]) -> CellRow:
+    case, first = cases[0], cases[0].cells[0]
+    subject = case_subject(summary, case)
+    note = ""
+    if len(cases) > 1:
+        missed = one_line(missed_text(first), _REASON_CHARACTERS)
+        subject = (*shared_subject(summary, cases), ": ", ForeignText(missed))
+    elif worse := worse_case(summary, case):
+        note = brief_chance(worse.adjusted_p)
+    elif first.change in ("new", "edited", "fixed", "probably worse", "can't tell"):
+        note = first.change
+    elif first.found and first.change == "worse":
+        note = brief_chance(first.found.adjusted_p)
+    tallies = [case_tallies(summary, each) for each in cases]
+    base = brief_tally(add_tallies(base for base, _ in tallies))
+    here = brief_tally(add_tallies(head for _, head in tallies))
+    if base == UNKNOWN:
+        base = ""
+    return CellRow(kind, subject, case.critical, base, here, note)
 
 
 def brief_tally(tally: Tally) -> str:
@@ -449,13 +513,7 @@ class Findings:
     @cached_property
     def rows(self) -> tuple[CellRow, ...]:
         """The cells that decided and those that were fixed, in the order of `groups`."""
-        rows: list[CellRow] = []
-        for kind in ROWS:
-            if kind == "regressed":
-                rows += _regressed_rows(self.summary, self.cells[kind])
-            else:
-                rows += [_row(kind, cell) for cell in self.cells[kind]]
-        return tuple(rows)
+        return tuple(row for kind in ROWS for row in _rows(self.summary, kind))
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:

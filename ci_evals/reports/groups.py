@@ -7,12 +7,13 @@ from typing import Final, Literal, get_args
 
 from ci_evals.errors import ErrorKind
 from ci_evals.format import name_of, number_of, one_line, percent
+from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import CaseComparison
 from ci_evals.gate.compare import Change, Comparison
 from ci_evals.gate.run_errors import same_reason
-from ci_evals.gate.wording import case_finding, variants_clause
+from ci_evals.gate.wording import case_finding, tally_text, variants_clause
 from ci_evals.model.case import Case, Variant
-from ci_evals.model.report import SuiteReport
+from ci_evals.model.report import SuiteReport, Tally
 from ci_evals.model.result import Result
 from ci_evals.reports.summary import Summary, once_per_summary
 from ci_evals.reports.view import (
@@ -20,9 +21,13 @@ from ci_evals.reports.view import (
     LINE_CHARACTERS,
     MANY,
     MOST,
+    SOME,
+    CaseView,
     CellView,
     RunView,
+    case_views,
     cell_views,
+    every_case,
     frames_of,
     group_by,
     place_of,
@@ -30,7 +35,7 @@ from ci_evals.reports.view import (
 )
 from ci_evals.stats.rates import suite_flip_rate
 
-_FEWEST_ALIKE = 3  # cells that failed for the same reason, from which on they share an entry
+_FEWEST_ALIKE = 3  # cases that failed for the same reason, from which on they share an entry
 
 Tone = Literal["bad", "unsure", "good"]
 
@@ -85,8 +90,8 @@ class GroupItem:
         subject: who or what it is about.
         finding: what is said of it; may be empty.
         critical: its regression alone makes the gate red.
-        cells: the cells that it is about, if any; several only where all failed for the same
-            reason.
+        cells: the cells that it is about, if any; several only of cases that failed for the same
+            reason. Of a single case on several variants, it is the surest or worst one.
         run: the first failed run of the first cell, if its answer is worth showing.
         frames: where the team's code crashed, if several runs share that.
     """
@@ -121,10 +126,10 @@ class GroupItem:
 
     @property
     def cases(self) -> Sentence:
-        """`, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5)`, if it is about several cells."""
+        """`, in faq 1 (evals.yaml:3), faq 2 (evals.yaml:5)`, if it is about several cases."""
         if len(self.cells) < 2:
             return ()
-        return (", in ", *list_cases([cell.case for cell in self.cells]))
+        return (", in ", *list_cases([case.case for case in case_views(self.cells)]))
 
     @property
     def text(self) -> Sentence:
@@ -186,11 +191,14 @@ class Group:
 def cells_by_group(summary: Summary) -> Mapping[CellGroup, Sequence[CellView]]:
     """Sort the cells of a report. Each is in one group, but what is `fixed` may be flaky, too.
 
-    `regressed`, `probably worse`, `can't tell` and `fixed` are what the comparison found, the
-    surest first. Of the other cells, `failing` and `still failing` failed, the latter on the base
-    branch too; `failed some` are below their bar, which they may miss by chance; `flaky` are within
-    their bar, but have failed runs; of `errored` ones no run was graded; `others` passed or did not
-    run. They have the lowest pass rate first. What is in quarantine is in no other group.
+    `regressed`, `probably worse`, `can't tell` and `fixed` are what the comparison found. Of the
+    other cells, and of those where it can't tell, `failing` and `still failing` failed, the latter
+    on the base branch too; `failed some` are below their bar, which they may miss by chance;
+    `flaky` are within their bar, but have failed runs; of `errored` ones no run was graded;
+    `others` passed or did not run. What is in quarantine is in no other group.
+
+    Regressed and fixed cells have the surest one first. Of the others, those of the case come first
+    that fell the furthest over all its variants.
     """
     groups: dict[CellGroup, list[CellView]] = {group: [] for group in get_args(CellGroup)}
     cells = {cell.key: cell for cell in cell_views(summary)}
@@ -200,28 +208,44 @@ def cells_by_group(summary: Summary) -> Mapping[CellGroup, Sequence[CellView]]:
         "can't tell": "can't tell",
         "fixed": "fixed",
     }
+    is_explained = False
     if summary.compared:
+        is_explained = bool(summary.compared.select("regressed"))
         for found in summary.compared.select("regressed", "suspect", "fixed"):
-            if found.key in cells:
-                groups[compared[summary.compared.change(found)]].append(cells[found.key])
-    by_pass_rate = sorted(cells.values(), key=lambda cell: cell.counts.pass_rate or 0.0)
+            group = compared[summary.compared.change(found)]
+            cell = cells.get(found.key)
+            if cell is None:
+                continue
+            if group == "can't tell" and cell.outcome == "failed" and not is_explained:
+                continue  # it is failing
+            groups[group].append(cell)
     placed = {cell.key for kind in _WORSE for cell in groups[kind]}
-    for cell in by_pass_rate:
+    for cell in cells.values():
         if cell.case.quarantine is None and cell.key not in placed:
-            groups[_group_of(cell)].append(cell)
+            groups[_group_of(cell, is_explained=is_explained)].append(cell)
+    for kind, members in groups.items():
+        if kind not in ("regressed", "fixed"):
+            _sort_by_fall(summary, members)
     groups["quarantined"] = [cell for cell in cells.values() if cell.case.quarantine is not None]
     return groups
 
 
-def _group_of(cell: CellView) -> CellGroup:
+def _group_of(cell: CellView, *, is_explained: bool) -> CellGroup:
+    """Return the group of a cell that the comparison did not place.
+
+    Where regressed cells explain the verdict, one that passed some runs, as cells do that are not
+    even suspects, does not count as failing.
+    """
     match cell.outcome:
         case "failed":
             found = cell.found
             if found is None or found.p is None:
                 return "failing"
-            if found.base.passed and found.base.rate >= cell.bar:
-                return "failing"
-            return "still failing"
+            if not found.base.passed or found.base.rate < cell.bar:
+                return "still failing"
+            if is_explained and cell.counts.passed:
+                return "failed some"
+            return "failing"
         case "flaky" if cell.below_bar:
             return "failed some"
         case "flaky":
@@ -230,6 +254,19 @@ def _group_of(cell: CellView) -> CellGroup:
             return "errored"
         case _:
             return "others"
+
+
+def _sort_by_fall(summary: Summary, cells: list[CellView]) -> None:
+    """Put the cells of the case first that fell the furthest, then of the one that misses most."""
+    cases = every_case(summary)
+    ranks = {}
+    for number, name in enumerate(dict.fromkeys(cell.case.id for cell in cells)):
+        case = cases[name]
+        missed = 0.0
+        if case.head.graded:
+            missed = 1 - case.head.rate
+        ranks[name] = (-case.fall, -missed, number)
+    cells.sort(key=lambda cell: (ranks[cell.case.id], cell.counts.pass_rate or 0.0))
 
 
 def _cell_group(
@@ -241,39 +278,20 @@ def _cell_group(
     folded: bool = False,
     remark: str = "",
 ) -> Group:
-    """Make an entry of each cell.
-
-    Cells of a variant that failed for the same reason share one, and so do the cells of a case that
-    is worse over its variants.
-    """
-    worse_cases: Mapping[str, CaseComparison] = {}
-    if summary.compared is not None and kind == "regressed":
-        worse_cases = summary.compared.by_case
-
-    def look(cell: CellView) -> Hashable:
-        if cell.case.id in worse_cases:
-            return cell.case.id
-        if cell.cause is None:
-            return cell.key
-        return cell.cause, cell.variant, cell.critical
-
+    """Make an entry of each case. Those that failed for the same reason share one."""
     cells = cells_by_group(summary)[kind]
     entries: list[GroupItem] = []
     total = 0
-    for alike in group_by(cells, look):
-        room = max(0, MOST - len(entries))
-        worse_case = worse_cases.get(alike[0].case.id)
-        if worse_case is not None:
-            total += 1
-            if room:
-                entries.append(_case_entry(summary, alike[0], worse_case))
-        elif len(alike) >= _FEWEST_ALIKE and alike[0].cause is not None:
-            total += 1
-            if room:
-                entries.append(_shared_entry(summary, alike))
+    for alike in alike_cases(case_views(cells)):
+        total += 1
+        if total > MOST:
+            continue
+        if len(alike) > 1:
+            entries.append(_shared_entry(summary, alike))
+        elif len(alike[0].cells) > 1 or worse_case(summary, alike[0]):
+            entries.append(_case_entry(summary, alike[0]))
         else:
-            total += len(alike)
-            entries += (_cell_entry(summary, cell) for cell in alike[:room])
+            entries.append(_cell_entry(summary, alike[0].cells[0]))
     return Group(
         kind,
         title,
@@ -286,29 +304,107 @@ def _cell_group(
     )
 
 
-def _case_entry(summary: Summary, surest: CellView, case: CaseComparison) -> GroupItem:
-    """`refund on 6 of 6 variants: 18 of 18 on main, 0 of 60 here`, with its surest cell."""
-    comparison = summary.compared
-    assert comparison is not None
+def alike_cases(cases: Sequence[CaseView]) -> Iterator[Sequence[CaseView]]:
+    """Yield cases together that failed for the same reason, if they are a few, and others alone."""
+    for alike in group_by(cases, _look_of_case):
+        if len(alike) >= _FEWEST_ALIKE:
+            yield alike
+        else:
+            yield from ([case] for case in alike)
+
+
+def _look_of_case(case: CaseView) -> Hashable:
+    causes = {cell.cause for cell in case.cells}
+    if len(causes) > 1 or None in causes:
+        return case.case.id
+    return causes.pop(), case.critical
+
+
+def worse_case(summary: Summary, case: CaseView) -> CaseComparison | None:
+    """Return the comparison of a case that regressed over its variants; None of another one."""
+    if any(cell.found is None or cell.found.kind != "regressed" for cell in case.cells):
+        return None
+    if summary.compared is None:
+        return None
+    return summary.compared.by_case.get(case.case.id)
+
+
+def case_subject(summary: Summary, case: CaseView) -> Sentence:
+    """`refund on 6 of 6 variants`, `refund on gpt-4o`."""
+    worse = worse_case(summary, case)
+    first = case.cells[0]
+    subject: Sentence = (ForeignText(case.case.id),)
+    if worse is not None:
+        subject = (*subject, f" {variants_clause(worse)}")
+    elif len(case.cells) > 1:
+        every = len(summary.report.plan.variants)
+        subject = (*subject, f" on {len(case.cells):,} of {number_of(every, 'variant')}")
+    else:
+        subject = (*subject, *on_variant(summary, first.variant))
+    if first.renamed_from:
+        subject = (*subject, " (was ", ForeignText(first.renamed_from), ")")
+    return subject
+
+
+def shared_subject(summary: Summary, cases: Sequence[CaseView]) -> Sentence:
+    """`40 cases on agent`, `8 cases on 6 variants`."""
+    variants = {variant for case in cases for variant in case.variants}
+    count = number_of(len(cases), "case")
+    if len(variants) > 1:
+        return (f"{count} on {len(variants):,} variants",)
+    return (count, *on_variant(summary, variants.pop()))
+
+
+def case_tallies(summary: Summary, case: CaseView) -> tuple[Tally, Tally]:
+    """Return the runs on the base and here; over all variants of a case that is worse so."""
+    worse = worse_case(summary, case)
+    if worse is not None:
+        return worse.base, worse.head
+    return case.base, case.head
+
+
+def _case_entry(summary: Summary, case: CaseView) -> GroupItem:
+    """`refund on 6 of 6 variants: 18 of 18 on main, 0 of 60 here`, with its first cell."""
+    first, worse = case.cells[0], worse_case(summary, case)
+    if worse is not None:
+        assert summary.compared is not None
+        finding = case_finding(summary.compared, worse)
+    else:
+        finding = _change_in_runs(summary, [case])
+        if first.change in ("probably worse", "can't tell"):
+            finding += f": {first.change}"
     return GroupItem(
-        (ForeignText(case.case), f" {variants_clause(case)}"),
-        (case_finding(comparison, case),),
-        critical=surest.critical,
-        cells=(surest,),
-        run=surest.failed_run,
+        case_subject(summary, case),
+        (finding,),
+        critical=case.critical,
+        cells=(first,),
+        run=first.failed_run,
     )
 
 
-def _shared_entry(summary: Summary, cells: Sequence[CellView]) -> GroupItem:
+def _change_in_runs(summary: Summary, cases: Sequence[CaseView]) -> str:
+    """`18 of 18 on main, 0 of 60 here`, or `0 of 18 runs passed` if there is nothing to compare."""
+    tallies = [case_tallies(summary, case) for case in cases]
+    base = add_tallies(base for base, _ in tallies)
+    head = add_tallies(head for _, head in tallies)
+    if summary.compared is None or not base.graded:
+        return f"{head.passed:,} of {number_of(head.graded, 'run')} passed"
+    before = f"{tally_text(base)} on {summary.compared.baseline.label}"
+    return f"{before}, {tally_text(head)} here"
+
+
+def _shared_entry(summary: Summary, cases: Sequence[CaseView]) -> GroupItem:
     """`40 cases on agent: no answer from localhost:8000: …`."""
+    cells = [cell for case in cases for cell in case.cells]
     first = cells[0]
-    subject = (number_of(len(cells), "case"), *on_variant(summary, first.variant))
+    subject = shared_subject(summary, cases)
+    if first.changed:
+        subject = (*subject, f", {_change_in_runs(summary, cases)}")
     errors = [cell.failures.error for cell in cells if cell.failures.error]
     if not errors:
-        missed = ", ".join(reason for reason, _ in first.failures.missed)
         return GroupItem(
             subject,
-            (ForeignText(missed),),
+            (ForeignText(missed_text(first)),),
             critical=first.critical,
             cells=tuple(cells),
             run=first.failed_run,
@@ -324,13 +420,15 @@ def _shared_entry(summary: Summary, cells: Sequence[CellView]) -> GroupItem:
     )
 
 
+def missed_text(cell: CellView) -> str:
+    """Return what the failed runs of a cell missed, in one line."""
+    return ", ".join(reason for reason, _ in cell.failures.missed)
+
+
 def _cell_entry(summary: Summary, cell: CellView) -> GroupItem:
     """`refund on gpt-4o: 30 of 30 on main, 4 of 10 here`."""
-    subject: Sentence = (ForeignText(cell.case.id), *on_variant(summary, cell.variant))
-    if cell.renamed_from:
-        subject = (*subject, " (was ", ForeignText(cell.renamed_from), ")")
     return GroupItem(
-        subject,
+        case_subject(summary, CaseView(cell.case, (cell,))),
         (cell.finding,),
         critical=cell.critical,
         cells=(cell,),
@@ -346,16 +444,22 @@ def on_variant(summary: Summary, variant: Variant) -> Sentence:
 
 
 def list_cases(cases: Sequence[Case]) -> Sentence:
-    """`faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31 more cases`."""
+    """`faq 1 (evals.yaml:3), faq 2 (evals.yaml:5) and 31 more cases`.
+
+    All names, and no places, where these are not many.
+    """
+    are_all_named = FEW < len(cases) <= SOME
     pieces: list[str] = []
-    for case in cases[:FEW]:
+    for number, case in enumerate(cases):
+        if number == FEW and not are_all_named:
+            pieces.append(f" and {number_of(len(cases) - FEW, 'more case')}")
+            break
         if pieces:
             pieces.append(", ")
         pieces.append(ForeignText(case.id))
-        if place := place_of(case):
+        place = place_of(case)
+        if place and not are_all_named:
             pieces += [" (", ForeignText(place), ")"]
-    if len(cases) > FEW:
-        pieces.append(f" and {number_of(len(cases) - FEW, 'more case')}")
     return tuple(pieces)
 
 
@@ -581,12 +685,15 @@ def groups_of(summary: Summary) -> tuple[Group, ...]:
     What did not decide is folded where something did, or where the suite passed.
     """
     groups = [group for group in _in_order(summary) if group.total]
-    decided = any(group.kind in _DECIDING for group in groups)
+    deciding = set(_DECIDING)
+    if summary.verdict.status == "fail" and not cells_by_group(summary)["regressed"]:
+        deciding.add("probably worse")
+    decided = any(group.kind in deciding for group in groups)
     if not decided and summary.verdict.status != "pass":
         return tuple(groups)
     folded = []
     for group in groups:
-        if group.kind not in _DECIDING:
+        if group.kind not in deciding:
             group = replace(group, folded=True)  # noqa: PLW2901
         folded.append(group)
     return tuple(folded)
@@ -603,7 +710,6 @@ def _in_order(summary: Summary) -> Iterator[Group]:
     yield _cell_group(summary, "regressed", "Regressed", "regressed case")
     if summary.verdict.status != "error":
         yield from errored
-    yield _cell_group(summary, "failing", "Failing", "failing case")
     yield _cell_group(
         summary,
         "probably worse",
@@ -611,6 +717,7 @@ def _in_order(summary: Summary) -> Iterator[Group]:
         "probably worse case",
         folded=not _any_below_bar(cells["probably worse"]),
     )
+    yield _cell_group(summary, "failing", "Failing", "failing case")
     yield _cell_group(
         summary,
         "can't tell",
@@ -619,8 +726,8 @@ def _in_order(summary: Summary) -> Iterator[Group]:
         folded=not _any_below_bar(cells["can't tell"]),
     )
     yield _cell_group(summary, "failed some", "Failed some runs", "partly failed case")
-    yield _cell_group(summary, "fixed", "Fixed", "fixed case")
     yield _cell_group(summary, "still failing", "Still failing", "still failing case")
+    yield _cell_group(summary, "fixed", "Fixed", "fixed case")
     if summary.compared:
         yield _matrix(summary.compared)
     flips = suite_flip_rate(cell.counts.tally for cell in cells["flaky"])

@@ -54,6 +54,7 @@ from ci_evals.reports.view import (
     CellView,
     RunView,
     asked_text,
+    case_views,
     place_of,
 )
 
@@ -75,6 +76,7 @@ VERDICT_MARKS: Mapping[VerdictStatus, str] = {
 _MARKS: Mapping[GroupKind, str] = {
     "regressed": "🔴",
     "errored": "⚠️",
+    "probably worse": "🟠",
     "failing": "❌",
     "fixed": "🟢",
 }
@@ -521,6 +523,7 @@ def _block(
     found: Findings, group: Group, entry: GroupItem, links: Links, asked_characters: int
 ) -> Block:
     is_shared = len(entry.cells) > 1
+    cases = case_views(entry.cells)
     in_table = group.kind in ROWS
     reasons = entry.reasons
     if in_table:
@@ -545,12 +548,13 @@ def _block(
         return Block(brief)
     ids = Markdown()
     if is_shared:
-        ids = Markdown(", ".join(code(cell.case.id) for cell in entry.cells[:MOST]))
+        ids = Markdown(", ".join(code(case.case.id) for case in cases[:MOST]))
     details: Sequence[str] = entry.reasons
     if whole == reason and len(reasons) < 2:
         details = ()  # the line has it
     examples = []
-    for cell in entry.cells[:FEW]:
+    for case in cases[:FEW]:
+        cell = case.cells[0]
         run = cell.failed_run or entry.run
         examples.append(_example(cell, run, links, asked_characters))
     template = _environment().get_template("entry.md.j2")
@@ -560,8 +564,8 @@ def _block(
         reasons=details,
         base=found.summary.base,
         ids=ids,
-        count=len(entry.cells),
-        more=len(entry.cells) - MOST,
+        count=len(cases),
+        more=len(cases) - MOST,
     )
     return Block(brief, Markdown(text.strip("\n")))
 
@@ -644,6 +648,7 @@ def _environment() -> Environment:
         "brief_cells": _rows,
         "capitalize_first": _capitalize,
         "cell_mark": lambda row: _MARKS[row.kind],
+        "subject": lambda sentence: Markdown(join_sentence(sentence, code, _own)),
         "code": code,
         "duration": duration,
         "fence": fence,

@@ -17,13 +17,14 @@ from urllib.parse import quote
 
 from ci_evals.format import number_of, one_line, percent, run_numbers, score, seconds, span, usd
 from ci_evals.gate.bars import ScopeVerdict
+from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import Change
 from ci_evals.gate.run_errors import same_reason
 from ci_evals.gate.wording import cell_finding, tally_text
 from ci_evals.model.case import Case, Variant
 from ci_evals.model.grading import USUAL_WEIGHT
-from ci_evals.model.report import CellReport
+from ci_evals.model.report import CellReport, Tally
 from ci_evals.model.response import Message, Passage, Response, ToolCall
 from ci_evals.model.result import Grade, Result, RunError, Status, every_grade
 from ci_evals.model.rules import Gate
@@ -733,7 +734,7 @@ def bar_of(case: Case, variant: Variant, gate: Gate | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CaseView:
-    """One case with its cells."""
+    """One case with its cells, or some of them."""
 
     case: Case
     cells: tuple[CellView, ...]
@@ -743,11 +744,48 @@ class CaseView:
         """Return True if the regression of one of its cells alone makes the gate red."""
         return any(cell.critical for cell in self.cells)
 
+    @property
+    def variants(self) -> Sequence[Variant]:
+        return [cell.variant for cell in self.cells]
+
+    @property
+    def base(self) -> Tally:
+        """The runs of the base that its cells were compared with."""
+        return add_tallies(found.base for found in self._compared)
+
+    @property
+    def head(self) -> Tally:
+        """The runs of its compared cells; the planned ones of all its cells if none was."""
+        if not self._compared:
+            return add_tallies(cell.counts.tally for cell in self.cells)
+        return add_tallies(found.head for found in self._compared)
+
+    @property
+    def fall(self) -> float:
+        """How far its pass rate fell. A case that was not compared is taken to have passed."""
+        if not self.head.graded:
+            return 0.0
+        before = 1.0
+        if self.base.graded:
+            before = self.base.rate
+        return before - self.head.rate
+
+    @property
+    def _compared(self) -> Sequence[CellComparison]:
+        found = [cell.found for cell in self.cells if cell.found is not None]
+        return [each for each in found if each.p is not None]
+
 
 def case_views(cells: Iterable[CellView]) -> list[CaseView]:
     """Return the cases of some cells, in the order of the first cell of each."""
     groups = group_by(cells, lambda cell: cell.case.id)
     return [CaseView(group[0].case, tuple(group)) for group in groups]
+
+
+@once_per_summary
+def every_case(summary: Summary) -> Mapping[str, CaseView]:
+    """Return the cases by id, each with all its cells."""
+    return {case.case.id: case for case in case_views(cell_views(summary))}
 
 
 def place_of(case: Case) -> str:

@@ -292,7 +292,7 @@ async def test_without_scripts_everything_can_be_read(page: Callable[[Summary], 
         assert await tab.evaluate("document.getElementById('tools').hidden")
         assert await tab.evaluate("document.querySelectorAll('button:not([hidden])').length") == 0
         text = await tab.evaluate("document.body.innerText")
-    assert "2 cases regressed: lost-package (critical) on gpt-5-mini" in text
+    assert "2 cases regressed on gpt-5-mini: lost-package (critical), refund-full" in text
     assert "We issue store credit of $42.00." in text
     assert "sent away with store credit" in text
 

@@ -122,6 +122,82 @@ def support_bot() -> Summary:
     return replace(summary, before=before, links=LINKS)
 
 
+MATRIX = [
+    Variant(model, prompt)
+    for model in ("gpt-5-mini", "haiku")
+    for prompt in ("plain", "kind", "terse")
+]
+TOPICS = [
+    "refund",
+    "parcel",
+    "voucher",
+    "invoice",
+    "address",
+    "hours",
+    "warranty",
+    "stock",
+    "account",
+    "delivery",
+]
+
+
+def policy_change() -> Summary:
+    """Six variants and 40 cases of ten tags; all cases of two tags break on every variant.
+
+    Main has a single report, and other cells fail now and then, there and here.
+    """
+    rng = random.Random(27)
+    names = [f"{topic}-{number}" for topic in TOPICS for number in range(1, 5)]
+    broken = [name for name in names if name.startswith(("refund", "parcel"))]
+
+    def usual() -> str:
+        return rng.choices(("PPP", "PFP"), (9, 1))[0]
+
+    base = report_of(
+        {name: [usual() for _ in MATRIX] for name in names},
+        variants=MATRIX,
+        started_at=STARTED_AT - 3 * 3600,
+        suite={"name": "support bot", "revision": f"{1:040x}"},
+        edit=_credited,
+    )
+    head: dict[str, Any] = {name: [usual() for _ in MATRIX] for name in names}
+    head |= dict.fromkeys(broken, "FFF")
+    report = report_of(
+        head,
+        variants=MATRIX,
+        confirming=dict.fromkeys(broken, "F" * 7),
+        cases={
+            name: {"input": _question(name), "tags": (name.partition("-")[0],)} for name in names
+        },
+        edit=_credited,
+        suite={"name": "support bot"},
+    )
+    return summarize(report, Gate(min_pass_rate=0.9), baseline_of(base), confirm_runs="auto")
+
+
+def _question(case: str) -> str:
+    topic, _, number = case.partition("-")
+    return f"Question {number} about my {topic}: can I have my money back?"
+
+
+def _credited(result: Result) -> Result:
+    topic = result.case.partition("-")[0]
+    text = "We refund it to your card within 5 days."
+    if result.status == "failed":
+        text = "I don't know."
+    if result.status == "failed" and topic in ("refund", "parcel"):
+        text = "We give you store credit for it."
+    grades = (grade_of(),)
+    if result.status == "failed":
+        grades = (grade_of(passed=False, reason="does not contain 'refund'", got=repr(text)),)
+    return replace(
+        result,
+        messages=(Message("user", _question(result.case)),),
+        response=Response(text, usage=Usage(120, 24)),
+        grades=grades,
+    )
+
+
 def _answered(result: Result) -> Result:
     good, bad = ANSWERS.get(result.case, (USUAL, "I don't know."))
     failed = result.status == "failed"
@@ -284,6 +360,7 @@ def many_variants() -> Summary:
 
 SITUATIONS: Mapping[str, Callable[[], Summary]] = {
     "support-bot": support_bot,
+    "policy-change": policy_change,
     "agent": agent,
     "many-failures": many_failures,
     "many-variants": many_variants,

@@ -1,5 +1,7 @@
 """The example shows what its README says: eight broken cases of two tags, and ordinary flakes."""
 
+import re
+
 import pytest
 from example_runs import EXAMPLES, Ran, run_command
 
@@ -23,6 +25,26 @@ def test_the_eight_cases_of_two_tags_regress_on_every_variant(ran: Ran) -> None:
     assert len(worse) == 8
     assert all(case["case"].startswith(BROKEN) for case in worse)
     assert all(case["head"][0] == 0 and case["cells"] == 6 for case in worse)
+
+
+def test_the_headline_names_both_tags(ran: Ran) -> None:
+    text = " ".join(ran.printed.split())
+    assert text.startswith("✗ FAIL 8 cases regressed on 6 variants: tags ")
+    rates = {tag["tag"]: tag["base_rate"] for tag in ran.report["comparison"]["tags"]}
+    headline = text.partition(" pass rate ")[0]
+    for tag in BROKEN:
+        assert f"{tag} ({100 * rates[tag]:.1f} → 0 %)" in headline
+
+
+def test_cases_that_fail_alike_share_an_entry_and_flakes_come_after_it(ran: Ran) -> None:
+    text = " ".join(ran.printed.split())
+    alike = r"8 cases on 6 variants, 14\d of 144 on the baseline, 0 of 480 here: "
+    found = re.search(rf"Regressed \(8\) ▼ {alike}contains: does not contain 'refund', in ", text)
+    assert found
+    assert found.end() < text.index("Failed some runs (")
+    for case in ran.report["comparison"]["cases"]:
+        assert case["case"] in text[found.end() :]
+    assert "Failing (" not in text
 
 
 def test_the_other_tags_are_as_they_were_give_or_take_some_flakes(ran: Ran) -> None:

@@ -56,8 +56,8 @@ def test_sections_come_with_the_most_important_first(changed: Summary) -> None:
     assert [group.title for group in findings(changed).groups] == [
         "Failing",
         "Can't tell",
-        "Fixed",
         "Still failing",
+        "Fixed",
         "New, edited, renamed, removed, not compared",
         "Flaky, but within the bar",
     ]
@@ -272,6 +272,46 @@ def test_hostile_text_is_only_text_in_every_format(hostile_comparison: Summary) 
     assert int(root.attrib["tests"]) == 18
 
 
+# Cases over variants, and tags.
+
+SIX = [Variant(f"model-{number}") for number in range(6)]
+
+
+def over_variants(
+    head: Mapping[str, Any], base: Mapping[str, Any], gate: Gate | None = None, **changes: Any
+) -> Summary:
+    """Compare six variants without confirm runs, so that no suspect is named."""
+    older = report_of(base, variants=SIX, started_at=STARTED_AT - 3600)
+    report = report_of(head, variants=SIX, **changes)
+    return summarize(report, gate, baseline_of(older), confirm_runs="auto")
+
+
+def test_a_case_that_broke_on_every_variant_comes_before_one_that_fails_now_and_then() -> None:
+    steady = many((30, "PPP"), prefix="steady")
+    base = {"flaky": ["PPF", *["PPP"] * 5], "dead": "PPP", "new": "FFF"} | steady
+    head = {"flaky": ["PPF", *["PPP"] * 5], "dead": "FFF", "new": "FFF"} | steady
+    groups = findings(over_variants(head, base)).groups
+    assert [(group.kind, group.folded) for group in groups] == [
+        ("probably worse", False),
+        ("still failing", True),
+    ]
+    lines = [entry.line() for group in groups for entry in group.entries]
+    assert lines[0] == ("dead on 6 of 6 variants: 18 of 18 on main, 0 of 18 here: probably worse")
+    assert lines[1].startswith(("new", "flaky"))
+
+
+def test_failing_cases_have_the_one_that_fell_furthest_over_all_variants_first() -> None:
+    wobbly = ["PPF", *["PPP"] * 5]
+    half = ["PFF", "PFF", "PFF", *["PPP"] * 3]
+    summary = over_variants({"a": wobbly, "b": half}, {"a": "PPP", "b": "PPP"})
+    names = [
+        entry.line().partition(" ")[0]
+        for group in findings(summary).groups
+        for entry in group.entries
+    ]
+    assert names.index("b") < names.index("a")
+
+
 # The run by itself.
 
 
@@ -279,12 +319,22 @@ def shown(cells: Mapping[str, Any], gate: Gate | None = None, **changes: Any) ->
     return findings(summarize(report_of(cells, **changes), gate))
 
 
-def test_errors_name_the_first_cases_and_where_they_are() -> None:
-    (group,) = shown(dict.fromkeys("abcde", "EE")).groups
-    assert group.entries[0].line() == (
-        "10 runs: 429: slow down,"
-        " in a (evals.yaml:10), b (evals.yaml:20), c (evals.yaml:30) and 2 more cases"
-    )
+@pytest.mark.parametrize(
+    ("cases", "names"),
+    [
+        ("abc", "a (evals.yaml:10), b (evals.yaml:20), c (evals.yaml:30)"),
+        ("abcde", "a, b, c, d, e"),
+        (
+            "abcdefghijkl",
+            "a (evals.yaml:10), b (evals.yaml:20), c (evals.yaml:30) and 9 more cases",
+        ),
+    ],
+)
+def test_errors_name_cases_and_where_they_are_if_these_are_few_or_many(
+    cases: str, names: str
+) -> None:
+    (group,) = shown(dict.fromkeys(cases, "EE")).groups
+    assert group.entries[0].line() == f"{2 * len(cases)} runs: 429: slow down, in {names}"
 
 
 def test_new_cases_are_spoken_of_where_there_are_five() -> None:
@@ -442,7 +492,7 @@ def test_a_pass_says_which_regressions_the_gate_allows() -> None:
         confirming={"a": "F" * 20},
     )
     assert summary.verdict.status == "pass"
-    assert headline_of(summary) == "117 of 120 runs passed; 1 case regressed, as the gate allows: a"
+    assert headline_of(summary) == "117 of 120 runs passed; 1 case regressed (allowed): a"
 
 
 def test_cases_that_failed_for_the_same_reason_are_told_in_one_entry() -> None:
