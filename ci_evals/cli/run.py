@@ -1,6 +1,7 @@
 """The commands that run a suite and give a verdict, `run` and `merge`, and their common flow."""
 
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
@@ -29,7 +30,7 @@ from ci_evals.engine.journal import JOURNAL, Header, first_header, journals_at, 
 from ci_evals.engine.runner import Run
 from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.files import file_name, write_atomically
-from ci_evals.format import name_of, number_of, one_line
+from ci_evals.format import name_of, number_of, one_line, visible
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import exit_code
 from ci_evals.hosts import ArtifactNames, BaselineChoice, Host, Job, Posting, find_previous
@@ -40,6 +41,7 @@ from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import FORMATS, find_host
 from ci_evals.reports import report_json, terminal
 from ci_evals.reports.files import remove_reports, write_reports
+from ci_evals.reports.findings import findings
 from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.session import (
@@ -52,6 +54,7 @@ from ci_evals.session import (
     missing_shards_clause,
 )
 from ci_evals.streams import redirect_prints
+from ci_evals.suite.configs import DEFAULT_NAMES
 from ci_evals.suite.environment import read_dotenv
 from ci_evals.suite.overrides import ALL_CASES, Overrides
 from ci_evals.suite.types import RESULTS, CheckedSuite
@@ -148,6 +151,8 @@ def run_and_report(
             write_reports(summary, out, suite.formats)
             _show(summary, console)
             _list_files(suite, invocation.journal, console)
+            if not host.name:
+                _suggest_commands(summary, suite, console)
         job.finish(summary)
         decided = exit_code(summary.verdict, suite.gate, posting.fail_on)
         return Ended(running.exit_code or decided, summary)
@@ -281,6 +286,28 @@ def _list_files(suite: CheckedSuite, journal: Path, console: Console) -> None:
     first, *others = [*names, journal.name]
     path = suite.out / first
     console.remark(f"written: {path.as_posix()}, with {', '.join(others)}")
+
+
+def _suggest_commands(summary: Summary, suite: CheckedSuite, console: Console) -> None:
+    """Print the next commands where the gate did not pass: they explain the first case to look at,
+    and run again what did not pass.
+
+    `next: ci-evals explain refund`, then `      ci-evals run --failed`
+    """
+    case = findings(summary).first_case
+    if case is None or summary.verdict.status == "pass":
+        return
+    explain = ["ci-evals", "explain", case]
+    run_again = ["ci-evals", "run"]
+    if suite.file not in DEFAULT_NAMES:
+        run_again.append(suite.file)
+    if suite.out == Path(RESULTS):
+        run_again.append("--failed")
+    else:
+        explain += ["--report", suite.out.as_posix()]
+        run_again.append(f"--failed={suite.out.as_posix()}")
+    console.remark(f"next: {visible(shlex.join(explain))}")
+    console.remark(f"      {visible(shlex.join(run_again))}")
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:

@@ -534,6 +534,15 @@ class Findings:
     def several_variants(self) -> bool:
         return len(self.variants) > 1
 
+    @property
+    def first_case(self) -> str | None:
+        """The id of the case to look at first; None where all groups with cases are folded."""
+        for group in self.groups:
+            for entry in group.entries:
+                if entry.cell is not None and not group.folded:
+                    return entry.cell.case.id
+        return None
+
     @cached_property
     def variant_changes(self) -> Mapping[Variant, VariantChange]:
         """Each variant against the baseline; empty without a comparison."""

@@ -214,6 +214,7 @@ def _verdict(found: Findings, text: str) -> Text:
 
 # The figures of the variants.
 
+_ESSENTIAL = 1  # the ranks of the pass rate and its change
 _BEST, _WORST = " ▲", " ▼"
 _NO_MARK = "  "
 _MARK_STYLES = {_BEST: "green", _WORST: "red", _NO_MARK: ""}
@@ -222,18 +223,25 @@ _MARK_STYLES = {_BEST: "green", _WORST: "red", _NO_MARK: ""}
 class Column(NamedTuple):
     """A figure of every variant.
 
-    The columns of the highest `rank` go first where the terminal is too narrow.
+    Where the terminal is too narrow, the columns of the highest `rank` go first. Those of a rank
+    above `_ESSENTIAL` go before `short` replaces the figures of another one.
     """
 
     title: str
     rank: int
     figures: Sequence[Text]
     is_marked: bool = False
+    short: Sequence[Text] = ()
 
 
 def _figures(found: Findings, width: int) -> Parts:
     """Yield a table with a row for each variant, and as many columns as fit."""
     chosen = list(_columns(found))
+    essential = [column for column in chosen if column.rank <= _ESSENTIAL]
+    if _width(_table_of_variants(found, essential)) > width:
+        for number, column in enumerate(chosen):
+            if column.short:
+                chosen[number] = column._replace(figures=column.short)
     table = _table_of_variants(found, chosen)
     while len(chosen) > 1 and _width(table) > width:
         least = max(chosen, key=lambda column: column.rank)
@@ -278,7 +286,9 @@ def _columns(found: Findings) -> Iterator[Column]:
     for each in variants:
         rates.append(each.pass_rate)
         texts.append(rate_with_interval(each.pass_rate, each.lower, each.upper))
-    yield _column("pass rate", 0, texts, rates, highest_is_best=True)
+    pass_rates = _column("pass rate", 0, texts, rates, highest_is_best=True)
+    without_intervals = _column("pass rate", 0, map(percent, rates), rates, highest_is_best=True)
+    yield pass_rates._replace(short=without_intervals.figures)
     texts = [f"{each.passed:,}/{each.graded:,}" for each in counts]
     yield _column("runs", 5, texts)
     if changes:

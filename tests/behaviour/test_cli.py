@@ -496,6 +496,26 @@ async def test_quiet_does_not_hide_errors(tmp_path: Path) -> None:
     check_usage_error(await ci_evals(tmp_path, "run", "--quiet"), "no evals.yaml")
 
 
+async def test_a_red_run_names_the_next_commands(tmp_path: Path) -> None:
+    write_suite(tmp_path, [ONE_CASE, {**FAILING, "id": "good bye"}])
+    red = await ci_evals(tmp_path, "run")
+    *_, explain, again = red.err.splitlines()
+    assert (explain, again) == ("next: ci-evals explain 'good bye'", "      ci-evals run --failed")
+    explained = await ci_evals(tmp_path, "explain", "good bye")
+    assert (explained.code, "equals" in explained.out) == (0, True)
+
+    elsewhere = await ci_evals(tmp_path, "run", "--out", "out")
+    assert "next: ci-evals explain 'good bye' --report out\n" in elsewhere.err
+    assert "ci-evals run --failed=out\n" in elsewhere.err
+    again_there = await ci_evals(tmp_path, "run", "--failed=out")
+    assert "1 of 2 cases selected" in again_there.out
+
+
+async def test_a_green_run_names_no_next_command(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    assert "next:" not in (await ci_evals(tmp_path, "run")).err
+
+
 async def test_the_page_and_the_other_results_are_named_in_one_line(tmp_path: Path) -> None:
     write_suite(tmp_path)
     others = "report.json, junit.xml, summary.md, results.jsonl"

@@ -71,6 +71,21 @@ def test_every_variant_has_a_row_and_columns_go_where_the_terminal_is_narrow() -
     assert len(narrow) < len(wide)
 
 
+def test_on_60_columns_the_change_of_each_variant_is_shown() -> None:
+    variants = (Variant("claude-haiku-4-5"), Variant("gpt-5-mini"))
+    base = report_of({"capital": "P" * 12}, variants=variants, started_at=STARTED_AT - 60)
+    made = report_of({"capital": "F" * 12}, variants=variants)
+    gate = Gate(min_pass_rate=0.9)
+    comparison = compare(head_cells(made, gate), baseline_of(base), confirm_runs=0)
+    summary = Summary(made, decide(made, gate, comparison), gate, comparison)
+    rows = {}
+    for width in (60, 120):
+        lines = text_of(summary, width).splitlines()
+        rows[width] = next(line for line in lines if line.startswith("gpt-5-mini"))
+    assert re.fullmatch(r"gpt-5-mini +0 % +-100\.0 points, p < 0\.0001.*", rows[60])
+    assert re.match(r"gpt-5-mini +0 % \(0 to [\d.]+ %\) +0/12 +-100\.0 points", rows[120])
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_no_line_is_wider_than_the_terminal(flights: Summary, hostile: Summary, width: int) -> None:
     for summary in (flights, hostile):
