@@ -3,13 +3,22 @@
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 
-from ci_evals.format import number_of
+from ci_evals.format import name_of, number_of
 from ci_evals.gate.run_errors import same_reason
 from ci_evals.github.log import Annotation, Level
 from ci_evals.reports.drift import drift_alarms, drift_command, drift_details, drift_sentence
-from ci_evals.reports.groups import cells_by_group
+from ci_evals.reports.findings import findings
+from ci_evals.reports.groups import cells_by_group, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.view import CellView, group_by, reasons_of
+
+
+def headline_notice(summary: Summary) -> Annotation:
+    """Return the verdict as a notice, which the page of the workflow run shows by its title."""
+    found = findings(summary)
+    title = f"ci-evals: {join_sentence(found.headline)}"
+    facts = " · ".join((name_of(summary.report.suite.name), *found.facts))
+    return Annotation("notice", facts, title=title)
 
 
 def annotations(summary: Summary) -> Iterator[Annotation]:

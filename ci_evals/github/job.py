@@ -10,7 +10,7 @@ from typing import TextIO
 from ci_evals.errors import CiEvalsError
 from ci_evals.files import file_name, write_atomically
 from ci_evals.gate.bars import VERDICTS
-from ci_evals.github.annotations import annotations
+from ci_evals.github.annotations import annotations, headline_notice
 from ci_evals.github.artifacts import PAGE_SUFFIX, page_name
 from ci_evals.github.comment import Mode, post_comment, post_progress, write_comment
 from ci_evals.github.context import Context
@@ -116,7 +116,7 @@ class GitHubJob(Job):
         self._job_log.write_commands(
             annotation_commands(
                 replace(each, message=clean(each.message), title=clean(each.title))
-                for each in annotations(summary)
+                for each in (headline_notice(summary), *annotations(summary))
             )
         )
         mode = self._posting.comment

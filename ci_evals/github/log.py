@@ -9,7 +9,7 @@ from uuid import uuid4
 from ci_evals.format import one_line, without_commands
 from ci_evals.streams import say
 
-Level = Literal["error", "warning"]
+Level = Literal["error", "warning", "notice"]
 
 MAX_PER_LEVEL: Final = 10  # per step; GitHub drops the others without a word
 MAX_MESSAGE: Final = 4_096  # characters
@@ -97,10 +97,10 @@ class Annotation:
 def annotation_commands(
     annotations: Iterable[Annotation], rest: str = "the results have all of them"
 ) -> str:
-    """Return the workflow commands for annotations: errors, then warnings, each in the order given.
+    """Return the workflow commands for annotations: errors, warnings, then notices.
 
-    GitHub shows ten of a level for each step. Where there are more, the tenth says how many are not
-    shown, so give first what matters most.
+    Those of a level keep their order. GitHub shows ten of a level for each step. Where there are
+    more, the tenth says how many are not shown, so give first what matters most.
 
     Args:
         annotations: what to show.

@@ -241,7 +241,13 @@ async def test_json_on_stdout(tmp_path: Path) -> None:
 
 # In GitHub Actions.
 
-OURS = ("::group::Progress of test", "::endgroup::", "::error file=", "::warning title=ci-evals::")
+OURS = (
+    "::group::Progress of test",
+    "::endgroup::",
+    "::error file=",
+    "::notice title=ci-evals%3A ",
+    "::warning title=ci-evals::",
+)
 COMMANDS = (
     "\n::error::pwned\n  ::set-output name=x::y\r::warning::cr\n"
     "##[error]old ##[group]x\n\x1b[0m::notice::ansi"

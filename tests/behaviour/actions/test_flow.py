@@ -54,6 +54,10 @@ async def test_a_regression_is_named_in_one_comment_which_turns_green_when_it_is
     assert said.endswith("(5 runs per case)")
     (error,) = (line for line in lines if line.startswith("::error "))
     assert "file=evals.yaml,line=1,title=Regressed%3A river::" in error
+    (notice,) = (line for line in lines if line.startswith("::notice "))
+    assert notice.startswith(
+        "::notice title=ci-evals%3A 1 case regressed%3A river::geography · 15 of 20 runs passed"
+    )
     assert "river" in red.summary
     assert f'/pull/{NUMBER}" rel="noreferrer">pull request #{NUMBER}</a>' in red.page
     (comment,) = comments(fake)
