@@ -302,7 +302,7 @@ def name_strips() -> Iterator[Strip]:
         yield Strip(f"{case}: main, 10 reports", "+" * base, "30 of 30")
         found = f"{planned.count('+')} of 3 ({brief_chance(p)}): a suspect, not named"
         yield Strip("here, 3 planned runs", planned, found)
-        named = "regressed" if after * 40 <= 0.05 else "within noise"
+        named = "worse" if after * 40 <= 0.05 else "can't tell"
         found = f"{every.count('+')} of 10 ({brief_chance(after)}): {named}"
         yield Strip(f"here, {USUAL_CONFIRM_RUNS} more to be sure", repeats, found)
         yield GAP

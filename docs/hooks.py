@@ -1,21 +1,78 @@
-"""A hook of the docs site: links that lead out of docs/ lead to the repository."""
+"""Hooks of the docs site: its links, its dark pictures, its live report, and its search."""
 
+import os
 import posixpath
 import re
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+from mkdocs.structure.files import File
 
 from ci_evals.release import ACTION
 
+ROOT = Path(__file__).resolve().parents[1]
+DEMO = "examples/policy_change/evals.yaml"
+
 _OUTSIDE = re.compile(r"\]\(((?:\.\./)+[^)\s]+)\)")
+_PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\.png\)")
 
 
-def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Rewrite the relative links of a page that leave the folder of the docs."""
-    folder = posixpath.dirname(f"docs/{page.file.src_uri}")
+def on_config(config: Any, **_: Any) -> Any:
+    """Link to the repository."""
+    config.repo_name = ACTION.partition("@")[0]
+    config.repo_url = f"https://github.com/{config.repo_name}"
+    return config
 
-    def rewrite(found: re.Match[str]) -> str:
-        path = posixpath.normpath(posixpath.join(folder, found[1]))
-        inside = path.startswith("docs/")
-        return found[0] if inside else f"](https://github.com/{ACTION}/blob/main/{path})"
 
-    return _OUTSIDE.sub(rewrite, markdown)
+def on_files(files: Any, *, config: Any, **_: Any) -> Any:
+    """Add the report that the landing page shows."""
+    files.append(File.generated(config, "demo/report.html", content=demo_report()))
+    return files
+
+
+@cache
+def demo_report() -> str:
+    """Return the page of an example's change, compared with the example as it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_demo(Path(folder, "main"))
+        change = Path(folder, "change")
+        baseline = Path(folder, "main", "report.json")
+        run_demo(change, "--baseline", str(baseline), policy="Offer store credit.")
+        return Path(change, "report.html").read_text(encoding="utf-8")
+
+
+def run_demo(out: Path, *options: str, policy: str = "") -> None:
+    """Run the example; its gate may be red."""
+    command = (sys.executable, "-m", "ci_evals", "run", "-c", DEMO, "--out", str(out))
+    environ = dict(os.environ)
+    if policy:
+        environ["POLICY"] = policy
+    subprocess.run(  # noqa: S603  our own command
+        (*command, *options), env=environ, cwd=ROOT, check=False, capture_output=True
+    )
+
+
+def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: Any) -> str:
+    """Lead links out of docs/ to the repository, and pair pictures with those taken in the dark."""
+    folder = posixpath.dirname(page.file.src_uri)
+    if folder == "decisions":
+        page.meta["search"] = {"exclude": True}
+
+    def link(found: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join("docs", folder, found[1]))
+        if path.startswith("docs/"):
+            return found[0]
+        return f"](https://github.com/{ACTION.partition('@')[0]}/blob/main/{path})"
+
+    def pair(found: re.Match[str]) -> str:
+        dark = posixpath.normpath(posixpath.join(folder, f"{found[2]}-dark.png"))
+        if files.get_file_from_path(dark) is None:
+            return found[0]
+        light = f"![{found[1]}]({found[2]}.png#only-light)"
+        return f"{light}![{found[1]}]({found[2]}-dark.png#only-dark)"
+
+    return _PICTURE.sub(pair, _OUTSIDE.sub(link, markdown))
