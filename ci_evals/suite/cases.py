@@ -19,7 +19,7 @@ from ci_evals.model.fingerprint import digest, encode
 from ci_evals.model.grading import Expectation, Grader
 from ci_evals.model.response import Message
 from ci_evals.providers.parts import find_parts, identify
-from ci_evals.suite.datasets import CaseEntry, read_entries
+from ci_evals.suite.datasets import EXPECTED, CaseEntry, read_entries
 from ci_evals.suite.expectations import entries_of, own_templates, read_expect, read_expectation
 from ci_evals.suite.file_values import FileValues, file_named, file_url
 from ci_evals.suite.nodes import Node, Reading, collect, read_each
@@ -350,11 +350,13 @@ class CaseReader:
         own = yield from self._read_own(node["expect"], case, entry)
         expects = self.suite["expect"].value or _expects_something(case)
         if not expects and case.task is None and case.user is None:
-            example = "`- not_empty: true`"
-            if node.in_code:
-                example = "expect=[NotEmpty()]"
-            text = "nothing is expected of the answer, so any would pass"
-            yield node.problem(f"{text}: add `expect`, such as {example}")
+            right_answer = ""
+            if entry.is_in_table:
+                right_answer = str(case.vars.get(EXPECTED, "")).strip()
+            if right_answer:
+                own = (Expectation("icontains", graders.IContains(right_answer)),)
+            else:
+                yield node.problem(_describe_lack_of_checks(case, entry))
         whole = [*self._fill_defaults(case, node), *turns, *own]
         if case.task and not _has(graders.Reward, whole):
             whole.insert(0, Expectation("reward", graders.Reward()))
@@ -451,6 +453,23 @@ def _check_literal(text: Node, names: Collection[str], remedy: str) -> Reading[N
 
 def _may_name_file(value: Any) -> bool:
     return file_named(value) is not None or file_url(value) is not None
+
+
+def _describe_lack_of_checks(case: Case, entry: CaseEntry) -> str:
+    if entry.is_in_table and EXPECTED in case.vars:
+        return f"no checks, so any answer would pass: the cell `{EXPECTED}` is empty"
+    if entry.is_in_table:
+        *_, last = ("answer", *case.vars)
+        example = f'- contains: "{{{{ {last} }}}}"'
+        return (
+            "no checks, so any answer would pass: call the column with the right answer"
+            f" `{EXPECTED}`, or add `expect` to the suite, such as `{example}`"
+        )
+    example = "`- not_empty: true`"
+    if entry.node.in_code:
+        example = "expect=[NotEmpty()]"
+    text = "nothing is expected of the answer, so any would pass"
+    return f"{text}: add `expect`, such as {example}"
 
 
 def _expects_something(case: Case) -> bool:

@@ -33,6 +33,10 @@ from ci_evals.user_code import describe_crash, load_target, missing_target, targ
 _SOURCES = ("file", "tasks", "python")
 WRITTEN_BY_HAND = (".yaml", ".yml", ".json")
 """The endings of files whose cases are usually written by hand; other files have rows of data."""
+TABLES = (".csv", ".tsv", ".xlsx")
+"""The endings of files whose cases are rows below a header."""
+EXPECTED = "expected"
+"""The column of a table that the answer must contain where no other check is written."""
 _YAML_COLUMNS = frozenset(
     {
         "budget",
@@ -67,6 +71,11 @@ class CaseEntry:
     case: Case | None
     problems: Sequence[Problem] = ()
     is_data: bool = False
+
+    @property
+    def is_in_table(self) -> bool:
+        """True if it is a row below a header."""
+        return self.node.file.lower().endswith(TABLES)
 
     @property
     def is_row(self) -> bool:

@@ -10,10 +10,12 @@ from ci_evals.graders.scoring import leaves
 from ci_evals.model.case import Case
 from ci_evals.model.response import Message
 from ci_evals.model.rules import Gate
-from ci_evals.suite.datasets import WRITTEN_BY_HAND
+from ci_evals.suite.datasets import EXPECTED, TABLES, WRITTEN_BY_HAND
 from ci_evals.suite.rendering import template_sources
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.templating import names_used
+
+_CHECKS_OF_FORM = {"not_empty", "latency", "cost", "max_length", "word_count", "finish_reason"}
 
 
 def remarks(suite: CheckedSuite) -> Iterator[Problem]:
@@ -22,6 +24,7 @@ def remarks(suite: CheckedSuite) -> Iterator[Problem]:
     yield from _endless_latencies(suite)
     yield from _rounds_without_end(suite)
     yield from _templates_not_filled_in(suite)
+    yield from _right_answers_not_looked_for(suite)
     yield from _idle_providers(suite)
 
 
@@ -91,6 +94,19 @@ def _templates_not_filled_in(suite: CheckedSuite) -> Iterator[Problem]:
             found.setdefault(text, []).append(case)
     for text, cases in found.items():
         yield _remark(cases, text)
+
+
+def _right_answers_not_looked_for(suite: CheckedSuite) -> Iterator[Problem]:
+    """Find rows with a right answer of which only the form of the answer is checked."""
+    cases = []
+    for case in suite.cases:
+        names = {each.name for each in leaves(case.expect)}
+        is_in_table = case.file.lower().endswith(TABLES)
+        if is_in_table and case.vars.get(EXPECTED) and names <= _CHECKS_OF_FORM:
+            cases.append(case)
+    if cases:
+        example = f'- icontains: "{{{{ {EXPECTED} }}}}"'
+        yield _remark(cases, f"no check looks for its `{EXPECTED}`: add `{example}` to `expect`")
 
 
 def _question_texts(case: Case) -> Iterator[str]:

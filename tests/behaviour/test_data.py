@@ -53,6 +53,66 @@ async def test_a_generator_yields_mappings_and_cases(tmp_path: Path) -> None:
     assert "on stdout" in shown.err
 
 
+ECHO = [{"type": "mock", "default": "PARIS is the capital."}]
+
+
+@pytest.mark.parametrize("name", ["cases.csv", "cases.tsv"])
+async def test_the_answer_must_contain_the_column_expected(name: str, tmp_path: Path) -> None:
+    rows = ("id,input,expected", "france,Capital of France?,Paris ", "italy,Of Italy?,Rome")
+    text = "\n".join(rows)
+    if name.endswith(".tsv"):
+        text = text.replace(",", "\t")
+    (tmp_path / name).write_text(text)
+    cases = {"file": name}
+    assert await run(tmp_path, cases, providers=ECHO) == [("france", True), ("italy", False)]
+    shown = await ci_evals(tmp_path, "explain", "italy")
+    assert "icontains: does not contain 'Rome'" in shown.out
+
+
+async def test_other_checks_win_over_the_column_expected(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text(
+        "id,input,expected,expect\nfrance,Of France?,Rome,[contains: PARIS]\n"
+    )
+    assert await run(tmp_path, {"file": "cases.csv"}, providers=ECHO) == [("france", True)]
+    (tmp_path / "cases.csv").write_text("id,input,expected\nfrance,Of France?,Rome\n")
+    expect = [{"not_contains": "{{ expected }}"}]
+    ran = await run(tmp_path, {"file": "cases.csv"}, providers=ECHO, expect=expect)
+    assert ran == [("france", True)]
+    validated = await ci_evals(tmp_path, "validate")
+    assert "expected" not in validated.out
+
+
+async def test_a_right_answer_that_no_check_looks_for_is_remarked_on(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text("id,input,expected\nfrance,Of France?,Rome\n")
+    expect = [{"not_empty": True}, {"latency": 5}]
+    write_suite(tmp_path, {"file": "cases.csv"}, expect=expect)
+    validated = await ci_evals(tmp_path, "validate")
+    assert validated.code == 0
+    assert "case 'france': no check looks for its `expected`: add `- icontains" in validated.out
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("id,input\nfrance,Of France?\n", 'such as `- contains: "{{ answer }}"`'),
+        (
+            "id,input,capital\nfrance,Of France?,Paris\n",
+            "call the column with the right answer `expected`, or add `expect` to the suite",
+        ),
+        ("id,input,expected\nfrance,Of France?,\n", "the cell `expected` is empty"),
+    ],
+)
+async def test_a_table_without_checks_is_refused_with_the_ways_to_add_them(
+    text: str, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "cases.csv").write_text(text)
+    write_suite(tmp_path, {"file": "cases.csv"})
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 2
+    assert "cases.csv:2: no checks, so any answer would pass" in ended.err.replace("cases[0]: ", "")
+    assert told in " ".join(ended.err.split())
+
+
 async def test_cases_of_a_function_may_stand_among_others_and_rows_may_be_mapped(
     tmp_path: Path,
 ) -> None:
