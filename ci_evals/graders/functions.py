@@ -30,6 +30,7 @@ mapping, or a text, which is the reason of a failure.
 _FIRST_PAUSE_S = 0.1  # before the first retry; it doubles each time
 _LONGEST_PAUSE_S = 10.0
 
+_JUDGEMENT = "a bool, a score from 0 to 1, or a mapping with passed, score and reason"
 _KEYS = ("passed", "pass", "pass_", "score", "reason")
 _KEYS_OF_OTHER_TOOLS = (
     "componentResults",
@@ -184,8 +185,7 @@ class FunctionGrader:
                 return self._read_text(returned)
             case Mapping():
                 return self._read_mapping(returned)
-        text = "must return a bool, a score from 0 to 1, or a mapping with passed, score and reason"
-        raise _NoJudgementError(text, returned)
+        raise _NoJudgementError(f"must return {_JUDGEMENT}", returned)
 
     def _read_text(self, text: str) -> Finding:
         """Read the reason of a failure."""
@@ -229,7 +229,8 @@ class FunctionGrader:
         elif score is not None:
             finding = self._read_score(score)
         else:
-            raise _NoJudgementError("returned a mapping with neither passed nor score", returned)
+            text = f"returned a mapping with neither passed nor score: it must return {_JUDGEMENT}"
+            raise _NoJudgementError(text, returned)
         if reason:
             finding = replace(finding, reason=reason, got=None)
         return self._hold_to_threshold(finding)

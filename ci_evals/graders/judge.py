@@ -192,7 +192,8 @@ class LlmJudge(ModelGrader):
         """Ask for a verdict, `samples` times."""
         verdicts = list(self.scores)
         listed = one_line(", ".join(map(str, verdicts[:10])))
-        expected = f"verdict that can be read (one of {listed})"
+        example = json.dumps({"verdict": verdicts[0], "reason": "…"}, ensure_ascii=False)
+        expected = f"{example} with one of {listed} as verdict"
         opinions = await self._ask(
             answer, models, lambda text: read_opinion(text, verdicts), expected
         )
@@ -210,7 +211,7 @@ class LlmJudge(ModelGrader):
         texts = len(self._texts(answer))
         if not texts and not listing.without_context:
             return failed("nothing was retrieved")
-        expected = "list of statements that can be read"
+        expected = '{"statements": [{"text": "…", "texts": [1], "holds": true}]}'
         if listing.by_text:
             expected += f", one for each of {texts} texts"
         lists = await self._ask(
@@ -228,7 +229,7 @@ class LlmJudge(ModelGrader):
     async def _ask(
         self, answer: Answer, models: Models, read: Callable[[str], T | None], expected: str
     ) -> Sequence[T]:
-        """Ask `samples` times, each of them once more if the reply cannot be read."""
+        """Ask `samples` times, each of them once more if the reply is not as `expected`."""
         found: list[T] = []
         number = (answer.request.run - 1) * self.samples * _TRIES + 1
         for first in range(number, number + self.samples * _TRIES, _TRIES):
@@ -239,9 +240,8 @@ class LlmJudge(ModelGrader):
                     found.append(opinion)
                     break
             else:
-                raise GradingError(
-                    f"the judge's reply has no {expected}: got {quote(response.output)}", "judge"
-                )
+                text = f"the judge must reply {expected}, got {quote(response.output)}"
+                raise GradingError(text, "judge")
         return found
 
     def _request(self, answer: Answer, run: int) -> Request:

@@ -77,7 +77,10 @@ async def test_a_budget_counts_judges(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("judge", "told"),
     [
-        ({"default": "No idea."}, "no verdict that can be read"),
+        (
+            {"default": "No idea."},
+            'must reply {"verdict": "pass", "reason": "…"} with one of pass, fail as verdict, got',
+        ),
         ({"error_rate": 1, "retries": 0}, "strict did not answer: mock error 500"),
     ],
 )
@@ -91,6 +94,20 @@ async def test_a_judge_that_gives_no_verdict_makes_the_run_errored(
     assert result.error.kind == "judge"
     assert told in result.error.message
     assert result.response is not None
+
+
+async def test_a_function_that_judges_is_told_what_to_return(tmp_path: Path) -> None:
+    (tmp_path / "strict.py").write_text(
+        "def judge(request): return {'verdict': 'pass', 'reason': 'fine'}\n"
+        "def approve(request): return True\n"
+    )
+    judge = {"name": "strict", "type": "python", "target": "strict:judge"}
+    (result,) = (await evaluate(write_suite(tmp_path, [CASE], judges=[judge]))).runs
+    assert result.status == "passed"
+    judge = {"name": "strict", "type": "python", "target": "strict:approve"}
+    (result,) = (await evaluate(write_suite(tmp_path, [CASE], judges=[judge]))).runs
+    assert result.error is not None
+    assert 'must reply {"verdict": "pass", "reason": "…"}' in result.error.message
 
 
 async def test_a_judge_is_asked_again_after_a_refusal(tmp_path: Path) -> None:

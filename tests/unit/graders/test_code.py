@@ -131,7 +131,11 @@ async def test_a_verdict_below_the_threshold_fails_with_both_reasons(answer_of: 
             "returned an unknown key 'pased'; known: passed, score",
             'dict {"pased": true}',
         ),
-        ("empty", "returned a mapping with neither passed nor score", "dict {}"),
+        (
+            "empty",
+            "returned a mapping with neither passed nor score: it must return a bool",
+            "dict {}",
+        ),
         ("bad_passed", "must return a bool as `passed`", "str 'true'"),
         ("bad_reason", "must return text as its reason", "int 5"),
         ("bad_score", "must return a number as its score", "bool true"),

@@ -227,7 +227,7 @@ async def test_a_reply_that_cannot_be_read_is_asked_for_once_more(answer_of: Ans
 
 
 async def test_a_judge_without_a_verdict_is_no_verdict(answer_of: AnswerOf) -> None:
-    with pytest.raises(GradingError, match="no verdict that can be read") as caught:
+    with pytest.raises(GradingError, match="the judge must reply") as caught:
         await judged({"rubric": "polite"}, answer_of("x"), "Hm.")
     assert caught.value.kind == "judge"
 
