@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from html import escape
@@ -29,19 +29,6 @@ _FLAGS: Final = (
 def browser() -> str | None:
     """Where it is; None if there is none on this machine."""
     return next(filter(None, map(shutil.which, _NAMES)), None)
-
-
-def open_page(html: str, arguments: Iterable[str]) -> str:
-    """Show a page; returns what the browser prints."""
-    path = browser()
-    assert path is not None
-    with tempfile.TemporaryDirectory() as scratch:
-        source = Path(scratch, "page.html")
-        source.write_text(html, encoding="utf-8")
-        command = [path, *_FLAGS, f"--user-data-dir={scratch}/profile", *arguments, source.as_uri()]
-        return subprocess.run(
-            command, check=True, timeout=120, capture_output=True, text=True
-        ).stdout
 
 
 def excess_px(html: str, widths_px: Sequence[int]) -> list[int]:

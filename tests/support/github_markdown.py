@@ -113,6 +113,16 @@ pre { background: #f6f8fa; border-radius: 6px; padding: 16px; overflow: auto; li
 pre code { background: none; padding: 0; } summary { cursor: pointer; }
 a { color: #0969da; } sub { line-height: 1.6; }
 .added { background: #dafbe1; color: #116329; } .removed { background: #ffebe9; color: #82071e; }
+@media (prefers-color-scheme: dark) {
+  body { background: #0d1117; color: #f0f6fc; }
+  .comment, .author, th, td { border-color: #3d444d; }
+  .author, pre, tr:nth-child(2n) { background: #151b23; }
+  .author { color: #9198a1; } .author b { color: #f0f6fc; }
+  code { background: #656c7633; } pre code { background: none; }
+  a { color: #4493f8; }
+  .added { background: #2ea04326; color: #aff5b4; }
+  .removed { background: #f8514926; color: #ffdcd7; }
+}
 """
 
 

@@ -14,9 +14,9 @@ from typing import Final
 
 import comments
 import pages
-from browser import browsing, open_page
+from browser import Tab, browsing
 from github_markdown import page
-from PIL import Image
+from PIL import Image, ImageChops
 from rendered import html_of
 from rich.console import Console
 from rich.text import Text
@@ -24,21 +24,34 @@ from rich.text import Text
 from ci_evals.reports import terminal
 
 MOST_BYTES: Final = 200_000
-_WIDTH, _HEIGHT = 806, 1700
+_COMMENT_SIZE: Final = (806, 1700)
+_IN_THE_DARK: Final = ("regression", "pass")
+"""The comments that pages of the docs show, and so need in the dark, too."""
 
 
 def main(folder: Path) -> None:
     """Take a picture of every situation's comment, some of report.html, and one of a terminal."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in comment_texts().items():
-        save(cropped(screenshot(page(text))), folder / f"comment-{name}.png")
     with tempfile.TemporaryDirectory() as scratch:
-        source = Path(scratch, "report.html")
-        source.write_text(page_text(), encoding="utf-8")
-        asyncio.run(take_pages(source.as_uri(), folder))
+        asyncio.run(take_pictures(Path(scratch), folder))
     path = folder / "terminal.svg"
     path.write_text(terminal_picture(), encoding="utf-8")
     print(f"{path}: {path.stat().st_size:,} bytes")  # noqa: T201  a script
+
+
+async def take_pictures(scratch: Path, folder: Path) -> None:
+    async with browsing() as tab:
+        for name, text in comment_texts().items():
+            source = scratch / f"{name}.html"
+            source.write_text(page(text), encoding="utf-8")
+            await take_comment(tab, source.as_uri(), "light", folder / f"comment-{name}.png")
+            if name in _IN_THE_DARK:
+                await take_comment(
+                    tab, source.as_uri(), "dark", folder / f"comment-{name}-dark.png"
+                )
+        source = scratch / "report.html"
+        source.write_text(page_text(), encoding="utf-8")
+        await take_pages(tab, source.as_uri(), folder)
 
 
 def comment_texts() -> Mapping[str, str]:
@@ -70,20 +83,32 @@ def terminal_picture() -> str:
     )
 
 
-async def take_pages(url: str, folder: Path) -> None:
+async def take_comment(tab: Tab, url: str, scheme: str, path: Path) -> None:
+    """Take a picture of a comment, as GitHub shows it."""
+    await tab.prefer(scheme)
+    await tab.resize(*_COMMENT_SIZE)
+    await tab.open(url)
+    save(cropped(await picture(tab)), path)
+
+
+async def take_pages(tab: Tab, url: str, folder: Path) -> None:
     """Take pictures of a report.html: its top in light and in dark, and a case on a phone."""
     views = {  # what is looked at, in which colours, in a window of which size
         "page": ("", "light", 1100, 1200),
         "page-dark": ("", "dark", 1100, 1200),
         "page-phone": ("#case=lost-package", "light", 400, 900),
     }
-    async with browsing() as tab:
-        for name, (fragment, scheme, width, height) in views.items():
-            await tab.prefer(scheme)
-            await tab.resize(width, height, scale=2)
-            await tab.open("about:blank")
-            await tab.open(url + fragment)
-            save(Image.open(io.BytesIO(await tab.picture())).convert("RGB"), folder / f"{name}.png")
+    for name, (fragment, scheme, width, height) in views.items():
+        await tab.prefer(scheme)
+        await tab.resize(width, height, scale=2)
+        await tab.open("about:blank")
+        await tab.open(url + fragment)
+        save(await picture(tab), folder / f"{name}.png")
+
+
+async def picture(tab: Tab) -> Image.Image:
+    """Return what is in the tab's window."""
+    return Image.open(io.BytesIO(await tab.picture())).convert("RGB")
 
 
 def save(image: Image.Image, path: Path) -> None:
@@ -93,19 +118,12 @@ def save(image: Image.Image, path: Path) -> None:
     print(f"{path}: {len(picture):,} bytes")  # noqa: T201  a script
 
 
-def screenshot(html: str) -> Image.Image:
-    """What Chromium shows of a page."""
-    with tempfile.TemporaryDirectory() as scratch:
-        target = Path(scratch, "page.png")
-        open_page(html, (f"--window-size={_WIDTH},{_HEIGHT}", f"--screenshot={target}"))
-        return Image.open(io.BytesIO(target.read_bytes())).convert("RGB")
-
-
 def cropped(image: Image.Image) -> Image.Image:
-    """The picture without the white below the comment."""
-    inverted = image.point(lambda value: 255 - value)
-    box = inverted.getbbox()
-    return image.crop((0, 0, image.width, min(image.height, box[3] + 12) if box else image.height))
+    """Return the picture without the empty part below the comment."""
+    empty = Image.new("RGB", image.size, image.getpixel((0, 0)))
+    box = ImageChops.difference(image, empty).getbbox()
+    assert box is not None, "nothing is shown"
+    return image.crop((0, 0, image.width, min(image.height, box[3] + 12)))
 
 
 def optimized(image: Image.Image) -> bytes:
