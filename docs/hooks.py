@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 from ci_evals.release import ACTION
@@ -38,22 +39,26 @@ def on_files(files: Any, *, config: Any, **_: Any) -> Any:
 def demo_report() -> str:
     """Return the page of an example's change, compared with the example as it is."""
     with tempfile.TemporaryDirectory() as folder:
-        run_demo(Path(folder, "main"))
+        run_demo(Path(folder, "main"), policy="old")
         change = Path(folder, "change")
         baseline = Path(folder, "main", "report.json")
-        run_demo(change, "--baseline", str(baseline), policy="Offer store credit.")
+        run_demo(change, "--baseline", str(baseline), policy="new")
         return Path(change, "report.html").read_text(encoding="utf-8")
 
 
-def run_demo(out: Path, *options: str, policy: str = "") -> None:
+def run_demo(out: Path, *options: str, policy: str) -> None:
     """Run the example; its gate may be red."""
     command = (sys.executable, "-m", "ci_evals", "run", "-c", DEMO, "--out", str(out))
-    environ = dict(os.environ)
-    if policy:
-        environ["POLICY"] = policy
-    subprocess.run(  # noqa: S603  our own command
-        (*command, *options), env=environ, cwd=ROOT, check=False, capture_output=True
+    ended = subprocess.run(  # noqa: S603  our own command
+        (*command, *options),
+        env={**os.environ, "POLICY": policy},
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
     )
+    if ended.returncode not in (0, 1):
+        raise PluginError(f"{DEMO}: {ended.stderr}")
 
 
 def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: Any) -> str:

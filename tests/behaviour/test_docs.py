@@ -561,7 +561,7 @@ def test_every_action_that_is_shown_is_pinned_and_ours_is_the_one_that_a_release
 
 
 def prose_lines() -> Iterator[tuple[str, str]]:
-    """Each line of text outside of code blocks, tables, quotes, pictures and HTML, with its page."""
+    """Each line of text outside of code, tables, quotes, pictures and HTML, with its page."""
     for page in PAGES:
         for line in without_blocks(page.read_text(encoding="utf-8")).splitlines():
             if not line.lstrip().startswith(("|", ">", "![", "<")):
