@@ -66,7 +66,8 @@ def judge() -> None:
 @options.option("--rubric", help="The rubric of the judge to check, if the suite has several.")
 @options.option(
     "--answers",
-    type=click.IntRange(min=FEWEST_ANSWERS),
+    type=options.WholeNumber(min=FEWEST_ANSWERS),
+    metavar="N",
     default=40,
     show_default=True,
     help="Grade this many stored answers again.",

@@ -47,12 +47,13 @@ PATH = click.Path(path_type=Path)
 class WholeNumber(click.IntRange):
     """A whole number within bounds."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            int(value)
-        except ValueError:
-            self.fail(f"expected a whole number, got {value!r}", param, ctx)
-        return super().convert(value, param, ctx)
+    name = "whole number"
+
+
+class Number(click.FloatRange):
+    """A number within bounds."""
+
+    name = "number"
 
 
 def _config(*names: str) -> Decorator:

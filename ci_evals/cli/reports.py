@@ -2,7 +2,7 @@
 
 import asyncio
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -35,7 +35,7 @@ from ci_evals.reports.read import (
 )
 from ci_evals.reports.saved import SavedReport
 from ci_evals.reports.summary import Summary
-from ci_evals.suite.problems import unknown
+from ci_evals.suite.problems import suggestion, unknown
 from ci_evals.suite.types import RESULTS
 
 ReportFormat = Literal["text", "markdown", "json"]
@@ -154,9 +154,22 @@ def _choose_cells(
             names = {cell: summary.report.plan.key(cell)[part] for cell in cells[number]}
             cells[number] = [cell for cell, own in names.items() if own == name]
             known |= dict.fromkeys(name_of(own) for own in names.values() if own is not None)
-        if not any(cells):
-            raise UsageError(unknown(noun, name, known))
+        if any(cells):
+            continue
+        if noun == "case":
+            raise UsageError(_explain_missing_case(summaries, name, known))
+        raise UsageError(unknown(noun, name, known))
     return cells
+
+
+def _explain_missing_case(summaries: Sequence[Summary], name: str, known: Iterable[str]) -> str:
+    """`case 'refund' was not in the last run, which had 3 of 40 cases`."""
+    text = f"case {name!r} was not in the last run"
+    selections = [summary.report.suite.selection for summary in summaries]
+    selected = [selection for selection in selections if selection]
+    if selected:
+        return f"{text}, which had {', '.join(selected)}"
+    return f"{text}{suggestion('case', name, known)}"
 
 
 @options.command("compare")

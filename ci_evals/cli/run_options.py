@@ -283,7 +283,7 @@ overriding = options.collect(
         ),
         "timeout_s": options.setting(
             "--timeout-s",
-            type=click.FloatRange(min=0, min_open=True),
+            type=options.Number(min=0, min_open=True),
             metavar="SECONDS",
             help="The longest time for one call.",
         ),

@@ -155,9 +155,11 @@ def _response(ended: ProgramEnd, timeout_s: float) -> Response:
         text = f"more than {MAX_OUTPUT_BYTES // 1024**2} MB on stdout; the program was ended"
         raise ProviderError("bad_answer", text, detail=detail)
     if ended.status:
-        text = f"{describe_status(ended.status)}, nothing on stderr"
-        if ended.last_line:
-            text = f"{describe_status(ended.status)}: {ended.last_line}"
+        text = describe_status(ended.status)
+        if ended.reason:
+            text = f"{text}: {ended.reason}"
+        elif not ended.stderr.strip():
+            text = f"{text}, nothing on stderr"
         status = None
         if ended.status > 0:
             status = ended.status

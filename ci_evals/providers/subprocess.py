@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,12 @@ _VARIABLE = "_CI_EVALS_CALL"
 _GUARD = Path(__file__).with_name("guard.py")
 _THIS_PROCESS = os.urandom(16).hex()
 
+_REASON_CHARACTERS = 300
+_CARETS = re.compile(r"\s*\^+\s*")
+# Node.js writes these after an error that nobody caught, and about itself.
+_NODE_VERSION = "Node.js v"
+_NODE_WARNINGS = ("(node:", "(Use `node --")
+
 _numbers = count()
 # The programs not yet cleaned up, each the leader of a process group.
 _running: set[int] = set()
@@ -53,12 +60,20 @@ class ProgramEnd:
         return self.stderr_tail.decode(errors="replace")
 
     @property
-    def last_line(self) -> str:
-        """The last line on stderr, shortened; empty if there is none."""
-        lines = self.stderr.strip().splitlines()
-        if not lines:
-            return ""
-        return one_line(lines[-1], 300)
+    def reason(self) -> str:
+        """The last line on stderr, shortened, without remarks of Node.js; empty if there is none.
+
+        For an error that nobody caught in Node.js, that is the error's own line.
+        """
+        lines = [line for line in self.stderr.splitlines() if line.strip()]
+        if lines and lines[-1].startswith(_NODE_VERSION):
+            for number in range(len(lines) - 2, 0, -1):
+                if _CARETS.fullmatch(lines[number - 1]):
+                    return one_line(lines[number], _REASON_CHARACTERS)
+        for line in reversed(lines):
+            if not line.startswith((_NODE_VERSION, *_NODE_WARNINGS)):
+                return one_line(line, _REASON_CHARACTERS)
+        return ""
 
 
 class Descendants:

@@ -120,7 +120,12 @@ def unknown(noun: str, name: str, known: Iterable[str]) -> str:
     """
     if isinstance(name, Interpolated):
         name = f"${{{name.names[0]}}}"  # its value may be a secret
-    return f"unknown {noun} {name!r}{_suggest(noun, name, tuple(known)).text}"
+    return f"unknown {noun} {name!r}{suggestion(noun, name, known)}"
+
+
+def suggestion(noun: str, name: str, known: Iterable[str]) -> str:
+    """Return `, did you mean 'prompts'?` or `, known: prompts, providers`."""
+    return _suggest(noun, name, tuple(known)).text
 
 
 def _suggest(noun: str, name: str, known: Collection[str]) -> Hint:

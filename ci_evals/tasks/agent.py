@@ -230,8 +230,8 @@ def _check(ended: ProgramEnd, who: str, timeout_s: float) -> None:
         raise ProviderError("bad_answer", f"{who} wrote too much to stdout", detail=detail)
     if ended.status:
         text = f"{who} ended with exit status {ended.status}"
-        if ended.last_line:
-            text = f"{text}: {ended.last_line}"
+        if ended.reason:
+            text = f"{text}: {ended.reason}"
         raise ProviderError("crash", text, detail=detail)
 
 

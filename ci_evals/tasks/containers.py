@@ -142,4 +142,4 @@ async def _run(
 def _complaint(ended: ProgramEnd) -> str:
     if ended.why == "timeout":
         return "no answer in time"
-    return ended.last_line or f"exit status {ended.status}"
+    return ended.reason or f"exit status {ended.status}"

@@ -199,8 +199,8 @@ def test_names_from_right_to_left_stand_between_marks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
-        (("refnd",), "unknown case 'refnd', did you mean 'refund'?"),
-        (("xyz",), "unknown case 'xyz', known: refund"),
+        (("refnd",), "case 'refnd' was not in the last run, did you mean 'refund'?"),
+        (("xyz",), "case 'xyz' was not in the last run, known: refund"),
         (("refund", "gtp"), "unknown provider 'gtp', did you mean 'gpt'?"),
         (("refund", "gpt", "long"), "unknown prompt 'long', known: short"),
     ],
@@ -211,6 +211,14 @@ def test_what_is_misspelt_is_told_with_a_suggestion(
     path = saved(tmp_path / "report.json", report_of({"refund": "PP"}, variants=TWO))
     with pytest.raises(UsageError, match=re.escape(words)):
         explain_cells(path, *cells)
+
+
+def test_a_case_that_was_not_selected_gets_no_suggestion(tmp_path: Path) -> None:
+    report = report_of({"q023": "PP"}, suite={"selection": "1 of 40 cases"})
+    path = saved(tmp_path / "report.json", report)
+    with pytest.raises(UsageError) as raised:
+        explain_cells(path, "q123")
+    assert str(raised.value) == "case 'q123' was not in the last run, which had 1 of 40 cases"
 
 
 def test_a_renamed_case_is_shown_with_its_base_under_the_old_name(tmp_path: Path) -> None:

@@ -108,6 +108,29 @@ async def test_an_exit_status_is_told_with_the_end_of_stderr() -> None:
     assert len(error.detail) <= 4096
 
 
+STACK = "    at openSync (node:fs:573:18)\n    at file:///agent.mjs:1:25 {\n  code: 'ENOENT'\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        (
+            (
+                "(node:7) Warning: old\nnode:fs\n  open(\n    ^\n\nError: no such file\n"
+                f"{STACK}\nNode.js v22.1.0\n"
+            ),
+            ": Error: no such file",
+        ),
+        ("/agent.cjs:1\nthrow {a: 1}\n^\n{ a: 1 }\n\nNode.js v22.1.0\n", ": { a: 1 }"),
+        ("no key\n(node:7) Warning: old\n(Use `node --trace-warnings ...` to see)\n", ": no key"),
+        ("(node:7) Warning: old\n", ""),
+    ],
+)
+async def test_remarks_of_nodejs_are_no_reason(stderr: str, reason: str) -> None:
+    error = await error_of(python(f"import sys; sys.stderr.write({stderr!r}); sys.exit(1)"))
+    assert error.message == f"exit status 1{reason}"
+
+
 async def test_a_silent_failure_says_so() -> None:
     error = await error_of(python("raise SystemExit(1)"))
     assert error.message == "exit status 1, nothing on stderr"
