@@ -1,6 +1,7 @@
 """The body of the comment: sections of several jobs, each between markers with its run."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, cast
@@ -14,7 +15,7 @@ MAX_BYTES: Final = 65_000
 """GitHub's limit is 262,144 bytes, and 65,536 characters on older servers."""
 
 _MAX_HEADLINE_BYTES = 1_500  # of a section that is reduced to make room for others
-_MAX_LINE_BYTES = 500  # of a section's line in the overview
+_MAX_LINE_BYTES = 500  # of the line under which a section is folded
 
 _HEAD = re.compile(r"<!-- ci-evals:comment v1 scope=(?P<scope>\S*) write=(?P<write>[0-9a-f]+) -->")
 _START = re.compile(
@@ -31,7 +32,14 @@ _LINE_ENDS = re.compile(r"\r\n?")
 State = VerdictStatus | Literal["running"]
 """The verdict of a section, or that its run is under way."""
 
-_STATES = frozenset(("running", *VERDICT_MARKS))
+_WORST_FIRST: Final[tuple[State | None, ...]] = (
+    "fail",
+    "error",
+    "borderline",
+    "running",
+    None,
+    "pass",
+)
 
 
 class SectionId(NamedTuple):
@@ -103,7 +111,7 @@ class Section(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Its line in the overview: `❌ flight agent: 1 case regressed: refund`.
+        """Its name and headline: `✅ flight agent: 105 of 105 runs passed`.
 
         A headline that is too long is left out.
         """
@@ -128,8 +136,8 @@ class Section(NamedTuple):
 
     @property
     def folded(self) -> str:
-        """The section between its markers, folded under its name."""
-        return f"<details>\n<summary>{self.name}</summary>\n\n{self.block}\n\n</details>\n"
+        """The section between its markers, folded under its name and headline."""
+        return f"<details>\n<summary>{self.line}</summary>\n\n{self.block}\n\n</details>\n"
 
     @property
     def name(self) -> str:
@@ -194,7 +202,7 @@ def parse(body: str) -> Body | None:
             whose = SectionId(unquote(suite), unquote(job), unquote(part))
             stamp = Stamp(int(start["run"]), int(start["attempt"]), start["sha"])
             state = None
-            if start["state"] in _STATES:
+            if start["state"] in _WORST_FIRST:
                 state = cast("State", start["state"])
             sections[whose] = Section(whose, stamp, "\n".join(text), start["write"], state)
             start = None
@@ -204,12 +212,12 @@ def parse(body: str) -> Body | None:
 
 
 def compose(scope: str, write: str, sections: Iterable[Section]) -> str:
-    """Return the comment with these sections, in the order of their ids.
+    """Return the comment with these sections, the worst first, then in the order of their ids.
 
-    Several sections have an overview above them, and the green ones are folded. If the comment has
-    more than `MAX_BYTES` in UTF-8, the longest sections are reduced to their headlines.
+    Several sections have a headline over all of them, and the green ones are folded. If the comment
+    has more than `MAX_BYTES` in UTF-8, the longest sections are reduced to their headlines.
     """
-    ordered = sorted(sections, key=lambda section: section.id)
+    ordered = sorted(sections, key=lambda section: (_WORST_FIRST.index(section.state), section.id))
     marker = f"<!-- ci-evals:comment v1 scope={_word(scope)} write={write} -->"
     head = marker + _overview(ordered)
     blocks = [_place(section, ordered) for section in ordered]
@@ -232,15 +240,14 @@ def _place(section: Section, sections: Sequence[Section]) -> str:
 
 
 def _overview(sections: Sequence[Section]) -> str:
-    """Return a list with a line for each section; empty for a single one."""
+    """Return a headline with the verdict of each section; empty for a single one."""
     if len(sections) < 2:
         return ""
-    lines = [section.line for section in sections]
-    if sum(map(_size, lines)) > MAX_BYTES // 4:
-        names = " · ".join(section.name for section in sections)
-        return f"\n\n{names}\n"
-    items = "\n".join(f"- {line}" for line in lines)
-    return f"\n\n{items}\n"
+    verdicts = " · ".join(section.name for section in sections)
+    if _size(verdicts) > MAX_BYTES // 4:
+        marks = Counter(section.mark for section in sections)
+        verdicts = " · ".join(f"{mark} {count:,}" for mark, count in marks.items())
+    return f"\n\n## {verdicts}\n"
 
 
 def room_for(section: SectionId, stamp: Stamp, others: Sequence[Section]) -> int:

@@ -1,6 +1,7 @@
 """One click from a pull request to the page: artifacts that open in the browser, and links."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,7 @@ async def test_comment_and_summary_lead_to_the_page_and_to_each_case(
     assert linked.code == 0, linked.err
     (comment,) = comments(fake)
     page = f"{run_url}/artifacts/{fake.state.artifact_named(PAGE).id}"
-    (facts,) = (line for line in comment.body.splitlines() if line.startswith("**<code>"))
-    assert facts.endswith(f" · [open the report](<{page}>)")
+    assert f"\n**<code>geography</code>** · [open the report](<{page}>) · 15 of 20 " in comment.body
     assert f"[open in the report](<{page}#case=river>)" in comment.body
     assert "unzip" not in comment.body
     summary = summary_of(red)
@@ -62,7 +62,7 @@ async def test_comment_and_summary_lead_to_the_page_and_to_each_case(
 
 def without_links(body: str) -> list[str]:
     body = body.replace("results (unzip, then open report.html)", "results")
-    lines = [line.partition(" · [open the report]")[0] for line in body.splitlines()]
+    lines = re.sub(r" · \[open the report\]\(<.*?>\)", "", body).splitlines()
     places = ("write=", "report.html", "open in the report")
     return [line for line in lines if not any(place in line for place in places)]
 

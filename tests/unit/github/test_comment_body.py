@@ -170,8 +170,27 @@ def test_a_text_that_looks_green_is_not() -> None:
     lakes = Section(SectionId("lakes"), STAMP, "### ✅ 5 of 5 runs passed", state="pass")
     body = compose("", "ab12", [rivers, lakes])
     assert body.count("<details>") == 1
-    assert "<summary>✅ <code>lakes</code></summary>" in body
-    assert "- ✅ <code>lakes</code>: 5 of 5 runs passed\n- ❌ <code>rivers</code>\n" in body
+    assert "<summary>✅ <code>lakes</code>: 5 of 5 runs passed</summary>" in body
+    assert "\n\n## ❌ <code>rivers</code> · ✅ <code>lakes</code>\n" in body
+
+
+def test_the_worst_section_comes_first_and_too_many_names_are_counted() -> None:
+    def section(suite: str, state: State | None) -> Section:
+        return Section(SectionId(suite), STAMP, "text", state=state)
+
+    states: tuple[State | None, ...] = ("pass", None, "running", "borderline", "error", "fail")
+    sections = [section(str(number), state) for number, state in enumerate(states)]
+    body = compose("", "ab12", sections)
+    marks = (("❌", 5), ("⚠️", 4), ("🟡", 3), ("⏳", 2), ("·", 1), ("✅", 0))
+    verdicts = " · ".join(f"{mark} <code>{suite}</code>" for mark, suite in marks)
+    assert body.splitlines()[2] == f"## {verdicts}"
+    parsed = parse(body)
+    assert parsed is not None
+    assert [each.id.suite for each in parsed.sections] == list("543210")
+
+    many = [section(f"{'long ' * 20}{number}", "pass") for number in range(200)]
+    body = compose("", "ab12", [*many, section("rivers", "fail")])
+    assert body.splitlines()[2] == "## ❌ 1 · ✅ 200"
 
 
 def test_a_section_of_an_earlier_version_is_read() -> None:
