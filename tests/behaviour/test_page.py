@@ -3,11 +3,12 @@
 import json
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pages
 import pytest
@@ -18,6 +19,7 @@ from rendered import html_of
 import ci_evals.reports.page
 from ci_evals.cli.live import LivePage, run_server
 from ci_evals.engine.journal import Header, Journal
+from ci_evals.model.case import Variant
 from ci_evals.model.response import Response
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
@@ -414,18 +416,11 @@ async def test_5000_cells_open_and_scroll_without_much_work(
         )
     )
     await tab.call("Performance.enable", timeDomain="threadTicks")
-
-    async def busy_s() -> float:
-        found = await tab.call("Performance.getMetrics")
-        return float(
-            next(each["value"] for each in found["metrics"] if each["name"] == "TaskDuration")
-        )
-
     await tab.open(url)
-    opened_s = await busy_s()
+    opened_s = await busy_s(tab)
     frames = 120
     await tab.evaluate(CHOOSE.format(name="sort", value="name"))
-    started_s = await busy_s()
+    started_s = await busy_s(tab)
     await tab.evaluate(f"""new Promise((done) => {{ let frame = 0;
         const step = () => {{
             scrollBy(0, 120);
@@ -433,11 +428,62 @@ async def test_5000_cells_open_and_scroll_without_much_work(
             else done();
         }};
         requestAnimationFrame(step); }})""")
-    frame_s = (await busy_s() - started_s) / frames
+    frame_s = (await busy_s(tab) - started_s) / frames
     with capsys.disabled():
         print(f"\n5,000 cells: opened in {opened_s:.2f} s, {frame_s * 1000:.1f} ms a frame")  # noqa: T201  the figures
     assert opened_s < 1
     assert frame_s < 1 / 60
+
+
+async def busy_s(tab: Tab) -> float:
+    """The time that the main thread has worked so far."""
+    found = await tab.call("Performance.getMetrics")
+    return float(next(each["value"] for each in found["metrics"] if each["name"] == "TaskDuration"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("names", "variants", "most_s"),
+    [
+        pytest.param(
+            {f"case {n}": ["FFFFF"] * 5 for n in range(200)},
+            5,
+            1,
+            id="5,000 runs that failed each in another way",
+        ),
+        pytest.param(
+            {f"case {n}": ["F"] * 50 for n in range(100)},
+            50,
+            1,
+            id="5,000 failed runs of 50 variants",
+        ),
+        pytest.param(
+            many((3500, "PPPPP"), (500, "FFFFF")), 1, 2, id="20,000 runs with all answers"
+        ),
+    ],
+)
+async def test_what_unfolds_of_thousands_of_runs_costs_nothing_before(
+    names: Mapping[str, Any],
+    variants: int,
+    most_s: float,
+    tab: Tab,
+    page: Callable[[Summary], str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = report_of(
+        names,
+        variants=[Variant(f"provider {number}") for number in range(variants)],
+        edit=pages.talkative,
+    )
+    await tab.call("Performance.enable", timeDomain="threadTicks")
+    await tab.open(page(summarize(report, Gate(min_pass_rate=0.9))))
+    opened_s = await busy_s(tab)
+    nodes = await tab.evaluate("document.querySelectorAll('*').length")
+    with capsys.disabled():
+        print(f"\nopened in {opened_s:.2f} s, {nodes:,} elements")  # noqa: T201  the figures
+    assert opened_s < most_s
+    assert nodes < 50_000
+    assert "without answers here" not in await tab.evaluate("document.body.textContent")
 
 
 @pytest.mark.slow
