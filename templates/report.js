@@ -4,6 +4,7 @@
 {
   const tools = document.getElementById("tools");
   const list = document.getElementById("list");
+  const keys = document.getElementById("keys");
   const groups = [...list.querySelectorAll(".group")];
   const names = ["q", "outcome", "change", "tag", "grader", "variant", "flaky", "sort"];
   const sorted = document.createElement("div");
@@ -25,6 +26,12 @@
     button.textContent = title;
     return button;
   };
+  const linkButton = () => {
+    const button = copyButton("copy link", "🔗");
+    button.title = "copy the link";
+    button.ariaLabel = button.title;
+    return button;
+  };
   const addButtons = (commands) => {
     for (const command of commands.querySelectorAll("code")) command.after(" ", copyButton("copy", "copy"));
     commands.append("\n", copyButton("copy json", "copy all as JSON"));
@@ -32,7 +39,10 @@
   const unfold = (row) => {
     const text = row.querySelector(":scope > noscript");
     if (text === null) return;
-    for (const each of toElements(text).querySelectorAll(".commands p")) addButtons(each);
+    const inside = toElements(text);
+    inside.querySelectorAll(".commands p").forEach(addButtons);
+    for (const each of inside.querySelectorAll(".cell > .on, .run > summary")) each.append(" ", linkButton());
+    row.querySelector(".id").after(" ", linkButton());
   };
   const unfoldRows = (text) => toElements(text).querySelectorAll(".case[open]").forEach(unfold);
   const unfoldIn = (opened) => {
@@ -113,7 +123,7 @@
       shown += !each.hidden;
     }
     tools.querySelector("output").value = filtered ? `${shown.toLocaleString("en")} of ${cases.length.toLocaleString("en")} cases` : "";
-    tools.querySelector("button").hidden = !filtered;
+    tools.querySelector("[type=reset]").hidden = !filtered;
     if (filtered && openBefore === null) openBefore = groups.map((each) => each.open);
     groups.forEach((group, number) => {
       for (const part of group.querySelectorAll(".alike")) {
@@ -211,6 +221,7 @@
   addEventListener("popstate", follow);
 
   list.addEventListener("click", (event) => {
+    if (event.target.closest("button") || event.ctrlKey || event.metaKey) return;
     const summary = event.target.closest(".case > summary");
     if (summary) {
       const row = summary.parentElement;
@@ -225,9 +236,12 @@
     }
     const run = event.target.closest(".run > summary");
     if (run) go(run.parentElement.id);
+  });
+  list.addEventListener("click", (event) => {
     const button = event.target.closest("button.copy");
     if (button) copy(button);
   });
+  tools.querySelector(".help").addEventListener("click", () => keys.showModal());
 
   // Copying.
 
@@ -250,9 +264,13 @@
       answer: textOf(run, ".answer"),
     })),
   }, null, 2);
+  const copiedBy = (button) => {
+    if (button.matches(".json")) return asJson(button.closest(".cell"));
+    if (button.matches(".link")) return `${location.href.split("#", 1)[0]}#${button.closest("[id^='case=']").id}`;
+    return button.previousElementSibling.textContent;
+  };
   const copy = async (button) => {
-    const cell = button.closest(".cell");
-    await navigator.clipboard.writeText(button.matches(".json") ? asJson(cell) : button.previousElementSibling.textContent);
+    await navigator.clipboard.writeText(copiedBy(button));
     const label = button.textContent;
     button.textContent = "copied";
     setTimeout(() => { button.textContent = label; }, 1500);
@@ -265,7 +283,9 @@
     const typing = event.target.matches("input, select, textarea");
     if (event.key === "Escape" && event.target === tools.elements.q) { tools.reset(); return; }
     if (typing) return;
-    if (event.key === "/") {
+    if (event.key === "?") {
+      keys.showModal();
+    } else if (event.key === "/") {
       event.preventDefault();
       tools.elements.q.focus();
     } else if (event.key === "j" || event.key === "k") {
@@ -318,7 +338,9 @@
     }, 250);
   }
 
-  for (const each of document.querySelectorAll("#tools, .keys")) each.hidden = false;
+  tools.hidden = false;
+  const bar = tools.parentElement;
+  new ResizeObserver(() => document.documentElement.style.setProperty("--bar", `${bar.offsetHeight}px`)).observe(bar);
   listGraders();
   list.querySelectorAll(".case[open]").forEach(unfold);
   groups.filter((each) => each.open).forEach(unfoldIn);

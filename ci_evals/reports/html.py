@@ -40,6 +40,7 @@ from ci_evals.reports.page_cases import (
     NAME_CHARACTERS,
     REASON_CHARACTERS,
     PageRow,
+    columns_of,
     page_case,
 )
 from ci_evals.reports.summary import Summary
@@ -51,6 +52,8 @@ _MAX_ROWS = 100  # of a table
 _MAX_ENTRIES_OF_SUITE = 10  # of a group, on the page of several suites
 _MAX_SUITES_NAMED = 5
 _MAX_COLUMNS = 40  # of fields in a row
+_NARROW_COLUMNS = 6  # more have narrow fields
+_UPRIGHT_COLUMNS = 12  # of more, the names are turned, and the fields are below the case's name
 _MARKS: dict[CellOutcome | Status | VerdictStatus, str] = {
     "passed": "✓",
     "flaky": "~",
@@ -87,6 +90,13 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
     if not ranked:
         ranked = [("", each) for each in found.variants]
     columns = min(_MAX_COLUMNS, len(found.variants))
+    layout = ""
+    if columns > _UPRIGHT_COLUMNS:
+        layout = "dense"
+    elif columns > _NARROW_COLUMNS:
+        layout = "narrow"
+    if len(found.variants) > columns:
+        layout = "dense wrapped"
     drift_since_s = None
     drift = []
     if summary.compared is not None:
@@ -102,7 +112,7 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
         title=title,
         mark=mark,
         version=version,
-        columns=columns,
+        layout=layout,
         base=summary.base,
         style=style,
         script=script,
@@ -126,6 +136,7 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
         page=page_of(found),
         cases=_Cases(summary),
         choices=choices(summary),
+        columns=columns_of(summary),
         max_rows=_MAX_ROWS,
     )
 

@@ -10,7 +10,7 @@ from ci_evals.reports.findings import Findings
 from ci_evals.reports.groups import Group, GroupItem, cells_by_group
 from ci_evals.reports.page_cases import CHANGES, PageRow, outcome_of
 from ci_evals.reports.summary import Summary, common_luck
-from ci_evals.reports.view import CellOutcome, CellView, case_views, cell_views
+from ci_evals.reports.view import CellOutcome, CellView, every_case
 from ci_evals.stats.rates import pass_rate
 
 MAX_OPTIONS: Final = 200
@@ -19,9 +19,10 @@ MAX_OPTIONS: Final = 200
 _MAX_ENTRIES = 100  # of a group without rows
 _MAX_CELLS = 40_000  # of all rows
 _MAX_WRITTEN = 200  # rows that are elements from the start; the others are text until they are seen
-_MAX_UNFOLDED = 10  # regressed or failing cases whose details are open from the start
+_MAX_UNFOLDED = 3  # failing cases; of more, each has one line from the start
 _MAX_ROWS_UNFOLDED = 40  # of a group that is open from the start
 _FEW_ROWS = 6  # a group of so few is open even where the comment folds it
+_MAX_ALIKE_UNFOLDED = 12  # rows under the reason that they share
 
 _OUTCOMES: tuple[CellOutcome, ...] = ("failed", "errored", "flaky", "not run", "passed")
 
@@ -47,7 +48,7 @@ class PagePart:
     @property
     def unfolded(self) -> bool:
         """Return True if the rows are few enough to be seen at once."""
-        return self.heading is None or self.count <= _FEW_ROWS
+        return self.heading is None or self.count <= _MAX_ALIKE_UNFOLDED
 
     @property
     def placed_above(self) -> int:
@@ -83,8 +84,12 @@ class Page:
 
 def page_of(found: Findings) -> Page:
     """Put every case into the first group that one of its cells belongs to."""
-    rows = _Rows(found.summary)
     by_group: Mapping[str, Sequence[CellView]] = dict(cells_by_group(found.summary).items())
+    failing: set[str] = set()
+    for group in found.groups:
+        if _is_failing(group):
+            failing.update(cell.case.id for cell in by_group.get(group.kind, ()))
+    rows = _Rows(found.summary, unfold=len(failing) <= _MAX_UNFOLDED)
     groups = []
     is_any_unfolded = False
     for group in found.groups:
@@ -110,21 +115,28 @@ def page_of(found: Findings) -> Page:
     return Page(tuple(groups), rows.left_out)
 
 
-class _Rows:
-    """Makes a row of each case, in the first part that asks for it."""
+def _is_failing(group: Group) -> bool:
+    return group.tone == "bad" and group.kind != "still failing"
 
-    def __init__(self, summary: Summary) -> None:
-        cases = case_views(cell_views(summary))
-        self._by_case = {view.case.id: view.cells for view in cases}
+
+class _Rows:
+    """Makes a row of each case, in the first part that asks for it.
+
+    Args:
+        unfold: unfold the failing ones.
+    """
+
+    def __init__(self, summary: Summary, *, unfold: bool) -> None:
+        self._unfold = unfold
+        self._cases = every_case(summary)
         self._placed: set[str] = set()
         self._written = 0
-        self._unfolded = 0
         self._cells = 0
         self.left_out = 0
 
     def parts_of(self, group: Group, cells: Sequence[CellView]) -> tuple[PagePart, ...]:
         """Return the cases with a reason of their own, then those that share one, under it."""
-        unfold = group.tone == "bad" and group.kind != "still failing"
+        unfold = self._unfold and _is_failing(group)
         shared = [entry for entry in group.entries if len(entry.cells) > 1]
         together = {cell.key for entry in shared for cell in entry.cells}
         single = [cell for cell in cells if cell.key not in together]
@@ -163,15 +175,13 @@ class _Rows:
             if case in self._placed:
                 continue
             self._placed.add(case)
-            self._cells += len(self._by_case[case])
+            self._cells += len(self._cases[case].cells)
             if self._cells > _MAX_CELLS:
                 self.left_out += 1
                 continue
-            unfolded = unfold and self._unfolded < _MAX_UNFOLDED
-            if unfolded:
-                self._unfolded += 1
-                unfold = heading is None
-            row = PageRow(self._by_case[case], cell, unfolded, shows_reason=heading is None)
+            row = PageRow(self._cases[case], cell, unfold, shows_reason=heading is None)
+            if heading is not None:
+                unfold = False
             if write and self._written < _MAX_WRITTEN:
                 self._written += 1
                 written.append(row)
@@ -184,17 +194,18 @@ class _Rows:
 
 
 def choices(summary: Summary) -> dict[str, list[tuple[str, int]]]:
-    """Return the options of each filter with the number of cells that they leave, in their usual
+    """Return the options of each filter with the number of cases that they leave, in their usual
     order.
     """
     outcomes: dict[str, int] = dict.fromkeys(_OUTCOMES, 0)
     changes: dict[str, int] = dict.fromkeys(CHANGES, 0)
     tags: dict[str, int] = {}
-    for cell in cell_views(summary):
-        outcomes[outcome_of(cell)] += 1
-        if cell.change:
-            changes[cell.change] += 1
-        for tag in dict.fromkeys(cell.case.tags):
+    for case in every_case(summary).values():
+        for outcome in {outcome_of(cell) for cell in case.cells}:
+            outcomes[outcome] += 1
+        for change in {cell.change for cell in case.cells if cell.change}:
+            changes[change] += 1
+        for tag in dict.fromkeys(case.case.tags):
             tags[tag] = tags.get(tag, 0) + 1
     return {"outcome": _options(outcomes), "change": _options(changes), "tag": _options(tags)}
 

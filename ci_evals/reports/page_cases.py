@@ -5,7 +5,7 @@ All texts are cleaned and cut here.
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import median_high
 from typing import Any, Final
@@ -36,7 +36,10 @@ from ci_evals.reports.answer_forms import (
     word_diff,
 )
 from ci_evals.reports.charts import spark
+from ci_evals.reports.findings import brief_tally
+from ci_evals.reports.summary import Summary, once_per_summary
 from ci_evals.reports.view import (
+    CaseView,
     CellOutcome,
     CellView,
     RunView,
@@ -80,13 +83,13 @@ class PageRow:
     """A case in the list.
 
     Attributes:
-        cells: its cells, in the order of the variants.
-        worst: the one that decided where the case is in the list.
+        case: it has its cells in the order of the variants.
+        worst: the cell that decided where the case is in the list.
         unfolded: its details are seen at once.
         shows_reason: False where the reason that it failed is above it.
     """
 
-    cells: Sequence[CellView]
+    case: CaseView
     worst: CellView
     unfolded: bool
     shows_reason: bool
@@ -97,7 +100,8 @@ class PageCase:
     """A case with what unfolds below it.
 
     Attributes:
-        outcome: that of the worst cell, as are `finding` and `reason`.
+        outcome: that of the worst cell, as is `reason`.
+        change: its passed and graded runs on the base and here over all variants, if it changed.
         input: what the case has, where it is more than what was asked.
         asked: what all its cells were asked; empty where that differs.
     """
@@ -109,7 +113,7 @@ class PageCase:
     critical: bool
     tags: Sequence[str]
     renamed_from: str
-    finding: str
+    change: str
     reason: str
     description: str
     place: str
@@ -126,7 +130,8 @@ class PageCell:
 
     Attributes:
         gaps: the number of variants before it that do not have the case.
-        variant: empty where there is only one, as is `address`.
+        label: what tells its variant from the others; empty where there is only one, as are
+            `variant` and `address`.
         tenths: the pass rate in tenths, of which only 0 is 0 and only 1 is 10.
         rate: rows are sorted by this, by `cost` in USD, and by `latency`, a median in seconds.
         details: None where there is no room for them.
@@ -135,6 +140,7 @@ class PageCell:
     column: int
     gaps: int
     is_worst: bool
+    label: str
     variant: str
     address: str
     outcome: CellOutcome
@@ -249,21 +255,21 @@ class PageExpectation:
 
 def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
     """Return what the page shows of a case; what unfolds only if there is room for it."""
-    worst, case = row.worst, row.worst.case
-    finding = reason = quarantine = given = asked = ""
-    if worst.changed:
-        finding = _sentence(worst.finding)
+    worst, case, cells = row.worst, row.worst.case, row.case.cells
+    change = reason = quarantine = given = asked = ""
+    if worst.changed and row.case.base.graded:
+        change = f"{brief_tally(row.case.base)} → {brief_tally(row.case.head)}"
     if row.shows_reason:
         reason = _reason(worst)
     if case.quarantine:
         why = one_line(case.quarantine.reason, REASON_CHARACTERS)
         quarantine = f"In quarantine until {case.quarantine.until}: {why}"
-    details: Sequence[CellDetails | None] = [None] * len(row.cells)
+    details: Sequence[CellDetails | None] = [None] * len(cells)
     expected: Sequence[PageExpectation] = ()
     if has_room:
-        all_results = [view.results() for view in row.cells]
+        all_results = [view.results() for view in cells]
         questions = [
-            _asked(view, results) for view, results in zip(row.cells, all_results, strict=True)
+            _asked(view, results) for view, results in zip(cells, all_results, strict=True)
         ]
         given = shorten(input_text(case), MAX_CHARACTERS)
         if given in questions[0]:
@@ -273,7 +279,7 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
             questions = [""] * len(questions)
         details = [
             _details(view, results, question, is_worst=view is worst)
-            for view, results, question in zip(row.cells, all_results, questions, strict=True)
+            for view, results, question in zip(cells, all_results, questions, strict=True)
         ]
         expected = _expectations(case.expect)
     return PageCase(
@@ -284,7 +290,7 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
         critical=worst.critical,
         tags=[one_line(tag, NAME_CHARACTERS) for tag in dict.fromkeys(case.tags)],
         renamed_from=one_line(worst.renamed_from or "", NAME_CHARACTERS),
-        finding=finding,
+        change=change,
         reason=reason,
         description=one_line(case.description or "", REASON_CHARACTERS),
         place=one_line(place_of(case), NAME_CHARACTERS),
@@ -296,12 +302,40 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
     )
 
 
+# Columns.
+
+
+@once_per_summary
+def columns_of(summary: Summary) -> Sequence[tuple[str, str]]:
+    """Return what tells each variant from the others: of its provider and of its prompt."""
+    variants = summary.report.plan.variants
+    providers = _differences(variant.provider for variant in variants)
+    prompts = _differences(variant.prompt or "" for variant in variants)
+    return [(providers[variant.provider], prompts[variant.prompt or ""]) for variant in variants]
+
+
+def _differences(names: Iterable[str]) -> Mapping[str, str]:
+    """Return the end of each name, without the words that all begin with; empty for only one."""
+    distinct = list(dict.fromkeys(names))
+    if len(distinct) == 1:
+        return {distinct[0]: ""}
+    words_of = [re.findall(r"[^\W_]*[\W_]*", name) for name in distinct]
+    start = 0
+    for words in zip(*words_of, strict=False):
+        if len(set(words)) > 1:
+            break
+        start += len(words[0])
+    if start in map(len, distinct):
+        start = 0
+    return {name: one_line(name[start:], NAME_CHARACTERS) for name in distinct}
+
+
 # A cell.
 
 
 def _cells(row: PageRow, details: Sequence[CellDetails | None]) -> Iterator[PageCell]:
     next_column = 0
-    for view, each in zip(row.cells, details, strict=True):
+    for view, each in zip(row.case.cells, details, strict=True):
         column = view.cell % len(view.summary.report.plan.variants)
         yield _cell(view, each, column, column - next_column, is_worst=view is row.worst)
         next_column = column + 1
@@ -315,10 +349,11 @@ def _cell(
     if report.confirmation:
         further = report.confirmation.counts((view.cell,))
         runs = Tally(runs.passed + further.passed, runs.graded + further.graded)
-    variant = address = rate = cost = latency = ""
+    label = variant = address = rate = cost = latency = ""
     tally: str = view.outcome
     tenths = None
     if len(report.plan.variants) > 1:
+        label = " · ".join(filter(None, columns_of(view.summary)[column]))
         variant = one_line(str(view.variant), NAME_CHARACTERS)
         address = view.address
     if runs.graded:
@@ -337,6 +372,7 @@ def _cell(
         column=column,
         gaps=gaps,
         is_worst=is_worst,
+        label=label,
         variant=variant,
         address=address,
         outcome=outcome_of(view),

@@ -235,7 +235,7 @@ async def test_a_cell_can_be_copied(tab: Tab, page: Callable[[Summary], str]) ->
         "navigator.clipboard.writeText ="
         " (text) => { window.copied = text; return Promise.resolve(); }"
     )
-    await tab.evaluate("document.querySelector('#list button.copy').click()")
+    await tab.evaluate("document.querySelector('#list .commands button.copy').click()")
     assert (
         await tab.evaluate("window.copied") == "ci-evals explain lost-package --provider gpt-5-mini"
     )
@@ -249,6 +249,96 @@ async def test_a_cell_can_be_copied(tab: Tab, page: Callable[[Summary], str]) ->
         "reason": "The customer asked for the package and is sent away with store credit.",
     }
     assert copied["runs"][0]["answer"] == pages.ANSWERS["lost-package"][1]
+
+
+async def test_links_of_a_case_a_cell_and_a_run_can_be_copied(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    url = page(pages.support_bot())
+    await tab.open(f"{url}#q=lost")
+    await tab.evaluate(
+        "navigator.clipboard.writeText ="
+        " (text) => { window.copied = text; return Promise.resolve(); }"
+    )
+    for place, address in (
+        ("summary", "case=lost-package"),
+        (".cell > .on", "case=lost-package&on=gpt-5-mini"),
+        (".run > summary", "case=lost-package&on=gpt-5-mini&run=1"),
+    ):
+        button = f"document.querySelector('#list .case[open] {place} button.link')"
+        await tab.evaluate(f"{button}.click()")
+        assert await tab.evaluate("window.copied") == f"{url}#{address}"
+    assert await tab.evaluate("document.getElementById('case=lost-package').open")
+    assert await tab.evaluate("location.hash") == "#q=lost"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_what_a_link_leads_to_has_its_cases_name_in_sight(
+    width: int, tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.resize(width, 844)
+    url = page(pages.support_bot())
+    for address in (
+        "case=faq-7",
+        "case=faq-7&on=claude-haiku",
+        "case=lost-package&on=claude-haiku&run=2",
+    ):
+        await tab.open("about:blank")
+        await tab.open(f"{url}#{address}")
+        seen = f"""(() => {{
+            const target = document.getElementById({json.dumps(address)});
+            const row = target.closest('.case');
+            const name = row.querySelector('.id').getBoundingClientRect();
+            const box = (target.closest('.run') ?? target).getBoundingClientRect();
+            const at = document.elementFromPoint(name.left + 5, name.top + 5);
+            return row.open && at?.closest('.case') === row && name.top >= 0
+                && box.top >= 0 && box.top < innerHeight; }})()"""
+        await tab.until(seen)
+
+
+async def test_the_keys_are_listed(tab: Tab, page: Callable[[Summary], str]) -> None:
+    await tab.open(page(pages.support_bot()))
+    await tab.press("?")
+    assert await tab.evaluate("document.querySelector('dialog').open")
+    assert "next and previous case" in await tab.evaluate(
+        "document.querySelector('dialog').innerText"
+    )
+    await tab.press("Escape")
+    await tab.until("!document.querySelector('dialog').open")
+    await tab.evaluate("document.querySelector('.help').click()")
+    await tab.evaluate("document.querySelector('dialog button').click()")
+    await tab.until("!document.querySelector('dialog').open")
+    assert tab.logged == []
+
+
+async def test_the_tools_and_the_names_of_columns_stay_in_sight_in_one_row(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.resize(1280, 900)
+    await tab.open(page(pages.support_bot()))
+    fields = "[...document.querySelectorAll('.tools input, .tools select')]"
+    middles = f"""{fields}.map((each) => {{
+        const box = each.getBoundingClientRect();
+        return box.top + box.height / 2; }})"""
+    found = await tab.evaluate(middles)
+    assert max(found) - min(found) < 3
+    await tab.evaluate("document.getElementById('case=refund-full').scrollIntoView()")
+    for part in ("tools", "columns"):
+        box = await tab.evaluate(f"document.querySelector('.{part}').getBoundingClientRect().top")
+        assert 0 <= box < 100
+
+
+async def test_a_field_of_a_row_opens_its_cell_by_key(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.open(page(pages.support_bot()))
+    await tab.press("j")
+    await tab.press("Tab")
+    await tab.press("Tab")
+    await tab.press("Tab")
+    assert await tab.evaluate("document.activeElement.matches('.chip[data-v=\"1\"]')")
+    await tab.press("Enter")
+    assert await tab.evaluate("location.hash") == "#case=lost-package&on=claude-haiku"
 
 
 async def test_a_page_that_follows_a_run_stays_as_it_was_left(tab: Tab, tmp_path: Path) -> None:
@@ -292,7 +382,13 @@ async def test_without_scripts_everything_can_be_read(page: Callable[[Summary], 
     async with browsing(scripts=False) as tab:
         await tab.open(f"{page(pages.support_bot())}#case=lost-package&on=claude-haiku")
         assert await tab.evaluate("document.getElementById('tools').hidden")
-        assert await tab.evaluate("document.querySelectorAll('button:not([hidden])').length") == 0
+        assert (
+            await tab.evaluate(
+                "[...document.querySelectorAll('button')]"
+                ".filter((each) => each.checkVisibility()).length"
+            )
+            == 0
+        )
         text = await tab.evaluate("document.body.innerText")
     assert "2 cases regressed on gpt-5-mini: lost-package (critical), refund-full" in text
     assert "We issue store credit of $42.00." in text

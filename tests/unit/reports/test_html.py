@@ -101,6 +101,8 @@ TAGS = {
         "blockquote",
         "br",
         "noscript",
+        "a",
+        "dialog",
     ),
 }
 ATTRIBUTES = {
@@ -116,6 +118,8 @@ ATTRIBUTES = {
     "open",
     "hidden",
     "title",
+    "href",
+    "method",
 }
 ATTRIBUTES |= {
     "role",
@@ -244,7 +248,15 @@ def test_what_got_worse_is_said_beside_the_case_and_above_what_was_answered() ->
     assert summary.compared is not None
     for cell in summary.compared.select("regressed", "suspect", "fixed"):
         finding = cell_finding(summary.compared, cell)
-        assert page.count(finding) == 2
+        assert page.count(finding) == 1
+    changes = re.findall(
+        r'<bdi class="id">(\w+)</bdi>.*?<span class="change">(.*?)</span>', text_of(summary)
+    )
+    assert changes[:3] == [
+        ("refund", "30/30 → 4/10"),
+        ("cancel", "30/30 → 9/10"),
+        ("upgrade", "0/30 → 3/3"),
+    ]
 
 
 def folded(text: str) -> str:
@@ -311,7 +323,60 @@ def test_cases_that_failed_for_the_same_reason_stand_under_it() -> None:
     assert re.findall(r'<details class="alike"( open)?><summary>(.*?)</summary>', text) == [
         ("", "497 cases: <bdi>down for 1 s</bdi>")
     ]
-    assert rows(text) == [("odd", True), *((name, False) for name in names)]
+    assert rows(text) == [("odd", False), *((name, False) for name in names)]
+
+
+@pytest.mark.parametrize(("failed", "unfolded"), [(3, 3), (4, 0)])
+def test_up_to_three_failing_cases_are_unfolded_and_more_have_a_line_each(
+    failed: int, unfolded: int
+) -> None:
+    names = many((failed, "F"), (5, "P"))
+    text = text_of(summarize(report_of(names, edit=with_own_reason), None))
+    assert [opened for _, opened in rows(text)] == [True] * unfolded + [False] * (
+        len(names) - unfolded
+    )
+
+
+def test_filters_count_cases_and_not_their_cells() -> None:
+    report = report_of(
+        {"broken": ["FF", "FF"], "fine": ["PP", "PP"]},
+        variants=[Variant("a"), Variant("b")],
+        cases={"broken": {"tags": ("refund",)}},
+    )
+    text = text_of(summarize(report, None))
+    options = re.findall(r'<option value="[^"]+">(.*? \(\d+\))</option>', text)
+    assert options == ["failed (1)", "passed (1)"]
+
+
+@pytest.mark.parametrize(
+    ("variants", "columns"),
+    [
+        (
+            [Variant("gpt-mini", "prompt 1"), Variant("gpt-mini", "prompt 2")],
+            ["1", "2"],
+        ),
+        (
+            [Variant("acme-large-1", "kind"), Variant("acme-large-2", "plain")],
+            ["1 kind", "2 plain"],
+        ),
+        ([Variant("gpt-mini"), Variant("haiku")], ["gpt-mini", "haiku"]),
+        ([Variant("gpt"), Variant("gpt-mini")], ["gpt", "gpt-mini"]),
+        ([Variant("gpt", "a b"), Variant("gpt", "a b c")], ["b", "b c"]),
+    ],
+)
+def test_a_column_is_named_by_what_tells_its_variant_from_the_others(
+    variants: list[Variant], columns: list[str]
+) -> None:
+    text = text_of(
+        summarize(report_of({"capital": ["F"] * len(variants)}, variants=variants), None)
+    )
+    heads = re.findall(r'<bdi title="(.*?)">(.*?)</bdi>', text)
+    assert [title for title, _ in heads] == [str(variant) for variant in variants]
+    assert [" ".join(re.findall("<span>(.*?)</span>", head)) for _, head in heads] == columns
+    links = re.findall(r'<a class="chip[^>]*href="([^"]*)"', text)
+    assert [html_unescaped(link) for link in links] == [
+        f"#{address_of('capital', variant)}" for variant in variants
+    ]
 
 
 def titles(text: str) -> list[str]:
@@ -576,6 +641,7 @@ def test_nothing_but_our_script_runs_and_nothing_is_loaded(
     assert page.tags <= TAGS
     assert page.attributes <= ATTRIBUTES
     assert page.open == []
+    assert all(link.startswith("#case=") for link in re.findall('href="(.*?)"', text))
     scripts = re.findall("<script[^>]*>", text)
     assert scripts.pop() == "<script>"
     assert set(scripts) <= {'<script type="text/html">'}
