@@ -93,6 +93,22 @@ async def test_each_of_several_suites_has_a_page_and_a_link_of_its_own(
         assert f"[open the report](<{address}>)" in section.text
 
 
+@pytest.mark.parametrize("mode", ["new", "changes"])
+async def test_the_link_is_put_into_the_comment_that_the_run_has_posted(
+    repository: Repository, fake: FakeGitHub, mode: str
+) -> None:
+    repository.suite()
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
+    job = await repository.pull_request(RED, run=run, CI_EVALS_COMMENT=mode)
+    repository.upload(job, run)
+    linked = await repository.link_pages(job, CI_EVALS_COMMENT_MODE=mode)
+    assert linked.code == 0, linked.err
+    (comment,) = comments(fake)
+    assert job.outputs["comment-url"].endswith(f"-{comment.id}")
+    assert f"/artifacts/{fake.state.artifact_named(PAGE).id}>)" in comment.body
+
+
 async def test_a_later_attempt_links_its_own_page(repository: Repository, fake: FakeGitHub) -> None:
     repository.suite()
     open_pull(fake, head_sha=RED, base_sha=BASE)
