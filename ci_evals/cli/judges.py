@@ -232,7 +232,7 @@ def _ask_to_pay() -> None:
 @options.option(
     "--fail-if-worse",
     is_flag=True,
-    help="Exit 1 if A is preferred beyond chance, 3 if over 5 % of the pairs got no judgement.",
+    help="Exit 1 if A is preferred beyond chance.",
 )
 def pairwise_command(
     *,
@@ -251,6 +251,8 @@ def pairwise_command(
     Each pair of answers is shown in both orders. A and B are variants of one report, or the paths
     of two (PATH, or PATH::VARIANT if a report has several variants). A preference counts if it is
     the same in both orders; one that changes with the order is a flip and counts as a tie.
+
+    Exits with 0 for either preference, and with 3 if more than 5 % of the pairs got no judgement.
 
     \b
     Examples:
@@ -276,11 +278,9 @@ def pairwise_command(
     found = preference(pairs, (suite.gate or Gate()).confidence)
     text = render_pairwise(PairwiseReport(name_a, name_b, found), output)
     Console.of_process(output).print(text)
-    if not fail_if_worse:
-        return 0
     if not found.has_verdict:
         return 3
-    return int(found.side == "a")
+    return int(fail_if_worse and found.side == "a")
 
 
 def _side(side: str, report: Path) -> tuple[str, Answers]:

@@ -294,10 +294,10 @@ def _suggest_commands(summary: Summary, suite: CheckedSuite, console: Console) -
 
     `next: ci-evals explain refund`, then `      ci-evals run --failed`
     """
-    case = findings(summary).first_case
-    if case is None or summary.verdict.status == "pass":
+    cell = findings(summary).first_cell
+    if cell is None or summary.verdict.status == "pass":
         return
-    explain = ["ci-evals", "explain", case]
+    explain = ["ci-evals", "explain", cell.case.id]
     run_again = ["ci-evals", "run"]
     if suite.file not in DEFAULT_NAMES:
         run_again.append(suite.file)

@@ -16,6 +16,7 @@ import pytest
 
 from ci_evals.api import evaluate, load_suite
 from ci_evals.errors import CiEvalsError, UsageError
+from ci_evals.format import name_of, one_line
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.cells import CellKind
 from ci_evals.gate.compare import Comparison, NoComparison
@@ -26,6 +27,7 @@ from ci_evals.model.case import Case
 from ci_evals.pytest_plugin import baseline_path
 from ci_evals.reports import terminal
 from ci_evals.reports.files import write_reports
+from ci_evals.reports.findings import findings
 from ci_evals.reports.notes import outcome
 from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import Suite
@@ -68,8 +70,8 @@ class Evaluation:
         line: the verdict and its reason, for the summary.
         figures: the numbers of runs, without a verdict.
         changes: the differences from the baseline.
-        text: the output of the command line; pytest's short summary shows its first line, the
-            verdict.
+        text: the output of the command line, after the reason of the first failed case, which
+            pytest's short summary shows.
         is_good: True if the gate lets it pass.
     """
 
@@ -117,12 +119,17 @@ def evaluate_test(item: pytest.Item, target: Any, fixture: Callable[[str], Any])
 def _describe(report: Report) -> Evaluation:
     verdict = report.verdict
     line = f"{VERDICTS[verdict.status].upper()}  {verdict.reason}"
+    text = terminal.render(report.judged, width=_WIDTH, color=False)
+    cell = findings(report.judged).first_cell
+    if cell is not None and cell.failures.most_frequent:
+        reason = one_line(cell.failures.most_frequent)
+        text = f"{name_of(cell.case.id)}: {reason}\n\n{text}"
     return Evaluation(
         report=report,
         line=line,
         figures=outcome(report),
         changes=changes_of(report),
-        text=terminal.render(report.judged, width=_WIDTH, color=False),
+        text=text,
         is_good=exit_code(verdict, report.gate) == 0,
     )
 

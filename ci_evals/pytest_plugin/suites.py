@@ -124,13 +124,15 @@ def _regressions(report: Report, case: str) -> list[str]:
 
 
 def _describe(cell: CellView, report: Report) -> str:
-    """Describe a cell as the command line does."""
+    """Describe a cell, beginning with the reason, which pytest's short summary shows."""
     status: Status = "failed"
     if cell.outcome == "errored":
         status = "errored"
     prefix = _variant_prefix(cell, report)
-    lines = [f"{cell.case.id}: {prefix}{cell.tally}  {place_of(cell.case)}"]
+    lines = [f"{prefix}{cell.tally}  {place_of(cell.case)}"]
     failures = Failures.of(cell.results(status))
+    if failures.most_frequent:
+        lines.insert(0, f"{prefix}{one_line(failures.most_frequent)}")
     lines += [f"    {reason}" for reason in failures.lines()]
     run = cell.run(status)
     if run and run.answer is not None:

@@ -535,12 +535,12 @@ class Findings:
         return len(self.variants) > 1
 
     @property
-    def first_case(self) -> str | None:
-        """The id of the case to look at first; None where all groups with cases are folded."""
+    def first_cell(self) -> CellView | None:
+        """The cell to look at first; None where all groups with cells are folded."""
         for group in self.groups:
             for entry in group.entries:
                 if entry.cell is not None and not group.folded:
-                    return entry.cell.case.id
+                    return entry.cell
         return None
 
     @cached_property

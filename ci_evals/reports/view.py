@@ -476,6 +476,13 @@ class Failures:
             error=error,
         )
 
+    @property
+    def most_frequent(self) -> str:
+        """The most frequent reason without what the answers had; empty if there is none."""
+        if not self.missed:
+            return ""
+        return self.missed[0][0]
+
     def lines(self, most: int = SOME, *, with_answers: bool = True) -> list[str]:
         """Return at most so many reasons, and one more line that counts those left out: `2 of 3
         failed runs: contains: …` where the runs differ.

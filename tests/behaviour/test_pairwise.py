@@ -110,7 +110,7 @@ async def test_a_function_that_hangs_costs_one_pair(tmp_path: Path) -> None:
 async def test_a_function_that_fails_leaves_pairs_without_a_judgement(tmp_path: Path) -> None:
     await recorded(tmp_path)
     done = await pairwise(tmp_path, "short", "long", "--function", "taste_of_tests:broken")
-    assert done.code == 0, done.err
+    assert done.code == 3, done.err
     assert "not judged              6 pairs" in done.out
     assert "not judged: case-0: SystemExit: no taste" in done.out
     assert done.out.splitlines()[-1] == "NO VERDICT: none of 6 pairs was judged"
@@ -165,8 +165,10 @@ async def test_a_judge_that_does_not_choose_leaves_the_pair_unjudged(tmp_path: P
     async with serving() as server:
         server.answers(Scripted({"choices": [{"message": {"content": "both are fine"}}]}))
         await recorded(tmp_path, providers=[SHORT, LONG, chat(server.url, name="judge")])
-        document = await found(tmp_path, "short", "long", "--judge", "judge")
-    assert (document["unjudged"], document["preferred"]) == (6, None)
+        sides = ("short", "long", "--judge", "judge")
+        done = await pairwise(tmp_path, *sides, "--format", "json")
+    document = json.loads(done.out)
+    assert (done.code, document["unjudged"], document["preferred"]) == (3, 6, None)
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,14 @@ def test_a_suite_that_is_named_is_one_test_for_each_case(pytester: pytest.Pytest
     done.stdout.fnmatch_lines([
         "evals.yaml::good PASSED*",
         "evals.yaml::bad FAILED*",
-        "bad: 0 of 2 runs passed  *evals.yaml:1",
+        "equals: *expected 'good bye'*",
+        "0 of 2 runs passed  *evals.yaml:1",
         "    equals: *expected 'good bye'*",
         "    answer of run 1: bye",
         "*= evals =*",
         "evals.yaml::good: 2 of 2 runs passed",
         "evals.yaml::bad: 0 of 2 runs passed",
+        "FAILED evals.yaml::bad - Failed: equals: *",
     ])  # fmt: skip
 
 
@@ -91,7 +93,7 @@ def test_a_case_below_its_bar_on_one_variant_fails_and_one_within_it_passes(
     done = run(pytester, "evals.yaml", providers=providers, cases=CASES[:1])
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
-        ["good: b: 0 of 1 run passed*", "*evals.yaml::good: a: 1 of 1 run passed, b: 0 of 1 run*"]
+        ["b: 0 of 1 run passed*", "*evals.yaml::good: a: 1 of 1 run passed, b: 0 of 1 run*"]
     )
     run(
         pytester, "evals.yaml", providers=providers, cases=[{**CASES[0], "min_pass_rate": 0}]
