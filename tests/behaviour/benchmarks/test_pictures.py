@@ -7,7 +7,7 @@ from xml.dom import minidom
 from factories import QUESTION, RIGHT, WRONG
 from screenshots import comment_texts, page_text, terminal_picture
 
-from benchmarks.pictures import FOLDER, write_pictures
+from benchmarks.pictures import FOLDER, read_rules, write_pictures
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -37,3 +37,24 @@ def test_each_picture_shows_a_situation_with_texts_of_its_own() -> None:
         shown = text.replace("&#160;", " ")
         usual += [(name, each) for each in (QUESTION, RIGHT, WRONG) if each in shown]
     assert usual == []
+
+
+def test_the_rates_on_the_first_pages_are_those_of_the_tables() -> None:
+    tables = (ROOT / "docs" / "statistics.md").read_text()
+    first_page = " ".join((ROOT / "docs" / "index.md").read_text().split())
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    rules = read_rules(tables)
+    false_alarm, _, _, missed_fall = rules["ci-evals"]
+    any_flip, *_ = rules["any flip: a case passed on main and fails here"]
+    assert f"{false_alarm:.0f} in 100 pull requests are red" in first_page
+    assert f"fail now is red in {any_flip:.0f}" in first_page
+    assert round(100 / missed_fall) == 6
+    assert "by 10 points stays green once in six times" in first_page
+    assert "by 10 points together, one pull request in six stays green" in readme
+    named = re.search(r"^\| one of 40 dies \| ([\d.]+)", tables, re.MULTILINE)
+    small_fall = re.search(r"^\| all fall by 5 points \| ([\d.]+)", tables, re.MULTILINE)
+    assert named is not None
+    assert small_fall is not None
+    assert f"found {float(named[1]):.0f} times in 100" in first_page
+    assert round((100 - float(small_fall[1])) / 33.3) == 2
+    assert "by 5 points twice in three" in first_page
