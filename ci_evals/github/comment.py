@@ -58,6 +58,7 @@ from ci_evals.reports.markdown import (
     problems_text,
     progress_text,
 )
+from ci_evals.reports.notes import changed_rules
 from ci_evals.reports.read import ReportError, baseline_of, judge_beside, read_baseline, read_report
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.saved import SavedReport
@@ -217,6 +218,8 @@ def _has_changes(summary: Summary) -> bool:
     """
     compared = summary.compared
     if summary.verdict.status != "pass" or compared is None or summary.report.totals.errored:
+        return True
+    if summary.notes or any(changed_rules(summary, compared)):
         return True
     if any(variant.p <= compared.alpha for variant in compared.variants):
         return True

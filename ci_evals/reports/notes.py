@@ -247,7 +247,7 @@ def comparison_notes(summary: Summary) -> Iterator[Note]:
         yield Note("Not compared", text, brief=True)
     for text in lost_report_sentences(comparison.baseline):
         yield Note("Left out", text, brief=True)
-    if changed := [*_changed_rules(summary, comparison)]:
+    if changed := [*changed_rules(summary, comparison)]:
         yield Note("Gate changed", "; ".join(changed), brief=True)
     yield from reports.drift_notes(summary)
     yield from _regrading_notes(comparison)
@@ -319,7 +319,7 @@ def _regrading_notes(comparison: Comparison) -> Iterator[Note]:
     yield Note("Graders changed", f"{text}: {_list(cases)}", brief=True)
 
 
-def _changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
+def changed_rules(summary: Summary, comparison: Comparison) -> Iterator[str]:
     """Yield each rule that differs from the baseline's: `min_pass_rate is 0.8 here and 0.9 on
     main`.
     """

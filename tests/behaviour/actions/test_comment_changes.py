@@ -50,6 +50,14 @@ async def test_a_change_is_commented_on(
     assert len(comments(fake)) == 1
 
 
+async def test_a_gate_that_is_changed_is_commented_on(pushed: Repository, fake: FakeGitHub) -> None:
+    pushed.suite(wrong=("river",), gate={"min_pass_rate": 0.4})
+    job = await quietly(pushed)
+    assert job.outputs["verdict"] == "pass"
+    (comment,) = comments(fake)
+    assert "**Gate changed**" in comment.body
+
+
 async def test_a_comparison_that_is_missing_is_commented_on(
     repository: Repository, fake: FakeGitHub
 ) -> None:
