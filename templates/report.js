@@ -6,7 +6,8 @@
   const list = document.getElementById("list");
   const keys = document.getElementById("keys");
   const groups = [...list.querySelectorAll(".group")];
-  const names = ["q", "outcome", "change", "tag", "grader", "variant", "flaky", "sort"];
+  const parts = [...document.querySelectorAll(".parts a:not([href^='#case=']), .broken .tag")];
+  const names = ["q", "outcome", "change", "tag", "grader", "variant", "prompt", "provider", "flaky", "sort"];
   const sorted = document.createElement("div");
   const ROWS = "script[type='text/html']";
   let openBefore = null; // which groups were open when a filter began
@@ -106,13 +107,16 @@
     return texts.get(each);
   };
   const filter = () => {
-    const { q, outcome, change, variant, flaky, tag, grader } = Object.fromEntries(chosen());
+    const { q, outcome, change, variant, prompt, provider, flaky, tag, grader } = Object.fromEntries(chosen());
     const words = (q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    const column = variant && String(tools.elements.variant.selectedIndex - 1);
+    const columns = new Set([...tools.elements.variant?.options ?? []].flatMap((option, number) =>
+      (!variant || option.value === variant) && (!prompt || option.dataset.prompt === prompt)
+        && (!provider || option.dataset.provider === provider) ? [String(number - 1)] : []));
+    const byVariant = variant || prompt || provider;
     const fits = (chip) => (!outcome || chip.dataset.o === outcome) && (!change || chip.dataset.c === change)
-      && (!column || chip.dataset.v === column) && (!grader || chip.dataset.g?.split("\n").includes(grader))
+      && (!byVariant || columns.has(chip.dataset.v)) && (!grader || chip.dataset.g?.split("\n").includes(grader))
       && (!flaky || (chip.dataset.p > 0 && chip.dataset.p < 1));
-    const byCell = outcome || change || variant || grader || flaky;
+    const byCell = outcome || change || byVariant || grader || flaky;
     const filtered = Boolean(byCell || tag || words.length);
     const cases = filtered ? everyCase() : every ?? [];
     let shown = 0;
@@ -135,6 +139,8 @@
       else if (openBefore !== null) group.open = openBefore[number];
     });
     if (!filtered) openBefore = null;
+    const inUse = chosen().map((pair) => `#${asFragment([pair])}`);
+    for (const link of parts) link.ariaCurrent = inUse.includes(link.getAttribute("href")) ? "true" : null;
   };
 
   // Order.
@@ -237,13 +243,27 @@
     const run = event.target.closest(".run > summary");
     if (run) go(run.parentElement.id);
   });
-  list.addEventListener("click", (event) => {
+
+  // A click on a part of the matrix shows its cases, another one all of them.
+
+  const choose = (event) => {
+    event.preventDefault();
+    const [name, value] = event.currentTarget.getAttribute("href").slice(1).split("=").map(decoded);
+    const field = tools.elements[name];
+    field.value = field.value === value ? "" : value;
+    show();
+    go("", true);
+    if (tools.getBoundingClientRect().top > innerHeight / 2) document.getElementById("cases").scrollIntoView();
+  };
+  for (const link of parts) link.addEventListener("click", choose);
+
+  // Copying.
+
+  addEventListener("click", (event) => {
     const button = event.target.closest("button.copy");
     if (button) copy(button);
   });
   tools.querySelector(".help").addEventListener("click", () => keys.showModal());
-
-  // Copying.
 
   const textOf = (from, selector) => from.querySelector(selector)?.textContent;
   const asJson = (cell) => JSON.stringify({
@@ -341,6 +361,7 @@
   tools.hidden = false;
   const bar = tools.parentElement;
   new ResizeObserver(() => document.documentElement.style.setProperty("--bar", `${bar.offsetHeight}px`)).observe(bar);
+  for (const command of document.querySelectorAll(".next code")) command.after(" ", copyButton("copy", "copy"));
   listGraders();
   list.querySelectorAll(".case[open]").forEach(unfold);
   groups.filter((each) => each.open).forEach(unfoldIn);

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import floor
+from typing import NamedTuple
 
 from ci_evals.format import duration, percent, rate_with_interval, seconds, short_sha, usd
 from ci_evals.gate.compare import Comparison
@@ -36,46 +38,66 @@ def _axis(rates: Sequence[float]) -> tuple[float, float]:
 # A rate with its bar.
 
 
+class Scale(NamedTuple):
+    """The ends of the axis of rates, as fractions."""
+
+    bottom: float
+    top: float
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """`0 %` and `100 %`."""
+        return percent(self.bottom), percent(self.top)
+
+
+def scale_of(rates: Sequence[float]) -> Scale:
+    """Return one axis for some rates: up to 100 %, and from 0 % unless all are above the middle."""
+    lowest = min(rates, default=0.0)
+    if lowest < 0.5:
+        return Scale(0.0, 1.0)
+    return Scale(min(0.9, floor(lowest * 10) / 10), 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class RateChart:
-    """A pass rate with its interval and its bar, as positions between 0 and `width`."""
+    """A pass rate with its interval, its bar and the baseline's rate, as positions between 0 and
+    `width`.
+    """
 
     width: int
     rate: float
     lower: float
     upper: float
     bar: float | None
+    base: float | None
     text: str
 
 
 def rate_chart(
+    scale: Scale,
     rate: float | None,
     lower: float | None,
     upper: float | None,
     bar: float | None = None,
-    *,
-    whole: bool = True,
+    base: float | None = None,
 ) -> RateChart | None:
     """Draw a pass rate; None where nothing was graded.
 
     Args:
-        rate: as a fraction, as are its bounds `lower` and `upper` and the `bar`.
-        whole: the axis goes from 0 to 100 %, not only over the range of the data.
+        scale: the axis.
+        rate: as a fraction, as are its bounds `lower` and `upper`, the `bar`, and the rate on the
+            baseline (`base`).
     """
     if rate is None or lower is None or upper is None:
         return None
-    bottom, top = 0.0, 1.0
-    if not whole:
-        known = [rate, lower, upper, 1.0]
-        if bar is not None:
-            known.append(bar)
-        bottom, top = _axis(known)
     width = 200
 
     def place(value: float) -> float:
-        return round((value - bottom) / (top - bottom) * width, 1)
+        return round((value - scale.bottom) / (scale.top - scale.bottom) * width, 1)
 
     text = rate_with_interval(rate, lower, upper, bar)
+    if base is not None:
+        text = f"{text}, the baseline is at {percent(base, rate)}"
     if bar is not None:
         text = f"{text}, the bar is {percent(bar)}"
     return RateChart(
@@ -84,6 +106,7 @@ def rate_chart(
         lower=place(lower),
         upper=place(upper),
         bar=None if bar is None else place(bar),
+        base=None if base is None else place(base),
         text=text,
     )
 

@@ -516,6 +516,11 @@ class Findings:
         return tuple(row for kind in ROWS for row in _rows(self.summary, kind))
 
     @cached_property
+    def broken_tags(self) -> Sequence[TagComparison]:
+        """The tags that fell, most cases of which are worse or may be so; few, the surest first."""
+        return _broken_tags(self.summary)
+
+    @cached_property
     def groups(self) -> tuple[Group, ...]:
         """The groups to look at, the most important first; none is empty."""
         return groups_of(self.summary)

@@ -35,7 +35,7 @@ from ci_evals.reports.charts import rate_chart, scatters, trend_chart
 from ci_evals.reports.files import Format
 from ci_evals.reports.findings import Findings, findings
 from ci_evals.reports.groups import ForeignText, GroupItem, Sentence, join_sentence
-from ci_evals.reports.page import choices, page_of, slices
+from ci_evals.reports.page import choices, page_of
 from ci_evals.reports.page_cases import (
     NAME_CHARACTERS,
     REASON_CHARACTERS,
@@ -43,6 +43,7 @@ from ci_evals.reports.page_cases import (
     columns_of,
     page_case,
 )
+from ci_evals.reports.page_top import Top
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import TIES
 from ci_evals.reports.view import CellOutcome
@@ -114,6 +115,7 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
         version=version,
         layout=layout,
         base=summary.base,
+        short_base=(summary.base or "").removeprefix("the "),
         style=style,
         script=script,
         style_hash=_hash(style),
@@ -128,11 +130,10 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
             drift_since_s,
         ),
         drift=drift,
-        figures=report.figures(),
+        top=Top(found),
         scatters=tuple(scatters(found.variants)),
         ranked=ranked,
         ties=TIES,
-        slices=slices(summary),
         page=page_of(found),
         cases=_Cases(summary),
         choices=choices(summary),

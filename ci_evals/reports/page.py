@@ -1,17 +1,14 @@
-"""The groups of cases of report.html in order, its filters, and pass rates by part."""
+"""The groups of cases of report.html in order, and its filters."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ci_evals.model.report import Tally
-from ci_evals.model.rules import Gate
 from ci_evals.reports.findings import Findings
 from ci_evals.reports.groups import Group, GroupItem, cells_by_group
 from ci_evals.reports.page_cases import CHANGES, PageRow, outcome_of
-from ci_evals.reports.summary import Summary, common_luck
+from ci_evals.reports.summary import Summary
 from ci_evals.reports.view import CellOutcome, CellView, every_case
-from ci_evals.stats.rates import pass_rate
 
 MAX_OPTIONS: Final = 200
 """Options of a filter. Nobody picks from a longer list."""
@@ -213,61 +210,3 @@ def choices(summary: Summary) -> dict[str, list[tuple[str, int]]]:
 def _options(numbers: Mapping[str, int]) -> list[tuple[str, int]]:
     options = [(option, number) for option, number in numbers.items() if number]
     return options[:MAX_OPTIONS]
-
-
-# Pass rates by part.
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Some cells of a report together: their mean pass rate with its bounds, and their graded
-    runs.
-    """
-
-    name: str
-    rate: float
-    lower: float
-    upper: float
-    runs: Tally
-
-
-def slices(summary: Summary) -> dict[str, list[Slice]]:
-    """Return the pass rates by prompt and by provider, where both vary, and by tag; the lowest
-    first.
-    """
-    report = summary.report
-    prompts: dict[str, list[Tally]] = {}
-    providers: dict[str, list[Tally]] = {}
-    tags: dict[str, list[Tally]] = {}
-    for cell in report.cells:
-        tally = cell.counts.tally
-        prompts.setdefault(cell.variant.prompt or "", []).append(tally)
-        providers.setdefault(cell.variant.provider, []).append(tally)
-        for tag in dict.fromkeys(cell.case.tags):
-            tags.setdefault(tag, []).append(tally)
-    confidence = (summary.gate or Gate()).confidence
-    luck = max(common_luck(summary).values(), default=1.0)
-    found = {}
-    if len(prompts) > 1 and len(providers) > 1:
-        found["prompt"] = _slices(prompts, confidence, luck)
-        found["provider"] = _slices(providers, confidence, luck)
-    if tags:
-        found["tag"] = _slices(tags, confidence, luck)
-    return found
-
-
-def _slices(
-    tallies_of: Mapping[str, Sequence[Tally]], confidence: float, overdispersion: float
-) -> list[Slice]:
-    found = []
-    for name, tallies in tallies_of.items():
-        estimate = pass_rate(tallies)
-        if estimate is None:
-            continue
-        rate = float(estimate.rate)
-        lower, upper = estimate.widen(overdispersion).bounds(confidence)
-        passed = sum(tally.passed for tally in tallies)
-        graded = sum(tally.graded for tally in tallies)
-        runs = Tally(passed, graded)
-        found.append(Slice(name, rate, lower, upper, runs))
-    return sorted(found, key=lambda each: each.rate)

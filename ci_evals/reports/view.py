@@ -808,8 +808,13 @@ def address_of(case: str, variant: Variant | None = None, run: int | None = None
 
     The variant is only named where there are several.
     """
+    return fragment(case=case, on=variant, run=run)
+
+
+def fragment(**choices: object) -> str:
+    """Return the fragment of report.html's URL that makes these choices, without empty ones."""
     parts = []
-    for name, value in (("case", case), ("on", variant), ("run", run)):
+    for name, value in choices.items():
         if value:
             # As encodeURIComponent does it in report.js.
             quoted = quote(str(value), safe="!~*'()", errors="replace")

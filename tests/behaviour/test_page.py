@@ -78,7 +78,8 @@ def page(tmp_path: Path) -> Callable[[Summary], str]:
     return write
 
 
-FOREIGN = "document.querySelectorAll('img, iframe, a, object, embed, template').length"
+FOREIGN = """document.querySelectorAll(
+    'img, iframe, a:not([href^="#"]), object, embed, template').length"""
 OPEN_GROUPS = "for (const each of document.querySelectorAll('.group')) each.open = true"
 
 

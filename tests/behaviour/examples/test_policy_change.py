@@ -1,8 +1,10 @@
 """The example shows what its README says: eight broken cases of two tags, and ordinary flakes."""
 
 import re
+from pathlib import Path
 
 import pytest
+from browser import browser, browsing
 from example_runs import EXAMPLES, Ran, run_command
 
 SUITE = str(EXAMPLES / "policy_change" / "evals.yaml")
@@ -10,13 +12,19 @@ BROKEN = ("refund", "parcel")
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the pull request is run in."""
+    return tmp_path_factory.mktemp("here")
+
+
+@pytest.fixture(scope="module")
+def ran(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """The run of the pull request, compared with that of the base branch."""
-    base, here = tmp_path_factory.mktemp("base"), tmp_path_factory.mktemp("here")
+    base = tmp_path_factory.mktemp("base")
     assert run_command(base, "run", "-c", SUITE).code == 0
     report = str(base / "results" / "report.json")
     words = ("run", "-c", SUITE, "--baseline", report)
-    return run_command(here, *words, environ={"POLICY": "new"})
+    return run_command(folder, *words, environ={"POLICY": "new"})
 
 
 def test_the_eight_cases_of_two_tags_regress_on_every_variant(ran: Ran) -> None:
@@ -54,3 +62,16 @@ def test_the_other_tags_are_as_they_were_give_or_take_some_flakes(ran: Ran) -> N
     others = [tag for name, tag in tags.items() if name not in BROKEN]
     assert all(tag["head_rate"] > 0.9 and tag["adjusted_p"] > 0.5 for tag in others)
     assert any(tag["head_rate"] < 1 for tag in others)
+
+
+@pytest.mark.skipif(browser() is None, reason="there is no Chromium here")
+async def test_the_first_screen_names_both_tags_and_their_cases(ran: Ran, folder: Path) -> None:
+    in_sight = """[...document.querySelectorAll('a')]
+        .filter((each) => each.getBoundingClientRect().bottom <= innerHeight)
+        .map((each) => each.textContent)"""
+    async with browsing() as tab:
+        await tab.resize(1280, 900)
+        await tab.open((folder / "results" / "report.html").as_uri())
+        names = set(await tab.evaluate(in_sight))
+    assert names >= {case["case"] for case in ran.report["comparison"]["cases"]}
+    assert names >= set(BROKEN)

@@ -2,11 +2,12 @@
 
 import re
 
+import pytest
 from factories import STARTED_AT, baseline_of, report_of
 
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
-from ci_evals.reports.charts import rate_chart, scatters, spark, trend_chart
+from ci_evals.reports.charts import rate_chart, scale_of, scatters, spark, trend_chart
 from ci_evals.reports.summary import Summary, summarize
 from ci_evals.reports.variants import variant_reports
 
@@ -23,14 +24,30 @@ def compared(here: str, *before: str) -> Summary:
 
 
 def test_a_rate_is_drawn_between_its_bounds_beside_its_bar() -> None:
-    chart = rate_chart(0.5, 0.25, 0.75, 0.9)
+    whole = scale_of([0.5, 0.25])
+    assert whole.ends == ("0 %", "100 %")
+    chart = rate_chart(whole, 0.5, 0.25, 0.75, bar=0.9, base=0.95)
     assert chart is not None
-    assert (chart.lower, chart.rate, chart.upper, chart.bar) == (50, 100, 150, 180)
-    assert chart.text == "50 % (25 to 75 %), the bar is 90 %"
-    zoomed = rate_chart(0.95, 0.93, 0.97, 0.9, whole=False)
-    assert zoomed is not None
-    assert 0 <= (zoomed.bar or 0) < zoomed.lower < zoomed.rate < zoomed.upper < zoomed.width
-    assert rate_chart(None, None, None) is None
+    assert (chart.lower, chart.rate, chart.upper) == (50, 100, 150)
+    assert (chart.bar, chart.base) == (180, 190)
+    assert chart.text == "50 % (25 to 75 %), the baseline is at 95 %, the bar is 90 %"
+    assert rate_chart(whole, None, None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("rates", "ends"),
+    [
+        ([], ("0 %", "100 %")),
+        ([0.49, 1.0], ("0 %", "100 %")),
+        ([0.93, 0.97, 0.81], ("80 %", "100 %")),
+        ([0.5], ("50 %", "100 %")),
+        ([1.0], ("90 %", "100 %")),
+    ],
+)
+def test_an_axis_is_zoomed_to_rates_that_are_all_high(
+    rates: list[float], ends: tuple[str, str]
+) -> None:
+    assert scale_of(rates).ends == ends
 
 
 def test_the_history_of_a_cell_has_the_oldest_report_first() -> None:

@@ -1,0 +1,423 @@
+"""The first screen of report.html: what broke, what to do next, and the parts of the matrix."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from statistics import fmean
+
+from ci_evals.format import one_line, percent, visible
+from ci_evals.gate.bars import ScopeKind, ScopeVerdict
+from ci_evals.gate.cases import TagComparison
+from ci_evals.gate.compare import LEAST_COMPARED, Change, Comparison, VariantComparison
+from ci_evals.gate.wording import coverage_clause
+from ci_evals.model.rules import Gate
+from ci_evals.reports.charts import Scale, scale_of
+from ci_evals.reports.findings import Findings, brief_chance, brief_tally
+from ci_evals.reports.groups import (
+    CellGroup,
+    ForeignText,
+    GroupItem,
+    Sentence,
+    case_subject,
+    case_tallies,
+    join_sentence,
+)
+from ci_evals.reports.page_cases import NAME_CHARACTERS
+from ci_evals.reports.summary import Summary, common_luck
+from ci_evals.reports.variants import variant_reports
+from ci_evals.reports.view import CaseView, CellView, address_of, case_views, cell_views, fragment
+from ci_evals.stats.rates import pass_rate
+
+_MOST_CASES = 6  # of a tag, or without one
+_FEWEST_OF_TAG = 2  # worse cases, to say that it explains them
+_MOST_REASONS = 3
+_MOST_ENTRIES = 10  # of the evidence
+_FEW_PARTS = 6  # of the matrix, seen at once
+_MOST_COMMANDED = 8  # cases that a command names
+_SUITE_ENDINGS = (".yaml", ".yml", ".json")
+
+# The parts of the matrix.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some cells of a report together: those of a tag, a variant, a prompt or a provider.
+
+    Attributes:
+        name: of the tag, variant, prompt or provider.
+        address: the fragment of the page's URL that shows only its cases; may be empty.
+        rate: its mean pass rate, with the bounds `lower` and `upper`; None if nothing was graded.
+        base: the mean pass rate of the same cells on the baseline; None if too few were compared.
+        change: the change since, if it passes less often and that was tested.
+        verdict: the gate's verdict on it, if it has a bar.
+    """
+
+    name: str
+    address: str = ""
+    rate: float | None
+    lower: float | None
+    upper: float | None
+    base: float | None = None
+    change: Change | None = None
+    verdict: ScopeVerdict | None = None
+
+    @property
+    def bar(self) -> float | None:
+        return self.verdict.bar if self.verdict else None
+
+    @property
+    def is_bad(self) -> bool:
+        """Return True if it is surely worse, or misses its bar."""
+        misses = self.verdict is not None and self.verdict.status in ("fail", "error")
+        return misses or self.change == "worse"
+
+    @property
+    def rank(self) -> tuple[bool, float, float]:
+        """The place among other parts: bad ones first, then the deepest fall, the lowest rate."""
+        rate = 1.0
+        if self.rate is not None:
+            rate = self.rate
+        rise = 0.0
+        if self.base is not None:
+            rise = rate - self.base
+        return not self.is_bad, rise, rate
+
+
+def parts_of(summary: Summary) -> dict[str, list[Part]]:
+    """Return the tags, the variants if there are several, and prompts and providers if both vary.
+
+    Those that broke come first.
+    """
+    tags: dict[str, list[CellView]] = {}
+    prompts: dict[str, list[CellView]] = {}
+    providers: dict[str, list[CellView]] = {}
+    for cell in cell_views(summary):
+        prompts.setdefault(cell.variant.prompt or "", []).append(cell)
+        providers.setdefault(cell.variant.provider, []).append(cell)
+        for tag in dict.fromkeys(cell.case.tags):
+            tags.setdefault(tag, []).append(cell)
+    found = {"tag": _tags(summary, tags)}
+    if len(summary.report.plan.variants) > 1:
+        found["variant"] = _variants(summary)
+    if len(prompts) > 1 and len(providers) > 1:
+        found["prompt"] = _all_of(summary, "prompt", prompts)
+        found["provider"] = _all_of(summary, "provider", providers)
+    return {by: sorted(parts, key=attrgetter("rank")) for by, parts in found.items() if parts}
+
+
+def _all_of(summary: Summary, by: str, cells_of: Mapping[str, Sequence[CellView]]) -> list[Part]:
+    return [
+        _part(summary, name, cells, address=_filter(by, name)) for name, cells in cells_of.items()
+    ]
+
+
+def _part(
+    summary: Summary,
+    name: str,
+    cells: Sequence[CellView],
+    *,
+    address: str = "",
+    change: Change | None = None,
+    verdict: ScopeVerdict | None = None,
+) -> Part:
+    rate, lower, upper = None, None, None
+    estimate = pass_rate(cell.counts.tally for cell in cells)
+    if estimate is not None:
+        rate = float(estimate.rate)
+        luck = max(common_luck(summary).values(), default=1.0)
+        confidence = (summary.gate or Gate()).confidence
+        lower, upper = estimate.widen(luck).bounds(confidence)
+    return Part(
+        name=name,
+        address=address,
+        rate=rate,
+        lower=lower,
+        upper=upper,
+        base=base_rate(cells),
+        change=change,
+        verdict=verdict,
+    )
+
+
+def base_rate(cells: Sequence[CellView]) -> float | None:
+    """Return the mean pass rate of cells on the baseline; None if too few were compared."""
+    rates = [cell.found.base.rate for cell in cells if cell.found and cell.found.p is not None]
+    if not rates or len(rates) < LEAST_COMPARED * len(cells):
+        return None
+    return fmean(rates)
+
+
+def _tags(summary: Summary, cells_of: Mapping[str, Sequence[CellView]]) -> list[Part]:
+    bars = _bars(summary, "tag")
+    compared = {}
+    if summary.compared is not None:
+        compared = {tag.tag: tag for tag in summary.compared.tags}
+    parts = []
+    for tag, cells in cells_of.items():
+        change: Change | None = None
+        if summary.compared is not None and tag in compared:
+            change = _change_of_tag(summary.compared, compared[tag])
+        address = _filter("tag", tag)
+        part = _part(summary, tag, cells, address=address, change=change, verdict=bars.get(tag))
+        parts.append(part)
+    return parts
+
+
+def _change_of_tag(comparison: Comparison, tag: TagComparison) -> Change | None:
+    if tag.head_rate >= tag.base_rate:
+        return None
+    if tag.adjusted_p <= comparison.alpha:
+        return "worse"
+    return "can't tell"
+
+
+def _variants(summary: Summary) -> list[Part]:
+    comparison = summary.compared
+    compared = {}
+    if comparison is not None:
+        compared = {each.variant: each for each in comparison.variants}
+    bars = _bars(summary, "variant")
+    parts = []
+    for variant in variant_reports(summary):
+        base = None
+        change: Change | None = None
+        found = compared.get(variant.variant)
+        if comparison is not None and found and not coverage_clause(comparison, found):
+            base = found.base_rate
+            change = _change_of_variant(comparison, found)
+        name = str(variant.variant)
+        part = Part(
+            name=name,
+            address=_filter("variant", name),
+            rate=variant.pass_rate,
+            lower=variant.lower,
+            upper=variant.upper,
+            base=base,
+            change=change,
+            verdict=bars.get(name),
+        )
+        parts.append(part)
+    return parts
+
+
+def _change_of_variant(comparison: Comparison, variant: VariantComparison) -> Change | None:
+    if variant.head_rate >= variant.base_rate:
+        return None
+    if variant.adjusted_p <= comparison.alpha:
+        return "worse"
+    if variant.p <= comparison.alpha:
+        return "probably worse"
+    return "can't tell"
+
+
+def _bars(summary: Summary, kind: ScopeKind) -> dict[str, ScopeVerdict]:
+    scopes = summary.verdict.scopes
+    return {scope.name: scope for scope in scopes if scope.kind == kind and scope.bar is not None}
+
+
+def _filter(name: str, value: str) -> str:
+    """Return the fragment of the page's URL that chooses an option of a filter."""
+    return fragment(**{name: one_line(value, NAME_CHARACTERS)})
+
+
+# What broke, by name.
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenCase:
+    """A case that broke: the passed runs on the baseline, if it was compared, and here."""
+
+    id: str
+    critical: bool
+    base: str
+    here: str
+    where: str = ""
+
+    @property
+    def address(self) -> str:
+        """The fragment of the page's URL that leads to it."""
+        return address_of(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """What broke together: the cases of a tag, or those that no tag explains.
+
+    Attributes:
+        tag: the tag, if there is one.
+        cases: its cases that are worse.
+    """
+
+    tag: Part | None
+    cases: Sequence[BrokenCase]
+
+    @property
+    def shown(self) -> Sequence[BrokenCase]:
+        return self.cases[:_MOST_CASES]
+
+    @property
+    def more(self) -> int:
+        return len(self.cases) - len(self.shown)
+
+
+class Top:
+    """The first screen of a summary: what broke, what to do next, and the parts of the matrix.
+
+    Attributes:
+        parts: by what the matrix is divided by, those that broke first.
+        base: the mean pass rate on the baseline, if most cells were compared.
+    """
+
+    def __init__(self, found: Findings) -> None:
+        self._found = found
+        self._summary = found.summary
+        self.parts = parts_of(found.summary)
+        self.base = base_rate(cell_views(found.summary))
+
+    @staticmethod
+    def rows_of(parts: Sequence[object]) -> int:
+        """Return how many of some parts are seen at once; a single one is not worth a fold."""
+        if len(parts) == _FEW_PARTS + 1:
+            return len(parts)
+        return _FEW_PARTS
+
+    @staticmethod
+    def address_of(scope: ScopeVerdict) -> str:
+        """Return the fragment of the page's URL that shows the cases of a scope; may be empty."""
+        match scope.kind:
+            case "tag" | "variant":
+                return _filter(scope.kind, scope.name)
+            case "case":
+                return address_of(scope.name)
+            case _:
+                return ""
+
+    @cached_property
+    def scale(self) -> Scale:
+        """The axis of every picture of a pass rate."""
+        rates = [self.base]
+        for scope in self._summary.verdict.scopes:
+            rates += [scope.rate, scope.lower, scope.bar]
+        for parts in self.parts.values():
+            for part in parts:
+                rates += [part.rate, part.lower, part.base]
+        return scale_of([rate for rate in rates if rate is not None])
+
+    @cached_property
+    def broken(self) -> Sequence[Broken]:
+        """What broke, by name: tags of which most cases fell, then all other cases."""
+        worse = self._worse_cases
+        broken = list(self._broken_tags())
+        explained = {case.id for each in broken for case in each.cases}
+        rest = [case for case in worse if case.case.id not in explained]
+        if rest:
+            broken.append(Broken(None, [self._broken_case(case) for case in rest]))
+        return broken
+
+    @cached_property
+    def reasons(self) -> Sequence[GroupItem]:
+        """The reasons that several cases share, where they say more than a long list of names."""
+        group = self._found.group(self._kind)
+        if group is None or not any(each.more and each.tag is None for each in self.broken):
+            return ()
+        shared = [entry for entry in group.entries if len(entry.cells) > 1]
+        return shared[:_MOST_REASONS]
+
+    @cached_property
+    def _kind(self) -> CellGroup:
+        """The group of the cases that broke: if none regressed and the gate is red, those that
+        failed.
+        """
+        if self._summary.verdict.status == "fail" and not self._found.cells["regressed"]:
+            return "failing"
+        return "regressed"
+
+    @cached_property
+    def _worse_cases(self) -> Sequence[CaseView]:
+        return case_views(self._found.cells[self._kind])
+
+    def _broken_tags(self) -> Iterator[Broken]:
+        """Yield the tags that fell, with those of their cases that regressed, or fell if none did.
+
+        A green gate has none that is not made of regressed cases.
+        """
+        regressed = case_views(self._found.cells["regressed"])
+        if not regressed and self._summary.verdict.status == "pass":
+            return
+        tags = {part.name: part for part in self.parts.get("tag", ())}
+        for tag in self._found.broken_tags:
+            if regressed:
+                cases = [case for case in regressed if tag.tag in case.case.tags]
+                if len(cases) < _FEWEST_OF_TAG:
+                    continue
+            else:
+                cells = [cell for cell in cell_views(self._summary) if tag.tag in cell.case.tags]
+                cases = [case for case in case_views(cells) if _has_fallen(case)]
+                cases.sort(key=lambda case: case.head.rate - case.base.rate)
+            yield Broken(tags[tag.tag], [self._broken_case(case) for case in cases])
+
+    def _broken_case(self, case: CaseView) -> BrokenCase:
+        base, here = case_tallies(self._summary, case)
+        before = ""
+        if base.graded:
+            before = brief_tally(base)
+        where = join_sentence(case_subject(self._summary, case)[1:], name=str)
+        return BrokenCase(case.case.id, case.critical, before, brief_tally(here), where.strip())
+
+    @cached_property
+    def evidence(self) -> Sequence[Sentence]:
+        """Reasons for the verdict in sentences: its figures, tests, and what they rest on."""
+        found = self._found
+        sentences: list[Sentence] = []
+        if self.broken and found.evidence:
+            sentences.append((found.evidence,))
+        tags = [broken.tag for broken in self.broken if broken.tag is not None]
+        sentences += [self._evidence_of(tag) for tag in tags]
+        if group := found.group("regressed"):
+            sentences += [entry.text for entry in group.entries[:_MOST_ENTRIES]]
+        sentences += [(str(fact),) for fact in found.basis]
+        if found.expected:
+            sentences.append((found.expected,))
+        return sentences
+
+    def _evidence_of(self, tag: Part) -> Sentence:
+        """`tag refund: 97.2 % on main, 0 % here; p < 0.001, adjusted for 10 tags`."""
+        assert self._summary.compared is not None
+        tags = self._summary.compared.tags
+        (compared,) = [each for each in tags if each.tag == tag.name]
+        base = percent(compared.base_rate, compared.head_rate)
+        here = percent(compared.head_rate, compared.base_rate)
+        rates = f": {base} on {self._summary.base}, {here} here; "
+        chance = brief_chance(compared.adjusted_p)
+        return "tag ", ForeignText(tag.name), f"{rates}{chance}, adjusted for {len(tags)} tags"
+
+    # What to do next.
+
+    @cached_property
+    def command(self) -> str | None:
+        """The command that runs what broke again; None where nothing broke, or no file says it."""
+        file = self._summary.report.suite.file
+        if not self.broken or not file.endswith(_SUITE_ENDINGS):
+            return None
+        words = ["ci-evals", "run", file]
+        tags = [broken.tag.name for broken in self.broken if broken.tag is not None]
+        cases = [case.id for broken in self.broken for case in broken.cases]
+        if len(tags) == len(self.broken) and not any("," in tag for tag in tags):
+            words += ["--tags", ",".join(tags)]
+        elif len(cases) <= _MOST_COMMANDED:
+            for case in cases:
+                words += ["--case", case]
+        else:
+            words.append("--failed")
+        return visible(shlex.join(words))
+
+    @property
+    def can_be_accepted(self) -> bool:
+        """Return True if what broke is only worse than before, so that a merge settles it."""
+        return bool(self._found.cells["regressed"]) or any(each.tag for each in self.broken)
+
+
+def _has_fallen(case: CaseView) -> bool:
+    return bool(case.base.graded) and case.head.rate < case.base.rate
