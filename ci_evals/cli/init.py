@@ -1,37 +1,45 @@
 """`ci-evals init`: the first suite and workflow of a project, made to fit what is there."""
 
-import ast
 import json
-import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import distribution
-from importlib.util import find_spec
-from io import StringIO
 from pathlib import Path, PurePosixPath
 from pkgutil import resolve_name
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import click
-from dotenv import dotenv_values
+import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ci_evals import templating
 from ci_evals.cli.console import Console, environment, git
+from ci_evals.cli.project import Project, key_variables, read_file
+from ci_evals.cli.web_apps import PORT, WebApp
 from ci_evals.errors import ConfigError, StorageError
 from ci_evals.files import write_atomically
-from ci_evals.providers.model_api import ModelOptions
-from ci_evals.registry import IMPORTING, PROVIDERS
+from ci_evals.registry import IMPORTING
 from ci_evals.release import ACTION
-from ci_evals.suite.configs import DEFAULT_NAMES, FOREIGN_NAMES
+from ci_evals.suite.configs import DEFAULT_NAMES
 from ci_evals.suite.load import load_suite
 from ci_evals.suite.types import RESULTS
+from ci_evals.user_code import target_parts
 
 _WORKFLOW = Path(".github/workflows/evals.yml")
 _MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash"}
+_QUESTION = f"""\
+What shall the evals ask? There is no function such as `answer` in agent.py and no web app here.
+  a function: support.agent:answer
+  a service:  http://localhost:8000/chat
+  a command:  node agent.js
+  a model:    {", ".join(_MODELS)}
+  nothing yet: press Enter for canned answers
+"""
 
 
 @click.command()
@@ -41,12 +49,14 @@ def init(folder: Path) -> None:
 
     evals.yaml and a GitHub workflow go into FOLDER (default: here), the results folder into
     .gitignore. A promptfooconfig.yaml found there is imported, a function such as `answer` in
-    agent.py is called, and the workflow gets the keys that the project names. If there is neither,
-    the suite uses a mock provider, so that it runs at once without a key or a network.
+    agent.py is called, an app of FastAPI or Flask is started and sent the questions, and the
+    workflow gets the keys that the project names. If there is none of these, init asks in a
+    terminal what answers. Without an answer, the suite has canned answers, so that it runs at once,
+    and the workflow fails until the suite asks something else.
 
     No file is overwritten.
     """
-    project = _Project(folder)
+    project = Project(folder)
     workflow = project.root / _WORKFLOW
     try:
         for each in (folder, workflow.parent):
@@ -55,10 +65,16 @@ def init(folder: Path) -> None:
         raise StorageError(f"{each}: this folder cannot be made: {error.strerror}") from error
 
     suite = project.suite or folder / DEFAULT_NAMES[0]
+    target = None
+    is_demo = False
     if project.suite:
         _say(f"kept: {suite.as_posix()}")
+    elif project.foreign:
+        _import_suite(suite, project.foreign, folder)
     else:
-        _write_suite(suite, project)
+        target = _find_target(project) or _ask_for_target()
+        is_demo = target is None
+        _write_suite(suite, project, target)
     _ignore_results(folder / ".gitignore")
     named = _keys_of(suite) + project.keys
     keys = list(dict.fromkeys(named))
@@ -66,194 +82,49 @@ def init(folder: Path) -> None:
     if is_kept:
         _say(f"kept: {workflow.as_posix()}")
     else:
-        _write_workflow(workflow, project, keys)
+        _write_workflow(workflow, project, keys, is_demo=is_demo)
 
     problems = _problems(suite)
+    if target is not None and target.to_do:
+        problems.insert(0, f"{suite.as_posix()}:{_line_of('url:', suite)}: {target.to_do}")
     if problems:
         _say("\n  ".join(["still to do before it runs:", *problems]))
-    steps = ["next:"]
-    if folder != Path():
-        steps.append(f'cd "{folder.as_posix()}"')
-    steps.append("ci-evals run")
-    if project.has_pytest:
-        steps.append(f"pytest {suite.relative_to(folder).as_posix()}   (its cases as tests)")
-    _say("\n  ".join(steps))
+    _say_next_steps(suite, project)
+    if is_demo:
+        _warn_of_canned_answers(suite, has_own_workflow=is_kept)
     if keys and not is_kept:
         _say(f"before you push, make these secrets of the repository:\n  {', '.join(keys)}")
-    if ACTION in _read(workflow):
+    if ACTION in read_file(workflow):
         _say(
             f"before you push, replace this placeholder in {workflow.as_posix()}\n"
             f"with the repository of ci-evals and a commit of it:\n  {ACTION}"
         )
 
 
+def _say_next_steps(suite: Path, project: Project) -> None:
+    steps = ["next:"]
+    if project.folder != Path():
+        steps.append(f'cd "{project.folder.as_posix()}"')
+    steps.append("ci-evals run")
+    if project.has_pytest:
+        steps.append(
+            f"pytest {suite.relative_to(project.folder).as_posix()}   (its cases as tests)"
+        )
+    _say("\n  ".join(steps))
+
+
+def _warn_of_canned_answers(suite: Path, *, has_own_workflow: bool) -> None:
+    consequence = "so the workflow fails until you replace them"
+    if has_own_workflow:
+        consequence = "so replace them before you push"
+    line = _line_of("type: mock", suite)
+    remedy = "write your function, service or command here"
+    place = f"{suite.as_posix()}:{line}"
+    _say(f"canned answers test nothing of yours, {consequence}:\n  {place}: {remedy}")
+
+
 def _say(text: str) -> None:
     Console.of_process().print(text)
-
-
-def _read(path: Path) -> str:
-    """Return the text of a file; empty if it is missing or cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-class _Project:
-    """A project's folder, known by its files only: none of its code is run."""
-
-    _MODULES = ("agent", "app", "assistant", "bot", "chatbot", "chat", "main")
-    _FUNCTIONS = (
-        "answer",
-        "respond",
-        "reply",
-        "ask",
-        "chat",
-        "run_agent",
-        "run",
-        "generate",
-        "invoke",
-        "agent",
-    )
-    _NO_QUESTIONS = ("request", "event", "context", "args", "argv")
-    _DEPENDENCIES = (
-        "pyproject.toml",
-        "requirements.txt",
-        "requirements-dev.txt",
-        "Pipfile",
-        "package.json",
-    )
-    _PACKAGES = re.compile(r"\b(?:(openai)|(anthropic)|google[-/]gen(?:erative)?-?ai)\b")
-    _KEY_NAME = re.compile(r"[A-Z0-9_]+_API_KEY")
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        here = folder.resolve()
-        home = next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
-        self.name = here.name or "my app"
-        self.inside = here.relative_to(home).as_posix()
-        self.root = Path(os.path.normpath(folder / os.path.relpath(home, here)))
-        self._needs = "\n".join(_read(folder / name) for name in self._DEPENDENCIES)
-
-    @property
-    def suite(self) -> Path | None:
-        """The suite that exists already."""
-        for folder in (self.folder, self.folder / ".github"):
-            for name in DEFAULT_NAMES:
-                if (folder / name).exists():
-                    return folder / name
-        return None
-
-    @property
-    def foreign(self) -> Path | None:
-        """The config of another tool."""
-        for name in FOREIGN_NAMES:
-            if (self.folder / name).is_file():
-                return self.folder / name
-        return None
-
-    @cached_property
-    def target(self) -> str | None:
-        """A function that takes a question, as `module:function`."""
-        for module, file in self._modules():
-            try:
-                statements = ast.parse(file.read_bytes()).body
-            except (OSError, SyntaxError, ValueError):
-                continue
-            functions = {
-                statement.name
-                for statement in statements
-                if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
-                and self._takes_question(statement)
-            }
-            for name in self._FUNCTIONS:
-                if name in functions:
-                    return f"{module}:{name}"
-        return None
-
-    def _modules(self) -> Iterator[tuple[str, Path]]:
-        """Yield the modules that may hold the target, and their files, which need not exist."""
-        for name in self._MODULES:
-            yield name, self.folder / f"{name}.py"
-        packages = [*self.folder.glob("*/__init__.py"), *self.folder.glob("src/*/__init__.py")]
-        for package in sorted(packages):
-            folder = package.parent
-            if not folder.name.isidentifier():
-                continue
-            # A package in `src` can be imported only once it is installed.
-            if folder.parent.name == "src" and not find_spec(folder.name):
-                continue
-            for name in self._MODULES:
-                yield f"{folder.name}.{name}", folder / f"{name}.py"
-
-    def _takes_question(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-        """Return True if a function can be called with a text and nothing else."""
-        if function.decorator_list or None in function.args.kw_defaults:
-            return False
-        positional = [*function.args.posonlyargs, *function.args.args]
-        required = positional[: len(positional) - len(function.args.defaults)]
-        if len(required) != 1 or required[0].arg in self._NO_QUESTIONS:
-            return False
-        if required[0].annotation is None:
-            return True
-        kind = ast.unparse(required[0].annotation).strip("\"'")
-        return kind.startswith(("str", "Any", "object"))
-
-    @cached_property
-    def vendors(self) -> list[str]:
-        """The provider types of the model APIs that it depends on."""
-        vendors = []
-        for openai, anthropic in self._PACKAGES.findall(self._needs):
-            vendors.append(openai or anthropic or "gemini")
-        return list(dict.fromkeys(vendors))
-
-    @property
-    def keys(self) -> list[str]:
-        """The variables with keys that the project names."""
-        keys: list[str] = []
-        for end in (".example", ".sample", ".template", ""):
-            text = _read(self.folder / f".env{end}")
-            names = dotenv_values(stream=StringIO(text), interpolate=False)
-            keys += filter(self._KEY_NAME.fullmatch, names)
-        for vendor in self.vendors:
-            keys += _key_variables(vendor)
-        return keys
-
-    @property
-    def install(self) -> str | None:
-        """The command that installs what its code needs."""
-        if self.target is None:
-            return None
-        if (self.folder / "requirements.txt").is_file():
-            path = PurePosixPath(self.inside, "requirements.txt").as_posix()
-            return f"pip install -r {shlex.quote(path)}"
-        if not re.search(r"^\[(project|build-system)\]", self._needs, re.MULTILINE):
-            return None
-        if self.inside == ".":
-            return "pip install ."
-        return f"pip install {shlex.quote(f'./{self.inside}')}"
-
-    @property
-    def has_pytest(self) -> bool:
-        if "pytest" in self._needs:
-            return True
-        files = ("pytest.ini", "conftest.py", "tests/conftest.py")
-        return any((self.folder / name).exists() for name in files)
-
-    @property
-    def branch(self) -> str:
-        """The default branch: the remote's, else main or master, else the current branch."""
-        remote = git("symbolic-ref", "--short", "refs/remotes/origin/HEAD", folder=self.folder)
-        branch = remote.removeprefix("origin/")
-        if not branch:
-            names = ("refs/heads/main", "refs/heads/master")
-            usual = git("for-each-ref", "--format=%(refname:short)", *names, folder=self.folder)
-            branch = usual.partition("\n")[0]
-        if not branch:
-            branch = git("symbolic-ref", "--short", "HEAD", folder=self.folder)
-        if not re.fullmatch(r"[\w./-]+", branch):
-            return "main"
-        return branch
 
 
 def _installed_action() -> str | None:
@@ -278,37 +149,137 @@ def _installed_action() -> str | None:
     return f"{repository[1]}@{commit}"
 
 
-def _write_suite(path: Path, project: _Project) -> None:
-    if project.foreign:
-        import_suite = resolve_name(IMPORTING["import"])
-        suite_text = resolve_name(IMPORTING["write"])
-        draft = import_suite([project.foreign], project.folder)
-        text = suite_text(draft, [project.foreign])
-        _write(path, text, f"from {project.foreign.name}")
-        for name, text in draft.files.items():
-            if not (path.parent / name).exists():
-                _write(path.parent / name, text)
-        for lost in draft.lost:
-            _say(f"not imported: {lost}")
-        return
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What a suite asks.
+
+    Args:
+        name: what it is, for people.
+        remark: what is to be known of it.
+        settings: the provider.
+        pythonpath: the folder to import it from; None if it is found without.
+        to_do: what must be completed by hand, if anything.
+    """
+
+    name: str
+    remark: str
+    settings: Mapping[str, Any]
+    pythonpath: str | None = None
+    to_do: str = ""
+
+
+_FUNCTION = "Your own code: it is called with the input of a case, and returns the answer."
+_SERVICE = "Your own service: it is started for the run, and sent the input of a case."
+_COMPLETE_ROUTE = "write the path, `body` and `output` of the route that answers"
+
+
+def _find_target(project: Project) -> _Target | None:
+    """Return what answers in a project; None if nothing known does."""
+    if project.target is not None:
+        return _call(project.target, project.pythonpath)
+    if project.web_app is not None:
+        return _start(project.web_app)
+    return None
+
+
+def _ask_for_target() -> _Target | None:
+    """Ask what answers; None if nobody can be asked, or nothing does yet."""
+    if not sys.stdin.isatty():
+        return None
+    _say(_QUESTION)
+    text: str = click.prompt("what answers", default="", show_default=False, err=True).strip()
+    if not text:
+        return None
+    if target_parts(text) is not None:
+        return _call(text, None)
+    if text in _MODELS:
+        (key,) = key_variables(text)
+        settings = {"type": text, "model": _MODELS[text], "api_key": f"${{{key}}}"}
+        return _Target(text, "A model API.", {"name": text, **settings})
+    if text.startswith(("http://", "https://")):
+        settings = {"name": "service", "type": "http", "url": text}
+        remark = "Your own service: it is sent the input of a case."
+        return _Target(text, remark, settings, to_do=_COMPLETE_ROUTE)
+    remark = "Your own program: it gets the case as JSON on stdin, and prints the answer."
+    return _Target(text, remark, {"name": "program", "type": "command", "command": text})
+
+
+def _call(target: str, pythonpath: str | None) -> _Target:
+    settings = {"name": "agent", "type": "python", "target": target}
+    return _Target(target, _FUNCTION, settings, pythonpath)
+
+
+def _start(app: WebApp) -> _Target:
+    to_do = ""
+    if not app.has_route:
+        to_do = _COMPLETE_ROUTE
+    url = f"http://127.0.0.1:{PORT}"
+    settings: dict[str, Any] = {"name": "service", "type": "http", "url": f"{url}{app.path}"}
+    if app.method != "POST":
+        settings["method"] = app.method
+    if app.body is not None:
+        settings["body"] = app.body
+    if app.output is not None:
+        settings["output"] = app.output
+    settings["serve"] = {"command": app.command, "url": url}
+    return _Target(app.name, _SERVICE, settings, to_do=to_do)
+
+
+def _import_suite(path: Path, foreign: Path, folder: Path) -> None:
+    """Write a suite, and its files, from the config of another tool."""
+    import_suite = resolve_name(IMPORTING["import"])
+    suite_text = resolve_name(IMPORTING["write"])
+    draft = import_suite([foreign], folder)
+    _write(path, suite_text(draft, [foreign]), f"from {foreign.name}")
+    for name, text in draft.files.items():
+        if not (path.parent / name).exists():
+            _write(path.parent / name, text)
+    for lost in draft.lost:
+        _say(f"not imported: {lost}")
+
+
+def _write_suite(path: Path, project: Project, target: _Target | None) -> None:
     vendor = "openai"
     if project.vendors:
         vendor = project.vendors[0]
-    (key,) = _key_variables(vendor)
+    (key,) = key_variables(vendor)
     model = {"type": vendor, "model": _MODELS[vendor], "key": key}
+    asked = "canned answers"
+    settings = {}
+    if target is not None:
+        asked = target.name
+        for name, value in target.settings.items():
+            settings[name] = _on_one_line(value)
     name = json.dumps(project.name, ensure_ascii=False)
-    text = _render("evals.yaml", name=name, target=project.target, model=model)
-    target = project.target or "a table of answers"
-    _write(path, text, f"asks {target}")
+    text = _render("evals.yaml", name=name, target=target, settings=settings, model=model)
+    _write(path, text, f"asks {asked}")
 
 
-def _write_workflow(path: Path, project: _Project, keys: Sequence[str]) -> None:
+def _on_one_line(value: Any) -> str:
+    """Return a value as YAML."""
+    text = yaml.safe_dump(
+        value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=sys.maxsize
+    )
+    return text.removesuffix("...\n").strip()
+
+
+def _line_of(text: str, suite: Path) -> int:
+    """Return the number of the first line of a suite that has a text."""
+    lines = read_file(suite).splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+def _write_workflow(path: Path, project: Project, keys: Sequence[str], *, is_demo: bool) -> None:
+    demo = ""
+    if is_demo:
+        demo = shlex.quote(PurePosixPath(project.inside, DEFAULT_NAMES[0]).as_posix())
     text = _render(
         "workflow.yml",
         branch=project.branch,
         inside=project.inside,
         install=project.install,
         keys=keys,
+        demo=demo,
     )
     action = _installed_action()
     if action is None:
@@ -330,7 +301,9 @@ def _render(template: str, **values: object) -> str:
     environment = Environment(  # noqa: S701  makes no HTML
         loader=FileSystemLoader(templating.folder() / "init"),
         undefined=StrictUndefined,
-        line_statement_prefix="#%",
+        block_start_string="#%",
+        block_end_string="%#",
+        trim_blocks=True,
         variable_start_string="<<",
         variable_end_string=">>",
         keep_trailing_newline=True,
@@ -340,7 +313,7 @@ def _render(template: str, **values: object) -> str:
 
 def _ignore_results(path: Path) -> None:
     """Add the results folder to .gitignore, once."""
-    text = _read(path)
+    text = read_file(path)
     lines = [line.strip().strip("/") for line in text.splitlines()]
     if RESULTS in lines or git("check-ignore", f"{RESULTS}/report.json", folder=path.parent):
         return
@@ -362,23 +335,12 @@ def _keys_of(suite: Path) -> list[str]:
     """Return the variables that a suite names, and those that its model APIs read by default."""
     named: list[str] = []
     used: list[str] = []
-    for line in _read(suite).splitlines():
+    for line in read_file(suite).splitlines():
         content, _, _ = line.partition("#")
         named += re.findall(r"\$\{([A-Z][A-Z0-9_]*)", content)
         for kind in re.findall(r"\btype: ([\w-]+)", content):
-            used += _key_variables(kind)
+            used += key_variables(kind)
     return named + used
-
-
-def _key_variables(kind: str) -> list[str]:
-    """Return the variable from which a provider of this type reads its key; none if it needs none.
-
-    Imports that provider alone.
-    """
-    options = PROVIDERS.get(kind)
-    if options is None or not issubclass(options, ModelOptions):
-        return []
-    return [options.default_key_variable]
 
 
 def _problems(suite: Path) -> list[str]:

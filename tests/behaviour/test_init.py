@@ -3,12 +3,14 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from processes import ci_evals
+from processes import COMMAND, ci_evals
+from terminals import posix, pseudo_terminal
 
 from ci_evals.release import ACTION
 
@@ -41,15 +43,23 @@ def git(folder: Path, *arguments: str) -> None:
     )
 
 
+def bash(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a step of a workflow."""
+    command = ["bash", "-e", "-c", script]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
 async def test_what_it_writes_runs_at_once(tmp_path: Path) -> None:
     written = await ci_evals(tmp_path, "init")
     assert written.code == 0
     assert written.out.splitlines() == [
-        "written: evals.yaml (asks a table of answers)",
+        "written: evals.yaml (asks canned answers)",
         "written: .gitignore (ci-evals-results/)",
         "written: .github/workflows/evals.yml",
         "next:",
         "  ci-evals run",
+        "canned answers test nothing of yours, so the workflow fails until you replace them:",
+        "  evals.yaml:11: write your function, service or command here",
         "before you push, replace this placeholder in .github/workflows/evals.yml",
         "with the repository of ci-evals and a commit of it:",
         f"  {ACTION}",
@@ -65,6 +75,197 @@ async def test_what_it_writes_runs_at_once(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "ci-evals-results").iterdir()} == {
         *("report.html", "report.json", "results.jsonl", "junit.xml", "summary.md")
     }
+
+
+async def test_the_workflow_fails_as_long_as_answers_are_canned(tmp_path: Path) -> None:
+    git(tmp_path, "init")
+    (tmp_path / "my app").mkdir()
+    await ci_evals(tmp_path / "my app", "init")
+    _, steps = job_of(tmp_path)
+    (script,) = [step["run"] for step in steps if "run" in step]
+    refused = bash(tmp_path, script)
+    assert refused.returncode == 1
+    assert refused.stdout.startswith("::error file=my app/evals.yaml,line=11::Canned answers test")
+    suite = tmp_path / "my app/evals.yaml"
+    assert "type: mock" in suite.read_text().splitlines()[10]
+    suite.write_text(suite.read_text().replace("type: mock", "type: python"))
+    assert bash(tmp_path, script).returncode == 0
+
+
+@posix
+@pytest.mark.parametrize(
+    ("typed", "provider"),
+    [
+        ("support.agent:answer", {"type": "python", "target": "support.agent:answer"}),
+        ("https://bot.example/chat", {"type": "http", "url": "https://bot.example/chat"}),
+        ("node agent.js --quiet", {"type": "command", "command": "node agent.js --quiet"}),
+        ("gemini", {"type": "gemini", "api_key": "${GEMINI_API_KEY}"}),
+        ("", {"type": "mock"}),
+    ],
+)
+def test_in_a_terminal_it_asks_what_answers(
+    typed: str, provider: dict[str, str], tmp_path: Path
+) -> None:
+    with pseudo_terminal() as (screen, terminal):
+        os.write(screen.fileno(), f"{typed}\n".encode())
+        ended = subprocess.run(
+            [*COMMAND, "init"],
+            cwd=tmp_path,
+            stdin=terminal,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 0, ended.stderr
+    assert "What shall the evals ask?" in ended.stdout
+    written = yaml.safe_load((tmp_path / "evals.yaml").read_text())["providers"][0]
+    assert provider.items() <= written.items()
+    is_demo = provider["type"] == "mock"
+    assert ("the workflow fails until" in ended.stdout) is is_demo
+    assert any("Refuse" in step.get("name", "") for step in job_of(tmp_path)[1]) is is_demo
+
+
+FASTAPI = """\
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+app = FastAPI()
+
+class Question(BaseModel):
+    session: str
+    message: str
+    language: str = "en"
+
+class Reply(BaseModel):
+    reply: str
+
+@app.get("/health")
+def health():
+    return {"ok": True}
+
+@app.post("/feedback")
+def feedback(text: str):
+    return {}
+
+@app.post("/v1/chat")
+async def chat(question: Question) -> Reply:
+    return Reply(reply=f"{question.session} asked: {question.message}")
+"""
+FLASK = """\
+import flask
+server = flask.Flask(__name__)
+
+@server.route("/ask", methods=["GET", "POST"])
+def ask():
+    data = flask.request.get_json()
+    return flask.jsonify(answer=data["question"], took=data.get("took")), 200
+"""
+ROUTER = """\
+from fastapi import APIRouter
+router = APIRouter(prefix="/bot")
+
+@router.post("/ask")
+def ask(question: str) -> str:
+    return question
+"""
+
+
+async def test_an_app_of_fastapi_is_started_and_asked(tmp_path: Path) -> None:
+    (tmp_path / "src/support").mkdir(parents=True)
+    (tmp_path / "src/support/main.py").write_text(FASTAPI)
+    (tmp_path / "requirements.txt").write_text("fastapi\nuvicorn\n")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    written = await ci_evals(tmp_path, "init", environ={"PATH": path})
+    assert "written: evals.yaml (asks support.main:app)" in written.out
+    assert "still to do" not in written.out
+    _, steps = job_of(tmp_path)
+    assert [step["run"] for step in steps if "run" in step] == ["pip install -r requirements.txt"]
+    ended = await ci_evals(tmp_path, "run", environ={"PATH": path})
+    assert ended.code == 0, ended.out + ended.err
+    shown = await ci_evals(tmp_path, "explain", "hello")
+    assert "answer: evals asked: Hello! What can you do for me?" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("files", "provider"),
+    [
+        (
+            {"src/bot/app.py": FLASK},
+            {
+                "url": "http://127.0.0.1:8123/ask",
+                "body": {"question": "{{ input }}"},
+                "output": "$.answer",
+                "serve": {
+                    "command": "flask --app src/bot/app.py:server run --port 8123",
+                    "url": "http://127.0.0.1:8123",
+                },
+            },
+        ),
+        (
+            {
+                "service/api.py": "from fastapi import FastAPI\nfrom . import routes\n"
+                "api: FastAPI = FastAPI()\napi.include_router(routes.router, prefix='/v2')\n",
+                "service/routes.py": ROUTER,
+            },
+            {
+                "url": "http://127.0.0.1:8123/v2/bot/ask?question={{ input | urlencode }}",
+                "output": "$",
+                "serve": {
+                    "command": "uvicorn service.api:api --port 8123",
+                    "url": "http://127.0.0.1:8123",
+                },
+            },
+        ),
+        (
+            {"app.py": "from fastapi import FastAPI\napp = FastAPI()\n", "tests/app.py": FLASK},
+            {
+                "url": "http://127.0.0.1:8123/",
+                "serve": {
+                    "command": "uvicorn app:app --port 8123",
+                    "url": "http://127.0.0.1:8123",
+                },
+            },
+        ),
+        (
+            {
+                "app.py": "from fastapi import FastAPI\nfrom pydantic import BaseModel\n"
+                "app = FastAPI()\n"
+                "class Chat(BaseModel):\n    messages: list[dict]\n    top_k: int\n"
+                "@app.post('/chat', response_model=Chat)\ndef chat(body: Chat):\n"
+                "    return {'message': 'hi', 'took': 1}\n"
+            },
+            {
+                "url": "http://127.0.0.1:8123/chat",
+                "body": {"messages": [{"role": "user", "content": "{{ input }}"}], "top_k": 1},
+                "output": "$.message",
+                "serve": {
+                    "command": "uvicorn app:app --port 8123",
+                    "url": "http://127.0.0.1:8123",
+                },
+            },
+        ),
+        (
+            {"agent.py": AGENT, "main.py": FASTAPI},
+            {"type": "python", "target": "agent:answer", "name": "agent"},
+        ),
+    ],
+)
+async def test_an_app_is_known_by_its_files(
+    files: dict[str, str], provider: dict[str, Any], tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(text)
+    assert (await ci_evals(tmp_path, "init")).code == 0
+    (written,) = yaml.safe_load((tmp_path / "evals.yaml").read_text())["providers"]
+    assert written == {"name": "service", "type": "http", **provider}
+
+
+async def test_an_app_without_a_known_route_is_still_to_do(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("from fastapi import FastAPI\napp = FastAPI()\n")
+    written = await ci_evals(tmp_path, "init")
+    assert "still to do before it runs:\n  evals.yaml:12: " in written.out
+    assert "write the path, `body` and `output` of the route that answers" in written.out
 
 
 async def test_a_function_that_answers_is_called(tmp_path: Path) -> None:
@@ -98,7 +299,9 @@ async def test_a_function_that_answers_is_called(tmp_path: Path) -> None:
         ("agent.py", "def answer(question:\n", None),
         ("agent.py", "raise SystemExit('imported')\ndef run(host, port): ...\n", None),
         ("tools.py", "def answer(question): ...\n", None),
-        ("src/support/agent.py", AGENT, None),  # which is not installed
+        ("src/support/agent.py", AGENT, "support.agent:answer"),
+        ("src/agent.py", AGENT, "agent:answer"),
+        ("tests/agent.py", AGENT, None),
         ("src/my.agent/agent.py", AGENT, None),
     ],
 )

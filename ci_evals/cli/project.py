@@ -1,0 +1,245 @@
+"""A project as its files show it: what answers in it, and what its workflow needs."""
+
+import ast
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from functools import cached_property
+from io import StringIO
+from pathlib import Path, PurePosixPath
+
+from dotenv import dotenv_values
+
+from ci_evals.cli.console import git
+from ci_evals.cli.web_apps import Source, WebApp, find_web_app
+from ci_evals.providers.model_api import ModelOptions
+from ci_evals.python_path import find_code_folders
+from ci_evals.registry import PROVIDERS
+from ci_evals.suite.configs import DEFAULT_NAMES, FOREIGN_NAMES
+
+_MOST_FILES = 300
+_MOST_BYTES = 1_000_000
+_DEEPEST = 4
+_NOT_THE_APP = {
+    *("build", "dist", "docs", "env", "examples", "node_modules", "scripts"),
+    *("test", "tests", "venv"),
+}
+
+
+class Project:
+    """A project's folder, known by its files only: none of its code is run."""
+
+    _MODULES = ("agent", "app", "assistant", "bot", "chatbot", "chat", "main")
+    _FUNCTIONS = (
+        "answer",
+        "respond",
+        "reply",
+        "ask",
+        "chat",
+        "run_agent",
+        "run",
+        "generate",
+        "invoke",
+        "agent",
+    )
+    _NO_QUESTIONS = ("request", "event", "context", "args", "argv")
+    _DEPENDENCIES = (
+        "pyproject.toml",
+        "requirements.txt",
+        "requirements-dev.txt",
+        "Pipfile",
+        "package.json",
+    )
+    _PACKAGES = re.compile(r"\b(?:(openai)|(anthropic)|google[-/]gen(?:erative)?-?ai)\b")
+    _KEY_NAME = re.compile(r"[A-Z0-9_]+_API_KEY")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        here = folder.resolve()
+        home = next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
+        self.name = here.name or "my app"
+        self.inside = here.relative_to(home).as_posix()
+        self.root = Path(os.path.normpath(folder / os.path.relpath(home, here)))
+        self._needs = "\n".join(read_file(folder / name) for name in self._DEPENDENCIES)
+
+    @property
+    def suite(self) -> Path | None:
+        """The suite that exists already."""
+        for folder in (self.folder, self.folder / ".github"):
+            for name in DEFAULT_NAMES:
+                if (folder / name).exists():
+                    return folder / name
+        return None
+
+    @property
+    def foreign(self) -> Path | None:
+        """The config of another tool."""
+        for name in FOREIGN_NAMES:
+            if (self.folder / name).is_file():
+                return self.folder / name
+        return None
+
+    @property
+    def target(self) -> str | None:
+        """A function that takes a question, as `module:function`."""
+        if self._function is None:
+            return None
+        source, name = self._function
+        return f"{source.module}:{name}"
+
+    @property
+    def pythonpath(self) -> str | None:
+        """The folder from which the target is imported; None if it is found without."""
+        if self._function is None or self._function[0].file.parts[0] != "src":
+            return None
+        found = find_code_folders(self.folder, ())
+        if (self.folder / "src").resolve() in (*found.named, *found.usual):
+            return None
+        return "src"
+
+    @cached_property
+    def _function(self) -> tuple[Source, str] | None:
+        for module in self._MODULES:
+            for source in self._sources:
+                if source.module.rpartition(".")[2] != module:
+                    continue
+                functions = {
+                    statement.name
+                    for statement in source.tree.body
+                    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+                    and self._takes_question(statement)
+                }
+                for name in self._FUNCTIONS:
+                    if name in functions:
+                        return source, name
+        return None
+
+    @cached_property
+    def web_app(self) -> WebApp | None:
+        """The web app that it is."""
+        return find_web_app(self._sources)
+
+    @cached_property
+    def _sources(self) -> Sequence[Source]:
+        """Its files of Python, those nearest to the top first."""
+        found: list[tuple[int, Path]] = []
+        for place, folders, names in os.walk(self.folder):
+            inside = Path(place).relative_to(self.folder)
+            depth = len(inside.parts)
+            folders[:] = sorted(
+                name for name in folders if name.isidentifier() and name not in _NOT_THE_APP
+            )
+            if depth == _DEEPEST:
+                folders.clear()
+            found += [(depth, inside / name) for name in sorted(names) if name.endswith(".py")]
+        found.sort()
+        sources = []
+        for _, file in found[:_MOST_FILES]:
+            source = self._read_source(file)
+            if source is not None:
+                sources.append(source)
+        return sources
+
+    def _read_source(self, file: Path) -> Source | None:
+        """Return a file of Python; None if it has no name to import it by, or cannot be read."""
+        parts = file.with_suffix("").parts
+        if parts[0] == "src":
+            parts = parts[1:]
+        if not parts or not all(part.isidentifier() for part in parts):
+            return None
+        path = self.folder / file
+        try:
+            if path.stat().st_size > _MOST_BYTES:
+                return None
+            return Source(".".join(parts), file, ast.parse(path.read_bytes()))
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            return None
+
+    def _takes_question(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        """Return True if a function can be called with a text and nothing else."""
+        if function.decorator_list or None in function.args.kw_defaults:
+            return False
+        positional = [*function.args.posonlyargs, *function.args.args]
+        required = positional[: len(positional) - len(function.args.defaults)]
+        if len(required) != 1 or required[0].arg in self._NO_QUESTIONS:
+            return False
+        if required[0].annotation is None:
+            return True
+        kind = ast.unparse(required[0].annotation).strip("\"'")
+        return kind.startswith(("str", "Any", "object"))
+
+    @cached_property
+    def vendors(self) -> list[str]:
+        """The provider types of the model APIs that it depends on."""
+        vendors = []
+        for openai, anthropic in self._PACKAGES.findall(self._needs):
+            vendors.append(openai or anthropic or "gemini")
+        return list(dict.fromkeys(vendors))
+
+    @property
+    def keys(self) -> list[str]:
+        """The variables with keys that the project names."""
+        keys: list[str] = []
+        for end in (".example", ".sample", ".template", ""):
+            text = read_file(self.folder / f".env{end}")
+            names = dotenv_values(stream=StringIO(text), interpolate=False)
+            keys += filter(self._KEY_NAME.fullmatch, names)
+        for vendor in self.vendors:
+            keys += key_variables(vendor)
+        return keys
+
+    @property
+    def install(self) -> str | None:
+        """The command that installs what its code needs."""
+        if self.target is None and self.web_app is None:
+            return None
+        if (self.folder / "requirements.txt").is_file():
+            path = PurePosixPath(self.inside, "requirements.txt").as_posix()
+            return f"pip install -r {shlex.quote(path)}"
+        if not re.search(r"^\[(project|build-system)\]", self._needs, re.MULTILINE):
+            return None
+        if self.inside == ".":
+            return "pip install ."
+        return f"pip install {shlex.quote(f'./{self.inside}')}"
+
+    @property
+    def has_pytest(self) -> bool:
+        if "pytest" in self._needs:
+            return True
+        files = ("pytest.ini", "conftest.py", "tests/conftest.py")
+        return any((self.folder / name).exists() for name in files)
+
+    @property
+    def branch(self) -> str:
+        """The default branch: the remote's, else main or master, else the current branch."""
+        remote = git("symbolic-ref", "--short", "refs/remotes/origin/HEAD", folder=self.folder)
+        branch = remote.removeprefix("origin/")
+        if not branch:
+            names = ("refs/heads/main", "refs/heads/master")
+            usual = git("for-each-ref", "--format=%(refname:short)", *names, folder=self.folder)
+            branch = usual.partition("\n")[0]
+        if not branch:
+            branch = git("symbolic-ref", "--short", "HEAD", folder=self.folder)
+        if not re.fullmatch(r"[\w./-]+", branch):
+            return "main"
+        return branch
+
+
+def read_file(path: Path) -> str:
+    """Return the text of a file; empty if it is missing or cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def key_variables(kind: str) -> list[str]:
+    """Return the variable from which a provider of this type reads its key; none if it needs none.
+
+    Imports that provider alone.
+    """
+    options = PROVIDERS.get(kind)
+    if options is None or not issubclass(options, ModelOptions):
+        return []
+    return [options.default_key_variable]

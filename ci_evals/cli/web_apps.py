@@ -1,0 +1,338 @@
+"""Web apps in a project's sources: a FastAPI or Flask app, its route for a question, and how to
+start it. The sources are read and not run.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PORT = 8123  # a developer's own app is more likely to listen at 8000 or 5000
+_QUESTIONS = ("question", "message", "prompt", "query", "input", "text", "content", "q")
+_ANSWERS = ("answer", "reply", "response", "output", "message", "result", "text", "content")
+_CHATTY = ("chat", "ask", "answer", "question", "query", "message", "complet", "respon", "generat")
+_PLACEHOLDERS: Mapping[str, Any] = {"int": 1, "float": 1.0, "bool": False, "str": "evals"}
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file of Python.
+
+    Args:
+        module: the name by which it is imported.
+        file: its path, relative to the project.
+        tree: its content.
+    """
+
+    module: str
+    file: Path
+    tree: ast.Module
+
+
+@dataclass(frozen=True, slots=True)
+class WebApp:
+    """An app and the way to ask it.
+
+    Args:
+        name: `module:variable`.
+        command: starts it.
+        path: of the route that takes a question, with the query if the question is part of it.
+        method: the route's.
+        body: the JSON to send; None if there is none.
+        output: JSONPath of the answer; None if it is not known, or all of the response.
+        has_route: False if no route that takes a question was found.
+    """
+
+    name: str
+    command: str
+    path: str = "/"
+    method: str = "POST"
+    body: Mapping[str, Any] | None = None
+    output: str | None = None
+    has_route: bool = True
+
+
+def find_web_app(sources: Sequence[Source]) -> WebApp | None:
+    """Return the first app of FastAPI or Flask; None if there is none."""
+    models: dict[str, ast.ClassDef] = {}
+    for source in sources:
+        for statement in ast.walk(source.tree):
+            if isinstance(statement, ast.ClassDef):
+                models.setdefault(statement.name, statement)
+    for source in sources:
+        for statement in source.tree.body:
+            created = _created_app(statement)
+            if created is None:
+                continue
+            variable, framework = created
+            command = _command(framework, source, variable)
+            app = WebApp(f"{source.module}:{variable}", command, has_route=False)
+            routes = [*_routes(source.tree, {variable: ""})]
+            prefix = _prefix_of_routers(source.tree)
+            for other in sources:
+                routes += _routes(other.tree, _routers(other.tree, prefix))
+            asked = [_ask(app, route, framework, models) for route in routes]
+            fitting = [each for each in asked if each is not None]
+            fitting.sort(key=_is_chatty, reverse=True)
+            return next(iter(fitting), app)
+    return None
+
+
+def _created_app(statement: ast.stmt) -> tuple[str, str] | None:
+    """Return the variable of an app and its framework, such as of `app = FastAPI()`."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Call(func=function)):
+            pass
+        case ast.AnnAssign(target=ast.Name(id=variable), value=ast.Call(func=function)):
+            pass
+        case _:
+            return None
+    name = ast.unparse(function).rpartition(".")[2]
+    if name in ("FastAPI", "Flask"):
+        return variable, name
+    return None
+
+
+def _command(framework: str, source: Source, variable: str) -> str:
+    in_src = source.file.parts[0] == "src"
+    if framework == "Flask":
+        place = source.module
+        if in_src:
+            place = source.file.as_posix()
+        if variable not in ("app", "application"):
+            place += f":{variable}"
+        return f"flask --app {place} run --port {PORT}"
+    command = f"uvicorn {source.module}:{variable} --port {PORT}"
+    if in_src:
+        command += " --app-dir src"
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    method: str
+    path: str
+    function: Definition
+    response: str
+
+
+def _prefix_of_routers(tree: ast.Module) -> str:
+    """Return the prefix under which an app has its routers; empty if they have none in common."""
+    prefixes = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="include_router" | "register_blueprint"), keywords=keywords
+            ):
+                prefixes.add(_prefix(keywords))
+    if len(prefixes) != 1:
+        return ""
+    return prefixes.pop()
+
+
+def _prefix(keywords: Sequence[ast.keyword]) -> str:
+    for each in keywords:
+        match each:
+            case ast.keyword(arg="prefix" | "url_prefix", value=ast.Constant(value=str(prefix))):
+                return prefix
+    return ""
+
+
+def _routers(tree: ast.Module, prefix: str) -> Mapping[str, str]:
+    """Return the routers of a module, each with the prefix of its paths."""
+    routers = {}
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=variable)],
+                value=ast.Call(func=ast.Name(id="APIRouter" | "Blueprint"), keywords=keywords),
+            ):
+                routers[variable] = prefix + _prefix(keywords)
+    return routers
+
+
+def _routes(tree: ast.Module, owners: Mapping[str, str]) -> Iterator[_Route]:
+    """Yield functions that are decorated with `@app.post("/chat")`.
+
+    Args:
+        tree: a module.
+        owners: the variables of apps and routers, with the prefix of their paths.
+    """
+    for function in ast.walk(tree):
+        if not isinstance(function, Definition):
+            continue
+        for decorator in function.decorator_list:
+            match decorator:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=name), attr=attribute),
+                    args=[ast.Constant(value=str(path)), *_],
+                    keywords=keywords,
+                ) if name in owners:
+                    options = {each.arg: ast.unparse(each.value) for each in keywords}
+                    method = attribute.upper()
+                    if attribute == "route":
+                        method = "GET"
+                        if "POST" in options.get("methods", ""):
+                            method = "POST"
+                    if method in ("GET", "POST"):
+                        response = options.get("response_model", "")
+                        yield _Route(method, owners[name] + path, function, response)
+
+
+def _is_chatty(app: WebApp) -> bool:
+    return any(word in app.path.lower() for word in _CHATTY)
+
+
+def _ask(
+    app: WebApp, route: _Route, framework: str, models: Mapping[str, ast.ClassDef]
+) -> WebApp | None:
+    """Return the app with the way to ask a route; None if that takes no question."""
+    path = route.path
+    body: Mapping[str, Any] | None = None
+    if framework == "Flask":
+        if route.method == "GET":
+            return None
+        body = _json_read_by(route.function)
+    else:
+        body = _body_of(route.function, models)
+        parameter = _query_of(route.function)
+        if body is None and parameter is not None:
+            path += f"?{parameter}={{{{ input | urlencode }}}}"
+        elif body is None:
+            return None
+    if body is None and path == route.path:
+        return None
+    output = _output_of(route, framework, models)
+    return WebApp(app.name, app.command, path, route.method, body, output)
+
+
+def _parameters(function: Definition) -> Sequence[tuple[str, str]]:
+    """Return the parameters of a function, with their annotations."""
+    parameters = []
+    for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
+        annotation = ""
+        if each.annotation is not None:
+            annotation = ast.unparse(each.annotation)
+        parameters.append((each.arg, annotation))
+    return parameters
+
+
+def _body_of(function: Definition, models: Mapping[str, ast.ClassDef]) -> Mapping[str, Any] | None:
+    """Return the JSON that a function of FastAPI takes by a pydantic model."""
+    for _, annotation in _parameters(function):
+        model = models.get(annotation.rpartition(".")[2])
+        if model is not None:
+            return _fill(_required_fields(model), _fields(model))
+    return None
+
+
+def _query_of(function: Definition) -> str | None:
+    """Return the parameter of a function of FastAPI that takes a question from the query."""
+    texts = [name for name, annotation in _parameters(function) if annotation == "str"]
+    return _preferred(texts, _QUESTIONS)
+
+
+def _fields(model: ast.ClassDef) -> Mapping[str, str]:
+    """Return the fields of a pydantic model, with their annotations."""
+    fields = {}
+    for statement in model.body:
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                fields[name] = ast.unparse(annotation)
+    return fields
+
+
+def _required_fields(model: ast.ClassDef) -> Sequence[str]:
+    required = []
+    for statement in model.body:
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id=name), value=None):
+                required.append(name)
+    return required
+
+
+def _fill(required: Sequence[str], fields: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """Return a body with the question in the field for it, and examples in other required ones."""
+    body: dict[str, Any] = {}
+    texts = [name for name, annotation in fields.items() if annotation.startswith("str")]
+    question = _preferred(texts, _QUESTIONS)
+    if question is None and "messages" in fields:
+        question = "messages"
+    elif question is None:
+        question = next((name for name in texts if name in required), None)
+    if question is None:
+        return None
+    body[question] = "{{ input }}"
+    if question == "messages":
+        body[question] = [{"role": "user", "content": "{{ input }}"}]
+    for name in required:
+        if name != question:
+            body[name] = _PLACEHOLDERS.get(fields[name])
+    return body
+
+
+def _json_read_by(function: Definition) -> Mapping[str, Any] | None:
+    """Return the JSON that a function of Flask reads, as by `request.json["message"]`."""
+    names = []
+    for node in ast.walk(function):
+        match node:
+            case ast.Subscript(slice=ast.Constant(value=str(name))):
+                names.append(name)
+            case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_]):
+                names.append(name)
+    question = _preferred(names, _QUESTIONS)
+    if question is None:
+        return None
+    return {question: "{{ input }}"}
+
+
+def _output_of(route: _Route, framework: str, models: Mapping[str, ast.ClassDef]) -> str | None:
+    """Return the JSONPath of the answer in what a route returns; None if it is not known."""
+    names: list[str] = []
+    declared = [route.response]
+    if route.function.returns is not None:
+        declared.append(ast.unparse(route.function.returns))
+    for annotation in declared:
+        model = models.get(annotation.rpartition(".")[2])
+        if model is not None:
+            names += _fields(model)
+    for node in ast.walk(route.function):
+        if isinstance(node, ast.Return) and node.value is not None:
+            names += _keys_of(node.value)
+    name = _preferred(names, _ANSWERS)
+    if name is None and len(set(names)) == 1:
+        name = names[0]
+    if name is not None:
+        return f"$.{name}"
+    if framework == "FastAPI" and "str" in declared:
+        return "$"  # which it sends as JSON
+    return None
+
+
+def _keys_of(returned: ast.expr) -> Sequence[str]:
+    """Return the keys of a mapping that is returned: a dict, `jsonify(…)`, or an object."""
+    match returned:
+        case ast.Tuple(elts=[first, *_]):  # with a status
+            return _keys_of(first)
+        case ast.Dict(keys=keys):
+            return [
+                key.value
+                for key in keys
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+            ]
+        case ast.Call(args=[ast.Dict() as given]):
+            return _keys_of(given)
+        case ast.Call(keywords=keywords):
+            return [each.arg for each in keywords if each.arg is not None]
+    return ()
+
+
+def _preferred(names: Sequence[str], known: Sequence[str]) -> str | None:
+    """Return the first of the known names that is among some."""
+    for name in known:
+        if name in names:
+            return name
+    return None
