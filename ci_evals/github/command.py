@@ -135,7 +135,7 @@ def _comment_on_results(
     shows_pages = context.pull_request is not None or mode == "off"
     if shows_pages and not dry_run and not context.unusable:
         try:
-            pages = link_pages(context, part, [each.report.suite.name for each in summaries])
+            pages = link_pages(context, part, summaries)
         except (GitHubError, StorageError) as error:
             problem = f"no link to report.html: {error}"
     outcomes: list[CommentOutcome] = []

@@ -10,7 +10,7 @@ again. Only a write that reaches GitHub more than `SETTLE_S` after its read can 
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -161,13 +161,13 @@ def post_text(
     return _post(contribution, context, mode)
 
 
-def link_pages(context: Context, part: str, suites: Iterable[str]) -> Mapping[str, str]:
+def link_pages(context: Context, part: str, summaries: Sequence[Summary]) -> Mapping[str, str]:
     """Link the pages that this workflow run has uploaded so far in the job's summary.
 
     Args:
         context: the job, with a token that has `actions: read`.
         part: the name of the job's artifact.
-        suites: the names of the suites.
+        summaries: the suites.
 
     Returns:
         The addresses at which they open in the browser, by suite.
@@ -183,12 +183,13 @@ def link_pages(context: Context, part: str, suites: Iterable[str]) -> Mapping[st
 
     uploaded = asyncio.run(look())
     pages = {}
-    for suite in suites:
+    for summary in summaries:
+        suite = summary.report.suite.name
         page = uploaded.get(page_name(part, suite))
         if page is not None and context.run_url:
             pages[suite] = artifact_url(context.run_url, page)
     if pages and context.step_summary_path:
-        append_summary(context.step_summary_path, lambda _: pages_text(pages))
+        append_summary(context.step_summary_path, lambda _: pages_text(summaries, pages))
     return pages
 
 

@@ -40,7 +40,7 @@ from ci_evals.model.report import SuiteReport
 from ci_evals.release import __version__
 from ci_evals.reports.files import Format
 from ci_evals.reports.findings import ROWS, CellRow, Findings, findings
-from ci_evals.reports.groups import Group, GroupItem, GroupKind, join_sentence
+from ci_evals.reports.groups import Group, GroupItem, GroupKind, cells_by_group, join_sentence
 from ci_evals.reports.notes import outcome
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
@@ -53,6 +53,7 @@ from ci_evals.reports.view import (
     TEXT_CHARACTERS,
     CellView,
     RunView,
+    address_of,
     asked_text,
     case_views,
     place_of,
@@ -122,12 +123,12 @@ class Links:
     page: str | None = None
     page_text: str = "open the report"
 
-    def to_cell(self, cell: CellView) -> Markdown:
-        """Return the place of a cell in report.html, linked if browsers can open that."""
+    def to_page(self, address: str, text: str = "open in the report") -> Markdown:
+        """Return a place in report.html, linked if browsers can open that."""
         if self.page is None:
-            return code(f"report.html#{cell.address}")
-        address = quote(cell.address, safe="%&=")  # quotes and parentheses may end a link
-        return link("open in the report", f"{self.page}#{address}")
+            return code(f"report.html#{address}")
+        fragment = quote(address, safe="%&=")  # quotes and parentheses may end a link
+        return link(text, f"{self.page}#{fragment}")
 
     def to_place(self, case: Case) -> Markdown:
         """Return the place of a case, linked if it is in a file of the repository."""
@@ -227,11 +228,25 @@ def suites_text(summaries: Sequence[Summary], not_run: Mapping[str, str]) -> str
     return "\n".join(lines) + "\n"
 
 
-def pages_text(pages: Mapping[str, str]) -> str:
-    """Return links to the pages of suites, by the name of the suite."""
+def pages_text(summaries: Sequence[Summary], pages: Mapping[str, str]) -> str:
+    """Return links to the pages of suites, and to the first cases in them that decided.
+
+    Args:
+        summaries: the suites.
+        pages: the addresses of their pages, by the name of the suite.
+    """
     lines = []
-    for suite, url in pages.items():
-        lines.append(fill("**{}**: {}\n", _suite(suite), link("open the report", url)))
+    for summary in summaries:
+        name = summary.report.suite.name
+        if name not in pages:
+            continue
+        links = Links(page=pages[name])
+        line = fill("**{}**: {}", _suite(name), link("open the report", pages[name]))
+        groups = cells_by_group(summary)
+        cells = [*groups["regressed"], *groups["probably worse"], *groups["failing"]]
+        for case in case_views(cells)[:SOME]:
+            line = fill("{} · {}", line, links.to_page(address_of(case.case.id), case.case.id))
+        lines.append(f"{line}\n")
     return "\n".join(lines)
 
 
@@ -601,7 +616,7 @@ def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) 
         cell=cell,
         run=run,
         place=links.to_place(cell.case),
-        address=links.to_cell(cell),
+        address=links.to_page(cell.address),
         bar=bar,
         asked=abridge(asked_text(cell.case, run.first), asked_characters),
         has_base=before is not None,

@@ -55,7 +55,8 @@ async def test_comment_and_summary_lead_to_the_page_and_to_each_case(
     assert f"[open in the report](<{page}#case=river>)" in comment.body
     assert "unzip" not in comment.body
     summary = summary_of(red)
-    assert summary.endswith(f"\n**<code>geography</code>**: [open the report](<{page}>)\n\n")
+    links = f"[open the report](<{page}>) · [river](<{page}#case=river>)"
+    assert summary.endswith(f"\n**<code>geography</code>**: {links}\n\n")
 
     assert without_links(comment.body) == without_links(before), "nothing else differs"
 
