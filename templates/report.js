@@ -37,13 +37,13 @@
     for (const command of commands.querySelectorAll("code")) command.after(" ", copyButton("copy", "copy"));
     commands.append("\n", copyButton("copy json", "copy all as JSON"));
   };
-  const unfold = (row) => {
-    const text = row.querySelector(":scope > noscript");
+  const unfold = (each) => {
+    const text = each.querySelector(":scope > noscript");
     if (text === null) return;
     const inside = toElements(text);
     inside.querySelectorAll(".commands p").forEach(addButtons);
-    for (const each of inside.querySelectorAll(".cell > .on, .run > summary")) each.append(" ", linkButton());
-    row.querySelector(".id").after(" ", linkButton());
+    for (const each of inside.querySelectorAll(":scope > .facts:first-child, .cell > .on")) each.append(" ", linkButton());
+    for (const each of inside.querySelectorAll(".run > summary")) each.after(linkButton());
   };
   const unfoldRows = (text) => toElements(text).querySelectorAll(".case[open]").forEach(unfold);
   const unfoldIn = (opened) => {
@@ -61,7 +61,7 @@
     if (every === null) {
       list.querySelectorAll(ROWS).forEach(unfoldRows);
       every = [...list.querySelectorAll(".case")];
-      every.places = every.map((each) => each.parentNode);
+      every.places = every.map((each) => each.parentNode.parentNode);
       listGraders();
     }
     return every;
@@ -94,15 +94,16 @@
 
   // Filters.
 
+  const chipsOf = (each) => [...each.nextElementSibling.querySelectorAll(".chip")];
   const texts = new Map(); // what is searched, by case
   const characters = { amp: "&", lt: "<", gt: ">", "#34": '"', "#39": "'" };
   const withoutTags = (html) => html.replace(/<[^>]*>/g, "").replace(/&(amp|lt|gt|#34|#39);/g, (_, name) => characters[name]);
   const textOfCase = (each) => {
     if (!texts.has(each)) {
-      const [row, inside] = each.children;
+      const [name, inside] = each.children;
       const folded = inside.matches("noscript");
       const text = folded ? withoutTags(inside.textContent) : inside.textContent;
-      texts.set(each, `${row.textContent}\n${text}`.toLowerCase());
+      texts.set(each, [name.textContent, each.nextElementSibling.textContent, text].join("\n").toLowerCase());
     }
     return texts.get(each);
   };
@@ -123,7 +124,7 @@
     for (const each of cases) {
       each.hidden = filtered && !((!tag || [...each.querySelectorAll(".tag")].some((one) => one.textContent === tag))
         && words.every((word) => textOfCase(each).includes(word))
-        && (!byCell || [...each.querySelectorAll(".chip")].some(fits)));
+        && (!byCell || chipsOf(each).some(fits)));
       shown += !each.hidden;
     }
     tools.querySelector("output").value = filtered ? `${shown.toLocaleString("en")} of ${cases.length.toLocaleString("en")} cases` : "";
@@ -145,8 +146,8 @@
 
   // Order.
 
-  const least = (each, name) => Math.min(...[...each.querySelectorAll(".chip")].map((chip) => Number(chip.dataset[name] ?? Infinity)));
-  const most = (each, name) => Math.max(...[...each.querySelectorAll(".chip")].map((chip) => Number(chip.dataset[name] ?? -Infinity)));
+  const least = (each, name) => Math.min(...chipsOf(each).map((chip) => Number(chip.dataset[name] ?? Infinity)));
+  const most = (each, name) => Math.max(...chipsOf(each).map((chip) => Number(chip.dataset[name] ?? -Infinity)));
   const title = (each) => each.querySelector(".id").textContent;
   const orders = {
     "name": (a, b) => a.localeCompare(b),
@@ -180,10 +181,10 @@
     if (orders[by]) {
       const keyed = cases.map((each) => [values[by](each), each]);
       keyed.sort(([a], [b]) => orders[by](a, b));
-      sorted.append(...inBatches(keyed.map(([, each]) => each)));
+      sorted.append(...inBatches(keyed.map(([, each]) => each.parentNode)));
       list.append(sorted);
     } else {
-      cases.forEach((each, number) => cases.places[number].append(each));
+      cases.forEach((each, number) => cases.places[number].append(each.parentNode));
       sorted.remove();
     }
   };
@@ -227,19 +228,16 @@
   addEventListener("popstate", follow);
 
   list.addEventListener("click", (event) => {
-    if (event.target.closest("button") || event.ctrlKey || event.metaKey) return;
-    const summary = event.target.closest(".case > summary");
-    if (summary) {
-      const row = summary.parentElement;
-      const column = event.target.closest(".chip")?.dataset.v;
-      if (column !== undefined) unfold(row);
-      const cell = row.querySelector(`.cell[data-v="${column}"][id]`);
-      if (cell) {
-        event.preventDefault();
-        go(cell.id, true);
-        reveal(cell.id);
-      } else if (!row.open) go(row.id, true);
+    if (event.ctrlKey || event.metaKey) return;
+    const chip = event.target.closest("a.chip");
+    if (chip) {
+      event.preventDefault();
+      const address = decoded(chip.hash.slice(1));
+      go(address, true);
+      reveal(address);
     }
+    const summary = event.target.closest(".case > summary");
+    if (summary && !summary.parentElement.open) go(summary.parentElement.id, true);
     const run = event.target.closest(".run > summary");
     if (run) go(run.parentElement.id);
   });
