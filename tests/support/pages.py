@@ -208,9 +208,7 @@ def _answered(result: Result) -> Result:
         passed=not failed,
         score=0.2 if failed else 0.9,
         metric="helpfulness",
-        reason="The customer asked for the package and is sent away with store credit."
-        if failed
-        else "Answers it.",
+        reason="The answer offers store credit instead of a refund." if failed else "Answers it.",
     )
     contains = grade_of(
         passed=not failed,
