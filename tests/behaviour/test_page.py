@@ -247,7 +247,7 @@ async def test_a_cell_can_be_copied(tab: Tab, page: Callable[[Summary], str]) ->
         "grader": "judge",
         "passed": False,
         "score": 0.2,
-        "reason": "The customer asked for the package and is sent away with store credit.",
+        "reason": "The answer offers store credit instead of a refund.",
     }
     assert copied["runs"][0]["answer"] == pages.ANSWERS["lost-package"][1]
 
@@ -392,7 +392,7 @@ async def test_without_scripts_everything_can_be_read(page: Callable[[Summary], 
         text = await tab.evaluate("document.body.innerText")
     assert "2 cases regressed on gpt-5-mini: lost-package (critical), refund-full" in text
     assert "We issue store credit of $42.00." in text
-    assert "sent away with store credit" in text
+    assert "offers store credit instead of a refund" in text
 
 
 @pytest.mark.parametrize("written", [200, 0], ids=["rows as elements", "rows as text"])
