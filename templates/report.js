@@ -279,7 +279,7 @@
         score: parseFloat(textOf(grade, ".score")),
         reason: textOf(grade, ".said"),
       })),
-      answer: textOf(run, ".answer"),
+      answer: textOf(run, ".here .raw") ?? textOf(run, ".here .answer"),
     })),
   }, null, 2);
   const copiedBy = (button) => {

@@ -1,6 +1,6 @@
 """The base of all graders: a grader *is* its options, and its fields are the keys in the YAML."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self
@@ -84,6 +84,11 @@ class GraderOptions(Options):
     def grade(self, answer: Answer) -> Finding | Awaitable[Finding]:
         """Judge an answer. An exception is a failed check, `GradingError` apart: no verdict."""
         raise NotImplementedError
+
+    def find_in(self, output: str) -> Iterable[str]:
+        """Return the passages of an answer that the grader looks for, for a page to mark them."""
+        del output
+        return ()
 
     def problems(self) -> list[str]:
         """List what can be seen to be wrong with the options before any call, such as a regular

@@ -1,6 +1,6 @@
 """`regex`: a regular expression is found in the answer."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Annotated, ClassVar
@@ -69,6 +69,15 @@ class Regex(GraderOptions):
         except TimeoutError:
             return call_in_thread(partial(self._judge_at_length, output))
         return self._judge(output, match)
+
+    def find_in(self, output: str) -> Iterable[str]:
+        try:
+            match = _search(self.pattern, self.flags, output, _LONGEST_PAUSE_S)
+        except TimeoutError:
+            return ()
+        if match is None:
+            return ()
+        return (match[0],)
 
     def search(self, text: str, timeout_s: float = _LONGEST_SEARCH_S) -> _Match | None:
         """Search a text, for a bounded time: some patterns backtrack for ever.

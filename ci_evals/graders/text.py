@@ -1,6 +1,7 @@
 """Graders of the answer's text: `contains`, `starts_with`, `max_length` and their kin."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,6 +37,9 @@ class Contains(GraderOptions):
             return failed(f"does not contain {quote(self.value)}", got=quote(output))
         return passed(f"contains {quote(self.value)}")
 
+    def find_in(self, output: str) -> Iterable[str]:
+        return _find((self.value,), output, ignore_case=self.ignore_case)
+
 
 @dataclass(frozen=True, slots=True)
 class IContains(GraderOptions):
@@ -45,6 +49,9 @@ class IContains(GraderOptions):
 
     def grade(self, answer: Answer) -> Finding:
         return Contains(self.value, ignore_case=True).grade(answer)
+
+    def find_in(self, output: str) -> Iterable[str]:
+        return _find((self.value,), output, ignore_case=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,9 @@ class Texts(GraderOptions):
 
     value: OneOrMore[NonEmpty]
     ignore_case: Bool = False
+
+    def find_in(self, output: str) -> Iterable[str]:
+        return _find(self.value, output, ignore_case=self.ignore_case)
 
     def _find_absent(self, output: str) -> list[str]:
         if self.ignore_case:
@@ -90,6 +100,14 @@ class ContainsAny(Texts):
             if text not in absent:
                 return passed(f"contains {quote(text)}")
         return failed(f"contains none of {_join(absent)}", got=quote(output))
+
+
+def _find(texts: Iterable[str], output: str, *, ignore_case: bool) -> list[str]:
+    """Return the texts as they are written in the output."""
+    if not ignore_case:
+        return [text for text in texts if text in output]
+    expression = "|".join(re.escape(text) for text in texts)
+    return re.findall(expression, output, re.IGNORECASE)
 
 
 def _join(texts: Sequence[str]) -> str:

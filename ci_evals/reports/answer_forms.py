@@ -1,51 +1,86 @@
-"""Other forms of an answer: laid out as JSON, as a table, as its Markdown shows it, or as its
-difference from another.
-"""
+"""Answers as elements: of JSON, of a table, of Markdown, with passages and changed words marked."""
 
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, Literal, NamedTuple
 
 from ci_evals.registry import lazy_attributes
 
+Node = str | tuple[Any, ...]
+"""As in `markdown_nodes`, which is loaded for the first text that needs it."""
+
 MAX_CHARACTERS: Final = 8000
-"""Of an answer; a longer one has no other form."""
+"""Of an answer, its images aside; a longer one is shown as text."""
 
 MAX_WORDS: Final = 1200
 """Of either side of a difference; more take too long to compare."""
 
+_MAX_IMAGES = 1_000_000  # characters of all images of an answer
 _MAX_COLUMNS = 30
+_MAX_MARKS = 100
 _FEWEST_ROWS = 3
-_FEW_WORDS = 5  # of a cell that follows a blank; prose has commas, too
+_FEW_WORDS = 2  # of a cell that follows a blank; prose has commas, too
 _LEAST_COMMON = 0.3
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
-_MARKDOWN = re.compile(r"^(?:#{1,6} |\|?[ :]*-{3,}[ :|-]*\||```|\d+\. |[*-] )|\*\*\S", re.MULTILINE)
+_MARKDOWN = re.compile(
+    r"^(?:#{1,6} |\|?[ :]*-{3,}[ :|-]*\||```|\d+\. |[*-] )|\*\*\S|!\[[^\]]*\]\(data:", re.MULTILINE
+)
+_IMAGE = re.compile(r"data:image/[a-z]+;base64,[A-Za-z0-9+/=]+")
+_INLINE = ("strong", "em", "code", "mark", "del", "ins", "img")
 
-_late = lazy_attributes(__name__, {"parse": "ci_evals.reports.markdown_nodes"})
+_late = lazy_attributes(
+    __name__,
+    {"parse": "ci_evals.reports.markdown_nodes", "IMAGE": "ci_evals.reports.markdown_nodes"},
+)
 
 
-def as_json(text: str) -> str | None:
-    """Lay out a JSON object or array on several lines; None if it is laid out already."""
-    if len(text) > MAX_CHARACTERS or not text.lstrip().startswith(("{", "[")):
+def elements_of(text: str) -> tuple[Node, ...] | None:
+    """Return the elements of a text that is a table, JSON, an image or Markdown; None if it is
+    none of these, or too long.
+    """
+    images = sum(len(found[0]) for found in _IMAGE.finditer(text))
+    if len(text) - images > MAX_CHARACTERS or images > _MAX_IMAGES:
+        return None
+    if images and re.fullmatch(_late("IMAGE"), text.strip()):
+        return (("img", text.strip(), "the answer"),)
+    rows = _as_table(text)
+    if rows is not None:
+        return (_table_of(rows),)
+    pretty = _as_json(text)
+    if pretty is not None:
+        return (("pre", pretty),)
+    if _MARKDOWN.search(text):
+        nodes: tuple[Node, ...] = _late("parse")(text)
+        return nodes
+    return None
+
+
+def _as_json(text: str) -> str | None:
+    """Lay out a JSON object or array, on several lines if it needs them; None if it is neither."""
+    if not text.lstrip().startswith(("{", "[")):
         return None
     try:
         pretty = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
     except (ValueError, RecursionError):
         return None
-    if pretty.count("\n") <= 2 or pretty == text.strip():
-        return None
+    if pretty.count("\n") <= 2 or len(pretty) > 4 * MAX_CHARACTERS:
+        return text.strip()
     return pretty
 
 
-def as_table(text: str) -> list[list[str]] | None:
+def _table_of(rows: Sequence[Sequence[str]]) -> Node:
+    head = ("thead", ("tr", *(("th", cell) for cell in rows[0])))
+    body = [("tr", *(("td", cell) for cell in cells)) for cells in rows[1:]]
+    return ("table", head, ("tbody", *body))
+
+
+def _as_table(text: str) -> list[list[str]] | None:
     """Return the rows of a table, the names first: of CSV, TSV or a JSON array of objects."""
     text = text.strip()
-    if len(text) > MAX_CHARACTERS:
-        return None
     if text.startswith("["):
         rows = _rows_of_objects(text)
     else:
@@ -85,16 +120,96 @@ def _rows_of_lines(text: str) -> list[list[str]] | None:
     return rows
 
 
-def as_markdown(text: str) -> tuple[Any, ...]:
-    """Return the elements of a text's Markdown, as `markdown_nodes.parse` does; empty if it has
-    none.
+def text_of(nodes: Iterable[Node]) -> str:
+    """Return the text of some elements, with a line break after each block and at each break."""
+    text = ""
+    for node in nodes:
+        if isinstance(node, str):
+            text += node
+        elif node[0] != "img":
+            text += text_of(node[1:])
+            if node[0] not in _INLINE:
+                text += "\n"
+    return text
 
-    The parser is loaded for the first text that needs it.
+
+class Span(NamedTuple):
+    """A part of a text, from `start` to before `end`."""
+
+    start: int
+    end: int
+
+
+def wrap(nodes: Sequence[Node], spans: Sequence[Span], tag: str) -> tuple[Node, ...]:
+    """Wrap spans of the `text_of` some nodes in elements."""
+    wrapped, _ = _wrap(nodes, spans, tag, 0)
+    return wrapped
+
+
+def _wrap(
+    nodes: Sequence[Node], spans: Sequence[Span], tag: str, start: int
+) -> tuple[tuple[Node, ...], int]:
+    """Wrap the spans in nodes that begin at `start`; return the place after them, too."""
+    wrapped: list[Node] = []
+    for node in nodes:
+        if isinstance(node, str):
+            wrapped += _wrap_text(node, spans, tag, start)
+            start += len(node)
+        elif node[0] == "img":
+            wrapped.append(node)
+        else:
+            children, start = _wrap(node[1:], spans, tag, start)
+            wrapped.append((node[0], *children))
+            if node[0] not in _INLINE:
+                start += 1
+    return tuple(wrapped), start
+
+
+def _wrap_text(text: str, spans: Sequence[Span], tag: str, start: int) -> Iterator[Node]:
+    done = 0
+    for span in spans:
+        first = max(span.start - start, done)
+        last = min(span.end - start, len(text))
+        if first < last:
+            if done < first:
+                yield text[done:first]
+            yield (tag, text[first:last])
+            done = last
+    if done < len(text):
+        yield text[done:]
+
+
+def mark(nodes: Sequence[Node], passages: Iterable[str], tag: str = "mark") -> tuple[Node, ...]:
+    """Wrap the passages wherever they are in the text of some nodes."""
+    longest_first = sorted(filter(None, passages), key=len, reverse=True)
+    if not longest_first:
+        return tuple(nodes)
+    expression = "|".join(re.escape(passage) for passage in longest_first)
+    found = re.finditer(expression, text_of(nodes))
+    return wrap(nodes, [Span(*each.span()) for each in islice(found, _MAX_MARKS)], tag)
+
+
+def mark_difference(
+    old: Sequence[Node], new: Sequence[Node]
+) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """Wrap the words that only the old nodes have in `del`, and those of the new ones in `ins`.
+
+    Nothing is wrapped where the two have too little in common, or too many words.
     """
-    if len(text) > MAX_CHARACTERS or not _MARKDOWN.search(text):
-        return ()
-    nodes: tuple[Any, ...] = _late("parse")(text)
-    return nodes
+    removed: list[Span] = []
+    added: list[Span] = []
+    old_end = new_end = 0
+    for piece in word_diff(text_of(old), text_of(new)) or ():
+        old_start, new_start = old_end, new_end
+        if piece.kind != "new":
+            old_end += len(piece.text)
+        if piece.kind != "old":
+            new_end += len(piece.text)
+        if piece.kind == "old":
+            removed.append(Span(old_start, old_end))
+        elif piece.kind == "new":
+            added.append(Span(new_start, new_end))
+    return wrap(old, removed, "del"), wrap(new, added, "ins")
 
 
 def json_text(value: Any) -> str:

@@ -1,24 +1,34 @@
-"""CommonMark with tables, as elements that have no attributes."""
+"""CommonMark with tables, as elements without attributes, and the images that a text carries."""
 
+import re
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
 Node = str | tuple[Any, ...]
-"""A text, or the name of an HTML element and its children."""
+"""A text, or the name of an HTML element and its children; of `img`, its address and its text."""
+
+IMAGE: Final = r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}"
+"""The address of an image that is shown: it has the image in it, and no image of it can act."""
 
 
 def parse(text: str) -> tuple[Node, ...]:
-    """Return the elements of a text. Links, pictures and HTML stay text."""
+    """Return the elements of a text. Links, images of other addresses and HTML stay text."""
     return _children(SyntaxTreeNode(_parser().parse(text)))
 
 
 @cache
 def _parser() -> MarkdownIt:
-    acting = ("link", "image", "autolink", "reference", "html_block", "html_inline")
-    return MarkdownIt("commonmark", {"html": False}).enable("table").disable(acting)
+    acting = ("link", "autolink", "reference", "html_block", "html_inline")
+    return _Parser("commonmark", {"html": False}).enable("table").disable(acting)
+
+
+class _Parser(MarkdownIt):
+    def validateLink(self, url: str) -> bool:  # noqa: N802  the name that it overrides
+        """Return True for an image that is shown; the syntax of any other one stays text."""
+        return re.fullmatch(IMAGE, url) is not None
 
 
 def _children(parent: SyntaxTreeNode) -> tuple[Node, ...]:
@@ -27,14 +37,14 @@ def _children(parent: SyntaxTreeNode) -> tuple[Node, ...]:
         match child.type:
             case "text":
                 nodes.append(child.content)
-            case "softbreak":
-                nodes.append("\n")
-            case "hardbreak":
+            case "softbreak" | "hardbreak":  # as in chats, a line ends where its writer ends it
                 nodes.append(("br",))
             case "inline":
                 nodes += _children(child)
             case "paragraph" if child.hidden:  # in a list without blank lines
                 nodes += _children(child)
+            case "image":
+                nodes.append(("img", str(child.attrs["src"]), child.content))
             case "code_inline":
                 nodes.append(("code", child.content))
             case "fence" | "code_block":

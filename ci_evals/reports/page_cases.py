@@ -6,7 +6,7 @@ All texts are cleaned and cut here.
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from statistics import median_high
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from ci_evals.format import (
     keep_units,
     number_of,
     one_line,
+    quote,
     seconds,
     shorten,
     usd,
@@ -22,23 +23,24 @@ from ci_evals.format import (
 )
 from ci_evals.gate.compare import Change
 from ci_evals.graders.base import Composite, GraderOptions
-from ci_evals.model.grading import USUAL_WEIGHT, Expectation
+from ci_evals.model.grading import USUAL_WEIGHT, Expectation, join_got
 from ci_evals.model.report import Tally
 from ci_evals.model.response import Response, Step, Turn
 from ci_evals.model.result import Grade, Result, Status, every_grade
 from ci_evals.reports.answer_forms import (
     MAX_CHARACTERS,
-    Piece,
-    as_json,
-    as_markdown,
-    as_table,
+    Node,
+    elements_of,
     json_text,
-    word_diff,
+    mark,
+    mark_difference,
+    text_of,
 )
 from ci_evals.reports.charts import spark
 from ci_evals.reports.findings import brief_tally
 from ci_evals.reports.summary import Summary, once_per_summary
 from ci_evals.reports.view import (
+    TEXT_CHARACTERS,
     CaseView,
     CellOutcome,
     CellView,
@@ -70,7 +72,9 @@ CHANGES: Final[tuple[Change, ...]] = (
 NAME_CHARACTERS: Final = 200
 REASON_CHARACTERS: Final = 1000
 
-_PART_CHARACTERS = 2000  # of a step, a turn, a retrieved text, and of answers that are compared
+_LONG_CHARACTERS = 1500  # of an answer of which only the beginning is seen at first
+_LONG_LINES = 25
+_PART_CHARACTERS = 2000  # of a step, a turn or a retrieved text
 _MAX_ITEMS = 100  # steps, turns, statements
 _MAX_RUNS = 12  # that ended each in another way
 _FILE = re.compile(r"files/[0-9a-f]{64}\.txt")  # the only links that a report may have
@@ -160,16 +164,13 @@ class CellDetails:
 
     Attributes:
         asked: empty where all cells of the case were asked the same.
-        diff: the words that changed since the base's answer, `before`, if the two have enough in
-            common.
+        before: the base's answer, where no run has it beside its own.
         strip: the status of each run, where any did not pass.
     """
 
     asked: str
     finding: str
-    diff: Sequence[Piece]
-    before: str
-    compared_run: int | None
+    before: "PageAnswer | None"
     strip: Sequence[Status]
     runs: Sequence["PageRun"]
     more_runs: str
@@ -179,7 +180,12 @@ class CellDetails:
 
 @dataclass(frozen=True, slots=True)
 class PageRun:
-    """Runs that ended alike. Only a conversation has `turns`, and no `answer` of its own."""
+    """Runs that ended alike.
+
+    Attributes:
+        answer: None without one. A conversation has `turns` instead, unless it is compared.
+        before: the base's answer, for the first run that failed.
+    """
 
     status: Status
     numbers: Sequence[int]
@@ -191,6 +197,8 @@ class PageRun:
     grades: Sequence["PageGrade"]
     turns: Sequence["PageTurn"]
     answer: "PageAnswer | None"
+    before: "PageAnswer | None"
+    steps: Sequence["PageStep"]
     files: Sequence[str]
     context: Sequence[tuple[str, Sequence[tuple[bool, str]]]]
     metadata: str
@@ -199,13 +207,19 @@ class PageRun:
 
 @dataclass(frozen=True, slots=True)
 class PageAnswer:
-    """An answer as text, and in the other forms that it has."""
+    """An answer.
 
-    text: str
-    markdown: Sequence[Any]
-    json: str | None
-    table: Sequence[Sequence[str]] | None
-    steps: Sequence["PageStep"]
+    Attributes:
+        nodes: its elements, in which passages and words are marked.
+        is_text: it has no elements of its own.
+        is_long: only its beginning is seen at first.
+        raw: the text, where that is not what is seen.
+    """
+
+    nodes: Sequence[Node]
+    is_text: bool
+    is_long: bool
+    raw: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +239,7 @@ class PageTurn:
     """What a user said, and the answer."""
 
     user: str
-    answer: str
+    answer: PageAnswer
     facts: str
     steps: Sequence["PageStep"]
 
@@ -420,25 +434,22 @@ def _asked(view: CellView, results: Sequence[Result]) -> str:
 def _details(
     view: CellView, results: Sequence[Result], asked: str, *, is_worst: bool
 ) -> CellDetails:
-    """Return what unfolds below a cell; of the worst one, the first run is unfolded."""
+    """Return what unfolds below a cell; of the worst one, the first run is unfolded.
+
+    The first run stands beside the base's answer, if that is known and the run failed.
+    """
     runs = sorted(alike(results), key=lambda run: _RUN_ORDER.index(run.status))
+    before = view.summary.before.get(view.key)
     shown_runs: list[PageRun] = []
     for run in runs[:_MAX_RUNS]:
         is_first = not shown_runs
         unfolded = run.status != "passed" or (is_worst and is_first)
-        shown_runs.append(_run(run, unfolded=unfolded))
-    failed = [run for run in runs if run.status == "failed"]
-    before = more_runs = ""
-    diff: Sequence[Piece] = ()
+        compared_with = None
+        if is_first and run.status == "failed" and run.answer is not None:
+            compared_with, before = before, None
+        shown_runs.append(_run(run, view.case.expect, compared_with, unfolded=unfolded))
+    more_runs = ""
     strip: Sequence[Status] = ()
-    compared_run = None
-    if failed:
-        compared_run = failed[0].numbers[0]
-    if view.key in view.summary.before:
-        old = visible(view.summary.before[view.key])
-        before = old or "(empty)"
-        if failed and failed[0].answer is not None:
-            diff = word_diff(old, shorten(failed[0].answer, _PART_CHARACTERS)) or ()
     if len(results) > 1 and runs[0].status != "passed":
         strip = [result.status for result in results[:_MAX_ITEMS]]
     if len(runs) > _MAX_RUNS:
@@ -447,9 +458,7 @@ def _details(
     return CellDetails(
         asked=asked,
         finding=_sentence(view.finding),
-        diff=diff,
-        before=before,
-        compared_run=compared_run,
+        before=None if before is None else _answer(before, ()),
         strip=strip,
         runs=shown_runs,
         more_runs=more_runs,
@@ -491,21 +500,24 @@ def _commands(view: CellView) -> Iterator[tuple[str, str]]:
 # A run.
 
 
-def _run(run: RunView, *, unfolded: bool) -> PageRun:
+def _run(
+    run: RunView, expect: Sequence[Any], compared_with: str | None, *, unfolded: bool
+) -> PageRun:
     response = run.first.response
     turns: Sequence[PageTurn] = ()
-    answer = None
+    steps: Sequence[PageStep] = ()
+    answer = before = None
     if response is not None and response.turns:
-        turns = [_turn(turn) for turn in response.turns[:_MAX_ITEMS]]
+        turns = [
+            _turn(turn, _passages(expect, turn.response.output, number))
+            for number, turn in enumerate(response.turns[:_MAX_ITEMS], 1)
+        ]
     elif response is not None:
-        text = visible(response.output)
-        answer = PageAnswer(
-            text=shorten(run.answer or "", MAX_CHARACTERS),
-            markdown=as_markdown(text),
-            json=as_json(text),
-            table=as_table(text),
-            steps=list(_steps(response)),
-        )
+        steps = list(_steps(response))
+    if response is not None and compared_with is not None:
+        before, answer = _compare(compared_with, run, _passages(expect, response.output))
+    elif response is not None and not response.turns:
+        answer = _answer(response.output, _passages(expect, response.output))
     return PageRun(
         status=run.status,
         numbers=run.numbers,
@@ -514,9 +526,11 @@ def _run(run: RunView, *, unfolded: bool) -> PageRun:
         unfolded=unfolded,
         error=run.error,
         frames=run.frames,
-        grades=[_grade(grade) for grade in run.grades],
+        grades=[_grade(grade, response) for grade in run.grades],
         turns=turns,
         answer=answer,
+        before=before,
+        steps=steps,
         files=[file for file in run.files if _FILE.fullmatch(file)],
         context=list(_context(run)),
         metadata="\n".join(metadata_lines(run.metadata)),
@@ -524,7 +538,71 @@ def _run(run: RunView, *, unfolded: bool) -> PageRun:
     )
 
 
-def _grade(grade: Grade) -> PageGrade:
+def _answer(text: str, passages: Iterable["_Passage"]) -> PageAnswer:
+    if not text:
+        return _page_answer((), ())
+    raw = shorten(text, MAX_CHARACTERS)
+    nodes = elements_of(visible(text))
+    if nodes is None:
+        return _page_answer((raw,), passages)
+    return _page_answer(nodes, passages, raw)
+
+
+def _page_answer(
+    nodes: Sequence[Node], passages: Iterable["_Passage"], raw: str = ""
+) -> PageAnswer:
+    passages = list(passages)
+    nodes = mark(nodes, [each.text for each in passages if not each.is_forbidden])
+    nodes = mark(nodes, [each.text for each in passages if each.is_forbidden], "del")
+    return PageAnswer(nodes=nodes, is_text=not raw, is_long=_is_long(nodes), raw=raw)
+
+
+def _is_long(nodes: Sequence[Node]) -> bool:
+    text = text_of(nodes)
+    return len(text) > _LONG_CHARACTERS or text.count("\n") > _LONG_LINES
+
+
+def _compare(
+    before: str, run: RunView, passages: Sequence["_Passage"]
+) -> tuple[PageAnswer, PageAnswer]:
+    """Return the base's answer and that of a run, with the words marked that differ.
+
+    None are marked where the base's answer was too long to be kept in full.
+    """
+    old = _answer(before, passages)
+    new = _answer(run.answer or "", passages)
+    if len(before) > TEXT_CHARACTERS:
+        return old, new
+    old_nodes, new_nodes = mark_difference(old.nodes, new.nodes)
+    return replace(old, nodes=old_nodes), replace(new, nodes=new_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """A passage of an answer that a grader looks for; one that must not be there is forbidden."""
+
+    text: str
+    is_forbidden: bool
+
+
+def _passages(
+    expect: Sequence[Any], output: str, turn: int | None = None, *, is_negated: bool = False
+) -> list[_Passage]:
+    """Return the passages of an answer, or of a turn of it, that its graders look for."""
+    passages = []
+    for each in expect:
+        if not isinstance(each, Expectation) or each.transform or each.turn not in (None, turn):
+            continue
+        is_forbidden = each.negated != is_negated
+        if isinstance(each.grader, Composite):
+            passages += _passages(each.grader.of, output, turn, is_negated=is_forbidden)
+        elif isinstance(each.grader, GraderOptions):
+            for text in each.grader.find_in(output):
+                passages.append(_Passage(visible(text), is_forbidden))
+    return passages
+
+
+def _grade(grade: Grade, response: Response | None) -> PageGrade:
     text = f"{grade.score:.2f}"
     if not grade.weight:
         text = f"{text} (for information)"
@@ -534,10 +612,18 @@ def _grade(grade: Grade) -> PageGrade:
         grader=one_line(grade.grader, NAME_CHARACTERS),
         passed=grade.passed,
         score=text,
-        reason=one_line(grade.sentence, REASON_CHARACTERS),
+        reason=one_line(_without_answer(grade, response), REASON_CHARACTERS),
         statements=statement_lines(grade),
-        parts=[_grade(part) for part in grade.parts],
+        parts=[_grade(part, response) for part in grade.parts],
     )
+
+
+def _without_answer(grade: Grade, response: Response | None) -> str:
+    """Return why a grade was given. The answer itself is seen above it."""
+    if grade.got is None or response is None:
+        return grade.sentence
+    got = grade.got.removesuffix(quote(response.output)).removesuffix(": ")
+    return join_got(grade.reason, got or None)
 
 
 def _context(run: RunView) -> Iterator[tuple[str, Sequence[tuple[bool, str]]]]:
@@ -552,20 +638,23 @@ def _context(run: RunView) -> Iterator[tuple[str, Sequence[tuple[bool, str]]]]:
         yield line, found.get(number, ())
 
 
-def _turn(turn: Turn) -> PageTurn:
+def _turn(turn: Turn, passages: Sequence[_Passage]) -> PageTurn:
     facts = [seconds(turn.latency_s)]
     if turn.cost_usd is not None:
         facts.append(usd(turn.cost_usd))
     return PageTurn(
         user=shorten(turn.user, _PART_CHARACTERS),
-        answer=shorten(turn.response.output, MAX_CHARACTERS),
+        answer=_answer(turn.response.output, passages),
         facts=_sentence(" · ".join(facts)),
         steps=list(_steps(turn.response)),
     )
 
 
 def _steps(response: Response) -> Iterator[PageStep]:
-    steps = response.steps or ()
+    """Yield the steps of an agent; without any, the tool calls that it asks for."""
+    steps = list(response.steps or ())
+    if not any(step.kind == "tool_call" for step in steps):
+        steps += [Step("tool_call", call.name, call.arguments) for call in response.tool_calls]
     total_s = sum(step.duration_s or 0.0 for step in steps)
     is_timed = total_s > 0 and sum(step.duration_s is not None for step in steps) > 1
     start_s = 0.0

@@ -33,11 +33,10 @@ from ci_evals.reports.saved import (
 )
 from ci_evals.reports.schema1 import Document1, restore_schema_1
 from ci_evals.reports.summary import Note, Summary
-from ci_evals.reports.view import answer_text
+from ci_evals.reports.view import TEXT_CHARACTERS, answer_text
 
 MAX_REPORT_BYTES: Final = 1 << 30
 MAX_ANSWERS: Final = 100
-ANSWER_CHARACTERS: Final = 2000
 
 _OTHER_SUFFIXES: Final = (".html", ".jsonl", ".md", ".xml", ".yaml", ".yml")
 """Of files that are named by mistake."""
@@ -266,7 +265,7 @@ def with_answers(summary: Summary) -> Summary:
                 continue
             passed = next(part.results(part.indices("passed", (number,))), None)
             if passed is not None:
-                answers[cell.key] = shorten(answer_text(passed) or "", ANSWER_CHARACTERS)
+                answers[cell.key] = shorten(answer_text(passed) or "", TEXT_CHARACTERS)
     return replace(summary, before=answers)
 
 

@@ -19,8 +19,10 @@ from rendered import html_of
 import ci_evals.reports.page
 from ci_evals.cli.live import LivePage, run_server
 from ci_evals.engine.journal import Header, Journal
+from ci_evals.graders import AnyOf, Contains, ContainsAny, IContains, Regex
 from ci_evals.model.case import Variant
-from ci_evals.model.response import Response
+from ci_evals.model.grading import Expectation
+from ci_evals.model.response import Response, ToolCall, Turn
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate
 from ci_evals.redaction import Redactor
@@ -56,6 +58,14 @@ ATTACKS = (
     "&lt;script&gt;alert(8)&lt;/script&gt; {{ 7 * 7 }} {% raw %} \\u003cscript\\u003e",
     "</noscript></script></template><img src=x onerror=alert(9)><script>alert(10)</script>",
     "<!--<script><noscript>--!><!-- <iframe src=//evil></noscript></script>-->",
+    (
+        "**[x](javascript:alert(11))** <javascript:alert(12)>"
+        " ![x](data:image/svg+xml;base64,PHN2Zz4=) ![x](//evil/a.png)"
+        " ![x](data:text/html;base64,PHN2Zz4=)\n\n[y]: //evil\n\n[y] ![y]"
+    ),
+    "data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9YWxlcnQoMTMpPg==",
+    "| a | b |\n|---|---|\n| <table><tr><td>x | <img src=x onerror=alert(14)> |",
+    '[{"a": "</td></table><img src=x onerror=alert(15)>", "b": {"c": [["<b>"]]}}]',
 )
 
 
@@ -420,17 +430,148 @@ async def test_a_hostile_answer_is_text_and_nothing_else(
             + f"; location.hash = 'case=' + encodeURIComponent({json.dumps(text)})"
         )
         await tab.press("/")
-        await tab.type(text[:20])
+        await tab.type(text[:10])
         await tab.press("Escape")
     await tab.evaluate(CHOOSE.format(name="sort", value="name"))
     await open_all(tab)
     assert [each for each in tab.logged if "favicon" not in each] == []
     answers = await tab.evaluate(
-        "[...document.querySelectorAll('.answer')].map((each) => each.textContent)"
+        "[...document.querySelectorAll('.answer.text, .raw')].map((each) => each.textContent)"
     )
     assert set(answers) == set(ATTACKS)
+    long_line = (
+        "Math.max(...[...document.querySelectorAll('.answer')].map((e) => e.innerText.length))"
+    )
+    assert await tab.evaluate(long_line) < 20_000
     assert await tab.evaluate(scripts) == [""], "ours"
     assert await tab.evaluate(FOREIGN) == 0
+
+
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChw"
+    "GA60e6kgAAAABJRU5ErkJggg=="
+)
+
+
+def answered(answer: str, *expect: Expectation) -> Summary:
+    """A report of one case that failed with an answer."""
+
+    def edit(result: Result) -> Result:
+        return replace(result, response=Response(answer))
+
+    return summarize(report_of({"one": "F"}, cases={"one": {"expect": expect}}, edit=edit), None)
+
+
+async def inner_html(tab: Tab, selector: str) -> str:
+    html: str = await tab.evaluate(f"document.querySelector('{selector}').innerHTML")
+    return html.strip()
+
+
+@pytest.mark.parametrize(
+    ("answer", "elements"),
+    [
+        ("We **refund**\n- you", "<p>We <strong>refund</strong></p><ul><li>you</li></ul>"),
+        ('{"a":1,"b":[2]}', '<pre>{\n  "a": 1,\n  "b": [\n    2\n  ]\n}</pre>'),
+        (
+            "fare,price\nlight,89\nflex,189",
+            (
+                '<div class="wide" tabindex="0" role="region" aria-label="a table of the answer">'
+                '<table><thead><tr><th scope="col">fare</th><th scope="col">price</th></tr></thead>'
+                "<tbody><tr><td>light</td><td>89</td></tr><tr><td>flex</td><td>189</td></tr>"
+                "</tbody></table></div>"
+            ),
+        ),
+        ("Dear Ada,\nit is fine, thank you,\nBob", "Dear Ada,\nit is fine, thank you,\nBob"),
+        (PIXEL, f'<img src="{PIXEL}" alt="the answer">'),
+        (f"See:\n\n![a *dot*]({PIXEL})", f'<p>See:</p><p><img src="{PIXEL}" alt="a *dot*"></p>'),
+    ],
+)
+async def test_an_answer_is_shown_in_its_own_form_and_as_text_on_a_click(
+    answer: str, elements: str, tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.open(page(answered(answer)))
+    assert await inner_html(tab, ".answer") == elements
+    if elements != answer:
+        await tab.evaluate("document.querySelector('.source > summary').click()")
+        assert await tab.evaluate("document.querySelector('.raw').textContent") == answer
+    images = "Promise.all([...document.images].map((each) => each.decode())).then(() => true)"
+    assert await tab.evaluate(images)
+    assert tab.logged == []
+
+
+async def test_what_a_grader_looks_for_is_marked_in_the_answer(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    expect = (
+        Expectation("icontains", IContains("refund")),
+        Expectation("contains_any", ContainsAny(("42", "43"))),
+        Expectation("regex", Regex(r"\w+ days")),
+        Expectation("not_contains", Contains("sorry"), negated=True),
+        Expectation("any_of", AnyOf((Expectation("contains", Contains("card")),))),
+        Expectation("contains", Contains("credit"), turn=2),
+        Expectation("contains", Contains("We"), transform="$.text"),
+    )
+    answer = "**Refund**: We refund $42 to your card in five days, sorry. No credit."
+    await tab.open(page(answered(answer, *expect)))
+    texts = "[...document.querySelectorAll('.answer {}')].map((each) => each.textContent)"
+    assert await tab.evaluate(texts.format("mark")) == [
+        "Refund",
+        "refund",
+        "42",
+        "card",
+        "five days",
+    ]
+    assert await tab.evaluate(texts.format("del")) == ["sorry"]
+
+
+async def test_a_long_answer_is_cut_until_all_of_it_is_asked_for(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.open(page(answered("It is fine.\n" * 200)))
+    height = "document.querySelector('.answer').getBoundingClientRect().height"
+    assert await tab.evaluate(height) < 400
+    await tab.evaluate("document.querySelector('.all > summary').click()")
+    assert await tab.evaluate(height) > 2000
+
+
+async def test_an_answer_stands_beside_that_of_the_base_with_the_words_that_changed(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.open(page(pages.support_bot()))
+    lefts = """[...document.querySelector('.sides').children]
+        .map((each) => Math.round(each.getBoundingClientRect().left))"""
+    left, right = await tab.evaluate(lefts)
+    assert left < 600 <= right
+    words = """[...document.querySelector('.sides').querySelectorAll('{}')]
+        .map((each) => each.textContent)"""
+    assert await tab.evaluate(words.format("del")) == ["refund", " to your card"]
+    assert (await tab.evaluate(words.format("ins")))[0] == "issue store credit of"
+    await tab.resize(400, 900)
+    left, right = await tab.evaluate(lefts)
+    assert left == right, "one below the other on a phone"
+    reasons = "[...document.querySelectorAll('.grades .said')].map((each) => each.textContent)"
+    assert "does not contain 'refund'" in await tab.evaluate(reasons), "and not the answer again"
+
+
+async def test_the_tool_calls_of_a_conversation_are_shown(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    call = ToolCall("book_seat", {"seat": "12C"})
+    turns = (
+        Turn("Hello", Response("**Hi**")),
+        Turn("Book 12C.", Response("", tool_calls=(call,))),
+    )
+
+    def edit(result: Result) -> Result:
+        return replace(result, response=Response("", tool_calls=(call,), turns=turns))
+
+    await tab.open(page(summarize(report_of({"one": "F"}, edit=edit), None)))
+    (step,) = await tab.evaluate(
+        "[...document.querySelectorAll('.turns .steps > li')].map((each) => each.textContent)"
+    )
+    assert " ".join(step.split()) == 'tool call book_seat {"seat": "12C"}'
+    assert await inner_html(tab, ".turns .answer") == "<p><strong>Hi</strong></p>"
+    assert await tab.evaluate("document.querySelectorAll('.answer').length") == 1
 
 
 @pytest.mark.parametrize("name", ["support-bot", "agent", "many-variants"])
@@ -492,7 +633,7 @@ async def test_paper_has_no_tools_and_all_that_is_unfolded(
     assert (
         await tab.evaluate("getComputedStyle(document.getElementById('tools')).display") == "none"
     )
-    assert await tab.evaluate("document.querySelector('.diff').getBoundingClientRect().height > 0")
+    assert await tab.evaluate("document.querySelector('.sides').getBoundingClientRect().height > 0")
     await tab.resize(700, 1000)  # what is left of a sheet
     cut = """[...document.querySelectorAll('.wide, main')]
         .filter((each) => each.scrollWidth > each.clientWidth).length"""

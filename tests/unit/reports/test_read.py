@@ -28,7 +28,6 @@ from ci_evals.reports import junit, markdown
 from ci_evals.reports import report_json as json_report
 from ci_evals.reports.markdown import comment_document
 from ci_evals.reports.read import (
-    ANSWER_CHARACTERS,
     MAX_REPORT_BYTES,
     decode_report,
     read_baseline,
@@ -38,6 +37,7 @@ from ci_evals.reports.read import (
 )
 from ci_evals.reports.report_json import render_brief
 from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.view import TEXT_CHARACTERS
 
 
 def saved(path: Path, report: SuiteReport, baseline: Baseline | None = None) -> Path:
@@ -306,7 +306,7 @@ def test_so_have_those_of_a_renamed_variant(tmp_path: Path) -> None:
 
 def test_long_answers_are_shortened(tmp_path: Path) -> None:
     before = with_answers(regressed(write(tmp_path, base_of("x" * 10_000)))).before
-    assert all(ANSWER_CHARACTERS < len(text) < ANSWER_CHARACTERS + 50 for text in before.values())
+    assert all(TEXT_CHARACTERS < len(text) < TEXT_CHARACTERS + 50 for text in before.values())
 
 
 def test_a_baseline_that_is_gone_by_then_is_done_without(tmp_path: Path) -> None:
