@@ -174,11 +174,16 @@ _COMPLETE_ROUTE = "write the path, `body` and `output` of the route that answers
 
 
 def _find_target(project: Project) -> _Target | None:
-    """Return what answers in a project; None if nothing known does."""
-    if project.target is not None:
+    """Return what answers in a project; None if nothing known does.
+
+    A route of a web app says more of its answers than a function without annotations.
+    """
+    app = project.web_app
+    has_route = app is not None and app.has_route
+    if project.target is not None and (project.target_returns_text or not has_route):
         return _call(project.target, project.pythonpath)
-    if project.web_app is not None:
-        return _start(project.web_app)
+    if app is not None:
+        return _start(app)
     return None
 
 

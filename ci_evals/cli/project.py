@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from dotenv import dotenv_values
 
 from ci_evals.cli.console import git
-from ci_evals.cli.web_apps import Source, WebApp, find_web_app
+from ci_evals.cli.web_apps import Definition, Source, WebApp, find_web_app
 from ci_evals.providers.model_api import ModelOptions
 from ci_evals.python_path import find_code_folders
 from ci_evals.registry import PROVIDERS
@@ -85,8 +85,16 @@ class Project:
         """A function that takes a question, as `module:function`."""
         if self._function is None:
             return None
-        source, name = self._function
-        return f"{source.module}:{name}"
+        source, function = self._function
+        return f"{source.module}:{function.name}"
+
+    @property
+    def target_returns_text(self) -> bool:
+        """True if the target is annotated to return text."""
+        if self._function is None:
+            return False
+        returns = self._function[1].returns
+        return returns is not None and ast.unparse(returns) in ("str", "'str'")
 
     @property
     def pythonpath(self) -> str | None:
@@ -99,20 +107,19 @@ class Project:
         return "src"
 
     @cached_property
-    def _function(self) -> tuple[Source, str] | None:
+    def _function(self) -> tuple[Source, Definition] | None:
         for module in self._MODULES:
             for source in self._sources:
                 if source.module.rpartition(".")[2] != module:
                     continue
                 functions = {
-                    statement.name
+                    statement.name: statement
                     for statement in source.tree.body
-                    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
-                    and self._takes_question(statement)
+                    if isinstance(statement, Definition) and self._takes_question(statement)
                 }
                 for name in self._FUNCTIONS:
                     if name in functions:
-                        return source, name
+                        return source, functions[name]
         return None
 
     @cached_property
@@ -156,7 +163,7 @@ class Project:
         except (OSError, SyntaxError, ValueError, RecursionError):
             return None
 
-    def _takes_question(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    def _takes_question(self, function: Definition) -> bool:
         """Return True if a function can be called with a text and nothing else."""
         if function.decorator_list or None in function.args.kw_defaults:
             return False

@@ -3,6 +3,7 @@ start it. The sources are read and not run.
 """
 
 import ast
+import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,9 +250,19 @@ def _required_fields(model: ast.ClassDef) -> Sequence[str]:
     required = []
     for statement in model.body:
         match statement:
-            case ast.AnnAssign(target=ast.Name(id=name), value=None):
+            case ast.AnnAssign(target=ast.Name(id=name), value=value) if not _has_default(value):
                 required.append(name)
     return required
+
+
+def _has_default(value: ast.expr | None) -> bool:
+    """Return True unless a field has no value, or one such as `Field(..., min_length=1)`."""
+    match value:
+        case None | ast.Call(args=[ast.Constant(value=builtins.Ellipsis), *_]):
+            return False
+        case ast.Call(func=ast.Name(id="Field"), args=[], keywords=keywords):
+            return any(each.arg in ("default", "default_factory") for each in keywords)
+    return True
 
 
 def _fill(required: Sequence[str], fields: Mapping[str, str]) -> Mapping[str, Any] | None:

@@ -40,11 +40,6 @@ from ci_evals.user_code import (
 
 _MAX_DETAIL = 8000
 _MAX_FRAMES = 30
-_TAKES_NO_MESSAGES = (
-    "takes `str`, and this case asks messages: take a list of mappings with `role` and `content`,"
-    " as in `def answer(messages: list[dict[str, Any]])`"
-)
-
 _Function = Callable[..., Any]
 _Call = Callable[[Request], Awaitable[Any]]
 
@@ -89,8 +84,8 @@ class Python(ProviderOptions):
         if self.factory or not takes_text(self.target, folder):
             return
         for request in requests:
-            if asks_messages(request):
-                yield request, f"{self.target} {_TAKES_NO_MESSAGES}"
+            if not isinstance(request.input, str):
+                yield request, f"{self.target} {_lack_of_text(request)}"
 
     def open(self, resources: Resources) -> Provider:
         """Import the target; the engine has made the suite's folder importable.
@@ -157,8 +152,8 @@ class Function(ProviderOptions):
         if self.factory or hasattr(called, "answer") or not annotated_as_text(called):
             return
         for request in requests:
-            if asks_messages(request):
-                yield request, f"{self.target} {_TAKES_NO_MESSAGES}"
+            if not isinstance(request.input, str):
+                yield request, f"{self.target} {_lack_of_text(request)}"
 
     def open(self, resources: Resources) -> Provider:
         """Make it callable.
@@ -379,3 +374,16 @@ def _crash(error: BaseException) -> ProviderError:
         half = _MAX_DETAIL // 2
         detail = f"{detail[:half]}\n…\n{detail[3 - half :]}"
     return ProviderError("crash", one_line(describe_crash(error), 300), detail=detail)
+
+
+def _lack_of_text(request: Request) -> str:
+    """Say why a function that takes text cannot be asked."""
+    if asks_messages(request):
+        return (
+            "takes `str`, and this case asks messages: take a list of mappings with `role` and"
+            " `content`, as in `def answer(messages: list[dict[str, Any]])`"
+        )
+    return (
+        "takes `str`, and the input of this case is not text: call the question `input`,"
+        " or make a text of the vars by `prompts`"
+    )

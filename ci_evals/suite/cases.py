@@ -117,7 +117,10 @@ class CaseReader:
             else:
                 if not entry.is_row:
                     problems += self._check_question(entry.case, entry.node)
-                expanded, found = collect(self._expand(entry, entry.case))
+                asked = entry.case
+                if self._right_answer(entry):
+                    asked = _without_right_answer(asked)
+                expanded, found = collect(self._expand(entry, asked))
                 problems += found
                 for case in expanded:
                     name = case.id or content_id(case)
@@ -350,9 +353,7 @@ class CaseReader:
         own = yield from self._read_own(node["expect"], case, entry)
         expects = self.suite["expect"].value or _expects_something(case)
         if not expects and case.task is None and case.user is None:
-            right_answer = ""
-            if entry.is_in_table:
-                right_answer = str(case.vars.get(EXPECTED, "")).strip()
+            right_answer = self._right_answer(entry)
             if right_answer:
                 own = (Expectation("icontains", graders.IContains(right_answer)),)
             else:
@@ -365,6 +366,14 @@ class CaseReader:
         if self.transform is not None:
             whole = [with_transform(each, self.transform) for each in whole]
         return tuple(whole)
+
+    def _right_answer(self, entry: CaseEntry) -> str:
+        """Return the right answer in a row of a table; empty if there is none, or other checks."""
+        if entry.case is None or not entry.is_in_table:
+            return ""
+        if self.suite["expect"].value or _expects_something(entry.case):
+            return ""
+        return str(entry.case.vars.get(EXPECTED, "")).strip()
 
     def _fill_defaults(self, case: Case, node: Node) -> list[Expectation]:
         """Return what the suite expects of a case; templates that do not fit it are noted."""
@@ -453,6 +462,12 @@ def _check_literal(text: Node, names: Collection[str], remedy: str) -> Reading[N
 
 def _may_name_file(value: Any) -> bool:
     return file_named(value) is not None or file_url(value) is not None
+
+
+def _without_right_answer(case: Case) -> Case:
+    """Return a case without the right answer among its vars, which are what it asks."""
+    asked = {name: value for name, value in case.vars.items() if name != EXPECTED}
+    return replace(case, vars=asked)
 
 
 def _describe_lack_of_checks(case: Case, entry: CaseEntry) -> str:

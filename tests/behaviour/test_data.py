@@ -69,6 +69,30 @@ async def test_the_answer_must_contain_the_column_expected(name: str, tmp_path: 
     assert "icontains: does not contain 'Rome'" in shown.out
 
 
+async def test_the_right_answer_is_no_part_of_the_question(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text("question,expected\nOf France?,paris\n")
+    (tmp_path / "agent.py").write_text("def answer(asked): return f'Paris {asked}'\n")
+    agent = {"name": "agent", "type": "python", "target": "agent:answer"}
+    ran = await run(tmp_path, {"file": "cases.csv"}, providers=[agent])
+    assert ran == [("Of France?", True)]
+    shown = await ci_evals(tmp_path, "explain", "Of France?")
+    assert "answer: Paris {'question': 'Of France?'}" in shown.out
+
+
+async def test_a_function_that_takes_text_is_not_asked_a_row_of_columns(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text("question,expected\nOf France?,paris\n")
+    (tmp_path / "texts.py").write_text("def answer(asked: str) -> str: return asked\n")
+    agent = {"name": "agent", "type": "python", "target": "texts:answer"}
+    write_suite(tmp_path, {"file": "cases.csv"}, providers=[agent])
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 2
+    assert "is not text: call the question `input`" in " ".join(ended.err.split())
+    write_suite(
+        tmp_path, {"file": "cases.csv"}, providers=[agent], prompts=["Paris or {{ question }}"]
+    )
+    assert (await ci_evals(tmp_path, "run")).code == 0
+
+
 async def test_other_checks_win_over_the_column_expected(tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_text(
         "id,input,expected,expect\nfrance,Of France?,Rome,[contains: PARIS]\n"

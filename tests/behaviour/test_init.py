@@ -245,6 +245,21 @@ async def test_an_app_of_fastapi_is_started_and_asked(tmp_path: Path) -> None:
             },
         ),
         (
+            {
+                "bot.py": "def reply(message): return message, []\n",
+                "main.py": FASTAPI.replace("session: str", "session: str = Field(max_length=9)"),
+            },
+            {
+                "url": "http://127.0.0.1:8123/v1/chat",
+                "body": {"message": "{{ input }}", "session": "evals"},
+                "output": "$.reply",
+                "serve": {
+                    "command": "uvicorn main:app --port 8123",
+                    "url": "http://127.0.0.1:8123",
+                },
+            },
+        ),
+        (
             {"agent.py": AGENT, "main.py": FASTAPI},
             {"type": "python", "target": "agent:answer", "name": "agent"},
         ),
