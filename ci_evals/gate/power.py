@@ -1,6 +1,6 @@
 """The drops that a suite detects, and what more runs or cases would buy."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
@@ -111,9 +111,14 @@ def power_of(
     )
 
 
-def size_sentence(cases: int, runs: int, drop: float | None) -> str:
-    """`40 cases × 3 runs: this comparison detects drops of 8 points or more`."""
+def size_sentence(cases: int, runs: int, drop: float | None, *, planned: int = 0) -> str:
+    """`40 cases × 3 runs: this comparison detects drops of 8 points or more`.
+
+    `38 of 40 cases × 3 runs` if more than `cases` were planned.
+    """
     size = f"{number_of(cases, 'case')} × {number_of(runs, 'run')}"
+    if planned > cases:
+        size = f"{cases:,} of {number_of(planned, 'case')} × {number_of(runs, 'run')}"
     if drop is None:
         return f"{size}: too few for this comparison to detect a drop of the whole"
     points = max(1, ceil(100 * drop - 1e-9))  # a drop of 8 % is 8 points, despite rounding errors
@@ -134,16 +139,18 @@ def detectable_sentence(comparison: Comparison) -> str | None:
         if cell.p is not None:
             tables[cell.variant].append((0, runs, *cell.base))
     overdispersion = {each.variant: each.overdispersion for each in comparison.variants}
-    cases, largest = 0, -1.0
+    planned = Counter(cell.variant for cell in comparison.cells if cell.kind != "removed")
+    least, largest = None, -1.0
     for variant, chosen in tables.items():
         drop = detectable_drop(chosen, 1 - comparison.alpha)
         if drop is not None:
             drop *= sqrt(overdispersion[variant])
         if drop is None or drop > 1:
-            return size_sentence(len(chosen), runs, None)
+            return size_sentence(len(chosen), runs, None, planned=planned[variant])
         if drop > largest:
-            cases, largest = len(chosen), drop
-    return size_sentence(cases, runs, largest)
+            least, largest = variant, drop
+    assert least is not None  # some cell was compared
+    return size_sentence(len(tables[least]), runs, largest, planned=planned[least])
 
 
 def _detectable(plan: Plan, calls: int) -> Detectable:

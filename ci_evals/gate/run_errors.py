@@ -74,6 +74,17 @@ def errored_headline(report: SuiteReport) -> str:
     return ", ".join([errored_clause(report.gated), *where])
 
 
+def errored_cause(report: SuiteReport) -> str:
+    """`429: slow down`, what most errored runs ended with; empty if that was an outage."""
+    errors = _errors(report, "errored")
+    if not errors:
+        return ""
+    error = _commonest_error(errors)
+    if error.kind == "outage":
+        return ""
+    return error.message or error.kind
+
+
 def errored_clause(counts: Counts) -> str:
     """`30 of 60 runs errored`; empty if none did."""
     if not counts.errored:

@@ -354,9 +354,9 @@ def _judge_bars(report: SuiteReport, rules: Gate, luck: Mapping[Variant, float])
     if isinstance(leading, ScopeVerdict):
         status, sentence = leading.status, scope_sentence(leading, report, rules)
         others = [each for each in scopes if each.bar is not None and each is not leading]
-        alike = sum(each.status == status for each in others)
+        alike = [each for each in others if each.status == status]
         if alike and leading.graded:
-            clauses.append(alike_bars_clause(alike, status))
+            clauses.append(alike_bars_clause(alike, status, report))
         if leading.kind == "suite" and status == "fail" and leading.rate and not has_bars(rules):
             hint = HOW_TO_SET_A_BAR
     else:

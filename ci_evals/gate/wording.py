@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ci_evals import gate
-from ci_evals.format import RAREST, name_of, number_of, once_in, percent, percent_figure, seconds
+from ci_evals.format import RAREST, name_of, number_of, once_in, percent, seconds
 from ci_evals.gate.bars import Cause, ScopeVerdict, VerdictStatus
 from ci_evals.gate.baseline import (
     FURTHER_ROUNDS,
@@ -149,8 +149,8 @@ def test_sentence(comparison: Comparison, cell: CellComparison) -> str:
         return "not tested: there is nothing to compare it with"
     change = "a rise" if cell.kind == "fixed" else "a drop"
     sides = f"{tally_text(cell.head)} against {tally_text(cell.base)}"
-    adjusted = f"{cell.adjusted_p:.2g} adjusted for the number of compared cells"
-    test = f"Fisher's exact test for {change}, {sides}: p = {cell.p:.2g}, {adjusted}"
+    adjusted = f"{_p_figure(cell.adjusted_p)} adjusted for the number of compared cells"
+    test = f"Fisher's exact test for {change}, {sides}: {_p_value(cell.p)}, {adjusted}"
     if case := comparison.by_case.get(cell.case):
         return f"{test}; {_case_test_clause(case, alpha)}"
     if cell.kind in ("regressed", "fixed"):
@@ -165,8 +165,8 @@ def test_sentence(comparison: Comparison, cell: CellComparison) -> str:
 
 def _case_test_clause(case: CaseComparison, alpha: float) -> str:
     """`its case, by the exact test over its 6 variants: p = 3e-09, 1.2e-07 adjusted …`."""
-    adjusted = f"{case.adjusted_p:.2g} adjusted for the number of compared cases"
-    test = f"the exact test of its case over {case.cells} variants: p = {case.p:.2g}, {adjusted}"
+    adjusted = f"{_p_figure(case.adjusted_p)} adjusted for the number of compared cases"
+    test = f"the exact test of its case over {case.cells} variants: {_p_value(case.p)}, {adjusted}"
     return f"{test}; at most {alpha:g}, so the case is named"
 
 
@@ -181,7 +181,7 @@ def step_sentence(step: PoolStep) -> str:
                 runs += f" ({tally_text(step.older)} with all older ones)"
             newer = "the newer ones"
             if step.p is not None:
-                newer += f" (p = {step.p:.2g})"
+                newer += f" ({_p_value(step.p)})"
             return f"{runs}, pooled, but unlike {newer}: what is named must show against those, too"
         case "before a drop":
             newer = "the whole variant has passed less since"
@@ -231,10 +231,17 @@ def _chance(p: float) -> str:
 
 
 def _p_value(p: float) -> str:
-    """`p = 0.0034`."""
+    """`p = 0.0034`, `p < 1e-09`."""
     if p < RAREST:
-        return f"p < {RAREST:g}"
-    return f"p = {p:.2g}"
+        return f"p {_p_figure(p)}"
+    return f"p = {_p_figure(p)}"
+
+
+def _p_figure(p: float) -> str:
+    """`0.0034`, `< 1e-09`."""
+    if p < RAREST:
+        return f"< {RAREST:g}"
+    return f"{p:.2g}"
 
 
 # Variants.
@@ -648,14 +655,14 @@ def regressions_sentence(
 def ratchet_sentence(
     comparison: Comparison, variant: Variant, rate: PassRate, best: float, confidence: float
 ) -> str:
-    """`pass rate 75 % (95 % sure: at most 83.1 %) is below the 98.3 % that it has held before`."""
+    """`pass rate 75 % (at most 83.1 %, 95 % confidence) is below the 98.3 % that it has held`."""
     name = ""
     if comparison.several_variants:
         name = f"{name_of(variant)}: "
     base = comparison.base_variant(variant)
     who = "it" if base == variant else name_of(base)
     upper = rate.bounds(confidence).upper
-    at_most = f"{percent(confidence)} sure: at most {percent(upper, best)}"
+    at_most = f"at most {percent(upper, best)}, {percent(confidence)} confidence"
     found = f"{name}pass rate {percent(float(rate.rate), best)} ({at_most})"
     return f"{found} is below the {percent(best)} that {who} has held before"
 
@@ -668,14 +675,14 @@ def increase_sentence(
     *,
     with_bound: bool = True,
 ) -> str:
-    """`cost is 1.50 times that of main (at least 1.20 times, 95 % sure), and the gate allows …`."""
+    """`cost is 1.50 times that of main (at least 1.20 times, 95 % confidence), and the gate …`."""
     ratio = variant.differences.ratio(figure)
     assert ratio is not None
     found = f"{figure} is {ratio.value:.2f} times that of {comparison.baseline.label}"
     if with_bound:
         assert ratio.lower is not None
-        sure = percent(1 - comparison.alpha)
-        found += f" (at least {ratio.lower:.2f} times, {sure} sure)"
+        confidence = percent(1 - comparison.alpha)
+        found += f" (at least {ratio.lower:.2f} times, {confidence} confidence)"
     return f"{variant_name(comparison, variant)}{found}, and the gate allows {limit:g} times"
 
 
@@ -730,7 +737,7 @@ def coverage_sentence(
         elif cell.regraded:
             counts["judged by other graders"] += 1
         elif cell.kind == "not compared":
-            counts["without a graded run"] += 1
+            counts[_lack(comparison, cell)] += 1
         else:
             counts[cell.kind] += 1
     why = ", ".join(f"{count:,} {word}" for word, count in counts.most_common())
@@ -738,6 +745,18 @@ def coverage_sentence(
     cells = number_of(comparison.compared + len(missing), noun)
     were = "was" if len(missing) == 1 else "were"
     return f"{len(missing):,} of {cells} of {comparison.baseline.label} {were} not compared: {why}"
+
+
+def _lack(comparison: Comparison, cell: CellComparison) -> str:
+    """Say what kept a cell of both sides from being compared."""
+    if not cell.head.graded:
+        return "without a graded run here"
+    base = comparison.baseline.label
+    if not cell.base.graded:
+        return f"without a graded run on {base}"
+    if comparison.is_broken(cell.variant):
+        return f"on a variant that {base} itself fails"
+    return "in quarantine"
 
 
 def ungraded_critical_sentence(report: SuiteReport, cells: Sequence[int]) -> str:
@@ -802,10 +821,18 @@ def scope_label(scope: ScopeVerdict, report: SuiteReport) -> str:
 
 def scope_subject(scope: ScopeVerdict, report: SuiteReport) -> str:
     """Return the start of a sentence about a scope."""
+    name = scope_name(scope, report)
+    if not name:
+        return ""
+    return f"{name}: "
+
+
+def scope_name(scope: ScopeVerdict, report: SuiteReport) -> str:
+    """`tag critical`; empty for the whole suite."""
     if scope.kind != "suite":
-        return f"{scope.kind} {name_of(scope.name)}: "
+        return f"{scope.kind} {name_of(scope.name)}"
     if _leaves_cases_out(scope, report):
-        return "other cases: "
+        return "other cases"
     return ""
 
 
@@ -822,39 +849,48 @@ def bar_sentence(scope: ScopeVerdict, rules: Gate) -> str:
     if scope.kind != "metric":
         rate = f"pass rate {rate}"
     bar = f"the bar of {percent(scope.bar, scope.bar)}"
-    sure = f"{percent(scope.confidence)} sure"
+    confidence = f"{percent(scope.confidence)} confidence"
     if scope.status == "fail":
-        return f"{rate} is below {bar} ({sure}: at most {percent(scope.upper, scope.bar)})"
+        return f"{rate} is below {bar} (at most {percent(scope.upper, scope.bar)}, {confidence})"
     if scope.status == "pass" and not rules.prove:
         return f"{rate} meets {bar}"
     if scope.rate < scope.bar:
         return f"{rate} is below {bar}, but {_doubt(scope, rules)}"
-    proof = f"({sure}: at least {percent(scope.lower, scope.bar)})"
+    proof = f"(at least {percent(scope.lower, scope.bar)}, {confidence})"
     if scope.status == "pass":
         return f"{rate} meets {bar} {proof}"
     return f"{rate} meets {bar}, but more runs are needed to prove it {proof}"
 
 
 def _doubt(scope: ScopeVerdict, rules: Gate) -> str:
-    """`120 runs of 40 cases cannot tell 87.5 from 90: not blocked`, and how many runs would."""
-    evidence = f"{number_of(scope.graded, 'run')} of {number_of(scope.cases, 'case')}"
-    assert scope.rate is not None
-    assert scope.bar is not None
-    rate = percent_figure(scope.rate, scope.bar)
-    bar = percent_figure(scope.bar, scope.bar)
-    outcome = "not blocked"
+    """`120 runs are too few to tell; not blocking`, and how many would do."""
+    runs = f"{scope.graded:,} runs are"
+    if scope.graded == 1:
+        runs = "1 run is"
+    outcome = "not blocking"
     if rules.on_borderline == "fail":
-        outcome = "blocked, as `on_borderline` says"
-    sentence = f"{evidence} cannot tell {rate} from {bar}: {outcome}"
+        outcome = "blocking, as `on_borderline` says"
+    sentence = f"{runs} too few to tell; {outcome}"
     if scope.runs_needed and scope.calls_needed:
-        runs = f"{number_of(scope.runs_needed, 'run')} a case"
+        runs = f"{number_of(scope.runs_needed, 'run')} per case"
         calls = number_of(scope.calls_needed, "call")
-        sentence += f". {runs} ({calls}) would tell in half of such cases"
+        sentence += f". With {runs} ({calls}), even odds of a clear verdict"
     return sentence
 
 
-def alike_bars_clause(count: int, status: VerdictStatus) -> str:
-    """`2 more bars are missed`."""
+_MOST_BARS = 3  # that a clause names
+
+
+def alike_bars_clause(
+    scopes: Sequence[ScopeVerdict], status: VerdictStatus, report: SuiteReport
+) -> str:
+    """`tag critical is too low`, `5 more bars are missed`, `2 more bars are met`."""
+    count = len(scopes)
+    if status == "fail" and count <= _MOST_BARS:
+        names = [scope_name(scope, report) or "the suite" for scope in scopes]
+        if count == 1:
+            return f"{names[0]} is too low"
+        return f"{', '.join(names[:-1])} and {names[-1]} are too low"
     outcomes = {"pass": "met", "borderline": "in doubt", "fail": "missed"}
     bars = "bar is" if count == 1 else "bars are"
     return f"{count} more {bars} {outcomes[status]}"
@@ -872,7 +908,9 @@ def stopped_clause(report: SuiteReport) -> str:
     """
     totals = report.totals
     if totals.missing:
-        ended = totals.planned - totals.missing
+        ended = _ended(report)
+        if not ended and (report.interrupted is None or report.was_signalled):
+            return ""  # the verdict says so
         runs = f"{ended:,} of {number_of(totals.planned, 'run')}"
         if report.interrupted is None or report.was_signalled:
             return f"stopped after {runs}"
@@ -881,6 +919,11 @@ def stopped_clause(report: SuiteReport) -> str:
         rounds = number_of(report.plan.rounds, "round")
         return f"stopped after {rounds}: the rest could not change the verdict"
     return ""
+
+
+def _ended(report: SuiteReport) -> int:
+    """Return the number of runs that ended."""
+    return report.totals.planned - report.totals.missing
 
 
 def cause_sentence(
@@ -900,6 +943,9 @@ def cause_sentence(
             return no_regression_sentence(comparison)
         case "all in quarantine":
             return "only cases in quarantine were to run"
+        case "nothing graded" if report.totals.planned and not _ended(report):
+            runs = number_of(report.totals.planned, "run")
+            return f"interrupted before any of the {runs} finished"
         case "nothing graded":
             return "no run was graded"
         case "all errored":
@@ -1003,6 +1049,14 @@ def unchanged_clause(report: SuiteReport) -> str:
 
 def scope_clause(report: SuiteReport) -> str:
     """`3 of 40 cases selected, all 9 runs reused: `; empty where the whole suite ran."""
+    part = part_of_suite(report)
+    if not part:
+        return ""
+    return f"{part}: "
+
+
+def part_of_suite(report: SuiteReport) -> str:
+    """`3 of 40 cases selected, all 9 runs reused`; empty where the whole suite ran."""
     parts = []
     if report.suite.selection:
         parts.append(f"{report.suite.selection} selected")
@@ -1011,6 +1065,4 @@ def scope_clause(report: SuiteReport) -> str:
             parts.append("the only run reused")
         else:
             parts.append(f"all {number_of(report.reused, 'run')} reused")
-    if not parts:
-        return ""
-    return f"{', '.join(parts)}: "
+    return ", ".join(parts)

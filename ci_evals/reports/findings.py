@@ -15,14 +15,15 @@ from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import TagComparison
 from ci_evals.gate.rules import RuleVerdict
-from ci_evals.gate.run_errors import errored_headline
+from ci_evals.gate.run_errors import errored_cause, errored_headline
 from ci_evals.gate.verdict import population_bounds
 from ci_evals.gate.wording import (
     SourceSentence,
+    part_of_suite,
     quarantine_clause,
-    scope_clause,
     scope_subject,
     stopped_clause,
+    unchanged_clause,
     unchanged_sentence,
 )
 from ci_evals.model.case import Variant
@@ -45,11 +46,11 @@ from ci_evals.reports.groups import (
 )
 from ci_evals.reports.notes import (
     basis,
-    bounds_note,
     comparison_notes,
     facts,
     notes,
     outcome,
+    ranges_note,
     rate_is_share,
 )
 from ci_evals.reports.summary import Note, Summary, once_per_summary
@@ -65,7 +66,7 @@ from ci_evals.reports.variants import (
     variant_changes,
     variant_reports,
 )
-from ci_evals.reports.view import FEW, MANY, SOME, CaseView, CellView, case_views
+from ci_evals.reports.view import FEW, MANY, SOME, CaseView, CellView, case_views, covers
 
 _HEADLINE_CHARACTERS: Final = 80  # two lines of a phone
 _REASON_CHARACTERS: Final = 80  # of what cases that share a row missed
@@ -115,8 +116,11 @@ def _headline(summary: Summary) -> Headline:
 
 
 def _reason(summary: Summary) -> Headline:
-    reason = summary.verdict.reason
-    return Headline((reason,), reason)
+    reason = _evidence(summary)
+    if summary.verdict.status != "error":
+        reason = unchanged_clause(summary.report) + reason
+    is_outcome = summary.verdict.leading == "nothing graded"
+    return _head(summary, reason, is_outcome=is_outcome)
 
 
 def _evidence(summary: Summary) -> str:
@@ -132,9 +136,11 @@ def _head(
     evidence: str = "",
     is_outcome: bool = False,
 ) -> Headline:
-    """Begin with what part of the suite was judged, if it was not all."""
-    short = scope_clause(summary.report) + short
-    return Headline((short, *names), short, evidence, is_outcome)
+    """End with what part of the suite was judged, if it was not all."""
+    part = part_of_suite(summary.report)
+    if part:
+        part = f" ({part})"
+    return Headline((short, *names, part), short + part, evidence, is_outcome)
 
 
 def _regression_headline(summary: Summary, rule: RuleVerdict) -> Headline:
@@ -238,10 +244,13 @@ def _broken(summary: Summary) -> Iterator[str]:
 
 
 def _error_headline(summary: Summary) -> Headline:
-    """`30 of 60 runs errored, all on gpt`, unless the reason is as short."""
+    """`30 of 60 runs errored, all on gpt: 429: slow down`, unless the reason is as short."""
     if len(summary.verdict.reason) <= _HEADLINE_CHARACTERS:
         return _reason(summary)
-    return _head(summary, errored_headline(summary.report), evidence=summary.verdict.reason)
+    names: Sentence = ()
+    if cause := errored_cause(summary.report):
+        names = (": ", ForeignText(one_line(cause, _HEADLINE_CHARACTERS)))
+    return _head(summary, errored_headline(summary.report), names, evidence=summary.verdict.reason)
 
 
 def _unchanged_headline(summary: Summary) -> Headline:
@@ -274,7 +283,7 @@ def _pass_headline(summary: Summary) -> Headline:
         summary,
         short,
         evidence="; ".join(clause for clause in clauses if clause),
-        is_outcome=not is_part and rate_is_share(report),
+        is_outcome=not is_part and (rate_is_share(report) or not counts.failed + counts.missing),
     )
 
 
@@ -293,10 +302,7 @@ def _missed_bar_headline(summary: Summary, scope: ScopeVerdict) -> Headline:
     if scope.rate is None or scope.bar is None or scope.rate >= scope.bar:
         return _reason(summary)
     if summary.verdict.status == "borderline":
-        rate, bar = percent(scope.rate, scope.bar), percent(scope.bar, scope.bar)
-        subject = scope_subject(scope, summary.report)
-        short = f"{subject}{rate} is below {bar}, but could be luck"
-        return _head(summary, short, evidence=_evidence(summary))
+        return _doubt_headline(summary, scope)
     cells = cells_by_group(summary)
     failed = [*cells["failing"], *cells["still failing"]]
     if not failed or scope.kind == "metric":
@@ -304,6 +310,27 @@ def _missed_bar_headline(summary: Summary, scope: ScopeVerdict) -> Headline:
     cases = case_views(failed)
     short = f"{_count_cases(summary, cases)} failed"
     return _head(summary, short, _name_cases(summary, cases), evidence=_evidence(summary))
+
+
+def _doubt_headline(summary: Summary, scope: ScopeVerdict) -> Headline:
+    """`92.9 % passed, 94 % needed: could be luck; failed some runs: refund, cancel`."""
+    rate, bar = percent(scope.rate, scope.bar), percent(scope.bar, scope.bar)
+    subject = scope_subject(scope, summary.report)
+    if scope.kind == "metric":
+        short = f"{subject}{rate}, {bar} needed: could be luck"
+        return _head(summary, short, evidence=_evidence(summary))
+    short = f"{subject}{rate} passed, {bar} needed: could be luck"
+    cells = cells_by_group(summary)
+    below = []
+    for kind in ("probably worse", "failing", "can't tell", "failed some", "still failing"):
+        below += [cell for cell in cells[kind] if cell.below_bar and covers(scope, cell)]
+    names: Sentence = ()
+    if cases := case_views(below):
+        named = _name_cases(summary, cases)
+        names = ("; failed some runs", *named)
+        if not named:
+            names = (f"; {_count_cases(summary, cases)} failed some runs",)
+    return _head(summary, short, names, evidence=_evidence(summary))
 
 
 _MOST_NAMED: Final = MANY  # cases; more are only counted
@@ -479,9 +506,9 @@ class Findings:
 
     @property
     def outcome(self) -> str:
-        """`34 of 43 graded runs passed, … in 12.5 s`."""
+        """`34 of 50 runs passed, …, in 12.5 s`."""
         report = self.summary.report
-        return f"{outcome(report)} in {seconds(report.duration_s)}"
+        return f"{outcome(report)}, in {seconds(report.duration_s)}"
 
     @cached_property
     def expected(self) -> str | None:
@@ -495,8 +522,8 @@ class Findings:
     @cached_property
     def notes(self) -> tuple[Note, ...]:
         """Remarks about the run and the verdict."""
-        bounds = bounds_note(self.summary)
-        return (*notes(self.summary.report), *comparison_notes(self.summary), bounds)
+        ranges = ranges_note(self.summary)
+        return (*notes(self.summary.report), *comparison_notes(self.summary), ranges)
 
     @cached_property
     def basis(self) -> tuple[SourceSentence | str, ...]:

@@ -762,7 +762,7 @@ def _objections(summary: Summary) -> Iterator[Group]:
             continue
         entries = warnings if rule.status == "borderline" else against
         entries.append(GroupItem((rule.sentence,)))
-    yield _list("against", "Also against merging", "objection", against)
+    yield _list("against", "Other blocking reasons", "blocking reason", against)
     yield _list("warnings", "Warnings", "warning", warnings)
 
 

@@ -38,27 +38,29 @@ SHOWN_LUCK = 1.1
 def outcome(report: SuiteReport) -> str:
     """`102 of 110 runs passed (92.7 %), 8 failed`.
 
-    Where runs are missing from the rate, or it is not the share of these runs, it says so:
-    `2 of 4 graded runs passed, pass rate 50.0 % (mean over cases), 2 failed, 10 errored`. Runs in
-    quarantine are counted apart, unless there are no others.
+    Where the pass rate is not the share of these runs, it comes last: `2 of 14 runs passed, 2
+    failed, 10 errored; pass rate 50 % (mean over cases)`. Runs in quarantine are counted apart,
+    unless there are no others.
     """
     totals = report.counts(report.judged_cells)
-    noun = "run" if totals.graded == totals.planned else "graded run"
-    text = f"{totals.passed:,} of {number_of(totals.graded, noun)} passed"
-    if not totals.graded:
-        text = "no run was graded"
-    elif rate_is_share(report):
-        text += f" ({percent(totals.pass_rate)})"
-    elif len(report.plan.variants) == 1:
-        text += f", pass rate {percent(report.pass_rate)} (mean over cases)"
+    planned = number_of(totals.planned, "run")
+    if totals.planned and totals.missing == totals.planned:
+        text = f"none of {planned} finished"
     else:
-        text += f", pass rate {percent(report.pass_rate)} (mean over cases and variants)"
-    if totals.failed:
-        text += f", {totals.failed:,} failed"
-    if totals.errored:
-        text += f", {totals.errored:,} errored"
-    if totals.missing:
-        text += f", {totals.missing:,} not run"
+        text = f"{totals.passed:,} of {planned} passed"
+        if rate_is_share(report):
+            text += f" ({percent(totals.pass_rate)})"
+        if totals.failed:
+            text += f", {totals.failed:,} failed"
+        if totals.errored:
+            text += f", {totals.errored:,} errored"
+        if totals.missing:
+            text += f", {totals.missing:,} not run"
+        if totals.failed and not rate_is_share(report):
+            mean = "mean over cases"
+            if len(report.plan.variants) > 1:
+                mean = "mean over cases and variants"
+            text += f"; pass rate {percent(report.pass_rate)} ({mean})"
     if apart := report.totals.planned - totals.planned:
         text += f"; {number_of(apart, 'run')} in quarantine"
     return text
@@ -393,8 +395,8 @@ def _rule(value: object) -> str:
 def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator[Note]:
     """`2 cells ran again, 3 further rounds of agent, 20 more runs: 1 regressed, 1 not worse`.
 
-    A suspect is told from the other cells of a variant that got further rounds by its number of
-    runs. Rounds of which a run is missing don't count.
+    Of a variant that got further rounds, only suspects are counted, which have more runs or may be
+    named. Rounds of which a run is missing don't count.
     """
     confirmation = report.confirmation
     if confirmation is None:
@@ -409,7 +411,8 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
     for cell in confirmation.cells:
         key = confirmation.plan.key(cell.cell)
         runs_again = confirmation.plan.runs(cell.cell)
-        if runs_again > FURTHER_ROUNDS or Variant(*key[1:]) not in doubted:
+        is_suspect = runs_again > FURTHER_ROUNDS or key in comparison.confirmed
+        if is_suspect or Variant(*key[1:]) not in doubted:
             confirmed.append(key)
     parts = []
     if confirmed:
@@ -438,7 +441,7 @@ def _confirmation_notes(report: SuiteReport, comparison: Comparison) -> Iterator
     came_to = [clause for clause in (", ".join(ended), *outages) if clause]
     if came_to:
         text += f": {'; '.join(came_to)}"
-    yield Note("Confirmed" if confirmed else "In doubt", text)
+    yield Note("Confirm runs" if confirmed else "In doubt", text)
 
 
 def _confirmed_clauses(confirmed: Iterable[CellKey], comparison: Comparison) -> Iterator[str]:
@@ -537,26 +540,33 @@ def basis(summary: Summary) -> Iterator[SourceSentence | str]:
     else:
         yield "compared with nothing"
         yield size
-    yield f"bounds are {bounds_fact(summary)}"
+    yield ranges_fact(summary)
 
 
-def bounds_note(summary: Summary) -> Note:
-    """`one-sided, each 95 % sure; cases are taken as independent: fewer than 5 reports of main`."""
-    fact = bounds_fact(summary)
+def ranges_note(summary: Summary) -> Note:
+    """`each end is a 95 % confidence bound; cases are taken as independent: fewer than 5 reports of
+    main`.
+    """
+    fact = _confidence_fact(summary)
     comparison = summary.compared
     if comparison is not None:
         known = common_luck(summary)
-        if any(each.variant not in known for each in comparison.variants):
+        if any(each.cells > 1 and each.variant not in known for each in comparison.variants):
             few = f"fewer than {FEWEST_REPORTS} reports of {comparison.baseline.label}"
             fact += f"; cases are taken as independent: {few}"
-    return Note("Bounds", fact)
+    return Note("Ranges", f"each end is {fact}")
 
 
-def bounds_fact(summary: Summary) -> str:
-    """`one-sided, each 95 % sure`, and the confidence of bars that share the error, if some do."""
+def ranges_fact(summary: Summary) -> str:
+    """`each end of a range is a 95 % confidence bound`."""
+    return f"each end of a range is {_confidence_fact(summary)}"
+
+
+def _confidence_fact(summary: Summary) -> str:
+    """`a 95 % confidence bound`, and the confidence of bars that share the error, if some do."""
     confidence = (summary.gate or Gate()).confidence
-    fact = f"one-sided, each {percent(confidence)} sure"
+    fact = f"a {percent(confidence)} confidence bound"
     shared = max((scope.confidence for scope in summary.verdict.scopes), default=confidence)
     if shared > confidence:
-        fact = f"{fact}, those of the gate up to {percent(shared)}"
+        fact = f"{fact}, of the gate up to {percent(shared)}"
     return fact

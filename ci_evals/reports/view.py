@@ -547,7 +547,7 @@ class CellView(CellReport):
     @property
     def _misses_bar(self) -> bool:
         """Return True if the gate says that a bar which covers the cell is missed."""
-        return any(_covers(scope, self) for scope in _missed_bars(self.summary))
+        return any(covers(scope, self) for scope in _missed_bars(self.summary))
 
     @property
     def tally(self) -> str:
@@ -707,7 +707,7 @@ def _missed_bars(summary: Summary) -> Sequence[ScopeVerdict]:
     return [scope for scope in summary.verdict.scopes if scope.status in blocking]
 
 
-def _covers(scope: ScopeVerdict, cell: CellReport) -> bool:
+def covers(scope: ScopeVerdict, cell: CellReport) -> bool:
     """Return True if the bar of a scope is one that `bar_of` holds the cell to."""
     if scope.kind == "case" or cell.case.min_pass_rate is not None:
         return scope.kind == "case" and scope.name == cell.case.id

@@ -51,8 +51,8 @@ async def test_a_variant_that_is_clearly_below_fails_with_the_confidence_that_wa
     assert ended.code == 1
     bound = f"{100 * beta.ppf(1 - 0.05 / 4, 1, 10):.1f} %"
     assert "variant none: pass rate 0 % is below the bar of 50 %" in ended.out
-    assert f"(98.8 % sure: at most {bound})" in ended.out
-    assert "Bounds: one-sided, each 95 % sure, those of the gate up to 98.8 %" in ended.out
+    assert f"(at most {bound}, 98.8 % confidence)" in ended.out
+    assert "Ranges: each end is a 95 % confidence bound, of the gate up to 98.8 %" in ended.out
 
 
 async def test_a_tag_keeps_its_own_error(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ async def run(folder: Path, gate: dict[str, Any], **settings: Any) -> tuple[Suit
         (
             {"recall.b": 0.99},
             "fail",
-            "metric recall.b: 75 % is below the bar of 99 % (95 % sure: at most ",
+            "metric recall.b: 75 % is below the bar of 99 % (at most ",
         ),
         ({"recall.a": 1.0}, "pass", "metric recall.a: 100 % meets the bar of 100 %"),
         ({"recall.b": 1.0}, "fail", "metric recall.b: 75 % is below the bar of 100 %"),
@@ -100,9 +100,9 @@ POLITE = [graded(n, "yes, please" if n % 4 else "yes") for n in range(40)]
         (
             {"tone": 0.78},
             "borderline",
-            "metric tone: 75 % is below the bar of 78 %, but 40 runs of 40 cases cannot tell",
+            "metric tone: 75 % is below the bar of 78 %, but 40 runs are too few to tell; ",
         ),
-        ({"tone": 0.95}, "fail", "metric tone: 75 % is below the bar of 95 % (95 % sure: at most "),
+        ({"tone": 0.95}, "fail", "metric tone: 75 % is below the bar of 95 % (at most "),
     ],
 )
 async def test_the_mean_score_of_graders_that_share_a_metric_is_held_to_its_bar(

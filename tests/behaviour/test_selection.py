@@ -187,6 +187,9 @@ async def test_every_report_says_what_part_of_the_suite_was_run(tmp_path: Path) 
         "5 of 10 cases selected: 1 of 5 runs failed"
     )
     assert red.code == 1
+    first, *_ = red.out.splitlines()
+    assert first.startswith("✗ FAIL  1 case failed: refund ")
+    assert first.endswith(" (5 of 10 cases selected)")
     _, whole = await run(tmp_path)
     assert report_in(results)["suite"]["selection"] is None
     assert "selected" not in whole.out

@@ -170,7 +170,7 @@ async def test_a_shard_without_any_graded_run_is_no_success(tmp_path: Path) -> N
     write_suite(tmp_path, cases_of(4), providers=[provider])
     down = await shard(tmp_path, 1, of=2)
     assert down.code == 3, down.err
-    assert "shard 1/2 of test: no run was graded, 2 errored" in down.err
+    assert "shard 1/2 of test: 0 of 2 runs passed, 2 errored" in down.err
 
 
 async def test_a_shard_of_which_no_run_passed_says_that_it_gives_no_verdict(tmp_path: Path) -> None:

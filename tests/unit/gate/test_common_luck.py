@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from factories import AGENT, Outcome, many, report_of
+from factories import AGENT, STARTED_AT, Outcome, baseline_of, many, report_of
 
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import (
@@ -134,4 +134,12 @@ def test_reports_that_hardly_vary_more_are_not_worth_a_note() -> None:
     summary = summarize(report, None, base_of({FAST: STEADY}))
     notes = {note.label: note.text for note in findings(summary).notes}
     assert "Common luck" not in notes
-    assert "taken as independent" not in notes["Bounds"]
+    assert "taken as independent" not in notes["Ranges"]
+
+
+def test_a_single_case_is_not_said_to_be_independent_of_others() -> None:
+    for cells, is_said in (({"a": "PPP", "b": "PPP"}, True), ({"a": "PPP"}, False)):
+        older = report_of(cells, started_at=STARTED_AT - 3600)
+        summary = summarize(report_of(cells), None, baseline_of(older))
+        (note,) = [note for note in findings(summary).notes if note.label == "Ranges"]
+        assert ("cases are taken as independent" in note.text) is is_said

@@ -197,7 +197,7 @@ def test_more_latency_is_red_only_if_asked_and_sure(
 def test_more_latency_is_told_with_its_bound_and_the_limit() -> None:
     [rule] = rule_verdicts(took(2.0), Gate(max_latency_increase=1.5), slower(2.0, 2.0, 2.0))
     assert rule.sentence == (
-        "latency is 2.00 times that of main (at least 2.00 times, 95 % sure), and the gate"
+        "latency is 2.00 times that of main (at least 2.00 times, 95 % confidence), and the gate"
         " allows 1.5 times; the last 3 reports of main took 990 ms to 1.01 s"
     )
 
@@ -368,7 +368,7 @@ def test_a_regression_among_few_compared_cases_is_red_all_the_same() -> None:
     summary = summarize(report, gate, base, confirm_runs=7)
     assert summary.verdict.status == "fail"
     assert summary.verdict.reason.startswith("case 1: 30 of 30 on main, 0 of 10 here")
-    assert "4 of 10 cases of main were not compared: 4 without a graded run" in [
+    assert "4 of 10 cases of main were not compared: 4 without a graded run here" in [
         rule.sentence for rule in summary.verdict.rules
     ]
 
@@ -405,7 +405,7 @@ def told(
 
 def test_a_fall_below_it_is_told_only_if_asked_for() -> None:
     [text] = told(BAD, GOOD, Gate(ratchet=True))
-    assert text.startswith("pass rate 75 % (95 % sure: at most ")
+    assert text.startswith("pass rate 75 % (at most ")
     assert text.endswith(" that it has held before")
     assert told(BAD, GOOD, Gate()) == []
     assert told(GOOD, GOOD, Gate(ratchet=True)) == []
@@ -413,7 +413,7 @@ def test_a_fall_below_it_is_told_only_if_asked_for() -> None:
 
 def test_a_variant_of_another_name_is_held_to_what_it_is_compared_with() -> None:
     [text] = told(BAD, GOOD, Gate(ratchet=True), here="agent 2", there="agent 1")
-    assert text.startswith("pass rate 75 % (95 % sure: at most ")
+    assert text.startswith("pass rate 75 % (at most ")
     assert text.endswith(" that agent 1 has held before")
 
 

@@ -226,7 +226,7 @@ def test_where_no_run_failed_by_its_answer_it_is_said_why_there_was_none() -> No
     assert all_failed_with(REFUSED, runs="FF..") == (
         f"2 of 2 runs failed, and every run must pass: {REFUSED.message}; stopped after 2 of 4 runs"
     )
-    below = "pass rate 0 % is below the bar of 90 % (95 % sure: at most 52.7 %)"
+    below = "pass rate 0 % is below the bar of 90 % (at most 52.7 %, 95 % confidence)"
     assert all_failed_with(REFUSED, gate=Gate(min_pass_rate=0.9)) == f"{below}: {REFUSED.message}"
 
 
@@ -234,7 +234,7 @@ def test_an_outage_that_settled_the_verdict_is_named() -> None:
     failed = report_of(
         many((16, "F")), edit=lambda result: replace(result, error=REFUSED), settled="fail"
     )
-    told = "pass rate 0 % is below the bar of 90 % (95 % sure: at most 17.1 %)"
+    told = "pass rate 0 % is below the bar of 90 % (at most 17.1 %, 95 % confidence)"
     stopped = "; stopped after 1 round: the rest could not change the verdict"
     assert decide(failed, Gate(min_pass_rate=0.9)).reason == f"{told}: {REFUSED.message}{stopped}"
     graded = report_of(many((16, "F")), settled="fail")

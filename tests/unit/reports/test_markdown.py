@@ -113,7 +113,10 @@ def test_the_table_of_variants_fits_into_a_comment(
         (
             "PPPF",
             Gate(min_pass_rate=0.9),
-            "## 🟡 75\xa0% is below 90\xa0%, but could be luck\n\nPass rate 75\xa0% is",
+            (
+                "## 🟡 75\xa0% passed, 90\xa0% needed: could be luck; failed some runs:"
+                " <code>capital</code>\n\nPass rate 75\xa0% is"
+            ),
         ),
         ("EEEE", None, "## ⚠️ All 4 runs errored: 429: slow down\n"),
     ],
