@@ -8,6 +8,7 @@
   const groups = [...list.querySelectorAll(".group")];
   const parts = [...document.querySelectorAll(".parts a:not([href^='#case=']), .broken .tag")];
   const names = ["q", "outcome", "change", "tag", "grader", "variant", "prompt", "provider", "flaky", "sort"];
+  const total = tools.querySelector("output").value; // `40 cases`
   const sorted = document.createElement("div");
   const ROWS = "script[type='text/html']";
   let openBefore = null; // which groups were open when a filter began
@@ -127,7 +128,7 @@
         && (!byCell || chipsOf(each).some(fits)));
       shown += !each.hidden;
     }
-    tools.querySelector("output").value = filtered ? `${shown.toLocaleString("en")} of ${cases.length.toLocaleString("en")} cases` : "";
+    tools.querySelector("output").value = filtered ? `${shown.toLocaleString("en")} of ${total}` : total;
     tools.querySelector("[type=reset]").hidden = !filtered;
     if (filtered && openBefore === null) openBefore = groups.map((each) => each.open);
     groups.forEach((group, number) => {
