@@ -1,6 +1,6 @@
 """`ci-evals comment`: post the comment on a pull request from saved reports."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -71,10 +71,9 @@ def comment(
 
     For jobs of GitHub Actions. RESULTS_DIR (default: ci-evals-results) is the results folder of a
     run of this pull request, of one suite or of several. Pages that this workflow run has uploaded
-    are linked. With --from-run, the reports are those
-    that another workflow run has uploaded: that is how pull requests from forks, whose own jobs may
-    not comment, get theirs. Such reports are not trusted: they are judged again by their results,
-    against a freshly downloaded --baseline.
+    are linked. With --from-run, the reports are those that another workflow run has uploaded: that
+    is how pull requests from forks, whose own jobs may not comment, get theirs. Such reports are
+    not trusted: they are judged again by their results, against a freshly downloaded --baseline.
 
     \b
     Examples:
@@ -94,29 +93,25 @@ def comment(
     context = read_context(console.environ)
     if from_run is None:
         part = artifact or RESULTS
-        outcomes = _comment_on_results(
+        outcome = _comment_on_results(
             context, results or Path(RESULTS), part, mode, console, dry_run=dry_run
         )
     elif mode == "off":
-        outcomes = []
+        outcome = CommentOutcome()
     else:
-        outcomes = [
-            comment_from_run(
-                context, from_run, artifact or ARTIFACTS, mode, baseline=baseline, dry_run=dry_run
-            )
-        ]
-    exit_code = 0
-    for outcome in outcomes:
-        if outcome.preview:
-            console.print(outcome.preview)
-        elif outcome.note:
-            console.print(outcome.note)
-        elif outcome.url:
-            console.print(f"posted: {outcome.url}")
-        if outcome.warning:
-            console.warn(outcome.warning)
-            exit_code = 1
-    return exit_code
+        outcome = comment_from_run(
+            context, from_run, artifact or ARTIFACTS, mode, baseline=baseline, dry_run=dry_run
+        )
+    if outcome.preview:
+        console.print(outcome.preview)
+    elif outcome.note:
+        console.print(outcome.note)
+    elif outcome.url:
+        console.print(f"posted: {outcome.url}")
+    if outcome.warning:
+        console.warn(outcome.warning)
+        return 1
+    return 0
 
 
 def _comment_on_results(
@@ -127,8 +122,8 @@ def _comment_on_results(
     console: Console,
     *,
     dry_run: bool,
-) -> Sequence[CommentOutcome]:
-    """Post the comment for each report of a results folder, and link the pages uploaded before."""
+) -> CommentOutcome:
+    """Post the comment on the reports of a results folder, and link the pages uploaded before."""
     summaries = [read_summary(each) for each in report_folders(folder) or [folder]]
     pages: Mapping[str, str] = {}
     problem: str | None = None
@@ -138,11 +133,9 @@ def _comment_on_results(
             pages = link_pages(context, part, summaries)
         except (GitHubError, StorageError) as error:
             problem = f"no link to report.html: {error}"
-    outcomes: list[CommentOutcome] = []
+    outcome = CommentOutcome()
     if mode != "off":
-        for summary in summaries:
-            page = pages.get(summary.report.suite.name)
-            outcomes.append(post_comment(summary, context, part, mode, page=page, dry_run=dry_run))
-    if problem and not any(outcome.warning for outcome in outcomes):
+        outcome = post_comment(summaries, context, part, mode, pages=pages, dry_run=dry_run)
+    if problem and not outcome.warning:
         console.warn(problem)
-    return outcomes
+    return outcome

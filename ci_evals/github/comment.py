@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -112,34 +113,42 @@ class CommentOutcome:
 
 
 def post_comment(
-    summary: Summary,
+    summaries: Sequence[Summary],
     context: Context,
     part: str = RESULTS,
     mode: Mode = "auto",
     *,
-    page: str | None = None,
+    pages: Mapping[str, str] = MappingProxyType({}),
     dry_run: bool = False,
 ) -> CommentOutcome:
-    """Put a suite's section into the comment on the pull request of this job.
+    """Put the sections of suites into the comment on the pull request of this job.
 
     Problems with GitHub or the network become a warning. Without a pull request, nothing is posted.
 
     Args:
-        summary: the report and its verdict.
+        summaries: the reports and their verdicts.
         context: the job.
         part: tells the jobs of one workflow apart: the name of the job's artifact.
         mode: one comment for all runs, or one for each.
-        page: the address at which report.html opens in the browser, if it is known.
+        pages: the addresses at which report.html opens in the browser, by suite, where known.
         dry_run: return the comment, without the sections of others, instead of posting it.
     """
-    section = SectionId(summary.report.suite.name, context.workflow, part)
-    document = comment_document(summary, _links(context, page))
-    state = summary.verdict.status
-    replaces_only = mode == "changes" and not _has_changes(summary)
-    contribution = Contribution(section, _stamp(context), state, document.render, replaces_only)
+    contributions = []
+    for summary in summaries:
+        suite = summary.report.suite.name
+        document = comment_document(summary, _links(context, pages.get(suite)))
+        contribution = Contribution(
+            SectionId(suite, context.workflow, part),
+            _stamp(context),
+            summary.verdict.status,
+            document.render,
+            replaces_only=mode == "changes" and not _has_changes(summary),
+        )
+        contributions.append(contribution)
     if dry_run:
-        return CommentOutcome(preview=contribution.preview())
-    return _post(contribution, context, mode)
+        previews = [contribution.preview() for contribution in contributions]
+        return CommentOutcome(preview="\n".join(previews))
+    return _post(contributions, context, mode)
 
 
 def post_progress(suite: str, context: Context, part: str = RESULTS) -> CommentOutcome:
@@ -158,7 +167,7 @@ def post_text(
     contribution = _text_of(section, _stamp(context), state, text)
     if mode == "changes" and state == "pass":
         contribution = replace(contribution, replaces_only=True)
-    return _post(contribution, context, mode)
+    return _post([contribution], context, mode)
 
 
 def link_pages(context: Context, part: str, summaries: Sequence[Summary]) -> Mapping[str, str]:
@@ -234,7 +243,7 @@ def _stamp(context: Context) -> Stamp:
     return Stamp(context.run_id or 0, context.attempt, sha)
 
 
-def _post(contribution: Contribution, context: Context, mode: Mode) -> CommentOutcome:
+def _post(contributions: Sequence[Contribution], context: Context, mode: Mode) -> CommentOutcome:
     if context.problem:
         return CommentOutcome(warning=f"{_NOT_POSTED}: {context.problem}")
     pull = context.pull_request
@@ -242,7 +251,7 @@ def _post(contribution: Contribution, context: Context, mode: Mode) -> CommentOu
         return CommentOutcome(note="no pull request: nothing was posted")
 
     async def put(github: GitHub) -> CommentOutcome:
-        return await put_section(github, pull.number, contribution, mode=mode)
+        return await put_sections(github, pull.number, contributions, mode=mode)
 
     return _with_github(context, put)
 

@@ -174,7 +174,7 @@ class GitHubJob(Job):
 
     def _comment(self, summary: Summary, mode: Mode) -> None:
         """Post the comment, or leave it in the results folder."""
-        posted = post_comment(summary, self._context, self._posting.artifact, mode)
+        posted = post_comment([summary], self._context, self._posting.artifact, mode)
         if posted.url:
             self._set_outputs({"comment-url": posted.url})
         done = posted.url or posted.note
