@@ -58,3 +58,18 @@ def test_the_rates_on_the_first_pages_are_those_of_the_tables() -> None:
     assert f"found {float(named[1]):.0f} times in 100" in first_page
     assert round((100 - float(small_fall[1])) / 33.3) == 2
     assert "by 5 points twice in three" in first_page
+
+
+def test_the_rates_of_common_luck_are_those_of_its_table() -> None:
+    page = (ROOT / "docs" / "statistics.md").read_text()
+    for full, short in (
+        ("groups of 4 cases share 70 % of their luck", "groups of 4, 3 base reports"),
+        ("groups of 10 cases share 70 % of their luck", "groups of 10, 3 base reports"),
+        ("the pass rate wobbles by 4 points", "a wobble of 4 points, 3 base reports"),
+    ):
+        rates = []
+        for row in (short, full):
+            measured = re.search(rf"^\| {row} \| ([\d.]+) ±", page, re.MULTILINE)
+            assert measured is not None
+            rates.append(f"{float(measured[1]):.0f} %")
+        assert f"  | {full} | {rates[0]} | {rates[1]} |" in page
