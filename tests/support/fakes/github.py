@@ -67,6 +67,7 @@ class FakeGitHub:
         self.broken: list[str] = []
         self.lagging_lists = 0
         self.storage_requests: list[Mapping[str, str]] = []
+        self.storage_headers: Mapping[str, str] = {}
         self.api_url = ""
         self.site_url = ""
         self.state = State("", time.now)
@@ -132,7 +133,7 @@ class FakeGitHub:
             return error_answer(fault.status, fault.message, fault.headers)
         artifact = self.state.artifacts[int(request.match_info["id"])]
         kind = "text/html" if artifact.name.endswith(".html") else "application/zip"
-        return web.Response(body=artifact.content, content_type=kind)
+        return web.Response(body=artifact.content, content_type=kind, headers=self.storage_headers)
 
     async def open_artifact(self, request: web.Request) -> web.StreamResponse:
         """The address of an artifact on GitHub's pages, for somebody who is logged in."""
