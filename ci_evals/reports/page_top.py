@@ -1,7 +1,7 @@
 """The first screen of report.html: what broke, what to do next, and the parts of the matrix."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -32,10 +32,10 @@ from ci_evals.stats.rates import pass_rate
 
 _MOST_CASES = 6  # of a tag, or without one
 _FEWEST_OF_TAG = 2  # worse cases, to say that it explains them
-_MOST_REASONS = 3
+_MOST_REASONS = 4
 _MOST_ENTRIES = 10  # of the evidence
 _FEW_PARTS = 6  # of the matrix, seen at once
-_MOST_COMMANDED = 8  # cases that a command names
+_COMMAND_CHARACTERS = 140  # a longer command does not name its cases
 _SUITE_ENDINGS = (".yaml", ".yml", ".json")
 
 # The parts of the matrix.
@@ -307,11 +307,12 @@ class Top:
 
     @cached_property
     def broken(self) -> Sequence[Broken]:
-        """What broke, by name: tags of which most cases fell, then all other cases."""
-        worse = self._worse_cases
-        broken = list(self._broken_tags())
-        explained = {case.id for each in broken for case in each.cases}
-        rest = [case for case in worse if case.case.id not in explained]
+        """What broke, by name: tags of which most cases fell, then cases without a reason that
+        many share.
+        """
+        broken = list(self._broken_tags)
+        explained = {cell.case.id for reason in self.reasons for cell in reason.cells}
+        rest = [case for case in self._untagged_cases if case.case.id not in explained]
         if rest:
             broken.append(Broken(None, [self._broken_case(case) for case in rest]))
         return broken
@@ -320,10 +321,21 @@ class Top:
     def reasons(self) -> Sequence[GroupItem]:
         """The reasons that several cases share, where they say more than a long list of names."""
         group = self._found.group(self._kind)
-        if group is None or not any(each.more and each.tag is None for each in self.broken):
+        if group is None or len(self._untagged_cases) <= _MOST_CASES:
             return ()
         shared = [entry for entry in group.entries if len(entry.cells) > 1]
         return shared[:_MOST_REASONS]
+
+    @property
+    def names_what_broke(self) -> bool:
+        return bool(self.broken or self.reasons)
+
+    @cached_property
+    def _untagged_cases(self) -> Sequence[CaseView]:
+        """The worse cases that no broken tag explains."""
+        tagged = {case.id for each in self._broken_tags for case in each.cases}
+        worse = case_views(self._found.cells[self._kind])
+        return [case for case in worse if case.case.id not in tagged]
 
     @cached_property
     def _kind(self) -> CellGroup:
@@ -335,17 +347,15 @@ class Top:
         return "regressed"
 
     @cached_property
-    def _worse_cases(self) -> Sequence[CaseView]:
-        return case_views(self._found.cells[self._kind])
-
-    def _broken_tags(self) -> Iterator[Broken]:
-        """Yield the tags that fell, with those of their cases that regressed, or fell if none did.
+    def _broken_tags(self) -> Sequence[Broken]:
+        """The tags that fell, with those of their cases that regressed, or fell if none did.
 
         A green gate has none that is not made of regressed cases.
         """
         regressed = case_views(self._found.cells["regressed"])
         if not regressed and self._summary.verdict.status == "pass":
-            return
+            return ()
+        broken = []
         tags = {part.name: part for part in self.parts.get("tag", ())}
         for tag in self._found.broken_tags:
             if regressed:
@@ -356,7 +366,8 @@ class Top:
                 cells = [cell for cell in cell_views(self._summary) if tag.tag in cell.case.tags]
                 cases = [case for case in case_views(cells) if _has_fallen(case)]
                 cases.sort(key=lambda case: case.head.rate - case.base.rate)
-            yield Broken(tags[tag.tag], [self._broken_case(case) for case in cases])
+            broken.append(Broken(tags[tag.tag], [self._broken_case(case) for case in cases]))
+        return broken
 
     def _broken_case(self, case: CaseView) -> BrokenCase:
         base, here = case_tallies(self._summary, case)
@@ -371,7 +382,7 @@ class Top:
         """Reasons for the verdict in sentences: its figures, tests, and what they rest on."""
         found = self._found
         sentences: list[Sentence] = []
-        if self.broken and found.evidence:
+        if self.names_what_broke and found.evidence:
             sentences.append((found.evidence,))
         tags = [broken.tag for broken in self.broken if broken.tag is not None]
         sentences += [self._evidence_of(tag) for tag in tags]
@@ -399,19 +410,20 @@ class Top:
     def command(self) -> str | None:
         """The command that runs what broke again; None where nothing broke, or no file says it."""
         file = self._summary.report.suite.file
-        if not self.broken or not file.endswith(_SUITE_ENDINGS):
+        if not self.names_what_broke or not file.endswith(_SUITE_ENDINGS):
             return None
-        words = ["ci-evals", "run", file]
         tags = [broken.tag.name for broken in self.broken if broken.tag is not None]
         cases = [case.id for broken in self.broken for case in broken.cases]
-        if len(tags) == len(self.broken) and not any("," in tag for tag in tags):
-            words += ["--tags", ",".join(tags)]
-        elif len(cases) <= _MOST_COMMANDED:
+        words = []
+        if not self._untagged_cases and not any("," in tag for tag in tags):
+            words = ["--tags", ",".join(tags)]
+        elif not self.reasons:
             for case in cases:
                 words += ["--case", case]
-        else:
-            words.append("--failed")
-        return visible(shlex.join(words))
+        command = shlex.join(["ci-evals", "run", file, *words])
+        if not words or len(command) > _COMMAND_CHARACTERS:
+            command = shlex.join(["ci-evals", "run", file, "--failed"])
+        return visible(command)
 
     @property
     def can_be_accepted(self) -> bool:

@@ -82,7 +82,7 @@ def test_cases_that_failed_without_a_baseline_broke() -> None:
 def test_of_many_cases_the_reasons_are_told_instead() -> None:
     text = html_of(pages.many_failures())
     (listed,) = re.findall('<ul class="broken">.*?</ul>', text, re.DOTALL)
-    assert re.findall(r"<li>(\d+) cases", listed) == ["164", "165", "164"]
+    assert re.findall(r"<li>(\d+) cases", listed) == ["164", "165", "164", "4"]
     assert "ticket" not in listed
 
 
