@@ -115,7 +115,6 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
         version=version,
         layout=layout,
         base=summary.base,
-        short_base=(summary.base or "").removeprefix("the "),
         style=style,
         script=script,
         style_hash=_hash(style),
@@ -182,10 +181,12 @@ class SuiteSection:
 
     Attributes:
         found: what was found of it.
+        top: the first screen of its own page.
         page: the address of its own page, if it has one.
     """
 
     found: Findings
+    top: Top
     page: str | None
 
     def address(self, entry: GroupItem) -> str | None:
@@ -211,7 +212,10 @@ def render_several(
         not_run: the names of the others, with why.
         broken: one of these could not be run.
     """
-    sections = [SuiteSection(findings(summary), page and quote(page)) for summary, page in suites]
+    sections = []
+    for summary, page in suites:
+        found = findings(summary)
+        sections.append(SuiteSection(found, Top(found), page and quote(page)))
     sections.sort(key=lambda each: -SEVERITY[each.found.summary.verdict.status])
     status: VerdictStatus = "error"
     if sections and not broken:

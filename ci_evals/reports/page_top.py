@@ -268,6 +268,7 @@ class Top:
     Attributes:
         parts: by what the matrix is divided by, those that broke first.
         base: the mean pass rate on the baseline, if most cells were compared.
+        base_name: the name of the baseline for the head of a column; empty without a comparison.
     """
 
     def __init__(self, found: Findings) -> None:
@@ -275,6 +276,7 @@ class Top:
         self._summary = found.summary
         self.parts = parts_of(found.summary)
         self.base = base_rate(cell_views(found.summary))
+        self.base_name = (found.summary.base or "").removeprefix("the ")
 
     @staticmethod
     def rows_of(parts: Sequence[object]) -> int:

@@ -184,8 +184,8 @@ async def test_one_page_leads_to_those_of_all(tmp_path: Path) -> None:
     )
     assert "RuntimeError: &lt;b&gt;no" in page
     links = re.findall('href="([^"]*)"', page)
-    assert links[:2] == ["b/report.html#case=x%26y", "b/report.html"]
-    assert len(links) == 3, "c has no page"
+    assert links[:2] == ["b/report.html", "b/report.html#case=x%26y"]
+    assert len(set(links)) == 3, "c has no page"
     assert all((results / link.partition("#")[0]).is_file() for link in links)
     assert (await ci_evals(tmp_path, "run", "c.yaml")).code == 0
     assert not (results / "report.html").exists(), "it was of another run"
