@@ -61,10 +61,12 @@ async def test_parts_can_be_chosen_together(tab: Tab) -> None:
     await tab.evaluate(CLICK.format("tag=parcel"))
     await tab.evaluate(CLICK.format("provider=haiku"))
     await tab.evaluate("location.hash += '&outcome=failed'")
-    failed = """[...document.querySelectorAll('.case')].filter((each) =>
-        [...each.querySelectorAll('.chip')].some((chip) => chip.dataset.o === 'failed'
-            && chip.querySelector('.on').textContent === 'haiku · terse'))
-        .map((each) => each.querySelector('.id').textContent).sort()"""
+    failed = """(() => {
+        const options = [...document.querySelector('[name=variant]').options];
+        const column = String(options.findIndex((each) => each.value === 'haiku · terse') - 1);
+        return [...document.querySelectorAll('.case')].filter((each) =>
+            each.nextElementSibling.querySelector(`.chip[data-v="${column}"][data-o="failed"]`))
+            .map((each) => each.querySelector('.id').textContent).sort(); })()"""
     await tab.until(f"{CASES}.length > 0 && {CASES}.length < 20")
     assert await tab.evaluate(CASES) == await tab.evaluate(failed)
 
