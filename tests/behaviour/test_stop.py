@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -307,11 +306,15 @@ async def answer(number):
 
 
 async def test_ctrl_c_before_anything_runs_is_quiet(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "evals.yaml")
-    process = await start(tmp_path, "run", "--config", "evals.yaml")
-    writer = await asyncio.to_thread(os.open, tmp_path / "evals.yaml", os.O_WRONLY)
+    # A loop in Python: a blocking read would miss a signal that comes right before it.
+    (tmp_path / "data.py").write_text(
+        "import pathlib, time\n\ndef load():\n    pathlib.Path('loading').touch()\n"
+        "    while True:\n        time.sleep(0.01)\n"
+    )
+    write_suite(tmp_path, {"python": "data:load"})
+    process = await start(tmp_path, "run")
+    await until((tmp_path / "loading").exists)
     process.send_signal(signal.SIGINT)
     ended = await finished(process)
-    os.close(writer)
     assert ended.code == 130
     assert ended.err.strip() == ""
