@@ -1,13 +1,14 @@
 """`ci-evals init`: the first suite and workflow of a project, made to fit what is there."""
 
 import json
+import os
 import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distribution
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from pkgutil import resolve_name
 from typing import Any
 from urllib.parse import urlsplit
@@ -47,10 +48,10 @@ What shall the evals ask? There is no function such as `answer` in agent.py and 
 def init(folder: Path) -> None:
     """Write a suite and a workflow that fit the project.
 
-    evals.yaml and a GitHub workflow go into FOLDER (default: here), the results folder into
-    .gitignore. A promptfooconfig.yaml found there is imported, a function such as `answer` in
-    agent.py is called, an app of FastAPI or Flask is started and sent the questions, and the
-    workflow gets the keys that the project names. If there is none of these, init asks in a
+    evals.yaml goes into FOLDER (default: here), a workflow into the repository's .github, and the
+    results folder into .gitignore. A promptfooconfig.yaml in FOLDER is imported, a function such as
+    `answer` in agent.py is called, an app of FastAPI or Flask is started and sent the questions,
+    and the workflow gets the keys that the project names. If there is none of these, init asks in a
     terminal what answers. Without an answer, the suite has canned answers, so that it runs at once,
     and the workflow fails until the suite asks something else.
 
@@ -183,7 +184,7 @@ def _find_target(project: Project) -> _Target | None:
     if project.target is not None and (project.target_returns_text or not has_route):
         return _call(project.target, project.pythonpath)
     if app is not None:
-        return _start(app)
+        return _start(app, os.path.relpath(project.code, project.folder))
     return None
 
 
@@ -214,7 +215,7 @@ def _call(target: str, pythonpath: str | None) -> _Target:
     return _Target(target, _FUNCTION, settings, pythonpath)
 
 
-def _start(app: WebApp) -> _Target:
+def _start(app: WebApp, cwd: str) -> _Target:
     to_do = ""
     if not app.has_route:
         to_do = _COMPLETE_ROUTE
@@ -226,7 +227,10 @@ def _start(app: WebApp) -> _Target:
         settings["body"] = app.body
     if app.output is not None:
         settings["output"] = app.output
-    settings["serve"] = {"command": app.command, "url": url}
+    serve = {"command": app.command, "url": url}
+    if cwd != ".":
+        serve["cwd"] = PurePath(cwd).as_posix()
+    settings["serve"] = serve
     return _Target(app.name, _SERVICE, settings, to_do=to_do)
 
 

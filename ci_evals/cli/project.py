@@ -28,7 +28,11 @@ _NOT_THE_APP = {
 
 
 class Project:
-    """A project's folder, known by its files only: none of its code is run."""
+    """A project, known by its files only: none of its code is run.
+
+    Args:
+        folder: where the suite is to be. The code is there, too, or in the repository around it.
+    """
 
     _MODULES = ("agent", "app", "assistant", "bot", "chatbot", "chat", "main")
     _FUNCTIONS = (
@@ -58,10 +62,13 @@ class Project:
         self.folder = folder
         here = folder.resolve()
         home = next((each for each in (here, *here.parents) if (each / ".git").exists()), here)
-        self.name = here.name or "my app"
         self.inside = here.relative_to(home).as_posix()
         self.root = Path(os.path.normpath(folder / os.path.relpath(home, here)))
-        self._needs = "\n".join(read_file(folder / name) for name in self._DEPENDENCIES)
+        self.code = folder
+        if not _find_sources(folder):
+            self.code = self.root
+        self.name = self.code.resolve().name or "my app"
+        self._needs = "\n".join(read_file(self.code / name) for name in self._DEPENDENCIES)
 
     @property
     def suite(self) -> Path | None:
@@ -102,7 +109,7 @@ class Project:
         if self._function is None or self._function[0].file.parts[0] != "src":
             return None
         found = find_code_folders(self.folder, ())
-        if (self.folder / "src").resolve() in (*found.named, *found.usual):
+        if (self.code / "src").resolve() in (*found.named, *found.usual):
             return None
         return "src"
 
@@ -129,39 +136,7 @@ class Project:
 
     @cached_property
     def _sources(self) -> Sequence[Source]:
-        """Its files of Python, those nearest to the top first."""
-        found: list[tuple[int, Path]] = []
-        for place, folders, names in os.walk(self.folder):
-            inside = Path(place).relative_to(self.folder)
-            depth = len(inside.parts)
-            folders[:] = sorted(
-                name for name in folders if name.isidentifier() and name not in _NOT_THE_APP
-            )
-            if depth == _DEEPEST:
-                folders.clear()
-            found += [(depth, inside / name) for name in sorted(names) if name.endswith(".py")]
-        found.sort()
-        sources = []
-        for _, file in found[:_MOST_FILES]:
-            source = self._read_source(file)
-            if source is not None:
-                sources.append(source)
-        return sources
-
-    def _read_source(self, file: Path) -> Source | None:
-        """Return a file of Python; None if it has no name to import it by, or cannot be read."""
-        parts = file.with_suffix("").parts
-        if parts[0] == "src":
-            parts = parts[1:]
-        if not parts or not all(part.isidentifier() for part in parts):
-            return None
-        path = self.folder / file
-        try:
-            if path.stat().st_size > _MOST_BYTES:
-                return None
-            return Source(".".join(parts), file, ast.parse(path.read_bytes()))
-        except (OSError, SyntaxError, ValueError, RecursionError):
-            return None
+        return _find_sources(self.code)
 
     def _takes_question(self, function: Definition) -> bool:
         """Return True if a function can be called with a text and nothing else."""
@@ -189,7 +164,7 @@ class Project:
         """The variables with keys that the project names."""
         keys: list[str] = []
         for end in (".example", ".sample", ".template", ""):
-            text = read_file(self.folder / f".env{end}")
+            text = read_file(self.code / f".env{end}")
             names = dotenv_values(stream=StringIO(text), interpolate=False)
             keys += filter(self._KEY_NAME.fullmatch, names)
         for vendor in self.vendors:
@@ -201,21 +176,24 @@ class Project:
         """The command that installs what its code needs."""
         if self.target is None and self.web_app is None:
             return None
-        if (self.folder / "requirements.txt").is_file():
-            path = PurePosixPath(self.inside, "requirements.txt").as_posix()
+        inside = self.inside
+        if self.code == self.root:
+            inside = "."
+        if (self.code / "requirements.txt").is_file():
+            path = PurePosixPath(inside, "requirements.txt").as_posix()
             return f"pip install -r {shlex.quote(path)}"
         if not re.search(r"^\[(project|build-system)\]", self._needs, re.MULTILINE):
             return None
-        if self.inside == ".":
+        if inside == ".":
             return "pip install ."
-        return f"pip install {shlex.quote(f'./{self.inside}')}"
+        return f"pip install {shlex.quote(f'./{inside}')}"
 
     @property
     def has_pytest(self) -> bool:
         if "pytest" in self._needs:
             return True
         files = ("pytest.ini", "conftest.py", "tests/conftest.py")
-        return any((self.folder / name).exists() for name in files)
+        return any((self.code / name).exists() for name in files)
 
     @property
     def branch(self) -> str:
@@ -231,6 +209,43 @@ class Project:
         if not re.fullmatch(r"[\w./-]+", branch):
             return "main"
         return branch
+
+
+def _find_sources(folder: Path) -> Sequence[Source]:
+    """Return the files of Python in a folder, those nearest to the top first."""
+    found: list[tuple[int, Path]] = []
+    for place, folders, names in os.walk(folder):
+        inside = Path(place).relative_to(folder)
+        depth = len(inside.parts)
+        folders[:] = sorted(
+            name for name in folders if name.isidentifier() and name not in _NOT_THE_APP
+        )
+        if depth == _DEEPEST:
+            folders.clear()
+        found += [(depth, inside / name) for name in sorted(names) if name.endswith(".py")]
+    found.sort()
+    sources = []
+    for _, file in found[:_MOST_FILES]:
+        source = _read_source(folder, file)
+        if source is not None:
+            sources.append(source)
+    return sources
+
+
+def _read_source(folder: Path, file: Path) -> Source | None:
+    """Return a file of Python; None if it has no name to import it by, or cannot be read."""
+    parts = file.with_suffix("").parts
+    if parts[0] == "src":
+        parts = parts[1:]
+    if not parts or not all(part.isidentifier() for part in parts):
+        return None
+    path = folder / file
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            return None
+        return Source(".".join(parts), file, ast.parse(path.read_bytes()))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
 
 
 def read_file(path: Path) -> str:

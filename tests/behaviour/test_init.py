@@ -186,6 +186,28 @@ async def test_an_app_of_fastapi_is_started_and_asked(tmp_path: Path) -> None:
     assert "answer: evals asked: Hello! What can you do for me?" in shown.out
 
 
+async def test_a_suite_in_a_folder_of_its_own_asks_the_code_of_the_repository(
+    tmp_path: Path,
+) -> None:
+    git(tmp_path, "init")
+    (tmp_path / "src/bot").mkdir(parents=True)
+    (tmp_path / "src/bot/agent.py").write_text(AGENT)
+    (tmp_path / "requirements.txt").touch()
+    written = await ci_evals(tmp_path, "init", "evals")
+    assert "written: evals/evals.yaml (asks bot.agent:answer)" in written.out
+    assert (await ci_evals(tmp_path / "evals", "run")).code == 0
+    _, (*_, install, evals) = job_of(tmp_path)
+    assert install == {"run": "pip install -r requirements.txt"}
+    assert evals["with"] == {"working-directory": "evals"}
+
+    (tmp_path / "src/bot/agent.py").write_text(FASTAPI)
+    (tmp_path / "evals/evals.yaml").unlink()
+    await ci_evals(tmp_path, "init", "evals")
+    (service,) = yaml.safe_load((tmp_path / "evals/evals.yaml").read_text())["providers"]
+    assert service["serve"]["command"] == "uvicorn bot.agent:app --port 8123 --app-dir src"
+    assert service["serve"]["cwd"] == ".."
+
+
 @pytest.mark.parametrize(
     ("files", "provider"),
     [
