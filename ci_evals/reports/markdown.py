@@ -42,6 +42,7 @@ from ci_evals.reports.files import Format
 from ci_evals.reports.findings import ROWS, CellRow, Findings, findings
 from ci_evals.reports.groups import Group, GroupItem, GroupKind, cells_by_group, join_sentence
 from ci_evals.reports.notes import outcome
+from ci_evals.reports.page_top import Top
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import MAX_LABELS_SHOWN, TIES
 from ci_evals.reports.view import (
@@ -678,6 +679,7 @@ def _environment() -> Environment:
         "score": score,
         "seconds": seconds,
         "taken_for": lambda task, row: Markdown(task.taken_for(row, code)),
+        "top": Top,
         "unbroken": lambda text: Markdown(plain(text).replace(" ", "\xa0")),
         "units": units,
         "usd": usd,

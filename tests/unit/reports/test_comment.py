@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import comments
+import pages
 import pytest
 from comments import SITUATIONS, text_of
-from factories import baseline_of, report_of, with_own_reason
+from factories import STARTED_AT, baseline_of, many, report_of, with_own_reason
 from github_markdown import Shown, shown
 from hypothesis import given
 from hypothesis import strategies as st
@@ -311,6 +312,27 @@ def test_above_several_suites_stand_the_verdicts_of_all_the_worst_first() -> Non
         "❌ <code>flight agent</code> · 🟡 <code>support bot</code> · ✅ <code>hotel agent</code>"
     )
     assert "<summary>✅ <code>hotel agent</code>: 105 of 105 runs passed</summary>" in page.html
+
+
+def test_a_red_comment_says_how_to_run_its_cases_again_and_how_to_accept_the_change() -> None:
+    red, green = comments.text_of(pages.policy_change()), comments.text_of(comments.passing())
+    assert "Run these again: <code>ci-evals run evals.yaml --tags parcel,refund</code>" in red
+    assert "Intended? Change what the cases expect, or merge" in red
+    assert "Run these again" not in green
+    assert "Intended?" not in green
+
+
+def test_many_regressions_for_one_reason_are_one_row() -> None:
+    steady = many((30, "PPP"), prefix="steady")
+    broken = many((20, "PPP"), prefix="broken")
+    older = report_of({**broken, **steady}, started_at=STARTED_AT - 3600)
+    report = report_of(
+        {**dict.fromkeys(broken, "FFF"), **steady}, confirming=dict.fromkeys(broken, "F" * 7)
+    )
+    text = comments.text_of(summarize(report, None, baseline_of(older), confirm_runs=7))
+    (row,) = [line for line in text.splitlines() if line.startswith("| 🔴 |")]
+    reason = "contains: does not contain &#39;Paris&#39;"
+    assert row == f"| 🔴 | 20 cases: <code>{reason}</code> | 60/60 | **0/200** |"
 
 
 def test_an_entry_says_no_more_than_its_line_and_the_answer_need() -> None:
