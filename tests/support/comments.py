@@ -93,6 +93,27 @@ USUAL_TALKS = (
         "8 kg",
     ),
 )
+POLICY: Mapping[str, Talk] = {
+    "refund": Talk(
+        "The lamp arrived broken. I want my money back.",
+        "We refund the full price to your card.",
+        "We issue store credit for the full price.",
+        "refund",
+    ),
+    "parcel": Talk(
+        "My parcel never arrived. What now?",
+        "I'm sorry! We refund $42.00 to your card.",
+        "I'm sorry! We issue store credit of $42.00.",
+        "refund",
+    ),
+    "exchange": Talk(
+        "May I exchange the shoes for another size?",
+        "Yes, within 30 days, and we pay the return.",
+        "Yes, you get store credit for the shoes.",
+        "30 days",
+    ),
+}
+"""What the cases of a shop ask whose policy changes, by the first word of their names."""
 BEFORE = (
     "I have refunded 100 EUR to your card.\nAnything else?\n"
     '→ refund {"amount":100,"currency":"EUR"}'
@@ -152,6 +173,25 @@ def many_regressions() -> Summary:
             for name in names
             for provider in ("gpt-4o-mini", "agent")
         },
+    )
+
+
+def policy_change() -> Summary:
+    """Most cases regressed, for two reasons."""
+    broken = {
+        **many((64, "PPP"), prefix="refund"),
+        **many((57, "PPP"), prefix="parcel"),
+        **many((7, "PPP"), prefix="exchange"),
+    }
+    steady = many((22, "PPP"), prefix="faq")
+    return _compared(
+        {**dict.fromkeys(broken, "FFF"), **steady},
+        [{**broken, **steady}] * 4,
+        confirm_runs=0,
+        edit=_shop,
+        gate=Gate(min_pass_rate=0.9),
+        before={(name, "agent", None): POLICY[name.split()[0]].right for name in broken},
+        suite={"name": "support bot"},
     )
 
 
@@ -229,6 +269,7 @@ SITUATIONS: Mapping[str, Callable[[], Summary]] = {
     "pass": passing,
     "regression": regression,
     "many-regressions": many_regressions,
+    "policy-change": policy_change,
     "first-run": first_run,
     "errored-provider": errored_provider,
     "fork": fork,
@@ -288,7 +329,18 @@ def _talk(case: str) -> Talk:
 
 def _said(result: Result) -> Result:
     """A result with the question and an answer of its case."""
-    talk = _talk(result.case)
+    return _say(result, _talk(result.case))
+
+
+def _shop(result: Result) -> Result:
+    """A result of a shop whose policy changes."""
+    talk = POLICY.get(result.case.split()[0])
+    if talk is None:
+        return result
+    return _say(result, talk)
+
+
+def _say(result: Result, talk: Talk) -> Result:
     asked = replace(result, messages=(Message("user", talk.question),))
     if result.response is None:
         return asked

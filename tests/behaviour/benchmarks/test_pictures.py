@@ -22,6 +22,13 @@ def test_the_pictures_in_the_docs_are_those_that_the_code_draws(tmp_path: Path) 
     assert set(re.findall(r"\(pictures/([^)]+)\)", page)) == set(drawn)
 
 
+def test_every_image_is_shown_somewhere() -> None:
+    pages = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "mkdocs.yml"]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    images = [path.name for path in ROOT.glob("docs/images/*")]
+    assert [name for name in images if name.replace("-dark.png", ".png") not in text] == []
+
+
 def test_every_picture_in_the_repository_is_xml() -> None:
     """GitHub shows what a browser would forgive as a broken picture."""
     pictures = [path for path in ROOT.glob("*/**/*.svg") if ".venv" not in path.parts]
