@@ -738,7 +738,9 @@ def test_a_page_of_50000_runs_is_below_15_mb(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["support-bot", "agent", "borderline", "many-variants"])
+@pytest.mark.parametrize(
+    "name", ["support-bot", "policy-change", "agent", "borderline", "many-variants"]
+)
 async def test_axe_finds_nothing_serious(
     name: str, tab: Tab, page: Callable[[Summary], str], axe: str
 ) -> None:
