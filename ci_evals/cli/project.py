@@ -237,6 +237,8 @@ def _read_source(folder: Path, file: Path) -> Source | None:
     parts = file.with_suffix("").parts
     if parts[0] == "src":
         parts = parts[1:]
+    if parts[-1:] == ("__init__",):
+        parts = parts[:-1]
     if not parts or not all(part.isidentifier() for part in parts):
         return None
     path = folder / file

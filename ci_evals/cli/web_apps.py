@@ -5,7 +5,7 @@ start it. The sources are read and not run.
 import ast
 import builtins
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,45 +68,72 @@ def find_web_app(sources: Sequence[Source]) -> WebApp | None:
             created = _created_app(statement)
             if created is None:
                 continue
-            variable, framework = created
-            command = _command(framework, source, variable)
-            app = WebApp(f"{source.module}:{variable}", command, has_route=False)
-            routes = [*_routes(source.tree, {variable: ""})]
+            command = _command(created, source)
+            app = WebApp(f"{source.module}:{created.name}", command, has_route=False)
+            routes = [*_routes(source.tree, {created.variable: ""})]
             prefix = _prefix_of_routers(source.tree)
             for other in sources:
                 routes += _routes(other.tree, _routers(other.tree, prefix))
-            asked = [_ask(app, route, framework, models) for route in routes]
+            asked = [_ask(app, route, created.framework, models) for route in routes]
             fitting = [each for each in asked if each is not None]
             fitting.sort(key=_is_chatty, reverse=True)
             return next(iter(fitting), app)
     return None
 
 
-def _created_app(statement: ast.stmt) -> tuple[str, str] | None:
-    """Return the variable of an app and its framework, such as of `app = FastAPI()`."""
+@dataclass(frozen=True, slots=True)
+class _Created:
+    """The place where an app is made.
+
+    Args:
+        framework: `FastAPI` or `Flask`.
+        variable: the app's, which decorates its routes.
+        factory: the function that makes and returns it; None if it is made on import.
+    """
+
+    framework: str
+    variable: str
+    factory: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name by which the app is started."""
+        return self.factory or self.variable
+
+
+def _created_app(statement: ast.stmt) -> _Created | None:
+    """Return the app that a statement makes, such as `app = FastAPI()` or `def create_app()`."""
     match statement:
+        case ast.FunctionDef(name="create_app" | "make_app" as factory, body=body):
+            for inner in body:
+                created = _created_app(inner)
+                if created is not None:
+                    return replace(created, factory=factory)
+            return None
         case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Call(func=function)):
             pass
         case ast.AnnAssign(target=ast.Name(id=variable), value=ast.Call(func=function)):
             pass
         case _:
             return None
-    name = ast.unparse(function).rpartition(".")[2]
-    if name in ("FastAPI", "Flask"):
-        return variable, name
+    framework = ast.unparse(function).rpartition(".")[2]
+    if framework in ("FastAPI", "Flask"):
+        return _Created(framework, variable)
     return None
 
 
-def _command(framework: str, source: Source, variable: str) -> str:
+def _command(created: _Created, source: Source) -> str:
     in_src = source.file.parts[0] == "src"
-    if framework == "Flask":
+    if created.framework == "Flask":
         place = source.module
         if in_src:
             place = source.file.as_posix()
-        if variable not in ("app", "application"):
-            place += f":{variable}"
+        if created.name not in ("app", "application"):
+            place += f":{created.name}"
         return f"flask --app {place} run --port {PORT}"
-    command = f"uvicorn {source.module}:{variable} --port {PORT}"
+    command = f"uvicorn {source.module}:{created.name} --port {PORT}"
+    if created.factory is not None:
+        command += " --factory"
     if in_src:
         command += " --app-dir src"
     return command

@@ -160,6 +160,24 @@ def ask():
     data = flask.request.get_json()
     return flask.jsonify(answer=data["question"], took=data.get("took")), 200
 """
+FACTORY = """\
+from flask import Flask
+
+def create_app():
+    app = Flask(__name__)
+    from .routes import chat
+    app.register_blueprint(chat, url_prefix="/api")
+    return app
+"""
+BLUEPRINT = """\
+from flask import Blueprint, request
+chat = Blueprint("chat", __name__)
+
+@chat.post("/chat")
+def answer():
+    body = request.json
+    return {"reply": f"You asked: {body.get('prompt')}"}
+"""
 ROUTER = """\
 from fastapi import APIRouter
 router = APIRouter(prefix="/bot")
@@ -234,6 +252,28 @@ async def test_a_suite_in_a_folder_of_its_own_asks_the_code_of_the_repository(
                 "output": "$",
                 "serve": {
                     "command": "uvicorn service.api:api --port 8123",
+                    "url": "http://127.0.0.1:8123",
+                },
+            },
+        ),
+        (
+            {"bot/__init__.py": FACTORY, "bot/routes.py": BLUEPRINT},
+            {
+                "url": "http://127.0.0.1:8123/api/chat",
+                "body": {"prompt": "{{ input }}"},
+                "output": "$.reply",
+                "serve": {
+                    "command": "flask --app bot:create_app run --port 8123",
+                    "url": "http://127.0.0.1:8123",
+                },
+            },
+        ),
+        (
+            {"src/app.py": FACTORY.replace("Flask", "FastAPI").replace("flask", "fastapi")},
+            {
+                "url": "http://127.0.0.1:8123/",
+                "serve": {
+                    "command": "uvicorn app:create_app --port 8123 --factory --app-dir src",
                     "url": "http://127.0.0.1:8123",
                 },
             },
