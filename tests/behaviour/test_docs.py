@@ -40,8 +40,10 @@ PAGES = sorted(
     ]
 )
 CODE = re.compile(r"`([^`]+)`")
+IMAGE = re.compile(r'!\[[^\]]*\]\(([^)\s]+)\)|\bsrc(?:set)?="([^"]+)"')
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 MOST_OF_A_LINE = 125
+MADE_WITH_THE_SITE = "demo/report.html"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VARIABLE = re.compile(r"CI_EVALS_[A-Z_]*[A-Z]")
 
@@ -586,6 +588,16 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert not broken
+
+
+def test_every_image_exists() -> None:
+    missing = []
+    for page in PAGES:
+        for in_markdown, in_html in IMAGE.findall(page.read_text(encoding="utf-8")):
+            path = in_markdown or in_html
+            if path != MADE_WITH_THE_SITE and not (page.parent / path).exists():
+                missing.append(path)
+    assert missing == []
 
 
 def test_every_recipe_is_listed_once() -> None:
