@@ -127,6 +127,12 @@ class PageCase:
     expected: Sequence["PageExpectation"]
     cells: Sequence["PageCell"]
 
+    @property
+    def cells_with_details(self) -> Sequence["PageCell"]:
+        """Those that there was room for, the worst one first."""
+        found = [cell for cell in self.cells if cell.details is not None]
+        return sorted(found, key=lambda cell: not cell.is_worst)
+
 
 @dataclass(frozen=True, slots=True)
 class PageCell:
@@ -325,7 +331,13 @@ def columns_of(summary: Summary) -> Sequence[tuple[str, str]]:
     variants = summary.report.plan.variants
     providers = _differences(variant.provider for variant in variants)
     prompts = _differences(variant.prompt or "" for variant in variants)
-    return [(providers[variant.provider], prompts[variant.prompt or ""]) for variant in variants]
+    columns = []
+    for variant in variants:
+        provider, prompt = providers[variant.provider], prompts[variant.prompt or ""]
+        if not provider and not prompt:
+            provider = one_line(variant.provider, NAME_CHARACTERS)
+        columns.append((provider, prompt))
+    return columns
 
 
 def _differences(names: Iterable[str]) -> Mapping[str, str]:

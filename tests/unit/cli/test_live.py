@@ -65,7 +65,7 @@ def test_what_has_not_run_yet_leaves_its_column_empty(tmp_path: Path) -> None:
     )
     summary = summarize_journal(path)
     assert summary is not None
-    rows = re.findall(r'<span class="chips">.*?</summary>', html_of(summary), re.DOTALL)
+    rows = re.findall(r'</details>\n<div class="chips">.*?</div>', html_of(summary), re.DOTALL)
     assert [re.findall(r'class="(gap|chip)[ "]', row) for row in rows] == [
         ["chip", "chip"],
         ["gap", "chip"],
