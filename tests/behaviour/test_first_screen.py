@@ -6,7 +6,10 @@ from pathlib import Path
 import pages
 import pytest
 from browser import Tab, browser, browsing
+from factories import report_of
 from rendered import html_of
+
+from ci_evals.reports.summary import summarize
 
 pytestmark = pytest.mark.skipif(browser() is None, reason="there is no Chromium here")
 
@@ -69,6 +72,18 @@ async def test_parts_can_be_chosen_together(tab: Tab) -> None:
             .map((each) => each.querySelector('.id').textContent).sort(); })()"""
     await tab.until(f"{CASES}.length > 0 && {CASES}.length < 20")
     assert await tab.evaluate(CASES) == await tab.evaluate(failed)
+
+
+async def test_a_single_tag_can_be_chosen(tab: Tab, tmp_path: Path) -> None:
+    cases = {"refund": {"tags": ("billing",)}}
+    summary = summarize(report_of({"refund": "F", "greeting": "P"}, cases=cases), None)
+    path = tmp_path / "one.html"
+    path.write_text(html_of(summary), "utf-8")
+    await tab.open(path.as_uri())
+    await tab.evaluate(CLICK.format("tag=billing"))
+    assert await tab.evaluate("location.hash") == "#tag=billing"
+    assert await tab.evaluate(CASES) == ["refund"]
+    assert tab.logged == []
 
 
 async def test_the_command_can_be_copied(tab: Tab) -> None:
