@@ -4,13 +4,14 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import NamedTuple, ParamSpec, TypeVar
+from types import TracebackType
+from typing import NamedTuple, ParamSpec, Self, TypeVar
 
 from ci_evals.engine.limits import RateLimiter
 from ci_evals.engine.pace import LONGEST_RETRY_AFTER_S, MOST_LOST, Breaker, Permit, has_no_credit
 from ci_evals.engine.slots import Slot, StoppedError
-from ci_evals.engine.stopwatch import Stopwatch
 from ci_evals.errors import ErrorKind, ProviderError, StorageError
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response
@@ -353,3 +354,46 @@ class Waits:
         now = asyncio.get_running_loop().time()
         for timeout in self._timeouts:
             timeout.reschedule(now)
+
+
+# How long an attempt takes, without the time in which it waited for a place to run.
+
+
+class Stopwatch:
+    """Measures its `with` block; `discount` leaves seconds out, also of the stopwatches around it.
+
+    Attributes:
+        started_at: when the block began, in seconds since 1970.
+        waited_s: what is left out.
+        elapsed_s: how long the rest took, known once the block has ended.
+    """
+
+    def __enter__(self) -> Self:
+        self.started_at = time.time()
+        self.elapsed_s = 0.0
+        self.waited_s = 0.0
+        self._start = time.perf_counter()
+        self._around = _running.get()
+        self._token = _running.set(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _running.reset(self._token)
+        self.elapsed_s = max(0.0, time.perf_counter() - self._start - self.waited_s)
+        if self._around is not None:
+            self._around.waited_s += self.waited_s
+
+
+_running: ContextVar[Stopwatch | None] = ContextVar("running", default=None)
+
+
+def discount(waited_s: float) -> None:
+    """Leave some seconds out of what is being measured: it only waited for a place to run."""
+    watch = _running.get()
+    if watch is not None:
+        watch.waited_s += waited_s

@@ -27,8 +27,8 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
+from ci_evals.engine.calls import discount
 from ci_evals.engine.resources import LOCAL
-from ci_evals.engine.stopwatch import discount
 from ci_evals.errors import (
     ConfigError,
     ErrorKind,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ci_evals.engine.stopwatch import Stopwatch, discount
+from ci_evals.engine.calls import Stopwatch, discount
 
 
 def test_waiting_is_left_out_of_everything_that_it_is_a_part_of() -> None:
