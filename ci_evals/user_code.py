@@ -1,21 +1,25 @@
-"""The team's own functions: finding `module:function`, and calling it."""
+"""The team's own functions: their folders, finding `module:function` there, and calling it."""
 
 import ast
 import asyncio
+import importlib
 import importlib.util
 import inspect
 import os
 import pkgutil
 import re
+import shlex
 import signal
 import socket
 import sys
 import sysconfig
 import threading
+import tomllib
 import traceback
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from contextvars import copy_context
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -25,7 +29,6 @@ from typing import Any
 
 from ci_evals.errors import CiEvalsError, ConfigError, Problem, describe_exception
 from ci_evals.format import closest, one_line
-from ci_evals.python_path import CodeFolders, code_folders, importable
 
 CALL_THREAD = "ci-evals-call"
 """The name of each thread that calls a function."""
@@ -35,6 +38,155 @@ PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 CODE_IN_SUITE = "<python>"
 """The file name of code that is written in a suite."""
+
+_NOT_IMPORTED_BY_LIBRARIES = {"antigravity", "test", "this"}
+_homes: dict[str, str] = {}
+"""The folder of each top-level module that a suite imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFolders:
+    """The folders that may hold a suite's code, besides its own folder.
+
+    Args:
+        named: those that the suite or the project names; they come before what is installed.
+        usual: those of the repository; they come after what is installed, and so hide nothing.
+    """
+
+    named: tuple[Path, ...] = ()
+    usual: tuple[Path, ...] = ()
+
+
+def find_code_folders(folder: Path, pythonpath: Sequence[str]) -> CodeFolders:
+    """Return the folders of a suite's code.
+
+    They are those of `pythonpath`. Without any, they are those that pytest is told of in the
+    project's `pyproject.toml`, the project's folder, the repository's root, and `src` in both; none
+    of them is outside of the repository. The project is that of the nearest `pyproject.toml`.
+
+    Args:
+        folder: the suite's.
+        pythonpath: the suite's, relative to its folder.
+    """
+    own = folder.resolve()
+    if pythonpath:
+        return CodeFolders(tuple(Path(os.path.normpath(own / each)) for each in pythonpath))
+    above = (own, *own.parents)
+    root = next((each for each in above if (each / ".git").exists()), None)
+    if root is None:
+        return CodeFolders()
+    inside = above[: above.index(root) + 1]
+    project = next((each for each in inside if (each / "pyproject.toml").is_file()), root)
+    named = [path for path in _pytest_folders(project) if path.is_relative_to(root)]
+    known = (own, *named)
+    usual = dict.fromkeys((project, project / "src", root, root / "src"))
+    others = [path for path in usual if path.is_dir() and path not in known]
+    return CodeFolders(tuple(named), tuple(others))
+
+
+def _pytest_folders(project: Path) -> Sequence[Path]:
+    """Return the `pythonpath` of pytest's settings in the `pyproject.toml` of a project; nothing if
+    it has none that pytest would take.
+    """
+    try:
+        settings: Any = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
+        for key in ("tool", "pytest"):
+            settings = settings.get(key, {})
+        folders = settings.get("pythonpath", ())
+        if "ini_options" in settings:
+            folders = settings["ini_options"].get("pythonpath", ())
+        if isinstance(folders, str):
+            folders = shlex.split(folders)
+        return [(project / each).resolve() for each in folders]
+    except (OSError, ValueError, TypeError, AttributeError):
+        return ()
+
+
+NO_CODE_FOLDERS = CodeFolders()
+_current: ContextVar[CodeFolders] = ContextVar("code_folders", default=NO_CODE_FOLDERS)
+
+
+@contextmanager
+def code_in(folders: CodeFolders) -> Iterator[None]:
+    """Make these the `code_folders` while the context lasts, in which a suite is loaded."""
+    before = _current.get()
+    _current.set(folders)
+    try:
+        yield
+    finally:
+        _current.set(before)
+
+
+def code_folders() -> CodeFolders:
+    """Return the folders of the innermost `code_in`; none outside of one."""
+    return _current.get()
+
+
+@contextmanager
+def importable(folder: Path, folders: CodeFolders = NO_CODE_FOLDERS) -> Iterator[None]:
+    """Put a suite's folder first on `sys.path`, as pytest and `python agent.py` do, and the other
+    folders of its code in their places.
+
+    A module that an earlier suite of this process imported from its own folder is unloaded if these
+    folders have a module of the same name. A module of the standard library that a file of the
+    folder hides, such as `queue.py`, is imported first, so that libraries still get it.
+    """
+    first = [str(path) for path in dict.fromkeys((folder.absolute(), *folders.named))]
+    usual = [str(path) for path in folders.usual]
+    last = [path for path in usual if path not in sys.path]
+    added = [*first, *last]
+    importlib.invalidate_caches()
+    for name, home in tuple(_homes.items()):
+        is_left = home not in added and home not in sys.path
+        if is_left and PathFinder.find_spec(name, added):
+            _unload(name)
+    for path in first:
+        _import_hidden(Path(path))
+    before = set(sys.modules)
+    sys.path[:0] = first
+    sys.path += last
+    try:
+        yield
+    finally:
+        for path in added:
+            with suppress(ValueError):  # code under test may have removed it
+                sys.path.remove(path)
+        for name in sys.modules.keys() - before:
+            if "." in name:
+                continue
+            found_in = _home_of(sys.modules[name])
+            if found_in in added:
+                _homes[name] = found_in
+
+
+def _import_hidden(folder: Path) -> None:
+    """Import the modules of the standard library that files of a folder hide."""
+    try:
+        names = {entry.stem for entry in folder.iterdir()}
+    except OSError:
+        return
+    hidden = names & sys.stdlib_module_names
+    for name in hidden - _NOT_IMPORTED_BY_LIBRARIES:
+        with suppress(ImportError):  # this Python was built without it
+            importlib.import_module(name)
+
+
+def _unload(name: str) -> None:
+    del _homes[name]
+    for module in tuple(sys.modules):
+        if module == name or module.startswith(f"{name}."):
+            del sys.modules[module]
+
+
+def _home_of(module: ModuleType) -> str:
+    """Return the folder in which a top-level module is; empty if it is in none."""
+    spec: ModuleSpec | None = getattr(module, "__spec__", None)
+    if spec is None:
+        return ""
+    place = spec.origin or ""
+    if spec.submodule_search_locations:
+        place = next(iter(spec.submodule_search_locations))
+    return str(Path(place).parent)
 
 
 class NamesakeError(ImportError):

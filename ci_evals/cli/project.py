@@ -14,9 +14,9 @@ from dotenv import dotenv_values
 from ci_evals.cli.console import git
 from ci_evals.cli.web_apps import Definition, Source, WebApp, find_web_app
 from ci_evals.providers.model_api import ModelOptions
-from ci_evals.python_path import find_code_folders
 from ci_evals.registry import PROVIDERS
 from ci_evals.suite.configs import DEFAULT_NAMES, FOREIGN_NAMES
+from ci_evals.user_code import find_code_folders
 
 _MOST_FILES = 300
 _MOST_BYTES = 1_000_000

@@ -44,13 +44,12 @@ from ci_evals.model.grading import Finding, Grader
 from ci_evals.model.request import Answer, Request, sendable_request
 from ci_evals.model.response import Response
 from ci_evals.providers.base import Provider, ProviderOptions, Resources
-from ci_evals.python_path import CodeFolders
 from ci_evals.ray import worker
 from ci_evals.ray.options import Ray, check_address, shipped_folder
 from ci_evals.ray.worker import MAX_BYTES, Outcome, Site
 from ci_evals.suite.executor import Portable
 from ci_evals.suite.types import CheckedSuite
-from ci_evals.user_code import call_in_thread
+from ci_evals.user_code import CodeFolders, call_in_thread
 
 _REACH_S = 5.0
 _CONNECT_S = 60.0

@@ -19,7 +19,6 @@ from pydantic_core import from_json
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import number_of, quote
 from ci_evals.model.case import Case
-from ci_evals.python_path import code_folders, importable
 from ci_evals.registry import CASE_READERS
 from ci_evals.suite.file_values import FileValues, file_named
 from ci_evals.suite.keys import keys_of
@@ -28,7 +27,14 @@ from ci_evals.suite.problems import and_more, check, unknown
 from ci_evals.suite.types import CaseFiles, CaseFunction, TaskFolders
 from ci_evals.suite.yaml import MAX_BYTES, Lines, parse, read_text
 from ci_evals.templating import Render, describe_error, is_template, json_renderer
-from ci_evals.user_code import describe_crash, load_target, missing_target, target_parts
+from ci_evals.user_code import (
+    code_folders,
+    describe_crash,
+    importable,
+    load_target,
+    missing_target,
+    target_parts,
+)
 
 _SOURCES = ("file", "tasks", "python")
 WRITTEN_BY_HAND = (".yaml", ".yml", ".json")

@@ -13,7 +13,6 @@ from ci_evals.model.case import Case, Prompt
 from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.providers.mock import Mock
-from ci_evals.python_path import CodeFolders, code_in, find_code_folders
 from ci_evals.redaction import secret_values, sensitive_variables
 from ci_evals.suite.cases import CaseReader
 from ci_evals.suite.checks import CHECKS, check_size
@@ -26,6 +25,7 @@ from ci_evals.suite.problems import check, once_per_cause, resolve_texts, try_ch
 from ci_evals.suite.providers import ProviderList, ProviderReader
 from ci_evals.suite.types import CheckedSuite, Suite, Sweep
 from ci_evals.suite.yaml import Lines, parse, read_text
+from ci_evals.user_code import CodeFolders, code_in, find_code_folders
 
 UNLIMITED = 2**31 - 1  # calls at once
 

@@ -15,12 +15,13 @@ from ci_evals.format import quote
 from ci_evals.javascript import call_file, file_problem, split_file
 from ci_evals.model.case import Case, Prompt, PromptTurns
 from ci_evals.model.response import Message
-from ci_evals.python_path import code_folders, importable
 from ci_evals.suite.nodes import Node, Reading
 from ci_evals.suite.problems import try_check
 from ci_evals.suite.yaml import Lines
 from ci_evals.user_code import (
+    code_folders,
     describe_crash,
+    importable,
     load_target,
     missing_target,
     target_parts,

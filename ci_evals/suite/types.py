@@ -34,10 +34,10 @@ from ci_evals.model.fields import (
 from ci_evals.model.response import Message
 from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.python_path import NO_CODE_FOLDERS, CodeFolders
 from ci_evals.registry import FORMATS
 from ci_evals.suite.executor import LOCAL, ExecutorOptions, OrShortExecutor
 from ci_evals.suite.fingerprint import Fingerprints, identify
+from ci_evals.user_code import NO_CODE_FOLDERS, CodeFolders
 
 _NO_BUDGET = Budget()
 

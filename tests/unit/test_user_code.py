@@ -11,10 +11,10 @@ from queue import SimpleQueue
 
 import pytest
 
-from ci_evals.python_path import importable
 from ci_evals.user_code import (
     NamesakeError,
     call_in_thread,
+    importable,
     load,
     load_module,
     missing_target,

@@ -9,8 +9,8 @@ import pytest
 from ci_evals.graders.python import PythonGrader
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
-from ci_evals.python_path import CodeFolders
 from ci_evals.ray import worker
+from ci_evals.user_code import CodeFolders
 
 SOURCE = """
 import json
