@@ -12,7 +12,7 @@ GradingError              an answer could not be judged: likewise
 
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from traceback import format_exception
 from typing import Literal, NamedTuple, cast, get_args
 
@@ -49,6 +49,15 @@ GitHubErrorKind = Literal[
 ]
 
 ERROR_KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
+_SHORT: Mapping[ErrorKind, str] = {
+    "rate_limit": "rate-limited",
+    "server": "server error",
+    "network": "no connection",
+    "timeout": "timed out",
+    "crash": "crashed",
+    "bad_answer": "unreadable answer",
+}
+"""The kinds of errors after which a call may be repeated."""
 RETRYABLE: frozenset[ErrorKind] = frozenset({"rate_limit", "server", "network", "timeout"})
 
 
@@ -190,6 +199,14 @@ class ProviderError(Exception):
     @property
     def retryable(self) -> bool:
         return self.kind in RETRYABLE
+
+    @property
+    def short(self) -> str:
+        """The kind of error in words that nobody else wrote: `rate-limited (429)`."""
+        reason = _SHORT.get(self.kind, self.kind)
+        if self.status is None:
+            return reason
+        return f"{reason} ({self.status})"
 
     @property
     def root(self) -> str:

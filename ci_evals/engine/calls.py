@@ -62,6 +62,16 @@ class SimulatedUserError(Exception):
         self.cause = cause
 
 
+class Attempts(NamedTuple):
+    """The attempts of a run, and why the one before the last failed, if there was one."""
+
+    number: int = 1
+    repeated_for: str | None = None
+
+
+ONE_ATTEMPT = Attempts()
+
+
 @dataclass(slots=True)
 class CallResult:
     """An answer. The last of the `attempts` began at `started_at` (seconds since 1970) and took
@@ -71,7 +81,7 @@ class CallResult:
     response: Response
     started_at: float
     latency_s: float
-    attempts: int
+    attempts: Attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +172,7 @@ class Calls:
             StorageError: a file in the answer can't be kept.
         """
         attempts = counted = 0
+        made = ONE_ATTEMPT
         self._enter()
         try:
             while True:
@@ -180,11 +191,12 @@ class Calls:
                         error = ProviderError.of(raised)
                 if error is None:
                     response = self._record_answer(permit, response)
-                    return CallResult(response, watch.started_at, watch.elapsed_s, attempts)
+                    return CallResult(response, watch.started_at, watch.elapsed_s, made)
                 counted += self._record_failure(permit, error)
                 if not self._is_worth_another(error, counted):
                     self._record_loss(error)
                     raise LostError(error, error, watch.started_at, watch.elapsed_s, attempts)
+                made = Attempts(attempts + 1, error.short)
                 delay_s = self._delay_s(counted, error.retry_after_s)
                 self.retries[slot] = Retry(request.case.id, error, self._clock() + delay_s)
                 await self._wait(slot, delay_s)

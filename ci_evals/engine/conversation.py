@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from math import fsum
 from pathlib import Path
 
-from ci_evals.engine.calls import LostError, SimulatedUserError
+from ci_evals.engine.calls import ONE_ATTEMPT, LostError, SimulatedUserError
 from ci_evals.engine.cells import PreparedCell
 from ci_evals.engine.journal import keep_files, without_data
 from ci_evals.engine.judges import AuxiliaryProvider
@@ -47,7 +47,7 @@ class Conversation:
 
     def __init__(self, cell: PreparedCell, run: int) -> None:
         self.turns: list[Turn] = []
-        self.attempts = 1  # and one more for each call that had to be repeated
+        self.attempts = ONE_ATTEMPT  # and one more for each call that had to be repeated
         self._cell = cell
         self._run = run
         self._ended: str | None = None
@@ -77,9 +77,12 @@ class Conversation:
             try:
                 made = await queue.calls.call(request, slot, continued=bool(self.turns))
             except LostError as lost:
-                self.attempts += lost.attempts - 1
+                number = self.attempts.number + lost.attempts - 1
+                self.attempts = self.attempts._replace(number=number)
                 raise
-            self.attempts += made.attempts - 1
+            if made.attempts.repeated_for:
+                number = self.attempts.number + made.attempts.number - 1
+                self.attempts = made.attempts._replace(number=number)
             response, cost_usd = made.response, queue.price(made.response)
             if response.files:
                 response = without_data(await asyncio.to_thread(keep_files, response, files))

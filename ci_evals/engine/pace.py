@@ -203,12 +203,9 @@ class Breaker:
             self._longest_wait_s = max(self._longest_wait_s, retry_after_s)
         gives_up_at = self.gives_up_at
         if gives_up_at is not None and now > gives_up_at:
-            refusal = "refused"
-            if error.status is not None:
-                refusal = f"refused with {error.status}"
             silence = duration(now - self._silent_since)
-            calls = number_of(self._refused, "call")
-            self._open(error, f"given up: {refusal} for {silence} ({calls})")
+            attempts = number_of(self._refused, "attempt")
+            self._open(error, f"given up: still {error.short} after {silence}, {attempts}")
 
     def record_loss(self, error: ProviderError, *, is_refusal: bool) -> None:
         """Record a call without an answer; open after too many in a row."""

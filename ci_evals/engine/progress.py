@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ci_evals.engine.calls import Waiting
-from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.format import duration, name_of, one_line, without_commands
 from ci_evals.model.case import Variant
 from ci_evals.model.plan import RunPlan
@@ -30,13 +29,6 @@ BAR_WIDTH = 30
 NARROWEST_BAR = 8
 MOST_TOLD = 5
 _REASON_CHARACTERS = 120
-_REASONS: Mapping[ErrorKind, str] = {
-    "rate_limit": "rate-limited",
-    "server": "server error",
-    "network": "no connection",
-    "timeout": "timed out",
-}
-"""The reasons to call again."""
 
 
 class Watched(Protocol):
@@ -160,7 +152,7 @@ class Watch:
             line = f"{len(retries):,} waiting"
             if several:
                 line += f" for {name_of(provider)}"
-            reasons = Counter(_reason_of_error(retry.error) for retry in retries)
+            reasons = Counter(retry.error.short for retry in retries)
             line += f": {reasons.most_common(1)[0][0]}"
             if next_s > 0:
                 line += f", next try in {duration(math.ceil(next_s))}"
@@ -186,14 +178,6 @@ def _list_names(names: Sequence[str]) -> str:
     if len(names) > MOST_TOLD:
         text += f" and {len(names) - MOST_TOLD:,} more"
     return text
-
-
-def _reason_of_error(error: ProviderError) -> str:
-    """`rate-limited (429)`."""
-    reason = _REASONS.get(error.kind, error.message)
-    if error.status is not None:
-        reason += f" ({error.status})"
-    return reason
 
 
 def _reason_of(result: Result) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ci_evals import engine
-from ci_evals.engine.calls import LostError, SimulatedUserError, Waiting
+from ci_evals.engine.calls import ONE_ATTEMPT, Attempts, LostError, SimulatedUserError, Waiting
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.grading import RunOutcome, fail_or_exclude, grade_again, grade_answer
 from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal, keep_files, without_data
@@ -278,8 +278,9 @@ class Run:
                     del self.judging[index]
                 if outcome.response is not None:
                     outcome.response = await self._writable(outcome.response)
+                attempts = Attempts(recorded.attempts, recorded.repeated_for)
                 result = self._result(
-                    cell, run, outcome, recorded.started_at, recorded.latency_s, recorded.attempts
+                    cell, run, outcome, recorded.started_at, recorded.latency_s, attempts
                 )
                 is_recorded = own is None or own.recorded
                 result = replace(result, recorded=is_recorded, reused=recorded.reused)
@@ -307,9 +308,8 @@ class Run:
                 made = await queue.calls.call(request, slot)
             except LostError as lost:
                 outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
-                result = self._result(
-                    cell, run, outcome, lost.started_at, lost.latency_s, lost.attempts
-                )
+                attempts = Attempts(lost.attempts)
+                result = self._result(cell, run, outcome, lost.started_at, lost.latency_s, attempts)
             else:
                 cost_usd = queue.price(made.response)
                 answer = Answer(request, made.response, made.latency_s, cost_usd)
@@ -341,7 +341,12 @@ class Run:
         )
 
     async def _grade(
-        self, cell: PreparedCell, index: int, answer: Answer, started_at: float, attempts: int
+        self,
+        cell: PreparedCell,
+        index: int,
+        answer: Answer,
+        started_at: float,
+        attempts: Attempts,
     ) -> Result:
         """Grade an answer, keeping its files and what is too long of it in the results folder.
 
@@ -390,7 +395,7 @@ class Run:
         outcome: RunOutcome,
         started_at: float,
         latency_s: float,
-        attempts: int = 1,
+        attempts: Attempts = ONE_ATTEMPT,
     ) -> Result:
         """Return the result of a run whose last attempt began at `started_at`."""
         case, variant = cell.case, cell.variant
@@ -406,7 +411,8 @@ class Run:
             threshold=None if outcome.score is None else case.threshold,
             started_at=round(started_at, 3),
             latency_s=round(latency_s, 6),
-            attempts=attempts,
+            attempts=attempts.number,
+            repeated_for=attempts.repeated_for,
             cost_usd=outcome.cost_usd,
             response=outcome.response,
             grades=outcome.grades,

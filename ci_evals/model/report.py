@@ -137,6 +137,7 @@ class RunRecord(NamedTuple):
         metrics: the scores that count for a metric.
         labels: what it was labelled, task by task.
         attempts: the calls that it took; 1 for a recorded answer.
+        repeated_for: why it took more than one, if known.
     """
 
     status: Status
@@ -158,6 +159,7 @@ class RunRecord(NamedTuple):
     metrics: tuple[tuple[str, float], ...]
     labels: tuple[Classified, ...]
     attempts: int = 1
+    repeated_for: str | None = None
 
     @classmethod
     def of(cls, result: Result, offset: int) -> "RunRecord":
@@ -207,6 +209,7 @@ class RunRecord(NamedTuple):
             metrics=tuple(metrics),
             labels=tuple(labels),
             attempts=attempts,
+            repeated_for=result.repeated_for,
         )
 
     @property

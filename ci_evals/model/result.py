@@ -118,7 +118,8 @@ class Result:
     """The result of one run: one line of the journal.
 
     `threshold` is what its score had to reach, None if every grader had to pass. `latency_s` is the
-    time of the last attempt, in seconds; `cost_usd` is None if the price is not known.
+    time of the last attempt, in seconds; `repeated_for` says why there was more than one.
+    `cost_usd` is None if the price is not known.
     `budget_violations` says which bounds of `budget.per_run` it exceeded, and `budget_unknown`
     which of its figures, `cost` or `tokens`, the provider did not report. `recorded` is true if its
     answer came from a journal instead of the provider, and `reused` if that is because nothing on
@@ -142,6 +143,7 @@ class Result:
     started_at: float
     latency_s: float
     attempts: int = 1
+    repeated_for: str | None = None
     cost_usd: float | None = None
     response: Response | None = None
     grades: tuple[Grade, ...] = ()

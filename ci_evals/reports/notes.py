@@ -1,5 +1,6 @@
 """Facts and notes: what the run came to, how it went, and what the verdict rests on."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import islice
@@ -163,12 +164,16 @@ def _recording_notes(report: SuiteReport) -> Iterator[Note]:
 
 
 def _retry_notes(report: SuiteReport) -> Iterator[Note]:
-    """`2 of 6 runs were answered after up to 3 attempts: calls were refused or lost before`."""
+    """`2 of 6 runs were answered after up to 3 attempts: rate-limited (429)`."""
     repeated = [record for record in report.records.values() if record.attempts > 1]
     answered = [record for record in repeated if record.graded and not record.unanswered]
     retried = [record.attempts for record in answered]
     if retried:
-        text = f"answered after up to {max(retried):,} attempts: calls were refused or lost before"
+        reasons = Counter(record.repeated_for for record in answered if record.repeated_for)
+        why = ", ".join(one_line(reason) for reason, _ in reasons.most_common(FEW))
+        if not why:  # journals of earlier versions don't say it
+            why = "calls were refused or lost before"
+        text = f"answered after up to {max(retried):,} attempts: {why}"
         yield Note("Retried", f"{_share(len(retried), report)} {text}")
 
 

@@ -132,7 +132,7 @@ async def test_a_pass_that_was_refused_on_its_way_says_so_and_why_it_waited(tmp_
         )
     assert ended.code == 0, ended
     assert "0/1 runs  1 waiting: rate-limited (429), next try in " in ended.err
-    sentence = "1 of 1 run was answered after up to 3 attempts: calls were refused or lost before"
+    sentence = "1 of 1 run was answered after up to 3 attempts: rate-limited (429)"
     assert f"Retried: {sentence}" in ended.out
 
 
