@@ -50,11 +50,23 @@ def all_errored_sentence(report: SuiteReport) -> str:
 def error_rate_sentence(report: SuiteReport, allowed: float) -> str:
     """`30 of 60 runs errored (50 %, all on gpt), more than the 5 % that the gate allows: …`."""
     gated = report.gated
-    share = percent(gated.errored / (gated.graded + gated.errored), allowed)
-    where = ", ".join([share, *_only_variant(report, gated)])
-    limit = f"more than the {percent(allowed, allowed)} that the gate allows"
+    where = ", ".join([_error_rate(report, allowed), *_only_variant(report, gated)])
     cause = _cause_clause(report, _errors(report, "errored"))
-    return f"{errored_clause(gated)} ({where}), {limit}{cause}"
+    return f"{errored_clause(gated)} ({where}), {_limit_clause(allowed)}{cause}"
+
+
+def limit_sentence(report: SuiteReport, allowed: float) -> str:
+    """`50 % of the runs errored, more than the 5 % that the gate allows`."""
+    return f"{_error_rate(report, allowed)} of the runs errored, {_limit_clause(allowed)}"
+
+
+def _error_rate(report: SuiteReport, allowed: float) -> str:
+    gated = report.gated
+    return percent(gated.errored / (gated.graded + gated.errored), allowed)
+
+
+def _limit_clause(allowed: float) -> str:
+    return f"more than the {percent(allowed, allowed)} that the gate allows"
 
 
 def errored_headline(report: SuiteReport) -> str:

@@ -15,7 +15,7 @@ from ci_evals.gate.bars import VERDICTS, ScopeVerdict, worst_first
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cases import TagComparison
 from ci_evals.gate.rules import RuleVerdict
-from ci_evals.gate.run_errors import errored_cause, errored_headline
+from ci_evals.gate.run_errors import errored_cause, errored_headline, limit_sentence
 from ci_evals.gate.verdict import population_bounds
 from ci_evals.gate.wording import (
     SourceSentence,
@@ -28,6 +28,7 @@ from ci_evals.gate.wording import (
 )
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Tally
+from ci_evals.model.rules import Gate
 from ci_evals.reports.groups import (
     CellGroup,
     ForeignText,
@@ -247,10 +248,15 @@ def _error_headline(summary: Summary) -> Headline:
     """`30 of 60 runs errored, all on gpt: 429: slow down`, unless the reason is as short."""
     if len(summary.verdict.reason) <= _HEADLINE_CHARACTERS:
         return _reason(summary)
-    names: Sentence = ()
-    if cause := errored_cause(summary.report):
-        names = (": ", ForeignText(one_line(cause, _HEADLINE_CHARACTERS)))
-    return _head(summary, errored_headline(summary.report), names, evidence=summary.verdict.reason)
+    report, verdict = summary.report, summary.verdict
+    cause = errored_cause(report)
+    if not cause:
+        return _head(summary, errored_headline(report), evidence=verdict.reason)
+    clauses = list(verdict.further)
+    if verdict.leading == "too many errored":
+        clauses.insert(0, limit_sentence(report, (summary.gate or Gate()).max_error_rate))
+    names = (": ", ForeignText(one_line(cause, _HEADLINE_CHARACTERS)))
+    return _head(summary, errored_headline(report), names, evidence="; ".join(clauses))
 
 
 def _unchanged_headline(summary: Summary) -> Headline:
@@ -418,19 +424,23 @@ ROWS: Final[tuple[CellGroup, ...]] = ("regressed", "probably worse", "failing", 
 
 def _rows(summary: Summary, kind: CellGroup) -> Iterator[CellRow]:
     cases = case_views(cells_by_group(summary)[kind])
-    if len(cases) <= SOME:
-        yield from (_row(summary, kind, [case]) for case in cases)
-    else:
-        yield from (_row(summary, kind, alike) for alike in alike_cases(cases))
+    groups: Sequence[Sequence[CaseView]] = [[case] for case in cases]
+    if len(cases) > SOME:
+        groups = list(alike_cases(cases))
+    for alike in groups:
+        reason: Sentence = ()
+        if 1 < len(alike) < len(cases):  # the only entry of a group says it, too
+            missed = one_line(missed_text(alike[0].cells[0]), _REASON_CHARACTERS)
+            reason = (": ", ForeignText(missed))
+        yield _row(summary, kind, alike, reason)
 
 
-def _row(summary: Summary, kind: CellGroup, cases: Sequence[CaseView]) -> CellRow:
+def _row(summary: Summary, kind: CellGroup, cases: Sequence[CaseView], reason: Sentence) -> CellRow:
     case, first = cases[0], cases[0].cells[0]
     subject = case_subject(summary, case)
     note = ""
     if len(cases) > 1:
-        missed = one_line(missed_text(first), _REASON_CHARACTERS)
-        subject = (*shared_subject(summary, cases), ": ", ForeignText(missed))
+        subject = (*shared_subject(summary, cases), *reason)
     elif worse := worse_case(summary, case):
         note = brief_chance(worse.adjusted_p)
     elif first.change in ("new", "edited", "fixed", "probably worse", "can't tell"):

@@ -8,7 +8,7 @@ import comments
 import pages
 import pytest
 from comments import SITUATIONS, text_of
-from factories import STARTED_AT, baseline_of, many, report_of, with_own_reason
+from factories import STARTED_AT, baseline_of, grade_of, many, report_of, with_own_reason
 from github_markdown import Shown, shown
 from hypothesis import given
 from hypothesis import strategies as st
@@ -322,17 +322,28 @@ def test_a_red_comment_says_how_to_run_its_cases_again_and_how_to_accept_the_cha
     assert "Intended?" not in green
 
 
-def test_many_regressions_for_one_reason_are_one_row() -> None:
+def test_of_many_regressions_those_for_the_same_reason_are_one_row() -> None:
     steady = many((30, "PPP"), prefix="steady")
     broken = many((20, "PPP"), prefix="broken")
+
+    def edit(result: Result) -> Result:
+        if result.status != "failed" or result.case in ("broken 1", "broken 2", "broken 3"):
+            return result
+        return replace(result, grades=(grade_of(passed=False, reason="is not JSON"),))
+
     older = report_of({**broken, **steady}, started_at=STARTED_AT - 3600)
     report = report_of(
-        {**dict.fromkeys(broken, "FFF"), **steady}, confirming=dict.fromkeys(broken, "F" * 7)
+        {**dict.fromkeys(broken, "FFF"), **steady},
+        confirming=dict.fromkeys(broken, "F" * 7),
+        edit=edit,
     )
     text = comments.text_of(summarize(report, None, baseline_of(older), confirm_runs=7))
-    (row,) = [line for line in text.splitlines() if line.startswith("| 🔴 |")]
-    reason = "contains: does not contain &#39;Paris&#39;"
-    assert row == f"| 🔴 | 20 cases: <code>{reason}</code> | 60/60 | **0/200** |"
+    rows = [line for line in text.splitlines() if line.startswith("| 🔴 |")]
+    missing = "contains: does not contain &#39;Paris&#39;"
+    assert rows == [
+        f"| 🔴 | 3 cases: <code>{missing}</code> | 9/9 | **0/30** |",
+        "| 🔴 | 17 cases: <code>contains: is not JSON</code> | 51/51 | **0/170** |",
+    ]
 
 
 def test_an_entry_says_no_more_than_its_line_and_the_answer_need() -> None:

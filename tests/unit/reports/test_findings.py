@@ -494,8 +494,8 @@ def test_the_headline_says_what_happened_and_the_evidence_stands_below() -> None
         "102 of 204 runs errored, all on gpt-4o-mini:"
         " 429: You exceeded your current quota (request req_8c1f)"
     )
-    assert (
-        findings(comments.errored_provider()).evidence == comments.errored_provider().verdict.reason
+    assert findings(comments.errored_provider()).evidence == (
+        "50 % of the runs errored, more than the 5 % that the gate allows"
     )
 
 
