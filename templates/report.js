@@ -111,9 +111,12 @@
   const filter = () => {
     const { q, outcome, change, variant, prompt, provider, flaky, tag, grader } = Object.fromEntries(chosen());
     const words = (q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    const columns = new Set([...tools.elements.variant?.options ?? []].flatMap((option, number) =>
-      (!variant || option.value === variant) && (!prompt || option.dataset.prompt === prompt)
-        && (!provider || option.dataset.provider === provider) ? [String(number - 1)] : []));
+    const columns = new Set();
+    [...tools.elements.variant?.options ?? []].forEach((option, number) => {
+      const isChosen = (!variant || option.value === variant) && (!prompt || option.dataset.prompt === prompt)
+        && (!provider || option.dataset.provider === provider);
+      if (isChosen) columns.add(String(number - 1));
+    });
     const byVariant = variant || prompt || provider;
     const fits = (chip) => (!outcome || chip.dataset.o === outcome) && (!change || chip.dataset.c === change)
       && (!byVariant || columns.has(chip.dataset.v)) && (!grader || chip.dataset.g?.split("\n").includes(grader))

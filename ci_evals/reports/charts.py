@@ -95,18 +95,21 @@ def rate_chart(
     def place(value: float) -> float:
         return round((value - scale.bottom) / (scale.top - scale.bottom) * width, 1)
 
+    bar_at, base_at = None, None
     text = rate_with_interval(rate, lower, upper, bar)
     if base is not None:
+        base_at = place(base)
         text = f"{text}, the baseline is at {percent(base, rate)}"
     if bar is not None:
+        bar_at = place(bar)
         text = f"{text}, the bar is {percent(bar)}"
     return RateChart(
         width=width,
         rate=place(rate),
         lower=place(lower),
         upper=place(upper),
-        bar=None if bar is None else place(bar),
-        base=None if base is None else place(base),
+        bar=bar_at,
+        base=base_at,
         text=text,
     )
 
