@@ -4,10 +4,12 @@
 {
   const tools = document.getElementById("tools");
   const list = document.getElementById("list");
+  const sides = document.getElementById("sides"); // absent where no case has two answers
   const keys = document.getElementById("keys");
   const groups = [...list.querySelectorAll(".group")];
   const parts = [...document.querySelectorAll(".parts a:not([href^='#case=']), .broken .tag")];
-  const names = ["q", "outcome", "change", "tag", "grader", "variant", "prompt", "provider", "flaky", "sort"];
+  const names = ["q", "outcome", "change", "tag", "grader", "variant", "prompt", "provider", "flaky", "sort",
+    "view", "left", "right", "differ"];
   const total = tools.querySelector("output").value; // `40 cases`
   const sorted = document.createElement("div");
   const ROWS = "script[type='text/html']";
@@ -87,7 +89,11 @@
     return [name, decoded(value.join("="))];
   }));
   const asFragment = (pairs) => pairs.filter(([, value]) => value).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
-  const chosen = () => names.map((name) => [name, new FormData(tools).get(name) ?? ""]);
+  const fieldOf = (name) => tools.elements[name] ?? sides?.elements[name];
+  const chosen = () => {
+    const values = new Map([tools, sides].filter(Boolean).flatMap((form) => [...new FormData(form)]));
+    return names.map((name) => [name, values.get(name) ?? ""]);
+  };
   const go = (address, push) => {
     const fragment = [address, asFragment(chosen())].filter(Boolean).join("&");
     history[push ? "pushState" : "replaceState"](null, "", `#${fragment}`);
@@ -109,7 +115,7 @@
     return texts.get(each);
   };
   const filter = () => {
-    const { q, outcome, change, variant, prompt, provider, flaky, tag, grader } = Object.fromEntries(chosen());
+    const { q, outcome, change, variant, prompt, provider, flaky, tag, grader, differ } = Object.fromEntries(chosen());
     const words = (q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
     const columns = new Set();
     [...tools.elements.variant?.options ?? []].forEach((option, number) => {
@@ -122,12 +128,12 @@
       && (!byVariant || columns.has(chip.dataset.v)) && (!grader || chip.dataset.g?.split("\n").includes(grader))
       && (!flaky || (chip.dataset.p > 0 && chip.dataset.p < 1));
     const byCell = outcome || change || byVariant || grader || flaky;
-    const filtered = Boolean(byCell || tag || words.length);
+    const filtered = Boolean(byCell || tag || words.length || differ);
     const cases = filtered ? everyCase() : every ?? [];
     let shown = 0;
     for (const each of cases) {
       each.hidden = filtered && !((!tag || [...each.querySelectorAll(".tag")].some((one) => one.textContent === tag))
-        && words.every((word) => textOfCase(each).includes(word))
+        && words.every((word) => textOfCase(each).includes(word)) && (!differ || differs(each.parentNode))
         && (!byCell || chipsOf(each).some(fits)));
       shown += !each.hidden;
     }
@@ -193,7 +199,141 @@
     }
   };
 
-  const show = () => { sort(); filter(); };
+  // Side by side: two answers of a case in columns, with the words that differ. A pair is made when its case is near, and
+  // hidden while the case is open.
+
+  const MOST_WORDS = 1000;
+  const LEAST_COMMON = 0.3; // of the words: fewer, and marks explain nothing
+  const columnOf = (name) => sides.elements[name].selectedOptions[0].dataset.v;
+  const chipOf = (row, column) => row.querySelector(`.chip[data-v="${column}"]`);
+  const differs = (row) => {
+    const [left, right] = [columnOf("left"), columnOf("right")];
+    const now = chipOf(row, right)?.dataset;
+    const old = left === "base" ? now?.b : chipOf(row, left)?.dataset.a;
+    return Boolean(now?.a && old && now.a !== old);
+  };
+  const wordsOf = (answer) => {
+    const nodes = document.createTreeWalker(answer, NodeFilter.SHOW_TEXT);
+    const words = [];
+    while (nodes.nextNode()) {
+      const node = nodes.currentNode;
+      for (const [text] of node.data.matchAll(/[\p{L}\p{N}_]+|\s+|./gu)) words.push({ text, node, common: false });
+    }
+    return words;
+  };
+  const findCommon = (old, now) => { // their longest common subsequence; returns its length
+    const longest = Array.from({ length: old.length + 1 }, () => new Uint16Array(now.length + 1));
+    for (let i = old.length - 1; i >= 0; i--) {
+      for (let j = now.length - 1; j >= 0; j--) {
+        if (old[i].text === now[j].text) longest[i][j] = longest[i + 1][j + 1] + 1;
+        else longest[i][j] = Math.max(longest[i + 1][j], longest[i][j + 1]);
+      }
+    }
+    let i = 0;
+    let j = 0;
+    while (i < old.length && j < now.length) {
+      if (old[i].text === now[j].text) old[i++].common = now[j++].common = true;
+      else if (longest[i + 1][j] >= longest[i][j + 1]) i++;
+      else j++;
+    }
+    return longest[0][0];
+  };
+  const wrapOthers = (words, tag) => {
+    let mark = null;
+    const marks = [];
+    words.forEach(({ text, node, common }, number) => {
+      const isBetween = !text.trim() && words[number - 1]?.common === false && words[number + 1]?.common === false;
+      if (node !== words[number - 1]?.node) mark = null;
+      if (common && !isBetween) {
+        node.before(text);
+        mark = null;
+        return;
+      }
+      if (mark === null) {
+        mark = document.createElement(tag);
+        node.before(mark);
+        marks.push(mark);
+      }
+      mark.append(text);
+    });
+    for (const { lastChild, childNodes } of marks) {
+      if (childNodes.length > 1 && !lastChild.data.trim()) lastChild.parentNode.after(lastChild);
+    }
+    for (const node of new Set(words.map((each) => each.node))) node.remove();
+  };
+  const markDifference = (left, right) => {
+    const [old, now] = [wordsOf(left), wordsOf(right)];
+    if (Math.max(old.length, now.length) > MOST_WORDS) return;
+    if (2 * findCommon(old, now) < LEAST_COMMON * (old.length + now.length)) return;
+    wrapOthers(old, "del");
+    wrapOthers(now, "ins");
+  };
+  const copyOf = (element) => {
+    const copied = element.cloneNode(true);
+    for (const each of copied.querySelectorAll("del, ins")) each.replaceWith(...each.childNodes);
+    copied.normalize();
+    return copied;
+  };
+  const lack = (row, column) => {
+    if (column === "base") return "Answers of the base are kept only where they got worse.";
+    if (!chipOf(row, column)) return "This variant does not have the case.";
+    return "No answer.";
+  };
+  const sideOf = (row, name) => {
+    const column = columnOf(name);
+    const isBase = column === "base";
+    const cell = row.querySelector(`.cell[data-v="${isBase ? columnOf("right") : column}"]`);
+    const run = cell?.querySelector(".run");
+    const answer = isBase ? cell?.querySelector(".before > .answer") : run?.querySelector(".here > .answer, .turns");
+    const side = document.createElement("div");
+    side.className = "side";
+    const head = document.createElement("h5");
+    head.textContent = sides.elements[name].selectedOptions[0].textContent;
+    side.append(head);
+    if (answer) side.append(copyOf(answer));
+    const others = isBase ? [] : [run?.querySelector(":scope > .reason"), run?.querySelector(":scope > .grades")];
+    side.append(...others.filter(Boolean).map(copyOf));
+    if (side.children.length === 1) {
+      const why = document.createElement("p");
+      why.className = "facts";
+      why.textContent = lack(row, column);
+      side.append(why);
+    }
+    return side;
+  };
+  const showPair = (row) => {
+    unfold(row.querySelector(".case"));
+    const pair = document.createElement("div");
+    pair.className = "sides pair";
+    pair.append(sideOf(row, "left"), sideOf(row, "right"));
+    const [left, right] = [...pair.children].map((side) => side.querySelector(":scope > .answer, :scope > .turns"));
+    if (left && right) markDifference(left, right);
+    row.append(pair);
+  };
+  const near = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (isIntersecting && !target.querySelector(":scope > .pair")) showPair(target);
+    }
+  }, { rootMargin: "100%" });
+  let pairs = ""; // which two are shown
+  const showSides = () => {
+    if (!sides) return;
+    const { view, left, right, differ } = sides.elements;
+    for (const field of [left, right, differ]) field.disabled = !view.checked;
+    sides.hidden = !view.checked;
+    const wanted = view.checked ? `${columnOf("left")} ${columnOf("right")}` : "";
+    if (wanted === pairs) return;
+    pairs = wanted;
+    near.disconnect();
+    for (const each of list.querySelectorAll(".pair")) each.remove();
+    if (!wanted) return;
+    for (const each of everyCase()) {
+      each.open = false;
+      near.observe(each.parentNode);
+    }
+  };
+
+  const show = () => { showSides(); sort(); filter(); };
 
   // A case that the URL names is opened.
 
@@ -215,7 +355,7 @@
   const follow = () => {
     const url = inUrl();
     for (const name of names) {
-      const field = tools.elements[name];
+      const field = fieldOf(name);
       if (!field) continue;
       if (field.type === "checkbox") field.checked = url.has(name);
       else field.value = url.get(name) ?? "";
@@ -225,7 +365,7 @@
     if (url.has("case")) reveal(asFragment(["case", "on", "run"].map((name) => [name, url.get(name)])));
   };
 
-  tools.addEventListener("input", () => { show(); go(""); });
+  for (const form of [tools, sides]) form?.addEventListener("input", () => { show(); go(""); });
   tools.addEventListener("submit", (event) => event.preventDefault());
   tools.addEventListener("reset", () => setTimeout(() => { show(); go(""); }));
   addEventListener("hashchange", follow);

@@ -30,7 +30,7 @@ _MARKDOWN = re.compile(
     r"^(?:#{1,6} |\|?[ :]*-{3,}[ :|-]*\||```|\d+\. |[*-] )|\*\*\S|!\[[^\]]*\]\(data:", re.MULTILINE
 )
 _IMAGE = re.compile(r"data:image/[a-z]+;base64,[A-Za-z0-9+/=]+")
-_INLINE = ("strong", "em", "code", "mark", "del", "ins", "img")
+_INLINE = ("strong", "em", "code", "mark", "s", "del", "ins", "img")
 
 _late = lazy_attributes(
     __name__,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import median_high
 from typing import Any, Final
+from zlib import crc32
 
 from ci_evals.format import (
     abridge,
@@ -170,12 +171,16 @@ class CellDetails:
 
     Attributes:
         asked: empty where all cells of the case were asked the same.
+        answer_key: the same for cells whose first answer is the same; empty without one.
+        base_key: that of the base's answer; empty if it is not known.
         before: the base's answer, where no run has it beside its own.
         strip: the status of each run, where any did not pass.
     """
 
     asked: str
     finding: str
+    answer_key: str
+    base_key: str
     before: "PageAnswer | None"
     strip: Sequence[Status]
     runs: Sequence["PageRun"]
@@ -452,6 +457,7 @@ def _details(
     """
     runs = sorted(alike(results), key=lambda run: _RUN_ORDER.index(run.status))
     before = view.summary.before.get(view.key)
+    base_key = _key_of(before)
     shown_runs: list[PageRun] = []
     for run in runs[:_MAX_RUNS]:
         is_first = not shown_runs
@@ -470,6 +476,8 @@ def _details(
     return CellDetails(
         asked=asked,
         finding=_sentence(view.finding),
+        answer_key=_key_of(runs[0].answer) if runs else "",
+        base_key=base_key,
         before=None if before is None else _answer(before, ()),
         strip=strip,
         runs=shown_runs,
@@ -477,6 +485,15 @@ def _details(
         failed_graders=_failed_graders(runs),
         commands=list(_commands(view)),
     )
+
+
+def _key_of(answer: str | None) -> str:
+    """Return the same text for the same answers, as far as those of the base are kept."""
+    if answer is None:
+        return ""
+    if len(answer) > TEXT_CHARACTERS:
+        answer = answer[:TEXT_CHARACTERS]
+    return f"{crc32(answer.encode('utf-8', 'replace')):x}"
 
 
 def _failed_graders(runs: Sequence[RunView]) -> list[str]:
@@ -565,7 +582,7 @@ def _page_answer(
 ) -> PageAnswer:
     passages = list(passages)
     nodes = mark(nodes, [each.text for each in passages if not each.is_forbidden])
-    nodes = mark(nodes, [each.text for each in passages if each.is_forbidden], "del")
+    nodes = mark(nodes, [each.text for each in passages if each.is_forbidden], "s")
     return PageAnswer(nodes=nodes, is_text=not raw, is_long=_is_long(nodes), raw=raw)
 
 

@@ -526,7 +526,7 @@ async def test_what_a_grader_looks_for_is_marked_in_the_answer(
         "card",
         "five days",
     ]
-    assert await tab.evaluate(texts.format("del")) == ["sorry"]
+    assert await tab.evaluate(texts.format("s")) == ["sorry"]
 
 
 async def test_a_long_answer_is_cut_until_all_of_it_is_asked_for(
@@ -556,6 +556,86 @@ async def test_an_answer_stands_beside_that_of_the_base_with_the_words_that_chan
     assert left == right, "one below the other on a phone"
     reasons = "[...document.querySelectorAll('.grades .said')].map((each) => each.textContent)"
     assert "does not contain 'refund'" in await tab.evaluate(reasons), "and not the answer again"
+
+
+def two_variants() -> Summary:
+    """Three cases on two variants that answer one of them alike, and the base's answer to one."""
+    answers = {
+        "alike": ("It is **fine**.", "It is **fine**."),
+        "other": ("We refund it to your card.", "We give credit for it, to your card."),
+        "lost": ("Leave me alone.", "No!"),
+    }
+    variants = [Variant("mini"), Variant("haiku")]
+
+    def edit(result: Result) -> Result:
+        column = [variant.provider for variant in variants].index(result.provider)
+        return replace(result, response=Response(answers[result.case][column]))
+
+    report = report_of({case: ["P", "F"] for case in answers}, variants=variants, edit=edit)
+    base = report_of(
+        {case: ["P", "P"] for case in answers}, variants=variants, started_at=STARTED_AT - 60
+    )
+    summary = summarize(report, None, baseline_of(base))
+    return replace(summary, before={("other", "haiku", None): "We pay for it, to your card."})
+
+
+PAIRS = """Object.fromEntries([...document.querySelectorAll('.case:not([hidden])')].map((each) =>
+    [each.id.replace('case=', ''), [...each.parentNode.querySelectorAll('.pair > .side')]
+        .map((side) => (side.querySelector('.answer') ?? side.querySelector('.facts')).innerHTML)]))
+    """
+
+
+async def test_two_variants_stand_side_by_side_with_the_words_that_differ(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    url = page(two_variants())
+    await tab.open(url)
+    await tab.evaluate("document.querySelector('[name=view]').click()")
+    await tab.evaluate(CHOOSE.format(name="left", value="mini"))
+    await tab.evaluate(CHOOSE.format(name="right", value="haiku"))
+    await tab.evaluate(OPEN_GROUPS)
+    await tab.until("document.querySelectorAll('.pair').length === 3")
+    assert await tab.evaluate(PAIRS) == {
+        "alike": ["<p>It is <strong>fine</strong>.</p>"] * 2,
+        "other": [
+            "We <del>refund</del> it to your card.",
+            "We <ins>give credit for</ins> it<ins>,</ins> to your card.",
+        ],
+        "lost": ["Leave me alone.", "No!"],
+    }
+    await tab.evaluate("document.querySelector('[name=differ]').click()")
+    assert sorted(await tab.evaluate(SHOWN)) == ["lost", "other"]
+    fragment = "#view=sides&left=mini&right=haiku&differ=yes"
+    assert await tab.evaluate("location.hash") == fragment
+    await tab.open("about:blank")
+    await tab.open(url + fragment)
+    await tab.until("document.querySelectorAll('.pair').length === 2")
+    assert sorted(await tab.evaluate(SHOWN)) == ["lost", "other"], "found again by its URL"
+    await tab.evaluate("document.querySelector('[name=view]').click()")
+    assert await tab.evaluate("document.querySelectorAll('.pair').length") == 0
+    assert len(await tab.evaluate(SHOWN)) == 3
+    assert await tab.evaluate("location.hash") == ""
+    assert tab.logged == []
+
+
+async def test_the_base_and_a_variant_stand_side_by_side_where_the_base_is_known(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.open(f"{page(two_variants())}#view=sides&right=haiku")
+    await tab.evaluate(OPEN_GROUPS)
+    await tab.until("document.querySelectorAll('.pair').length === 3")
+    found = await tab.evaluate(PAIRS)
+    assert found["other"] == [
+        "We <del>pay</del> for it, to your card.",
+        "We <ins>give credit</ins> for it, to your card.",
+    ]
+    assert found["lost"][0] == "Answers of the base are kept only where they got worse."
+    await tab.evaluate("document.querySelector('[name=differ]').click()")
+    assert await tab.evaluate(SHOWN) == ["other"]
+    await tab.evaluate("document.querySelector('.case:not([hidden]) > summary').click()")
+    await tab.until("document.querySelector('.case:not([hidden])').open")
+    hidden = "getComputedStyle(document.querySelector('.case[open] ~ .pair')).display"
+    assert await tab.evaluate(hidden) == "none", "an open case has it already"
 
 
 async def test_the_tool_calls_of_a_conversation_are_shown(

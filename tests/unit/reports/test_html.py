@@ -144,7 +144,7 @@ ATTRIBUTES |= {
     "viewbox",
     "text-anchor",
 }
-ATTRIBUTES |= {"preserveaspectratio"}
+ATTRIBUTES |= {"preserveaspectratio", "form", "selected"}
 WITHOUT_END = {"meta", "input", "br", "hr"}
 
 
