@@ -30,7 +30,7 @@ from ci_evals.engine.journal import JOURNAL, Header, first_header, journals_at, 
 from ci_evals.engine.runner import Run
 from ci_evals.errors import EXIT_CODES, CiEvalsError, ConfigError, Problem, StorageError
 from ci_evals.files import file_name, write_atomically
-from ci_evals.format import name_of, number_of, one_line, visible
+from ci_evals.format import name_of, number_of, one_line
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.gate.verdict import exit_code
 from ci_evals.hosts import ArtifactNames, BaselineChoice, Host, Job, Posting, find_previous
@@ -306,8 +306,8 @@ def _suggest_commands(summary: Summary, suite: CheckedSuite, console: Console) -
     else:
         explain += ["--report", suite.out.as_posix()]
         run_again.append(f"--failed={suite.out.as_posix()}")
-    console.remark(f"next: {visible(shlex.join(explain))}")
-    console.remark(f"      {visible(shlex.join(run_again))}")
+    console.remark(f"next: {one_line(shlex.join(explain))}")
+    console.remark(f"      {one_line(shlex.join(run_again))}")
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:
