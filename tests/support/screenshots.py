@@ -96,8 +96,8 @@ async def take_comment(tab: Tab, url: str, scheme: str, path: Path) -> None:
 async def take_pages(tab: Tab, url: str, folder: Path) -> None:
     """Take pictures of a report.html: its top in light and in dark, and a case on a phone."""
     views = {  # what is looked at, in which colours, in a window of which size
-        "page": ("", "light", 1100, 1200),
-        "page-dark": ("", "dark", 1100, 1200),
+        "page": ("", "light", 1240, 1250),
+        "page-dark": ("", "dark", 1240, 1250),
         "page-phone": ("#case=lost-package", "light", 400, 900),
     }
     for name, (fragment, scheme, width, height) in views.items():
