@@ -8,7 +8,10 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
 Node = str | tuple[Any, ...]
-"""A text, or the name of an HTML element and its children; of `img`, its address and its text."""
+"""A text, or the name of an HTML element and its children; of `img`, its address and its text.
+
+A list that doesn't begin at 1 is an `ol start=3`.
+"""
 
 IMAGE: Final = r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}"
 """The address of an image that is shown: it has the image in it, and no image of it can act."""
@@ -49,6 +52,8 @@ def _children(parent: SyntaxTreeNode) -> tuple[Node, ...]:
                 nodes.append(("code", child.content))
             case "fence" | "code_block":
                 nodes.append(("pre", ("code", child.content)))
+            case "ordered_list" if "start" in child.attrs:
+                nodes.append((f"ol start={child.attrs['start']}", *_children(child)))
             case "heading":  # the page has headings of its own
                 nodes.append(("p", ("strong", *_children(child))))
             case _:
