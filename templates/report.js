@@ -367,7 +367,10 @@
 
   for (const form of [tools, sides]) form?.addEventListener("input", () => { show(); go(""); });
   tools.addEventListener("submit", (event) => event.preventDefault());
-  tools.addEventListener("reset", () => setTimeout(() => { show(); go(""); }));
+  tools.addEventListener("reset", () => {
+    if (sides) sides.elements.differ.checked = false;
+    setTimeout(() => { show(); go(""); });
+  });
   addEventListener("hashchange", follow);
   addEventListener("popstate", follow);
 

@@ -476,6 +476,10 @@ async def inner_html(tab: Tab, selector: str) -> str:
     ("answer", "elements"),
     [
         ("We **refund**\n- you", "<p>We <strong>refund</strong></p><ul><li>you</li></ul>"),
+        (
+            "1. Pay\n\nThen\n\n2. Fly",
+            '<ol><li>Pay</li></ol><p>Then</p><ol start="2"><li>Fly</li></ol>',
+        ),
         ('{"a":1,"b":[2]}', '<pre>{\n  "a": 1,\n  "b": [\n    2\n  ]\n}</pre>'),
         (
             "fare,price\nlight,89\nflex,189",
@@ -611,6 +615,9 @@ async def test_two_variants_stand_side_by_side_with_the_words_that_differ(
     await tab.open(url + fragment)
     await tab.until("document.querySelectorAll('.pair').length === 2")
     assert sorted(await tab.evaluate(SHOWN)) == ["lost", "other"], "found again by its URL"
+    await tab.evaluate("document.querySelector('[type=reset]').click()")
+    await tab.until("document.querySelector('[type=reset]').hidden")
+    assert len(await tab.evaluate(SHOWN)) == 3
     await tab.evaluate("document.querySelector('[name=view]').click()")
     assert await tab.evaluate("document.querySelectorAll('.pair').length") == 0
     assert len(await tab.evaluate(SHOWN)) == 3
