@@ -102,15 +102,22 @@ def parts_of(summary: Summary) -> dict[str, list[Part]]:
     if len(summary.report.plan.variants) > 1:
         found["variant"] = _variants(summary)
     if len(prompts) > 1 and len(providers) > 1:
-        found["prompt"] = _all_of(summary, "prompt", prompts)
-        found["provider"] = _all_of(summary, "provider", providers)
+        found["prompt"] = _all_of("prompt", prompts, summary, {})
+        found["provider"] = _all_of("provider", providers, summary, _bars(summary, "provider"))
     return {by: sorted(parts, key=attrgetter("rank")) for by, parts in found.items() if parts}
 
 
-def _all_of(summary: Summary, by: str, cells_of: Mapping[str, Sequence[CellView]]) -> list[Part]:
-    return [
-        _part(summary, name, cells, address=_filter(by, name)) for name, cells in cells_of.items()
-    ]
+def _all_of(
+    by: str,
+    cells_of: Mapping[str, Sequence[CellView]],
+    summary: Summary,
+    bars: Mapping[str, ScopeVerdict],
+) -> list[Part]:
+    parts = []
+    for name, cells in cells_of.items():
+        part = _part(summary, name, cells, address=_filter(by, name), verdict=bars.get(name))
+        parts.append(part)
+    return parts
 
 
 def _part(
@@ -285,11 +292,10 @@ class Top:
             return len(parts)
         return _FEW_PARTS
 
-    @staticmethod
-    def address_of(scope: ScopeVerdict) -> str:
+    def address_of(self, scope: ScopeVerdict) -> str:
         """Return the fragment of the page's URL that shows the cases of a scope; may be empty."""
         match scope.kind:
-            case "tag" | "variant":
+            case "tag" | "variant" | "provider" if scope.kind in self.parts:
                 return _filter(scope.kind, scope.name)
             case "case":
                 return address_of(scope.name)

@@ -590,7 +590,8 @@ def test_pass_rates_are_told_by_tag_variant_prompt_and_provider() -> None:
         variants=variants,
         cases={"a": {"tags": ("billing",)}},
     )
-    text = text_of(summarize(report, Gate(min_pass_rate=0.5)))
+    gate = Gate(min_pass_rate=0.5, providers={"gpt": 1.0})
+    text = text_of(summarize(report, gate))
     found = re.findall(r'<h2 id="by-(\w+)">(.*?)</section>', text, re.DOTALL)
     row = r'<a href="#(\S+)"><bdi>([^<]+)</bdi></a></th><td class="number">([\d.]+)'
     assert {by: re.findall(row, part) for by, part in found} == {
@@ -604,6 +605,9 @@ def test_pass_rates_are_told_by_tag_variant_prompt_and_provider() -> None:
         "prompt": [("prompt=long", "long", "25"), ("prompt=short", "short", "100")],
         "provider": [("provider=gpt", "gpt", "50"), ("provider=haiku", "haiku", "75")],
     }
+    assert '<tr class="bad"><th scope="row" title="gpt">' in text, "it misses its bar"
+    (bars,) = re.findall(r'<h2 id="gate">(.*?)</section>', text, re.DOTALL)
+    assert 'provider <a href="#provider=gpt">' in bars
 
 
 def test_of_many_variants_the_chart_names_those_that_no_other_beats() -> None:
