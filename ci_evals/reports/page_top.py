@@ -434,8 +434,13 @@ class Top:
         return visible(command)
 
     @property
+    def misses_bar(self) -> bool:
+        """Return True if a bar is missed, as it will be after a merge."""
+        return any(scope.status == "fail" for scope in self._summary.verdict.scopes)
+
+    @property
     def can_be_accepted(self) -> bool:
-        """Return True if what broke is only worse than before, so that a merge settles it."""
+        """Return True if something is worse than before, which may be intended."""
         return bool(self._found.cells["regressed"]) or any(each.tag for each in self.broken)
 
 
