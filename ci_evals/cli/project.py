@@ -4,6 +4,7 @@ import ast
 import os
 import re
 import shlex
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from io import StringIO
@@ -65,8 +66,10 @@ class Project:
         self.inside = here.relative_to(home).as_posix()
         self.root = Path(os.path.normpath(folder / os.path.relpath(home, here)))
         self.code = folder
-        if not _find_sources(folder):
+        self._sources = _find_sources(folder)
+        if not self._sources and self.root != folder:
             self.code = self.root
+            self._sources = _find_sources(self.root)
         self.name = self.code.resolve().name or "my app"
         self._needs = "\n".join(read_file(self.code / name) for name in self._DEPENDENCIES)
 
@@ -133,10 +136,6 @@ class Project:
     def web_app(self) -> WebApp | None:
         """The web app that it is."""
         return find_web_app(self._sources)
-
-    @cached_property
-    def _sources(self) -> Sequence[Source]:
-        return _find_sources(self.code)
 
     def _takes_question(self, function: Definition) -> bool:
         """Return True if a function can be called with a text and nothing else."""
@@ -245,9 +244,12 @@ def _read_source(folder: Path, file: Path) -> Source | None:
     try:
         if path.stat().st_size > _MOST_BYTES:
             return None
-        return Source(".".join(parts), file, ast.parse(path.read_bytes()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those on its code are for its own tools
+            tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
+    return Source(".".join(parts), file, tree)
 
 
 def read_file(path: Path) -> str:

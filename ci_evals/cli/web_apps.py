@@ -217,7 +217,13 @@ def _is_chatty(app: WebApp) -> bool:
 def _ask(
     app: WebApp, route: _Route, framework: str, models: Mapping[str, ast.ClassDef]
 ) -> WebApp | None:
-    """Return the app with the way to ask a route; None if that takes no question."""
+    """Return the app with the way to ask a route; None if that takes no question.
+
+    Routes with parameters in their path, as in `/orders/{id}`, are left out: nothing tells their
+    values.
+    """
+    if "{" in route.path or "<" in route.path:
+        return None
     path = route.path
     body: Mapping[str, Any] | None = None
     if framework == "Flask":
@@ -299,8 +305,8 @@ def _fill(required: Sequence[str], fields: Mapping[str, str]) -> Mapping[str, An
     question = _preferred(texts, _QUESTIONS)
     if question is None and "messages" in fields:
         question = "messages"
-    elif question is None:
-        question = next((name for name in texts if name in required), None)
+    elif question is None and len(texts) == 1 and texts[0] in required:
+        question = texts[0]
     if question is None:
         return None
     body[question] = "{{ input }}"

@@ -345,6 +345,41 @@ async def test_an_app_without_a_known_route_is_still_to_do(tmp_path: Path) -> No
     assert "write the path, `body` and `output` of the route that answers" in written.out
 
 
+LOGIN = """
+class Login(BaseModel):
+    username: str
+    password: str
+
+@app.post("/login")
+def login(body: Login): ...
+"""
+SESSIONS = """
+class Ask(BaseModel):
+    question: str
+
+@app.post("/sessions/{session}/chat")
+def chat(session: str, body: Ask): ...
+"""
+
+
+@pytest.mark.parametrize("route", [LOGIN, SESSIONS])
+async def test_a_route_that_takes_no_question_is_not_asked(route: str, tmp_path: Path) -> None:
+    app = "from fastapi import FastAPI\nfrom pydantic import BaseModel\napp = FastAPI()\n"
+    (tmp_path / "app.py").write_text(app + route)
+    written = await ci_evals(tmp_path, "init")
+    assert "write the path, `body` and `output` of the route that answers" in written.out
+    (service,) = yaml.safe_load((tmp_path / "evals.yaml").read_text())["providers"]
+    assert service["url"] == "http://127.0.0.1:8123/"
+    assert "body" not in service
+
+
+async def test_warnings_on_the_code_that_it_reads_are_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text('DIGITS = "\\d+"\n')
+    written = await ci_evals(tmp_path, "init", environ={"PYTHONWARNINGS": "always"})
+    assert written.code == 0
+    assert "invalid escape" not in written.err
+
+
 async def test_a_function_that_answers_is_called(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(f"def look_up(order: int): ...\n\n\n{AGENT}")
     (tmp_path / "requirements.txt").write_text("anthropic>=0.40\npytest\n")
