@@ -255,11 +255,12 @@ def _string_renderer(source: str) -> Render:
     return render
 
 
-def environment(finalize: Callable[[Any], Any], *, autoescape: bool = False) -> Environment:
+def environment(finalize: Callable[[Any], Any] | None, *, autoescape: bool = False) -> Environment:
     """Return an environment for templates of ours, in which a name without a value is an error.
 
     Args:
-        finalize: called with every `{{ value }}`; escapes it for formats other than HTML.
+        finalize: called with every `{{ value }}`; escapes it for formats other than HTML. None
+            where all values are clean.
         autoescape: escape for HTML.
     """
     return Environment(

@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 from itertools import chain, islice
 from typing import Any, Final, Literal, NamedTuple
 
+from ci_evals.format import visible
 from ci_evals.registry import lazy_attributes
 
 Node = str | tuple[Any, ...]
@@ -41,7 +42,23 @@ _late = lazy_attributes(
 def elements_of(text: str) -> tuple[Node, ...] | None:
     """Return the elements of a text that is a table, JSON, an image or Markdown; None if it is
     none of these, or too long.
+
+    Decoding can make characters that are not visible; the elements have none.
     """
+    elements = _parse(text)
+    if elements is None:
+        return None
+    return tuple(map(_make_visible, elements))
+
+
+def _make_visible(node: Node) -> Node:
+    if isinstance(node, str):
+        return visible(node)
+    name, *children = node
+    return (name, *map(_make_visible, children))
+
+
+def _parse(text: str) -> tuple[Node, ...] | None:
     images = sum(len(found[0]) for found in _IMAGE.finditer(text))
     if len(text) - images > MAX_CHARACTERS or images > _MAX_IMAGES:
         return None

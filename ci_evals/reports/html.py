@@ -149,10 +149,13 @@ class _Cases:
     """
 
     def __init__(self, summary: Summary) -> None:
-        template = _environment().get_template("report_case.html.j2")
+        template = _environment_of_cases().get_template("report_case.html.j2")
         several_variants = len(summary.report.plan.variants) > 1
         self._macros: Any = template.make_module(
-            {"several_variants": several_variants, "base": summary.base}
+            {
+                "several_variants": several_variants,
+                "base": one_line(summary.base or "", NAME_CHARACTERS),
+            }
         )
         self._room = _DETAILS_BYTES
         self.without_details = 0
@@ -348,6 +351,16 @@ def _environment() -> Environment:
         "with_interval": rate_with_interval,
         "number_of": number_of,
     }
+    return environment
+
+
+@cache
+def _environment_of_cases() -> Environment:
+    """Return an environment for what `page_cases` has cleaned: of thousands of cases, once is
+    enough.
+    """
+    environment = templating.environment(None, autoescape=True)
+    environment.filters |= {"mark": _MARKS.__getitem__}
     return environment
 
 

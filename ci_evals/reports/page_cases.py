@@ -6,7 +6,8 @@ All texts are cleaned and cut here.
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import Field, dataclass, fields, replace
+from functools import cache
 from statistics import median_high
 from typing import Any, Final
 from zlib import crc32
@@ -24,6 +25,7 @@ from ci_evals.format import (
 )
 from ci_evals.gate.compare import Change
 from ci_evals.graders.base import Composite, GraderOptions
+from ci_evals.model.case import Variant
 from ci_evals.model.grading import USUAL_WEIGHT, Expectation, join_got
 from ci_evals.model.report import Tally
 from ci_evals.model.response import Response, Step, Turn
@@ -281,11 +283,15 @@ class PageExpectation:
 def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
     """Return what the page shows of a case; what unfolds only if there is room for it."""
     worst, case, cells = row.worst, row.worst.case, row.case.cells
-    change = reason = quarantine = given = asked = ""
+    change = reason = quarantine = description = renamed_from = given = asked = ""
     if worst.changed and row.case.base.graded:
         change = f"{brief_tally(row.case.base)} → {brief_tally(row.case.head)}"
     if row.shows_reason:
         reason = _reason(worst)
+    if case.description:
+        description = one_line(case.description, REASON_CHARACTERS)
+    if worst.renamed_from:
+        renamed_from = one_line(worst.renamed_from, NAME_CHARACTERS)
     if case.quarantine:
         why = one_line(case.quarantine.reason, REASON_CHARACTERS)
         quarantine = f"In quarantine until {case.quarantine.until}: {why}"
@@ -314,10 +320,10 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
         unfolded=row.unfolded,
         critical=worst.critical,
         tags=[one_line(tag, NAME_CHARACTERS) for tag in dict.fromkeys(case.tags)],
-        renamed_from=one_line(worst.renamed_from or "", NAME_CHARACTERS),
+        renamed_from=renamed_from,
         change=change,
         reason=reason,
-        description=one_line(case.description or "", REASON_CHARACTERS),
+        description=description,
         place=one_line(place_of(case), NAME_CHARACTERS),
         quarantine=quarantine,
         input=given,
@@ -508,22 +514,39 @@ def _failed_graders(runs: Sequence[RunView]) -> list[str]:
 def _commands(view: CellView) -> Iterator[tuple[str, str]]:
     """Yield commands that tell more of a cell, with what they do."""
     report = view.summary.report
-    file = report.suite.file
-    several_variants = len(report.plan.variants) > 1
-    is_config = file.endswith((".yaml", ".yml", ".json"))
-    words = ["ci-evals", "explain", view.case.id]
-    if is_config and file not in DEFAULT_NAMES:
-        words += ["--config", file]
-    if several_variants:
-        words += ["--provider", view.variant.provider]
-        if view.variant.prompt:
-            words += ["--prompt", view.variant.prompt]
-    yield "Explain", visible(shlex.join(words))
-    if is_config:  # cases of pytest and of Python are run by what they are part of
-        words = ["ci-evals", "run", file, "--case", view.case.id]
-        if several_variants:
-            words += ["--providers", view.variant.provider]
-        yield "Run this case", visible(shlex.join(words))
+    case = shlex.quote(view.case.id)
+    explain_options, run_options = _command_options(view.summary)[view.variant]
+    yield "Explain", visible(f"ci-evals explain {case}{explain_options}")
+    if _is_config(report.suite.file):  # cases of pytest and of Python are run by what has them
+        file = shlex.quote(report.suite.file)
+        yield "Run this case", visible(f"ci-evals run {file} --case {case}{run_options}")
+
+
+@once_per_summary
+def _command_options(summary: Summary) -> Mapping[Variant, tuple[str, str]]:
+    """Return what `explain` and `run` need to find the cells of each variant."""
+    report = summary.report
+    options = {}
+    for variant in report.plan.variants:
+        explain: list[str] = []
+        run: list[str] = []
+        if _is_config(report.suite.file) and report.suite.file not in DEFAULT_NAMES:
+            explain += ["--config", report.suite.file]
+        if len(report.plan.variants) > 1:
+            explain += ["--provider", variant.provider]
+            run += ["--providers", variant.provider]
+            if variant.prompt:
+                explain += ["--prompt", variant.prompt]
+        options[variant] = _as_options(explain), _as_options(run)
+    return options
+
+
+def _as_options(words: Sequence[str]) -> str:
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def _is_config(file: str) -> bool:
+    return file.endswith((".yaml", ".yml", ".json"))
 
 
 # A run.
@@ -745,12 +768,18 @@ def _expectation(expectation: Expectation) -> PageExpectation:
     return PageExpectation(name, " · ".join(options), parts)
 
 
+@cache
+def _fields_shown(grader: type) -> Sequence[Field[Any]]:
+    return [field for field in fields(grader) if field.name not in _SHOWN_ELSEWHERE]
+
+
 def _options(grader: GraderOptions) -> Iterator[str]:
     """Yield the options that are set, the short one first and without its name."""
     set_options = {}
-    for field in fields(grader):
+    kind: type = type(grader)
+    for field in _fields_shown(kind):
         value = getattr(grader, field.name)
-        if value is not None and value != field.default and field.name not in _SHOWN_ELSEWHERE:
+        if value is not None and value != field.default:
             set_options[field.name] = one_line(json_text(value), REASON_CHARACTERS)
     if grader.short in set_options:
         yield set_options.pop(grader.short)
