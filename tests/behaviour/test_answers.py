@@ -146,10 +146,11 @@ async def test_what_was_sent_tells_two_prompts_of_a_case_apart(tmp_path: Path) -
     assert len(polite["messages"][1]["content"]) < 21_000, (
         "the middle of a long message is left out"
     )
-    for page in ("report.html", "summary.md"):
-        text = (results / page).read_text("utf-8")
-        assert "Answer briefly: Until when?" in text
-        assert "system: Be polite.\nuser: Until when?" in text
+    page = (results / "report.html").read_text("utf-8")
+    assert "Answer briefly: Until when?" in page
+    assert "system: Be polite.\nuser: Until when?" in page
+    text = (results / "summary.md").read_text("utf-8")
+    assert "Answer briefly: Until when?" in text, "a case has one entry, with its first question"
     text = (await ci_evals(tmp_path, "explain", "refund", "--prompt", "short")).out
     assert "Asked\n  Answer briefly: Until when?\n" in text
     shown = json.loads((await ci_evals(tmp_path, "explain", "refund", "--format", "json")).out)
