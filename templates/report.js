@@ -379,7 +379,7 @@
     const chip = event.target.closest("a.chip");
     if (chip) {
       event.preventDefault();
-      const address = decoded(chip.hash.slice(1));
+      const address = chip.getAttribute("href").slice(1);
       go(address, true);
       reveal(address);
     }

@@ -867,3 +867,18 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     if ended.returncode:
         pytest.skip(f"npm could not install axe-core: {ended.stderr[-300:]}")
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+
+
+async def test_a_field_leads_to_its_cell_even_if_names_have_to_be_encoded(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    variants = [Variant("gpt", "short & sweet"), Variant("gpt", "50 % é")]
+    report = report_of({"where is 'it' & why?": ["P", "F"], "other": ["P", "P"]}, variants=variants)
+    await tab.open(page(summarize(report, None)))
+    await tab.evaluate("document.querySelectorAll('.chip')[1].click()")
+    shown = "document.querySelector('.target')?.textContent.trim()"
+    assert "50 % é" in (await tab.evaluate(shown) or "")
+    url = await tab.evaluate("location.href")
+    await tab.open("about:blank")
+    await tab.open(url)
+    assert "50 % é" in (await tab.evaluate(shown) or "")
