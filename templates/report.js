@@ -275,7 +275,7 @@
     return copied;
   };
   const lack = (row, column) => {
-    if (column === "base") return "Answers of the base are kept only where they got worse.";
+    if (column === "base") return "The base's answers are kept only for cases that got worse.";
     if (!chipOf(row, column)) return "This variant does not have the case.";
     return "No answer.";
   };
@@ -436,7 +436,7 @@
   };
   const copy = async (button) => {
     await navigator.clipboard.writeText(copiedBy(button));
-    const label = button.textContent;
+    const label = button.dataset.label ??= button.textContent; // a second click comes before the label is back
     button.textContent = "copied";
     setTimeout(() => { button.textContent = label; }, 1500);
   };
@@ -460,7 +460,7 @@
     }
   });
 
-  // A page of a server is loaded anew when there is more, unless somebody types or marks text, and looks as it did.
+  // A page of a server reloads when there is more, unless somebody types or selects text, and looks as it did.
 
   const version = document.body.dataset.version;
   const look = version && JSON.parse(sessionStorage.getItem("look"));

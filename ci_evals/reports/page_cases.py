@@ -175,7 +175,7 @@ class CellDetails:
         asked: empty where all cells of the case were asked the same.
         answer_key: the same for cells whose first answer is the same; empty without one.
         base_key: that of the base's answer; empty if it is not known.
-        before: the base's answer, where no run has it beside its own.
+        before: the base's answer, unless a run is compared with it.
         strip: the status of each run, where any did not pass.
     """
 
@@ -459,7 +459,7 @@ def _details(
 ) -> CellDetails:
     """Return what unfolds below a cell; of the worst one, the first run is unfolded.
 
-    The first run stands beside the base's answer, if that is known and the run failed.
+    The first run is shown next to the base's answer, if that is known and the run failed.
     """
     runs = sorted(alike(results), key=lambda run: _RUN_ORDER.index(run.status))
     before = view.summary.before.get(view.key)

@@ -636,7 +636,7 @@ async def test_the_base_and_a_variant_stand_side_by_side_where_the_base_is_known
         "We <del>pay</del> for it, to your card.",
         "We <ins>give credit</ins> for it, to your card.",
     ]
-    assert found["lost"][0] == "Answers of the base are kept only where they got worse."
+    assert found["lost"][0] == "The base's answers are kept only for cases that got worse."
     await tab.evaluate("document.querySelector('[name=differ]').click()")
     assert await tab.evaluate(SHOWN) == ["other"]
     await tab.evaluate("document.querySelector('.case:not([hidden]) > summary').click()")

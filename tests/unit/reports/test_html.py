@@ -721,7 +721,7 @@ def test_a_page_stays_small_and_says_what_it_left_out(monkeypatch: pytest.Monkey
     shown = text.count('<section class="cell"') // 2
     assert 0 < shown < 100
     assert '<section class="cell"' not in folded(text)
-    assert text.count("What was answered is in report.json and results.jsonl.") == 200 - shown
+    assert text.count("The answers are in report.json and results.jsonl.") == 200 - shown
     assert f"{200 - shown} cases without answers here, to keep this file small" in text
     monkeypatch.setattr(ci_evals.reports.page, "_MAX_CELLS", 300)
     text = text_of(summary)
