@@ -27,7 +27,6 @@ from ci_evals.gate.compare import Change
 from ci_evals.graders.base import Composite, GraderOptions
 from ci_evals.model.case import Variant
 from ci_evals.model.grading import USUAL_WEIGHT, Expectation, join_got
-from ci_evals.model.report import Tally
 from ci_evals.model.response import Response, Step, Turn
 from ci_evals.model.result import Grade, Result, Status, every_grade
 from ci_evals.reports.answer_forms import (
@@ -382,10 +381,7 @@ def _cell(
     view: CellView, details: CellDetails | None, column: int, gaps: int, *, is_worst: bool
 ) -> PageCell:
     report = view.summary.report
-    runs = view.counts.tally
-    if report.confirmation:
-        further = report.confirmation.counts((view.cell,))
-        runs = Tally(runs.passed + further.passed, runs.graded + further.graded)
+    runs = view.all_runs
     label = variant = address = rate = cost = latency = ""
     tally: str = view.outcome
     tenths = None

@@ -576,8 +576,8 @@ class CellView(CellReport):
             return text
         if self.changed:
             return cell_finding(comparison, found)
-        if found.head.graded > self.counts.graded:
-            text += f", {tally_text(found.head)} with confirm runs"
+        if self.all_runs.graded > self.counts.graded:
+            text += f", {tally_text(self.all_runs)} with confirm runs"
         separator = "; "
         if found.kind == "edited":
             text += "; edited, so not compared"
@@ -585,6 +585,16 @@ class CellView(CellReport):
         if found.base.graded:
             text += f"{separator}{tally_text(found.base)} on {comparison.baseline.label}"
         return text
+
+    @cached_property
+    def all_runs(self) -> Tally:
+        """Its graded runs, confirm runs and further rounds included."""
+        runs = self.counts.tally
+        confirmation = self.summary.report.confirmation
+        if confirmation is None:
+            return runs
+        further = confirmation.counts((self.cell,))
+        return Tally(runs.passed + further.passed, runs.graded + further.graded)
 
     @property
     def changed(self) -> bool:
