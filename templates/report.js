@@ -13,6 +13,10 @@
   const total = tools.querySelector("output").value; // `40 cases`
   const sorted = document.createElement("div");
   const ROWS = "script[type='text/html']";
+  // Prompts and providers only sum the variants up: on a phone, they leave the room to the cases.
+  if (matchMedia("(max-width: 46rem)").matches) {
+    for (const part of document.querySelectorAll(".fold")) part.open = false;
+  }
   let openBefore = null; // which groups were open when a filter began
 
   // What unfolds is text until somebody looks: of a case in its noscript element, of rows in script elements.

@@ -309,9 +309,9 @@ def _marked(sentence: Sentence) -> Markup:
 
 
 def _keep_names(sentence: Markup) -> Markup:
-    """Wrap each name with the mark after it, so that no line begins with a comma."""
+    """Wrap each name with the mark after it, so that no line begins with a comma or colon."""
     return Markup(  # noqa: S704  escaped
-        re.sub(r"<bdi>[^<]*</bdi>[,;]?", r'<span class="name">\g<0></span>', str(sentence))
+        re.sub(r"<bdi>[^<]*</bdi>[,;:]?", r'<span class="name">\g<0></span>', str(sentence))
     )
 
 

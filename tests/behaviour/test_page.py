@@ -344,6 +344,37 @@ async def test_the_tools_and_the_names_of_columns_stay_in_sight_in_one_row(
         assert 0 <= box < 100
 
 
+@pytest.mark.parametrize("width", [800, 1100, 1280])
+async def test_no_choice_of_the_tools_is_cut(
+    tab: Tab, page: Callable[[Summary], str], width: int
+) -> None:
+    await tab.resize(width, 900)
+    await tab.open(page(pages.support_bot()))
+    cut = """[...document.querySelectorAll('.tools label:not([hidden]) > select')]
+        .filter((each) => {
+            const alone = document.createElement('select');
+            alone.add(new Option(each.selectedOptions[0].text));
+            alone.style = 'width: auto; max-width: none';
+            each.after(alone);
+            const needed = alone.offsetWidth;
+            alone.remove();
+            return each.offsetWidth < needed; }).map((each) => each.name)"""
+    assert await tab.evaluate(cut) == []
+
+
+@pytest.mark.parametrize(("width", "unfolded"), [(390, False), (1280, True)])
+async def test_prompts_and_providers_are_folded_on_a_phone(
+    tab: Tab, page: Callable[[Summary], str], width: int, unfolded: bool
+) -> None:
+    await tab.resize(width, 844)
+    await tab.open(page(pages.policy_change()))
+    for by in ("prompt", "provider"):
+        fold = f"document.getElementById('by-{by}').closest('details').open"
+        assert await tab.evaluate(fold) is unfolded
+    named = "document.querySelector('#by-variant').closest('section').querySelector('table')"
+    assert await tab.evaluate(f"{named}.checkVisibility()")
+
+
 async def test_a_field_of_a_row_opens_its_cell_by_key(
     tab: Tab, page: Callable[[Summary], str]
 ) -> None:
@@ -684,24 +715,32 @@ async def test_nothing_is_wider_than_the_window(
         assert not await tab.evaluate(unseen)
 
 
-async def test_no_line_of_the_headline_begins_with_a_comma(
-    tab: Tab, page: Callable[[Summary], str]
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(
+            lambda: summarize(report_of(dict.fromkeys(("refund", "parcel", "hours"), "F")), None),
+            id="names",
+        ),
+        pytest.param(pages.support_bot, id="a variant and names"),
+    ],
+)
+async def test_no_line_of_the_headline_begins_with_a_comma_or_colon(
+    tab: Tab, page: Callable[[Summary], str], make: Callable[[], Summary]
 ) -> None:
-    await tab.open(
-        page(
-            summarize(
-                report_of({"refund-full": "F", "lost-package": "F", "opening-hours": "F"}), None
-            )
-        )
-    )
-    torn = """[...document.querySelectorAll("h1 bdi")].slice(0, -1).filter((name) => {
-        const comma = document.createRange();
-        comma.setStart(name.nextSibling, 0);
-        comma.setEnd(name.nextSibling, 1);
-        return comma.getBoundingClientRect().top !== name.getBoundingClientRect().top;
+    await tab.open(page(make()))
+    torn = """[...document.querySelectorAll("h1 bdi")].filter((name) => {
+        const texts = document.createTreeWalker(document.querySelector("h1"), NodeFilter.SHOW_TEXT);
+        texts.currentNode = name.lastChild;
+        const after = texts.nextNode();
+        if (!after || !",;:".includes(after.data[0])) return false;
+        const mark = document.createRange();
+        mark.setStart(after, 0);
+        mark.setEnd(after, 1);
+        return mark.getBoundingClientRect().top !== name.getBoundingClientRect().top;
     }).length"""
     assert await tab.evaluate("document.querySelectorAll('h1 bdi').length") == 3
-    for width in range(360, 760, 20):
+    for width in range(360, 860, 20):
         await tab.resize(width, 900)
         assert await tab.evaluate(torn) == 0, width
 
