@@ -44,6 +44,7 @@ from ci_evals.reports.files import remove_reports, write_reports
 from ci_evals.reports.findings import findings
 from ci_evals.reports.notes import notes, outcome
 from ci_evals.reports.summary import Summary, summarize
+from ci_evals.reports.view import run_again
 from ci_evals.session import (
     Invocation,
     Watcher,
@@ -54,7 +55,6 @@ from ci_evals.session import (
     missing_shards_clause,
 )
 from ci_evals.streams import redirect_prints
-from ci_evals.suite.configs import DEFAULT_NAMES
 from ci_evals.suite.environment import read_dotenv
 from ci_evals.suite.overrides import ALL_CASES, Overrides
 from ci_evals.suite.types import RESULTS, CheckedSuite
@@ -298,16 +298,12 @@ def _suggest_commands(summary: Summary, suite: CheckedSuite, console: Console) -
     if cell is None or summary.verdict.status == "pass":
         return
     explain = ["ci-evals", "explain", cell.case.id]
-    run_again = ["ci-evals", "run"]
-    if suite.file not in DEFAULT_NAMES:
-        run_again.append(suite.file)
-    if suite.out == Path(RESULTS):
-        run_again.append("--failed")
-    else:
+    failed = "--failed"
+    if suite.out != Path(RESULTS):
         explain += ["--report", suite.out.as_posix()]
-        run_again.append(f"--failed={suite.out.as_posix()}")
+        failed = f"--failed={suite.out.as_posix()}"
     console.remark(f"next: {one_line(shlex.join(explain))}")
-    console.remark(f"      {one_line(shlex.join(run_again))}")
+    console.remark(f"      {one_line(run_again(suite.file, failed))}")
 
 
 def _skip_unchanged(suite: CheckedSuite, console: Console, posting: Posting) -> str | None:

@@ -54,6 +54,7 @@ from ci_evals.reports.view import (
     metadata_lines,
     passage_lines,
     place_of,
+    run_again,
     statement_lines,
 )
 from ci_evals.suite.configs import DEFAULT_NAMES
@@ -510,16 +511,16 @@ def _failed_graders(runs: Sequence[RunView]) -> list[str]:
 def _commands(view: CellView) -> Iterator[tuple[str, str]]:
     """Yield commands that tell more of a cell, with what they do."""
     report = view.summary.report
-    case = shlex.quote(view.case.id)
     explain_options, run_options = _command_options(view.summary)[view.variant]
-    yield "Explain", visible(f"ci-evals explain {case}{explain_options}")
+    words = ["ci-evals", "explain", view.case.id, *explain_options]
+    yield "Explain", visible(shlex.join(words))
     if _is_config(report.suite.file):  # cases of pytest and of Python are run by what has them
-        file = shlex.quote(report.suite.file)
-        yield "Run this case", visible(f"ci-evals run {file} --case {case}{run_options}")
+        command = run_again(report.suite.file, "--case", view.case.id, *run_options)
+        yield "Run this case", command
 
 
 @once_per_summary
-def _command_options(summary: Summary) -> Mapping[Variant, tuple[str, str]]:
+def _command_options(summary: Summary) -> Mapping[Variant, tuple[list[str], list[str]]]:
     """Return what `explain` and `run` need to find the cells of each variant."""
     report = summary.report
     options = {}
@@ -533,12 +534,8 @@ def _command_options(summary: Summary) -> Mapping[Variant, tuple[str, str]]:
             run += ["--providers", variant.provider]
             if variant.prompt:
                 explain += ["--prompt", variant.prompt]
-        options[variant] = _as_options(explain), _as_options(run)
+        options[variant] = explain, run
     return options
-
-
-def _as_options(words: Sequence[str]) -> str:
-    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _is_config(file: str) -> bool:

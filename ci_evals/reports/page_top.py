@@ -1,13 +1,12 @@
 """The first screen of report.html: what broke, what to do next, and the parts of the matrix."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from statistics import fmean
 
-from ci_evals.format import one_line, percent, visible
+from ci_evals.format import one_line, percent
 from ci_evals.gate.bars import ScopeKind, ScopeVerdict
 from ci_evals.gate.cases import TagComparison
 from ci_evals.gate.compare import LEAST_COMPARED, Change, Comparison, VariantComparison
@@ -27,7 +26,15 @@ from ci_evals.reports.groups import (
 from ci_evals.reports.page_cases import NAME_CHARACTERS
 from ci_evals.reports.summary import Summary, common_luck
 from ci_evals.reports.variants import variant_reports
-from ci_evals.reports.view import CaseView, CellView, address_of, case_views, cell_views, fragment
+from ci_evals.reports.view import (
+    CaseView,
+    CellView,
+    address_of,
+    case_views,
+    cell_views,
+    fragment,
+    run_again,
+)
 from ci_evals.stats.rates import pass_rate
 
 _MOST_CASES = 6  # of a tag, or without one
@@ -428,10 +435,10 @@ class Top:
         elif not self.reasons:
             for case in cases:
                 words += ["--case", case]
-        command = shlex.join(["ci-evals", "run", file, *words])
+        command = run_again(file, *words)
         if not words or len(command) > _COMMAND_CHARACTERS:
-            command = shlex.join(["ci-evals", "run", file, "--failed"])
-        return visible(command)
+            return run_again(file, "--failed")
+        return command
 
     @property
     def misses_bar(self) -> bool:

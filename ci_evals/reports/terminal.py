@@ -34,6 +34,7 @@ from ci_evals.reports.groups import ForeignText, Group, GroupItem, GroupKind, To
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import (
     MAX_LABELS_SHOWN,
+    OVERLAP,
     TIES,
     Standing,
     TaskReport,
@@ -121,7 +122,8 @@ def columns(rows: Sequence[Row], *, gap: int = 2, flush_right: bool = False) -> 
 
 def render_comparison(comparison: Comparison) -> str:
     """Return a line for each figure of a variant and for each cell, changed ones first."""
-    rows: list[Row] = [("", "baseline", "here", "change", "p")]
+    base = comparison.baseline.label.removeprefix("the ")
+    rows: list[Row] = [("", base, "here", "change", "p")]
     for variant in comparison.variants:
         rows += _variant_rows(comparison, variant)
     kinds: list[CellKind] = ["regressed", "suspect", "fixed"]
@@ -184,6 +186,9 @@ def _parts(summary: Summary, width: int) -> Parts:
     yield _verdict(found, one_line(headline, _SENTENCE_CHARACTERS))
     if found.evidence:
         yield Padding(one_line(found.evidence, _SENTENCE_CHARACTERS), _INDENT)
+    for group in found.groups:
+        if not group.folded:
+            yield from _group(group)
     yield _BLANK
     yield from _figures(found, width)
     yield from _graders(found.variants)
@@ -194,9 +199,6 @@ def _parts(summary: Summary, width: int) -> Parts:
         yield from _leaderboard(found.leaderboard)
     if found.bars:
         yield from _bars(summary.report, found.bars)
-    for group in found.groups:
-        if not group.folded:
-            yield from _group(group)
     folded = [_folded_group(group) for group in found.groups if group.folded]
     if folded:
         yield _BLANK
@@ -445,7 +447,10 @@ def _labels(found: Findings, variant: Variant, task: TaskReport) -> Parts:
 
 
 def _leaderboard(standings: Sequence[Standing]) -> Parts:
-    """List the variants, the best first."""
+    """List the variants, the best first; in a line if all are tied."""
+    if all(standing.place == standings[0].place for standing in standings):
+        yield _dim(f"all {number_of(len(standings), 'variant')} are tied: {OVERLAP}")
+        return
     rows = []
     for standing in standings:
         report = standing.variant

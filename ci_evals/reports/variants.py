@@ -19,7 +19,8 @@ from ci_evals.reports.summary import Summary, common_luck, once_per_summary
 from ci_evals.stats.rates import pass_at_k, pass_hat_k, pass_rate
 
 MAX_LABELS_SHOWN: Final = 20
-TIES: Final = "= tied: the intervals overlap, so these runs cannot tell them apart"
+OVERLAP: Final = "the intervals overlap, so these runs cannot tell them apart"
+TIES: Final = f"= tied: {OVERLAP}"
 
 _FEWEST_RANKED = 3  # two variants are compared at a glance in the table of figures
 _MOST_GIVEN = 4

@@ -7,6 +7,7 @@ and where.
 import json
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,17 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from ci_evals.format import number_of, one_line, percent, run_numbers, score, seconds, span, usd
+from ci_evals.format import (
+    number_of,
+    one_line,
+    percent,
+    run_numbers,
+    score,
+    seconds,
+    span,
+    usd,
+    visible,
+)
 from ci_evals.gate.bars import ScopeVerdict
 from ci_evals.gate.baseline import add_tallies
 from ci_evals.gate.cells import CellComparison
@@ -30,6 +41,7 @@ from ci_evals.model.result import Grade, Result, RunError, Status, every_grade
 from ci_evals.model.rules import Gate
 from ci_evals.reports.summary import Summary, once_per_summary
 from ci_evals.stats.rates import flip_rate
+from ci_evals.suite.configs import DEFAULT_NAMES
 from ci_evals.user_code import is_their_own
 
 T = TypeVar("T")
@@ -830,6 +842,17 @@ def fragment(**choices: object) -> str:
             quoted = quote(str(value), safe="!~*'()", errors="replace")
             parts.append(f"{name}={quoted}")
     return "&".join(parts)
+
+
+def run_again(file: str, *options: str) -> str:
+    """Return the command that runs a suite again, which it names unless `run` finds it by itself.
+
+    `ci-evals run --failed`, `ci-evals run evals/bot.yaml --case refund`
+    """
+    words = ["ci-evals", "run"]
+    if file not in DEFAULT_NAMES:
+        words.append(file)
+    return visible(shlex.join([*words, *options]))
 
 
 def input_text(case: Case) -> str:

@@ -90,7 +90,7 @@ async def test_the_command_can_be_copied(tab: Tab) -> None:
     await tab.evaluate("""navigator.clipboard.writeText =
         (text) => { window.copied = text; return Promise.resolve(); }""")
     await tab.evaluate("document.querySelector('header button.copy').click()")
-    assert await tab.evaluate("window.copied") == "ci-evals run evals.yaml --tags parcel,refund"
+    assert await tab.evaluate("window.copied") == "ci-evals run --tags parcel,refund"
 
 
 async def test_a_case_of_the_first_screen_is_opened(tab: Tab) -> None:
@@ -104,4 +104,4 @@ async def test_without_scripts_the_first_screen_says_the_same(url: str) -> None:
         text = await tab.evaluate("document.querySelector('header').innerText")
         assert await tab.evaluate("document.querySelectorAll('.parts tbody tr').length") > 10
     assert "parcel-2 17/18 → 0/60" in text
-    assert "ci-evals run evals.yaml --tags parcel,refund" in text
+    assert "ci-evals run --tags parcel,refund" in text

@@ -50,7 +50,7 @@ async def test_the_page_of_a_report_is_made_and_opened(
     assert opened() == page.absolute().as_uri()
     text = page.read_text("utf-8")
     assert "10 of 10 runs passed" in text
-    assert "ci-evals run evals.yaml --case greeting" in text
+    assert "ci-evals run --case greeting" in text
 
 
 async def test_a_baseline_may_be_chosen_afterwards(

@@ -316,7 +316,7 @@ def test_above_several_suites_stand_the_verdicts_of_all_the_worst_first() -> Non
 
 def test_a_red_comment_says_how_to_run_its_cases_again_and_how_to_accept_the_change() -> None:
     red, green = comments.text_of(pages.policy_change()), comments.text_of(comments.passing())
-    assert "Run these again: <code>ci-evals run evals.yaml --tags parcel,refund</code>" in red
+    assert "Run these again: <code>ci-evals run --tags parcel,refund</code>" in red
     assert "Intended? Change what the cases expect, or lower the bar that is missed." in red
     within_bars = comments.text_of(pages.support_bot())
     assert "Intended? Change what the cases expect, or merge" in within_bars

@@ -537,7 +537,7 @@ def test_what_was_expected_is_said_and_which_statement_was_found_where() -> None
 @pytest.mark.parametrize(
     ("file", "commands"),
     [
-        ("evals.yaml", ["ci-evals explain 'a b'", "ci-evals run evals.yaml --case 'a b'"]),
+        ("evals.yaml", ["ci-evals explain 'a b'", "ci-evals run --case 'a b'"]),
         (
             "sub/x y.yml",
             [

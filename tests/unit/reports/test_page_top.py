@@ -100,7 +100,7 @@ def test_of_many_cases_the_reasons_are_told_instead() -> None:
 def test_the_command_runs_what_broke_again(summary: Any, words: list[str]) -> None:
     command = top_of(summary()).command
     assert command is not None
-    assert shlex.split(command) == ["ci-evals", "run", "evals.yaml", *words]
+    assert shlex.split(command) == ["ci-evals", "run", *words]
 
 
 def test_a_case_in_the_command_stays_one_word() -> None:

@@ -232,6 +232,22 @@ def test_costs_are_unknown_partly_known_or_known() -> None:
     ]
 
 
+def test_what_broke_stands_above_the_figures_of_the_variants() -> None:
+    variants = [Variant(name) for name in ("gpt", "haiku", "flash")]
+    text = text_of(summary_of({"capital": ["F", "P", "P"]}, variants=variants))
+    assert text.index("Failing (1)") < text.index("pass rate  ")
+
+
+def test_tied_variants_share_a_line_instead_of_a_leaderboard() -> None:
+    variants = [Variant(name) for name in ("gpt", "haiku", "flash")]
+    tied = text_of(summary_of({"capital": ["PF", "PP", "PP"]}, variants=variants), 120)
+    assert "all 3 variants are tied: the intervals overlap" in tied
+    assert "Leaderboard" not in tied
+    cases = {f"case {number}": ["F", "P", "P"] for number in range(20)}
+    ranked = text_of(summary_of(cases, variants=variants), 120)
+    assert "Leaderboard (3)\n1=  haiku" in ranked
+
+
 def test_long_lists_end_with_what_was_left_out() -> None:
     text = text_of(
         summary_of({f"case {number}": "F" for number in range(32)}, edit=with_own_reason)
@@ -260,7 +276,7 @@ def test_columns_stand_below_each_other_in_every_script(name: str) -> None:
         compare(head_cells(report_of({name: "PP"}), None), baseline_of(base), confirm_runs=0)
     )
     heading, *_, same, gone = table.split("\n")
-    lines = ((heading, "baseline"), (same, "2 of 2"), (gone, "2 of 2"))
+    lines = ((heading, "main"), (same, "2 of 2"), (gone, "2 of 2"))
     assert len({cell_len(line[: line.index(text)]) for line, text in lines}) == 1
 
 
