@@ -5,7 +5,7 @@ CiEvalsError              the user can fix it; printed without a traceback
 ├── UsageError            the command line is wrong                                    (exit 2)
 ├── PluginError           an installed package that is used cannot be loaded             (exit 2)
 ├── StorageError          a result or report cannot be read or written                 (exit 3)
-└── GitHubError           GitHub could not be asked or refused; `ci-evals run` only warns of it
+└── HostError             the CI system could not be asked or refused; `ci-evals run` only warns
 ProviderError             a call got no answer: the run's error, not the program's
 GradingError              an answer could not be judged: likewise
 """
@@ -38,10 +38,10 @@ ErrorKind = Literal[
     "judge",  # a model that judges could not be asked, or gave no verdict
 ]
 
-GitHubErrorKind = Literal[
+HostErrorKind = Literal[
     "forbidden",  # 401, 403: the token is missing, invalid, or may not do this
     "missing",  # 404, 410
-    "too_large",  # more than GitHub stores, or than is downloaded
+    "too_large",  # more than is stored, or than is downloaded
     "rate_limited",  # and waiting would take too long
     "rejected",  # any other 4xx
     "unreachable",  # network errors, time-outs and 5xx, again and again
@@ -124,16 +124,16 @@ class StorageError(CiEvalsError):
     """A file could not be read or written: disk full, read-only folder, no permission."""
 
 
-class GitHubError(CiEvalsError):
-    """A request to GitHub failed. The text never holds the token.
+class HostError(CiEvalsError):
+    """A request to the CI system failed. The text never holds the token.
 
     Args:
         kind: the sort of failure.
         message: one line for people.
-        wait_s: how long GitHub asks to be left alone, in seconds.
+        wait_s: how long it asks to be left alone, in seconds.
     """
 
-    def __init__(self, kind: GitHubErrorKind, message: str, *, wait_s: float | None = None) -> None:
+    def __init__(self, kind: HostErrorKind, message: str, *, wait_s: float | None = None) -> None:
         super().__init__(message)
         self.kind = kind
         self.wait_s = wait_s

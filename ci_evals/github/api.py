@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from yarl import URL
 
-from ci_evals.errors import ConfigError, GitHubError, GitHubErrorKind
+from ci_evals.errors import ConfigError, HostError, HostErrorKind
 from ci_evals.github.context import Context, Repository
 from ci_evals.model.fields import Secret, first_problem
 from ci_evals.providers.http_client import Proxies, read_proxies, why_lost
@@ -79,14 +79,14 @@ class Patience:
         call: Callable[[], Awaitable[T]],
         kinds: Collection[str] = ("rate_limited", "unreachable"),
     ) -> T:
-        """Return what `call` returns, repeating it after a `GitHubError` of these kinds.
+        """Return what `call` returns, repeating it after a `HostError` of these kinds.
 
         Raises:
-            GitHubError: it failed for good or too often, or the wait is longer than the time left.
+            HostError: it failed for good or too often, or the wait is longer than the time left.
         """
 
         def can_succeed(error: BaseException) -> bool:
-            return isinstance(error, GitHubError) and error.kind in kinds
+            return isinstance(error, HostError) and error.kind in kinds
 
         def must_stop(state: RetryCallState) -> bool:
             return state.attempt_number >= MAX_ATTEMPTS or state.upcoming_sleep > self._left_s
@@ -109,7 +109,7 @@ def _wait_s(state: RetryCallState) -> float:
     """Return how long GitHub asks to wait, else twice as long as the last time, in seconds."""
     assert state.outcome is not None
     error = state.outcome.exception()
-    assert isinstance(error, GitHubError)
+    assert isinstance(error, HostError)
     if error.wait_s is not None:
         return error.wait_s
     first_s = _FIRST_RETRY_S
@@ -121,7 +121,7 @@ def _wait_s(state: RetryCallState) -> float:
 def _raise_retryable(
     host: str | None, status: int, headers: Mapping[str, str], body: bytes
 ) -> None:
-    """Raise GitHubError `rate_limited` or `unreachable` for answers worth repeating the request."""
+    """Raise HostError `rate_limited` or `unreachable` for answers worth repeating the request."""
     text = body[:4000].decode("utf-8", "replace")
     if status in (403, 429) and "resource not accessible" not in text.lower():
         wait_s = _requested_wait_s(headers)
@@ -129,10 +129,10 @@ def _raise_retryable(
             message = f"{host} limits the rate of requests ({status})"
             if wait_s:
                 message += f"; the next is allowed in {wait_s:,.0f} s"
-            raise GitHubError("rate_limited", message, wait_s=wait_s)
+            raise HostError("rate_limited", message, wait_s=wait_s)
     if status >= 500 or status == 408:
         message = readable(text, 100) or "no message"
-        raise GitHubError("unreachable", f"{host} answered {status}: {message}")
+        raise HostError("unreachable", f"{host} answered {status}: {message}")
 
 
 def _requested_wait_s(headers: Mapping[str, str]) -> float | None:
@@ -178,7 +178,7 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
         target = URL(url, encoded=True)
         # A `Link` header may lead elsewhere; for redirects, aiohttp drops the token itself.
         if target.origin() != self._origin:
-            raise GitHubError(
+            raise HostError(
                 "unexpected",
                 f"{self._origin.host} points to {target.host}: the token is not sent there",
             )
@@ -214,7 +214,7 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
         _raise_retryable(response.url.host, response.status, response.headers, content)
         if response.status != 302 or "Location" not in response.headers:
             decipher_response(response.status, response.headers, content)
-            raise GitHubError(
+            raise HostError(
                 "unexpected", f"GitHub answered {response.status} where a redirect was expected"
             )
         return URL(response.headers["Location"], encoded=True)
@@ -226,9 +226,9 @@ def _network_errors(url: URL) -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise GitHubError("unreachable", f"no answer from {url.host}: it took too long") from error
+        raise HostError("unreachable", f"no answer from {url.host}: it took too long") from error
     except (aiohttp.ClientError, OSError) as error:
-        raise GitHubError("unreachable", f"no answer from {url.host}: {why_lost(error)}") from error
+        raise HostError("unreachable", f"no answer from {url.host}: {why_lost(error)}") from error
 
 
 class GitHub:
@@ -236,7 +236,7 @@ class GitHub:
 
     Paths are relative to `/repos/OWNER/NAME/`, or to the root if they start with a slash.
 
-    Every method raises `GitHubError`. Reads and deletions are repeated after rate limits and
+    Every method raises `HostError`. Reads and deletions are repeated after rate limits and
     failures, `create` after rate limits only, and `edit` never, since its text may be stale by
     then.
     """
@@ -271,12 +271,12 @@ class GitHub:
         try:
             with self._errors():
                 text = await self._requests.getitem(url, {"query": {"ref": ref}}, accept=_RAW)
-        except GitHubError as error:
+        except HostError as error:
             if error.kind == "missing":
                 return None
             raise
         if not isinstance(text, str):
-            raise GitHubError("unexpected", f"{file} is not a file")
+            raise HostError("unexpected", f"{file} is not a file")
         return text
 
     async def list(
@@ -326,7 +326,7 @@ class GitHub:
         try:
             with self._errors():
                 await self._requests.delete(self._url(path))
-        except GitHubError as error:
+        except HostError as error:
             if error.kind != "missing":
                 raise
 
@@ -337,7 +337,7 @@ class GitHub:
         """
         try:
             user = await self.get("/user", User)
-        except GitHubError as error:
+        except HostError as error:
             if error.kind == "forbidden":
                 return None
             raise
@@ -361,7 +361,7 @@ class GitHub:
                     _check_download(url.host, response)
                     async for chunk in response.content.iter_any():
                         if file.tell() + len(chunk) > max_bytes:
-                            raise GitHubError(
+                            raise HostError(
                                 "too_large", f"the download has more than {max_bytes:,} bytes"
                             )
                         file.write(chunk)
@@ -384,25 +384,25 @@ class GitHub:
             message = f"GitHub answered {status}: {reason}"
             if status == 403:
                 message += " (the token may not do this; see the job's `permissions`)"
-            raise GitHubError(_kind(status, reason), message) from None
+            raise HostError(_kind(status, reason), message) from None
         except (GitHubException, ValueError, LookupError, TypeError, AttributeError) as error:
             # gidgethub stumbles over an answer that GitHub does not document.
-            raise GitHubError(
+            raise HostError(
                 "unexpected", f"GitHub's answer cannot be read: {type(error).__name__}"
             ) from None
 
 
 def _check_download(host: str | None, response: aiohttp.ClientResponse) -> None:
-    """Raise GitHubError unless the response has the content."""
+    """Raise HostError unless the response has the content."""
     status = response.status
     _raise_retryable(host, status, response.headers, b"")
     if status in (401, 403):  # the address has become invalid: worth another one
-        raise GitHubError("unreachable", f"{host} refused a download ({status})")
+        raise HostError("unreachable", f"{host} refused a download ({status})")
     if status != 200:
-        raise GitHubError("missing", f"{host} answered {status} to a download")
+        raise HostError("missing", f"{host} answered {status} to a download")
 
 
-def _kind(status: int, message: str) -> GitHubErrorKind:
+def _kind(status: int, message: str) -> HostErrorKind:
     if status in (401, 403):
         return "forbidden"
     if status in (404, 410):
@@ -415,11 +415,11 @@ def _kind(status: int, message: str) -> GitHubErrorKind:
 
 
 def decode(answer: Any, kind: TypeAdapter[T]) -> T:
-    """Return `answer` as `kind`, else raise `GitHubError("unexpected")`."""
+    """Return `answer` as `kind`, else raise `HostError("unexpected")`."""
     try:
         return kind.validate_python(answer)
     except ValidationError as error:
-        raise GitHubError(
+        raise HostError(
             "unexpected", f"GitHub's answer is not what it documents: {first_problem(error)}"
         ) from error
 
@@ -436,14 +436,14 @@ async def connect(
         patience_s: how long to wait for limits and outages altogether, in seconds.
 
     Raises:
-        GitHubError: the context has no token or no repository, or a variable does not name a proxy.
+        HostError: the context has no token or no repository, or a variable does not name a proxy.
     """
     if context.repository is None or context.token is None:
-        raise GitHubError("forbidden", str(context.unusable))
+        raise HostError("forbidden", str(context.unusable))
     try:
         proxies = read_proxies()
     except ConfigError as error:
-        raise GitHubError("unreachable", str(error)) from error
+        raise HostError("unreachable", str(error)) from error
     async with aiohttp.ClientSession(
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=_TIMEOUT,

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
-from ci_evals.errors import GitHubError, StorageError
+from ci_evals.errors import HostError, StorageError
 from ci_evals.files import file_name
 from ci_evals.github.api import GitHub
 
@@ -93,7 +93,7 @@ async def pages_of_run(github: GitHub, run_id: int) -> Mapping[str, Artifact]:
     """Return the newest page of each name in all attempts of a run.
 
     Raises:
-        GitHubError: GitHub cannot be reached or refuses.
+        HostError: GitHub cannot be reached or refuses.
     """
     pages: dict[str, Artifact] = {}
     for artifact in await _list_newest_first(github, run_id):
@@ -113,7 +113,7 @@ async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[A
         pattern: a name, or a pattern as in `fnmatch`.
 
     Raises:
-        GitHubError: there is none, or GitHub refuses.
+        HostError: there is none, or GitHub refuses.
     """
     problem = "is not there"
     newest: dict[str, Artifact] = {}
@@ -127,7 +127,7 @@ async def artifacts_of_run(github: GitHub, run_id: int, pattern: str) -> tuple[A
         else:
             newest.setdefault(artifact.name, artifact)
     if not newest:
-        raise GitHubError("missing", f"the artifact {pattern!r} of run {run_id} {problem}")
+        raise HostError("missing", f"the artifact {pattern!r} of run {run_id} {problem}")
     return tuple(newest.values())
 
 
@@ -147,11 +147,11 @@ async def fetch(
     """Download an artifact and unpack its files of these names into `folder`; see `unpack`.
 
     Raises:
-        GitHubError: it has expired, is too large, or is not a sound zip.
+        HostError: it has expired, is too large, or is not a sound zip.
         StorageError: `folder` cannot be written.
     """
     if artifact.size_in_bytes > limits.max_archive_bytes:
-        raise GitHubError(
+        raise HostError(
             "too_large", f"the artifact has more than {limits.max_archive_bytes:,} bytes"
         )
     try:
@@ -183,7 +183,7 @@ def unpack(
         The files that were written, in the archive's order.
 
     Raises:
-        GitHubError: `unexpected` if it is not a sound zip, `too_large` if it exceeds a limit.
+        HostError: `unexpected` if it is not a sound zip, `too_large` if it exceeds a limit.
     """
     written: dict[Path, None] = {}
     numbers: dict[PurePosixPath, int] = {}
@@ -192,7 +192,7 @@ def unpack(
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
             if len(entries) > limits.max_files:
-                raise GitHubError(
+                raise HostError(
                     "too_large", f"the artifact has more than {limits.max_files:,} files"
                 )
             for entry in entries:
@@ -200,7 +200,7 @@ def unpack(
                 if source.name not in names or len(source.parts) > _MAX_DEPTH:
                     continue
                 if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise GitHubError(
+                    raise HostError(
                         "unexpected", "the artifact is packed in a way that artifacts are not"
                     )
                 number = numbers.setdefault(source.parent, len(numbers) + 1)
@@ -211,11 +211,11 @@ def unpack(
                         left_bytes -= len(chunk)
                         if left_bytes < 0:
                             size = f"{limits.max_unpacked_bytes:,} bytes"
-                            raise GitHubError(
+                            raise HostError(
                                 "too_large", f"the artifact unpacks to more than {size}"
                             )
                         out.write(chunk)
                 written[path] = None
     except _DAMAGED as error:
-        raise GitHubError("unexpected", f"the artifact is not a sound zip file: {error}") from error
+        raise HostError("unexpected", f"the artifact is not a sound zip file: {error}") from error
     return tuple(written)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from ci_evals.engine.journal import JOURNAL, journals_of
-from ci_evals.errors import GitHubError, StorageError
+from ci_evals.errors import HostError, StorageError
 from ci_evals.format import name_of, number_of, short_sha
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
@@ -74,7 +74,7 @@ def find_earlier(
         )
         try:
             journals = asyncio.run(search_journals)
-        except (GitHubError, StorageError) as error:
+        except (HostError, StorageError) as error:
             warning = f"attempt {context.attempt} starts from scratch: {error}"
             return replace(previous, warnings=(*previous.warnings, warning))
         previous = replace(previous, journals=journals)
@@ -93,9 +93,9 @@ async def _find_base(
     try:
         async with connect(context, patience_s=PATIENCE_S) as github:
             found = await find_base_report(github, search, suite.name, folder, names)
-    except (GitHubError, StorageError) as error:
+    except (HostError, StorageError) as error:
         reason = str(error)
-        if context.token and isinstance(error, GitHubError) and error.kind == "forbidden":
+        if context.token and isinstance(error, HostError) and error.kind == "forbidden":
             reason += " (reading artifacts needs `actions: read`)"
         found = NotFound(reason, expected=True, failed=True)
     if isinstance(found, NotFound):
@@ -125,7 +125,7 @@ async def _find_journals(
         files = await fetch(github, newest, folder, (JOURNAL,))
         journals = journals_of(files, suite)
     if not journals:
-        raise GitHubError("missing", f"{artifact} has no {JOURNAL}")
+        raise HostError("missing", f"{artifact} has no {JOURNAL}")
     return journals
 
 
@@ -232,7 +232,7 @@ async def find_base_report(
             be one of them under a new name, so a comparison was expected.
 
     Raises:
-        GitHubError: GitHub cannot be reached or refuses.
+        HostError: GitHub cannot be reached or refuses.
         StorageError: `folder` cannot be written.
     """
     candidates = await _list_candidates(github, search)
@@ -252,7 +252,7 @@ async def find_base_report(
             report = await _try(github, candidate, suite, folder / str(number))
             if isinstance(report, BaseReport):
                 report = await _check_commit(github, report, search, history)
-        except GitHubError as error:
+        except HostError as error:
             if error.kind in ("rate_limited", "unreachable"):
                 raise
             if error.kind != "missing":
@@ -375,7 +375,7 @@ async def changed_files(github: GitHub, base_sha: str, head_sha: str) -> tuple[s
     A renamed file is there by both names.
 
     Raises:
-        GitHubError: GitHub cannot be reached, refuses, or does not know the commits.
+        HostError: GitHub cannot be reached, refuses, or does not know the commits.
     """
     path = f"compare/{base_sha}...{head_sha}"
     comparison = await github.get(path, _CommitComparison, per_page=1)
@@ -403,7 +403,7 @@ async def _history(github: GitHub, search: Search) -> list[str]:
         if not start:
             return []
         commits = await github.list("commits", _Commit, limit=MAX_COMMITS, sha=start)
-    except GitHubError as error:
+    except HostError as error:
         if error.kind in ("rate_limited", "unreachable"):
             raise
         return []  # the branch was rewritten: its newest report is still there
@@ -425,7 +425,7 @@ async def _is_ancestor(github: GitHub, sha: str, branch: str) -> bool:
     path = f"compare/{sha}...{quote(branch, safe='')}"
     try:
         comparison = await github.get(path, _CommitComparison, per_page=1)
-    except GitHubError as error:
+    except HostError as error:
         if error.kind == "missing":  # nobody knows the commit, or it has nothing in common
             return False
         raise

@@ -9,7 +9,7 @@ import click
 from ci_evals.cli import options
 from ci_evals.cli.console import Console
 from ci_evals.cli.run_options import to_baseline
-from ci_evals.errors import GitHubError, StorageError
+from ci_evals.errors import HostError, StorageError
 from ci_evals.github.comment import (
     ARTIFACTS,
     CommentOutcome,
@@ -131,7 +131,7 @@ def _comment_on_results(
     if shows_pages and not dry_run and not context.unusable:
         try:
             pages = link_pages(context, part, summaries)
-        except (GitHubError, StorageError) as error:
+        except (HostError, StorageError) as error:
             problem = f"no link to report.html: {error}"
     outcome = CommentOutcome()
     if mode != "off":

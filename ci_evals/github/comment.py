@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from ci_evals.errors import GitHubError, Problem, StorageError
+from ci_evals.errors import HostError, Problem, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.format import name_of, short_sha
 from ci_evals.gate.bars import SEVERITY
@@ -182,7 +182,7 @@ def link_pages(context: Context, part: str, summaries: Sequence[Summary]) -> Map
         The addresses at which they open in the browser, by suite.
 
     Raises:
-        GitHubError: GitHub cannot be reached or refuses.
+        HostError: GitHub cannot be reached or refuses.
         StorageError: the summary cannot be written.
     """
 
@@ -267,7 +267,7 @@ def _with_github(
 
     try:
         return asyncio.run(connect_and_work())
-    except (GitHubError, StorageError) as error:
+    except (HostError, StorageError) as error:
         return CommentOutcome(warning=f"{_NOT_POSTED}: {error}")
 
 
@@ -387,11 +387,11 @@ async def _download_reports(
     """Download the reports in the run's artifacts of these names.
 
     Raises:
-        GitHubError: GitHub cannot be reached or refuses.
+        HostError: GitHub cannot be reached or refuses.
     """
     try:
         artifacts = await artifacts_of_run(github, run.id, pattern)
-    except GitHubError as error:
+    except HostError as error:
         if error.kind != "missing":
             raise
         if run.conclusion == "success":  # for example, every suite is unchanged
@@ -405,7 +405,7 @@ async def _download_reports(
             files = await fetch(github, artifact, folder / str(number), (REPORT,), FORK_LIMITS)
             # The artifact of a shard has no report: the merge of the shards uploads one.
             reports += [(artifact, _report_of_artifact(file)) for file in files[:_MAX_REPORTS]]
-        except (GitHubError, StorageError) as error:
+        except (HostError, StorageError) as error:
             unusable[artifact.name] = str(error)
     problems = [f"artifact {name!r} was left out: {why}" for name, why in unusable.items()]
     if not reports and not unusable:
@@ -444,7 +444,7 @@ async def _judge(
     if choice == "auto":
         try:
             found = await find_base_report(github, search, suite, folder, suites)
-        except GitHubError as error:
+        except HostError as error:
             found = NotFound(str(error), expected=True, failed=True)
         if isinstance(found, NotFound):
             baseline = NoComparison(found.reason)
@@ -518,7 +518,7 @@ async def _withdraw(
     """
     try:
         comments = await _own_comments(github, pull.number, "", await _login(github))
-    except GitHubError as error:
+    except HostError as error:
         if error.kind != "forbidden":
             raise
         comments = []  # then nothing can be posted, either
@@ -578,7 +578,7 @@ async def put_sections(
         mode: one comment for all runs, or one for each.
 
     Raises:
-        GitHubError: the comment cannot be written for another reason than a lack of permission.
+        HostError: the comment cannot be written for another reason than a lack of permission.
     """
     if not contributions:
         return CommentOutcome()
@@ -588,7 +588,7 @@ async def put_sections(
     try:
         login = await _login(github)
         return await _Thread(github, pull_request, scope, login, contributions).put()
-    except GitHubError as error:
+    except HostError as error:
         if error.kind != "forbidden":
             raise
         if "is locked" in str(error):
@@ -609,7 +609,7 @@ async def _login(github: GitHub) -> str:
     """
     try:
         return await github.login() or _ACTIONS_LOGIN
-    except GitHubError as error:
+    except HostError as error:
         if error.kind == "rate_limited":
             raise
         return _ACTIONS_LOGIN
@@ -673,7 +673,7 @@ class _Thread:
             else:
                 await self._create()
             await self._github.sleep(SETTLE_S)
-        raise GitHubError(
+        raise HostError(
             "unexpected",
             f"other jobs write to the comment of #{self._number} again and again:"
             " does each have its own --artifact?",
@@ -718,7 +718,7 @@ class _Thread:
         path = f"issues/{self._number}/comments"
         try:
             comment = await self._github.create(path, {"body": text}, Comment)
-        except GitHubError as error:
+        except HostError as error:
             self._lost += 1
             if error.kind != "unreachable" or self._lost == MAX_LOST:
                 raise
@@ -763,7 +763,7 @@ class _Thread:
 
         try:
             await self._github.retry(read_and_write)
-        except GitHubError as error:
+        except HostError as error:
             if error.kind != "missing":  # deleted meanwhile: the next round sees that
                 raise
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from ci_evals.errors import CiEvalsError, ConfigError, GitHubError, Problem, StorageError
+from ci_evals.errors import CiEvalsError, ConfigError, HostError, Problem, StorageError
 from ci_evals.files import write_atomically
 from ci_evals.format import number_of, without_commands
 from ci_evals.gate.bars import VerdictStatus
@@ -142,7 +142,7 @@ class GitHubActions(Host):
         problem = "GitHub lists no more than 300 changed files"
         try:
             changed = asyncio.run(ask())
-        except GitHubError as error:
+        except HostError as error:
             changed, problem = None, str(error)
         if changed is None:
             JobLog(stream).warn(

@@ -6,7 +6,7 @@ from fakes.http_server import Scripted, serving
 from fakes.virtual_time import VirtualTime
 from pulls import NUMBER, context_of, open_pull, says
 
-from ci_evals.errors import GitHubError
+from ci_evals.errors import HostError
 from ci_evals.github.api import MAX_ATTEMPTS, GitHub, connect
 from ci_evals.github.comment import Comment, put_section
 from ci_evals.github.context import Context, PullRequest
@@ -23,8 +23,8 @@ async def pull(client: GitHub) -> PullRequest:
     return await client.get(f"pulls/{NUMBER}", PullRequest)
 
 
-async def refused(client: GitHub) -> GitHubError:
-    with pytest.raises(GitHubError) as caught:
+async def refused(client: GitHub) -> HostError:
+    with pytest.raises(HostError) as caught:
         await pull(client)
     assert TOKEN not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -122,7 +122,7 @@ async def test_a_creation_is_not_repeated_when_it_may_have_happened(
 ) -> None:
     open_pull(fake)
     fake.fails(Fault(lambda method, _path: method == "POST", 502, after=True))
-    with pytest.raises(GitHubError) as caught:
+    with pytest.raises(HostError) as caught:
         await client.create(f"issues/{NUMBER}/comments", {"body": "once"}, Comment)
     assert caught.value.kind == "unreachable"
     assert len(fake.state.comments) == 1
@@ -150,7 +150,7 @@ async def test_a_body_that_github_does_not_store_is_too_large(
     open_pull(fake)
     fits = await client.create(f"issues/{NUMBER}/comments", {"body": "x" * 262_144}, Comment)
     assert len(fits.body or "") == 262_144
-    with pytest.raises(GitHubError, match="too long") as caught:
+    with pytest.raises(HostError, match="too long") as caught:
         await client.create(f"issues/{NUMBER}/comments", {"body": "x" * 262_145}, Comment)
     assert caught.value.kind == "too_large"
 
@@ -162,13 +162,13 @@ async def test_deleting_what_is_gone_is_no_error(client: GitHub) -> None:
 async def test_a_wrong_token_is_forbidden(fake: FakeGitHub) -> None:
     open_pull(fake)
     async with connect(context_of(fake, "ghs_wrong"), sleep=fake.time.sleep) as client:
-        with pytest.raises(GitHubError, match="Bad credentials") as caught:
+        with pytest.raises(HostError, match="Bad credentials") as caught:
             await pull(client)
     assert caught.value.kind == "forbidden"
 
 
 async def test_a_context_without_a_token_says_so() -> None:
-    with pytest.raises(GitHubError, match="GITHUB_TOKEN is not set"):
+    with pytest.raises(HostError, match="GITHUB_TOKEN is not set"):
         async with connect(Context(repository="acme/app")):
             pass
 
@@ -251,7 +251,7 @@ async def test_the_token_is_not_sent_to_another_host() -> None:
             server.answers(moved)
             await refused(client)
             server.answers(paged)
-            with pytest.raises(GitHubError, match="token is not sent"):
+            with pytest.raises(HostError, match="token is not sent"):
                 await client.list("pulls", PullRequest)
         (asked,) = elsewhere.seen
         assert TOKEN not in str(asked.headers)

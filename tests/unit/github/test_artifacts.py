@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pulls import HEAD
 from pydantic import TypeAdapter
 
-from ci_evals.errors import GitHubError, StorageError
+from ci_evals.errors import HostError, StorageError
 from ci_evals.github.api import GitHub
 from ci_evals.github.artifacts import (
     FORK_LIMITS,
@@ -69,7 +69,7 @@ async def test_the_newest_of_each_name_that_matches_is_taken_the_newest_first(
 async def test_an_artifact_of_another_run_is_not_taken(fake: FakeGitHub, client: GitHub) -> None:
     run, other = fake.state.add_run(HEAD), fake.state.add_run(HEAD)
     fake.state.add_artifact(other, archive())
-    with pytest.raises(GitHubError, match=f"the artifact 'evals' of run {run.id} is not there"):
+    with pytest.raises(HostError, match=f"the artifact 'evals' of run {run.id} is not there"):
         await artifacts_of_run(client, run.id, "evals")
 
 
@@ -82,7 +82,7 @@ async def test_a_name_with_brackets_is_found(fake: FakeGitHub, client: GitHub) -
 async def test_an_expired_artifact_is_a_reason(fake: FakeGitHub, client: GitHub) -> None:
     run = fake.state.add_run(HEAD)
     fake.state.add_artifact(run, archive(), expired=True)
-    with pytest.raises(GitHubError, match="has expired"):
+    with pytest.raises(HostError, match="has expired"):
         await artifacts_of_run(client, run.id, "evals")
 
 
@@ -113,7 +113,7 @@ async def test_a_signed_address_that_is_refused_is_an_error_without_the_address(
     run = fake.state.add_run(HEAD)
     fake.state.add_artifact(run, archive())
     fake.fails(*[Fault(lambda method, _path: method == "STORAGE", 403)] * 9)
-    with pytest.raises(GitHubError) as caught:
+    with pytest.raises(HostError) as caught:
         await fetched(client, run.id, tmp_path)
     assert str(caught.value) == "127.0.0.1 refused a download (403)"
     assert caught.value.kind == "unreachable"  # a baseline that is missed is a warning then
@@ -124,7 +124,7 @@ async def test_an_artifact_over_the_limit_is_not_downloaded(
 ) -> None:
     run = fake.state.add_run(HEAD)
     fake.state.add_artifact(run, archive({"report.json": bytes(range(256)) * 20}, method=0))
-    with pytest.raises(GitHubError) as caught:
+    with pytest.raises(HostError) as caught:
         await fetched(client, run.id, tmp_path, ArchiveLimits(1_000, 1_000, 10))
     assert caught.value.kind == "too_large"
     assert not fake.storage_requests
@@ -138,7 +138,7 @@ async def test_a_download_larger_than_was_said_is_cut_off(
     listed = (await client.get(f"actions/runs/{run.id}/artifacts", dict))["artifacts"][0]
     artifact.content = archive({"report.json": bytes(range(256)) * 20}, method=0)
     small = ArchiveLimits(listed["size_in_bytes"], 100_000, 10)
-    with pytest.raises(GitHubError) as caught:
+    with pytest.raises(HostError) as caught:
         await fetch(client, TypeAdapter(Artifact).validate_python(listed), tmp_path, NAMES, small)
     assert caught.value.kind == "too_large"
 
@@ -157,7 +157,7 @@ async def test_a_token_without_actions_read_is_forbidden(
     fake: FakeGitHub, client: GitHub, tmp_path: Path
 ) -> None:
     fake.state.tokens[TOKEN] = Token(may_read_actions=False)
-    with pytest.raises(GitHubError) as caught:
+    with pytest.raises(HostError) as caught:
         await fetched(client, 1, tmp_path)
     assert caught.value.kind == "forbidden"
 
@@ -173,8 +173,8 @@ def unpacked(content: bytes, folder: Path, limits: ArchiveLimits = LIMITS) -> di
     return {path.relative_to(folder / "out").as_posix(): path.read_bytes() for path in files}
 
 
-def refusal(content: bytes, folder: Path, limits: ArchiveLimits = LIMITS) -> GitHubError:
-    with pytest.raises(GitHubError) as caught:
+def refusal(content: bytes, folder: Path, limits: ArchiveLimits = LIMITS) -> HostError:
+    with pytest.raises(HostError) as caught:
         unpacked(content, folder, limits)
     outside = [
         path
@@ -330,6 +330,6 @@ def test_a_damaged_zip_is_unpacked_right_or_refused(
     content = sound[:at] + damage + sound[at + len(damage) :]
     try:
         files = unpacked(content, folder)
-    except GitHubError:
+    except HostError:
         return
     assert all(name.split("/")[-1] in NAMES for name in files)

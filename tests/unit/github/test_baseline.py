@@ -11,7 +11,7 @@ from fakes.github import TOKEN, FakeGitHub, Fault
 from fakes.github_state import FORK, StoredArtifact, Token
 from pulls import HEAD
 
-from ci_evals.errors import GitHubError
+from ci_evals.errors import HostError
 from ci_evals.github.api import GitHub
 from ci_evals.github.baseline import (
     MAX_TRIED,
@@ -257,7 +257,7 @@ async def test_a_missing_permission_is_an_error(
     fake: FakeGitHub, client: GitHub, tmp_path: Path
 ) -> None:
     fake.state.tokens[TOKEN] = Token(may_read_actions=False)
-    with pytest.raises(GitHubError) as caught:
+    with pytest.raises(HostError) as caught:
         await find_base_report(client, SEARCH, "capitals", tmp_path)
     assert caught.value.kind == "forbidden"
 
@@ -266,5 +266,5 @@ async def test_a_github_that_is_down_is_an_error(
     fake: FakeGitHub, client: GitHub, tmp_path: Path
 ) -> None:
     fake.fails(*[Fault(lambda _method, _path: True, 502)] * 20)
-    with pytest.raises(GitHubError, match="502"):
+    with pytest.raises(HostError, match="502"):
         await find_base_report(client, SEARCH, "capitals", tmp_path)

@@ -10,7 +10,7 @@ from fakes.github_state import FORK, StoredRun, Token
 from fakes.virtual_time import VirtualTime
 from pulls import BOT, HEAD, NUMBER, comments, context_of, from_renderer, open_pull, says, sections
 
-from ci_evals.errors import GitHubError
+from ci_evals.errors import HostError
 from ci_evals.github.api import GitHub, WorkflowRun, connect
 from ci_evals.github.comment import CommentOutcome, pull_requests_of, put_section
 from ci_evals.github.comment_body import MAX_BYTES, Contribution, parse
@@ -219,7 +219,7 @@ async def test_creations_that_fail_again_and_again_are_an_error(
 ) -> None:
     open_pull(fake)
     fake.fails(*[Fault(lambda method, _path: method == "POST", 502)] * 9)
-    with pytest.raises(GitHubError, match="502"):
+    with pytest.raises(HostError, match="502"):
         await put_section(client, NUMBER, says("Never."))
     assert len(fake.asked("POST")) == 3
 
@@ -271,13 +271,13 @@ async def test_a_github_that_is_down_is_an_error_with_a_reason(
 ) -> None:
     open_pull(fake)
     fake.fails(*[Fault(lambda _method, _path: True, 503, message="Unavailable")] * 20)
-    with pytest.raises(GitHubError, match="503") as caught:
+    with pytest.raises(HostError, match="503") as caught:
         await put_section(client, NUMBER, says("Nobody hears this."))
     assert caught.value.kind == "unreachable"
 
 
 async def test_a_pull_request_that_is_not_there_is_missing(client: GitHub) -> None:
-    with pytest.raises(GitHubError) as caught:
+    with pytest.raises(HostError) as caught:
         await put_section(client, 404, says("Where?"))
     assert caught.value.kind == "missing"
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol, TextIO
 
 from ci_evals import reports
-from ci_evals.errors import CiEvalsError, GitHubError, Problem
+from ci_evals.errors import CiEvalsError, HostError, Problem
 from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.gate.verdict import FailOn
@@ -217,7 +217,7 @@ class Host:
             folder: an existing one for files that are not at hand.
 
         Raises:
-            GitHubError: it cannot be looked for.
+            HostError: it cannot be looked for.
         """
         del folder
         path = committed_baseline(suite)
@@ -306,7 +306,7 @@ def find_previous(
         name = committed_baseline(suite).name
         try:
             committed = host.find_committed(suite, folder)
-        except GitHubError as error:
+        except HostError as error:
             problem = f"{name} of the base branch cannot be read: {error}"
             lack = NoComparison(problem, expected=True)
             return replace(found, baseline=lack, warnings=(*found.warnings, problem))
