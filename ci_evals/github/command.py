@@ -12,14 +12,13 @@ from ci_evals.cli.run_options import to_baseline
 from ci_evals.errors import HostError, StorageError
 from ci_evals.github.comment import (
     ARTIFACTS,
-    CommentOutcome,
-    Mode,
     comment_from_run,
     link_pages,
     post_comment,
 )
 from ci_evals.github.context import Context, read_context
 from ci_evals.hosts import BaselineChoice
+from ci_evals.hosts.comment import CommentOutcome, Mode
 from ci_evals.reports.read import read_summary, report_folders
 from ci_evals.suite.types import RESULTS
 

@@ -1,12 +1,4 @@
-"""The comment on a pull request: one for all suites, jobs and runs, edited in place.
-
-GitHub offers no compare-and-set for comments. If two jobs read the same comment and then write it,
-the second write removes the section of the first, and a job that checks too early doesn't notice.
-So every write follows directly on a read and carries a random word, and the job reads again after
-`SETTLE_S`. If its word is still there, every job that read before has written by now, and every
-later one has read this section. Otherwise the job writes its section again if it is gone, and waits
-again. Only a write that reaches GitHub more than `SETTLE_S` after its read can remove a section.
-"""
+"""The comment on a pull request, and the comments that others post for forks."""
 
 import asyncio
 import tempfile
@@ -15,16 +7,14 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from ci_evals.errors import HostError, Problem, StorageError
-from ci_evals.files import write_atomically
-from ci_evals.format import name_of, short_sha
+from ci_evals.format import name_of
 from ci_evals.gate.bars import SEVERITY
 from ci_evals.gate.baseline import Baseline
-from ci_evals.gate.compare import Change, NoComparison
+from ci_evals.gate.compare import NoComparison
 from ci_evals.github.api import GitHub, User, WorkflowRun, connect
 from ci_evals.github.artifacts import (
     FORK_LIMITS,
@@ -37,21 +27,21 @@ from ci_evals.github.artifacts import (
     pages_of_run,
 )
 from ci_evals.github.baseline import NotFound, Search, find_base_report
-from ci_evals.github.comment_body import (
-    MAX_BYTES,
-    Body,
-    Contribution,
-    Section,
-    SectionId,
-    Stamp,
-    State,
-    compose,
-    parse,
-    with_section,
-)
 from ci_evals.github.context import Context, PullRequest
 from ci_evals.github.step_files import append_summary
 from ci_evals.hosts import BaselineChoice
+from ci_evals.hosts.comment import (
+    NOT_POSTED,
+    CommentApi,
+    CommentOutcome,
+    Mode,
+    PostedComment,
+    Thread,
+    has_changes,
+    own_comments,
+    text_contribution,
+)
+from ci_evals.hosts.comment_body import Contribution, SectionId, Stamp, State
 from ci_evals.reports.markdown import (
     Links,
     comment_document,
@@ -59,57 +49,22 @@ from ci_evals.reports.markdown import (
     problems_text,
     progress_text,
 )
-from ci_evals.reports.notes import changed_rules
 from ci_evals.reports.read import ReportError, baseline_of, judge_beside, read_baseline, read_report
 from ci_evals.reports.report_json import REPORT
 from ci_evals.reports.saved import SavedReport
 from ci_evals.reports.summary import Note, Summary
 from ci_evals.suite.types import RESULTS
 
-Mode = Literal["auto", "changes", "new"]
-"""`auto` keeps one comment for the pull request, `new` makes one for each workflow run.
+T = TypeVar("T")
 
-`changes` is like `auto`, but a suite without a change only replaces its older section.
-"""
-
-FILE: Final = "comment.md"
 ARTIFACTS: Final = "ci-evals*"
 """The pattern of the artifacts that hold results."""
 
 _MAX_ARTIFACTS = 20
 _MAX_REPORTS = 20  # of one artifact: those of several suites
-_NOT_POSTED = "no comment was posted"
-_NO_CHANGES = "nothing changed: no comment was posted"
-_CHANGES: Final[frozenset[Change]] = frozenset(
-    ("worse", "probably worse", "fixed", "removed", "edited", "not compared")
-)
 
-SETTLE_S: Final = 3.0
-MAX_ROUNDS: Final = 12
-MAX_LOST: Final = 3
-"""The most attempts to create a comment when GitHub does not answer."""
-WRITE_SPACING_S: Final = 1.0
-"""GitHub's advice."""
 _ACTIONS_LOGIN = "github-actions[bot]"
 """The account of GITHUB_TOKEN."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommentOutcome:
-    """The outcome of posting.
-
-    Attributes:
-        url: the comment.
-        warning: why it could not be posted, in one sentence.
-        note: why this run rightly posts nothing, such as without a pull request or after a newer
-            run.
-        preview: what would be posted; in a dry run only.
-    """
-
-    url: str | None = None
-    warning: str | None = None
-    note: str | None = None
-    preview: str | None = None
 
 
 def post_comment(
@@ -136,13 +91,13 @@ def post_comment(
     contributions = []
     for summary in summaries:
         suite = summary.report.suite.name
-        document = comment_document(summary, _links(context, pages.get(suite)))
+        document = comment_document(summary, links_of(context, pages.get(suite)))
         contribution = Contribution(
             SectionId(suite, context.workflow, part),
             _stamp(context),
             summary.verdict.status,
             document.render,
-            replaces_only=mode == "changes" and not _has_changes(summary),
+            replaces_only=mode == "changes" and not has_changes(summary),
         )
         contributions.append(contribution)
     if dry_run:
@@ -164,7 +119,7 @@ def post_text(
     `suite` is empty if the name of the suite could not be read.
     """
     section = SectionId(suite, context.workflow, part)
-    contribution = _text_of(section, _stamp(context), state, text)
+    contribution = text_contribution(section, _stamp(context), state, text)
     if mode == "changes" and state == "pass":
         contribution = replace(contribution, replaces_only=True)
     return _post([contribution], context, mode)
@@ -202,38 +157,11 @@ def link_pages(context: Context, part: str, summaries: Sequence[Summary]) -> Map
     return pages
 
 
-def write_comment(summary: Summary, context: Context, folder: Path) -> Path:
-    """Write comment.md for people to read; programs that post it elsewhere use report.json.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    path = folder / FILE
-    text = comment_document(summary, _links(context)).render(MAX_BYTES)
-    write_atomically(path, [f"{text}\n".encode()])
-    return path
-
-
-def _links(context: Context, page: str | None = None) -> Links:
+def links_of(context: Context, page: str | None = None) -> Links:
     artifacts = None
     if context.run_url:
         artifacts = f"{context.run_url}#artifacts"
     return Links(context.run_url, artifacts, context.source_url, page)
-
-
-def _has_changes(summary: Summary) -> bool:
-    """Return True if something differs from the base, or is not known to be the same.
-
-    New cases are no such change, nor are drops that may be chance.
-    """
-    compared = summary.compared
-    if summary.verdict.status != "pass" or compared is None or summary.report.totals.errored:
-        return True
-    if summary.notes or any(changed_rules(summary, compared)):
-        return True
-    if any(variant.p <= compared.alpha for variant in compared.variants):
-        return True
-    return any(compared.change(cell) in _CHANGES for cell in compared.cells)
 
 
 def _stamp(context: Context) -> Stamp:
@@ -245,7 +173,7 @@ def _stamp(context: Context) -> Stamp:
 
 def _post(contributions: Sequence[Contribution], context: Context, mode: Mode) -> CommentOutcome:
     if context.problem:
-        return CommentOutcome(warning=f"{_NOT_POSTED}: {context.problem}")
+        return CommentOutcome(warning=f"{NOT_POSTED}: {context.problem}")
     pull = context.pull_request
     if pull is None:
         return CommentOutcome(note="no pull request: nothing was posted")
@@ -268,7 +196,7 @@ def _with_github(
     try:
         return asyncio.run(connect_and_work())
     except (HostError, StorageError) as error:
-        return CommentOutcome(warning=f"{_NOT_POSTED}: {error}")
+        return CommentOutcome(warning=f"{NOT_POSTED}: {error}")
 
 
 def comment_from_run(
@@ -302,7 +230,7 @@ def comment_from_run(
         pulls = await pull_requests_of(github, run)
         if not pulls:
             why = f"no open pull request has the commit of run {run_id} as its head"
-            return CommentOutcome(warning=f"{_NOT_POSTED}: {why}")
+            return CommentOutcome(warning=f"{NOT_POSTED}: {why}")
         with tempfile.TemporaryDirectory(prefix="ci-evals-") as scratch:
             uploads = await _download_reports(github, run, artifact, Path(scratch, "head"))
             pages = await pages_of_run(github, run_id)
@@ -318,7 +246,7 @@ def comment_from_run(
                     summary = await _judge(github, report, baseline, search, folder, suites)
                     page = pages.get(page_name(source.name, report.suite.name))
                     contribution = _contribution(summary, run, source, page)
-                    if mode == "changes" and not _has_changes(summary):
+                    if mode == "changes" and not has_changes(summary):
                         contribution = replace(contribution, replaces_only=True)
                     contributions.append(contribution)
                 if dry_run:
@@ -409,7 +337,7 @@ async def _download_reports(
             unusable[artifact.name] = str(error)
     problems = [f"artifact {name!r} was left out: {why}" for name, why in unusable.items()]
     if not reports and not unusable:
-        problems = [f"{_NOT_POSTED}: no artifact {pattern!r} of run {run.id} has a {REPORT}"]
+        problems = [f"{NOT_POSTED}: no artifact {pattern!r} of run {run.id} has a {REPORT}"]
     return _Uploads(reports, unusable, problems)
 
 
@@ -517,7 +445,9 @@ async def _withdraw(
         uploads: the reports in them.
     """
     try:
-        comments = await _own_comments(github, pull.number, "", await _login(github))
+        comments = await own_comments(
+            PullRequestComments(github, pull.number), "", await _login(github)
+        )
     except HostError as error:
         if error.kind != "forbidden":
             raise
@@ -541,12 +471,8 @@ async def _withdraw(
             why = "its job ended before"
         sentence = f"no verdict: this run has left no report that can be used ({why})"
         text = problems_text([Problem("", None, "", sentence)], run.html_url)
-        withdrawn.append(_text_of(section.id, stamp, "error", text))
+        withdrawn.append(text_contribution(section.id, stamp, "error", text))
     return withdrawn
-
-
-def _text_of(section: SectionId, stamp: Stamp, state: State, text: str) -> Contribution:
-    return Contribution(section, stamp, state, lambda _max_bytes: text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,6 +483,52 @@ class Comment:
     html_url: str
     user: User | None = None
     body: str | None = None
+
+    def posted(self) -> PostedComment:
+        """Return the comment as all CI systems have it."""
+        author = None
+        if self.user:
+            author = self.user.login
+        return PostedComment(self.id, self.html_url, author, self.body or "")
+
+
+class PullRequestComments(CommentApi):
+    """The comments on a pull request."""
+
+    def __init__(self, github: GitHub, number: int) -> None:
+        self.change = f"pull request {number}"
+        self.sleep = github.sleep
+        self._github = github
+        self._number = number
+
+    async def retry(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await self._github.retry(call)
+
+    async def head_sha(self) -> str:
+        pull = await self._github.get(f"pulls/{self._number}", PullRequest)
+        return pull.head.sha
+
+    async def list(self) -> Sequence[PostedComment]:
+        comments = await self._github.list(f"issues/{self._number}/comments", Comment)
+        return [comment.posted() for comment in comments]
+
+    async def create(self, text: str) -> PostedComment:
+        path = f"issues/{self._number}/comments"
+        comment = await self._github.create(path, {"body": text}, Comment)
+        return comment.posted()
+
+    async def read(self, comment_id: int) -> PostedComment:
+        comment = await self._github.get(f"issues/comments/{comment_id}", Comment)
+        return comment.posted()
+
+    async def edit(self, comment_id: int, text: str) -> None:
+        await self._github.edit(f"issues/comments/{comment_id}", {"body": text})
+
+    async def delete(self, comment_id: int) -> None:
+        await self._github.delete(f"issues/comments/{comment_id}")
+
+    def describe_run(self, stamp: Stamp) -> str:
+        return f"run {stamp.run_id}, attempt {stamp.attempt}"
 
 
 async def put_section(
@@ -587,7 +559,8 @@ async def put_sections(
         scope = f"run {contributions[0].stamp.run_id}"
     try:
         login = await _login(github)
-        return await _Thread(github, pull_request, scope, login, contributions).put()
+        comments = PullRequestComments(github, pull_request)
+        return await Thread(comments, scope, login, contributions).put()
     except HostError as error:
         if error.kind != "forbidden":
             raise
@@ -599,7 +572,7 @@ async def put_sections(
                 " get a token that only reads; a `workflow_run` workflow with `ci-evals comment`"
                 " posts it for them"
             )
-        return CommentOutcome(warning=f"{_NOT_POSTED}: {why}")
+        return CommentOutcome(warning=f"{NOT_POSTED}: {why}")
 
 
 async def _login(github: GitHub) -> str:
@@ -613,164 +586,3 @@ async def _login(github: GitHub) -> str:
         if error.kind == "rate_limited":
             raise
         return _ACTIONS_LOGIN
-
-
-class _OwnComment(NamedTuple):
-    comment: Comment
-    body: Body
-
-
-async def _own_comments(github: GitHub, number: int, scope: str, login: str) -> list[_OwnComment]:
-    """Return the comments by `login` that have our marker and this scope, ordered by id."""
-    own = []
-    for comment in await github.list(f"issues/{number}/comments", Comment):
-        if comment.user is None or comment.user.login != login:
-            continue
-        body = parse(comment.body or "")
-        if body is not None and body.scope == scope:
-            own.append(_OwnComment(comment, body))
-    return sorted(own, key=lambda each: each.comment.id)
-
-
-def _belongs(contribution: Contribution, body: Body) -> bool:
-    """Return True unless a section would be new and must not be."""
-    return not contribution.replaces_only or body.section(contribution.id) is not None
-
-
-class _Thread:
-    """Our comments on one pull request, and sections of one run to put into the first of them."""
-
-    def __init__(
-        self,
-        github: GitHub,
-        number: int,
-        scope: str,
-        login: str,
-        contributions: Sequence[Contribution],
-    ) -> None:
-        self._github = github
-        self._number = number
-        self._scope = scope
-        self._login = login
-        self._contributions = contributions
-        self._stamp = contributions[0].stamp
-        self._section_word = uuid4().hex
-        self._last_write: str | None = None  # must still be there after SETTLE_S
-        self._created: set[int] = set()
-        self._lost = 0
-
-    async def put(self) -> CommentOutcome:
-        """Write until the sections are there to stay, or must not be written."""
-        for _ in range(MAX_ROUNDS):
-            pull = await self._github.get(f"pulls/{self._number}", PullRequest)
-            own = await _own_comments(self._github, self._number, self._scope, self._login)
-            outcome = self._outcome(pull.head.sha, own)
-            if outcome is not None:
-                await self._delete_others(own)
-                return outcome
-            if own:
-                await self._edit(own[0].comment.id)
-            else:
-                await self._create()
-            await self._github.sleep(SETTLE_S)
-        raise HostError(
-            "unexpected",
-            f"other jobs write to the comment of #{self._number} again and again:"
-            " does each have its own --artifact?",
-        )
-
-    def _outcome(self, head_sha: str, own: Sequence[_OwnComment]) -> CommentOutcome | None:
-        """Return the outcome, or None if a section still has to be written or to settle."""
-        stamp = self._stamp
-        if head_sha != stamp.sha:
-            note = (
-                f"pull request {self._number} has moved on to {short_sha(head_sha)};"
-                " the comment is left to the run of that commit,"
-                f" this one was of {short_sha(stamp.sha)}"
-            )
-            return CommentOutcome(note=note)
-        contributions = self._contributions
-        if not own:
-            if all(contribution.replaces_only for contribution in contributions):
-                return CommentOutcome(note=_NO_CHANGES)
-            return None
-        comment, body = own[0]
-        contributions = [each for each in contributions if _belongs(each, body)]
-        if not contributions:
-            return CommentOutcome(note=_NO_CHANGES)
-        overtaken_by: list[Stamp] = []
-        for contribution in contributions:
-            section = body.section(contribution.id)
-            if section is None:
-                return None
-            if section.stamp.is_newer_than(stamp):
-                overtaken_by.append(section.stamp)
-            elif section.write != self._section_word or body.write != self._last_write:
-                return None
-        if len(overtaken_by) == len(contributions):
-            newer = f"run {overtaken_by[0].run_id}, attempt {overtaken_by[0].attempt}"
-            return CommentOutcome(note=f"the comment already has what a newer run found ({newer})")
-        return CommentOutcome(url=comment.html_url)
-
-    async def _create(self) -> None:
-        write = uuid4().hex
-        text = compose(self._scope, write, self._add_to(()))
-        path = f"issues/{self._number}/comments"
-        try:
-            comment = await self._github.create(path, {"body": text}, Comment)
-        except HostError as error:
-            self._lost += 1
-            if error.kind != "unreachable" or self._lost == MAX_LOST:
-                raise
-            return  # it may have been created all the same: the next round sees it
-        self._last_write = write
-        self._created.add(comment.id)
-        if comment.user:
-            # Other GitHub Apps have other names; with the right one, their older comments are
-            # found, too.
-            self._login = comment.user.login
-
-    def _add_to(self, sections: tuple[Section, ...]) -> tuple[Section, ...]:
-        """Return sections with those of this run that are not there yet and not overtaken."""
-        for contribution in self._contributions:
-            body = Body(self._scope, "", sections)
-            if not _belongs(contribution, body):
-                continue
-            section = body.section(contribution.id)
-            if section is not None:
-                newer = section.stamp.is_newer_than(self._stamp)
-                if newer or section.write == self._section_word:
-                    continue
-            own = contribution.section(sections, self._section_word)
-            sections = with_section(sections, own)
-        return sections
-
-    async def _edit(self, comment_id: int) -> None:
-        path = f"issues/comments/{comment_id}"
-
-        async def read_and_write() -> None:
-            comment = await self._github.get(path, Comment)
-            body = parse(comment.body or "")
-            if body is None:
-                return
-            sections = self._add_to(body.sections)
-            if sections == body.sections:
-                self._last_write = body.write
-                return
-            self._last_write = uuid4().hex
-            text = compose(self._scope, self._last_write, sections)
-            await self._github.edit(path, {"body": text})
-
-        try:
-            await self._github.retry(read_and_write)
-        except HostError as error:
-            if error.kind != "missing":  # deleted meanwhile: the next round sees that
-                raise
-
-    async def _delete_others(self, own: Sequence[_OwnComment]) -> None:
-        """Delete second comments: those created here, and those that older runs left behind."""
-        for comment, body in own[1:]:
-            is_old = all(self._stamp.is_newer_than(section.stamp) for section in body.sections)
-            if is_old or comment.id in self._created:
-                await self._github.sleep(WRITE_SPACING_S)
-                await self._github.delete(f"issues/comments/{comment.id}")

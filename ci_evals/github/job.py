@@ -12,11 +12,12 @@ from ci_evals.files import file_name, write_atomically
 from ci_evals.gate.bars import VERDICTS
 from ci_evals.github.annotations import annotations, headline_notice
 from ci_evals.github.artifacts import PAGE_SUFFIX, page_name
-from ci_evals.github.comment import Mode, post_comment, post_progress, write_comment
+from ci_evals.github.comment import links_of, post_comment, post_progress
 from ci_evals.github.context import Context
 from ci_evals.github.log import JobLog, annotation_commands
 from ci_evals.github.step_files import append_summary, outputs, write_outputs
 from ci_evals.hosts import Job, Posting
+from ci_evals.hosts.comment import Mode, write_comment
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport
 from ci_evals.redaction import Redactor, listen, mask_commands
@@ -183,7 +184,7 @@ class GitHubJob(Job):
         if posted.warning:
             self.warn(posted.warning)
             try:
-                file = write_comment(summary, self._context, self._out)
+                file = write_comment(summary, links_of(self._context), self._out)
             except CiEvalsError as error:
                 self.warn(str(error))
             else:

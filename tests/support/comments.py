@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 
 from ci_evals.gate.compare import NoComparison
-from ci_evals.github.comment_body import Section, SectionId, Stamp, compose
+from ci_evals.hosts.comment_body import Section, SectionId, Stamp, compose
 from ci_evals.model.case import Variant
 from ci_evals.model.report import SuiteReport
 from ci_evals.model.response import Message, Response, ToolCall

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from fakes.github import TOKEN, FakeGitHub
 from fakes.github_state import REPOSITORY, StoredComment, StoredPull
 
-from ci_evals.github.comment_body import Contribution, Section, SectionId, Stamp, parse
 from ci_evals.github.context import Context
+from ci_evals.hosts.comment_body import Contribution, Section, SectionId, Stamp, parse
 from ci_evals.model.fields import Secret
 
 NUMBER = 7

@@ -207,7 +207,7 @@ async def test_two_jobs_at_once_end_in_one_comment_with_both_sections(
     repository.suite()
     run = fake.state.add_run(RED, head_branch="feature", event="pull_request")
     names = ("ci-evals-search", "ci-evals-support")
-    repository.constants = {"ci_evals.github.comment.SETTLE_S": 1.0}
+    repository.constants = {"ci_evals.hosts.comment.SETTLE_S": 1.0}
     jobs = await asyncio.gather(
         *(repository.pull_request(RED, run=run, CI_EVALS_ARTIFACT=name) for name in names)
     )

@@ -12,8 +12,9 @@ from pulls import BOT, HEAD, NUMBER, comments, context_of, from_renderer, open_p
 
 from ci_evals.errors import HostError
 from ci_evals.github.api import GitHub, WorkflowRun, connect
-from ci_evals.github.comment import CommentOutcome, pull_requests_of, put_section
-from ci_evals.github.comment_body import MAX_BYTES, Contribution, parse
+from ci_evals.github.comment import pull_requests_of, put_section
+from ci_evals.hosts.comment import CommentOutcome
+from ci_evals.hosts.comment_body import MAX_BYTES, Contribution, parse
 
 ROUNDS = 20
 
