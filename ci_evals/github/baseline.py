@@ -1,18 +1,15 @@
 """The results of the base branch and of earlier attempts, found among GitHub's artifacts."""
 
 import asyncio
-import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from ci_evals.engine.journal import JOURNAL, journals_of
 from ci_evals.errors import HostError, StorageError
-from ci_evals.format import name_of, number_of, short_sha
-from ci_evals.gate.baseline import Baseline
+from ci_evals.format import name_of
 from ci_evals.gate.compare import NoComparison
 from ci_evals.github.api import GitHub, WorkflowRun, connect
 from ci_evals.github.artifacts import MAX_LISTED, Artifact, ArtifactOrigin, artifacts_of_run, fetch
@@ -21,23 +18,21 @@ from ci_evals.hosts import (
     ArtifactNames,
     BaselineChoice,
     Previous,
-    describe_baseline,
-    lost_reports,
-    removed_suites,
 )
-from ci_evals.model.report import Checkout, SuiteInfo
-from ci_evals.redaction import Redactor
-from ci_evals.reports.read import baseline_of, read_report
-from ci_evals.reports.report_json import REPORT
-from ci_evals.reports.saved import SavedReport
+from ci_evals.hosts.baseline import (
+    PATIENCE_S,
+    BaseBranch,
+    BaseReport,
+    Candidate,
+    Download,
+    NotFound,
+    find_base_report,
+    previous_of,
+)
 from ci_evals.suite.types import CheckedSuite
 
 MAX_COMMITS: Final = 50
-MAX_TRIED: Final = 5  # downloads
 MAX_CHANGED: Final = 300  # files that GitHub lists of a comparison
-PATIENCE_S: Final = 60.0  # for GitHub's limits and failures, before a run starts
-
-_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 # Runs of other events can have the base branch as theirs while they evaluate a pull request.
 _TRUSTED_EVENTS = frozenset(("push", "schedule", "workflow_dispatch"))
@@ -90,30 +85,17 @@ async def _find_base(
 ) -> Previous:
     """Find the report and the journal of the base branch."""
     names = [each.name for each in suites]
+    found: BaseReport | NotFound
     try:
         async with connect(context, patience_s=PATIENCE_S) as github:
-            found = await find_base_report(github, search, suite.name, folder, names)
+            branch = GitHubBranch(github, search)
+            found = await find_base_report(branch, suite.name, folder, names)
     except (HostError, StorageError) as error:
         reason = str(error)
         if context.token and isinstance(error, HostError) and error.kind == "forbidden":
             reason += " (reading artifacts needs `actions: read`)"
         found = NotFound(reason, expected=True, failed=True)
-    if isinstance(found, NotFound):
-        lack = NoComparison(found.reason, found.expected)
-        if found.failed:
-            return Previous(lack, warnings=(lack.sentence,))
-        return Previous(lack, notes=(lack.sentence,))
-    redactor = Redactor(suite.secrets)
-    baseline = baseline_of([found.report], suite.name, search.base_ref, redactor=redactor)
-    if isinstance(baseline, Baseline):
-        baseline = replace(baseline, run_url=found.run_url)
-    if isinstance(baseline, Baseline) and suite.name == names[0]:  # one of them says so
-        removed = redactor.clean(removed_suites(found.suites, suites))
-        baseline = replace(baseline, removed_suites=removed)
-    note = describe_baseline(baseline, found.place)
-    return Previous(
-        baseline, notes=(note,), warnings=lost_reports(baseline), recording=found.recording
-    )
+    return previous_of(found, search.base_ref, suite, suites)
 
 
 async def _find_journals(
@@ -172,135 +154,58 @@ def search_for(context: Context, artifact: str) -> Search | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class BaseReport:
-    """A report of the base branch.
-
-    Attributes:
-        report: the report.
-        recording: the journal in the same artifact, if there is one.
-        place: how its commit is related to the one under test, in words.
-        run_url: the page of the run that left it.
-        suites: all suites with a report in the same artifact.
-    """
-
-    report: SavedReport
-    recording: Path | None
-    place: str
-    run_url: str
-    suites: Sequence[SuiteInfo] = ()
+class _Source(NamedTuple):
+    artifact: Artifact
+    run: ArtifactOrigin
 
 
-@dataclass(frozen=True, slots=True)
-class NotFound:
-    """The base branch has no report that can be used.
-
-    Attributes:
-        reason: the reason.
-        expected: False only if no comparison could be expected: this is the first run.
-        failed: True if GitHub did not let us look.
-    """
-
-    reason: str
-    expected: bool
-    failed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _OtherSuites:
-    """An artifact has reports, but of other suites."""
-
-    suites: Sequence[SuiteInfo]
-
-
-async def find_base_report(
-    github: GitHub, search: Search, suite: str, folder: Path, suites: Collection[str] = ()
-) -> BaseReport | NotFound:
-    """Look for a suite's report of the base branch and unpack it below `folder`.
-
-    The report of the merge base is preferred, then that of the nearest commit before it, then the
-    newest of the branch. Only complete reports of concluded runs of the repository's own branch
-    count, and only if what was checked out is a commit of that branch, without changes. Those of
-    another commit than their run's come last.
+class GitHubBranch(BaseBranch[_Source]):
+    """The base branch on GitHub.
 
     Args:
         github: with a token that has `actions: read`.
         search: what to look for.
-        suite: the name of the suite.
-        folder: where artifacts are unpacked.
-        suites: the names of all suites that are run. If the base branch has others, the suite may
-            be one of them under a new name, so a comparison was expected.
-
-    Raises:
-        HostError: GitHub cannot be reached or refuses.
-        StorageError: `folder` cannot be written.
     """
-    candidates = await _list_candidates(github, search)
-    if isinstance(candidates, NotFound):
-        return candidates
-    start = "its base"
-    if search.head_sha:
-        start = "the merge base"
-    history = await _history(github, search)
-    best_first = _sort_candidates(candidates, history, start)
-    reasons: list[str] = []
-    known_suites: set[str] = set()
-    failed = False
-    of_another_commit: BaseReport | None = None
-    for number, candidate in enumerate(islice(best_first, MAX_TRIED)):
+
+    def __init__(self, github: GitHub, search: Search) -> None:
+        self.name = search.base_ref
+        self.start = "its base"
+        if search.head_sha:
+            self.start = "the merge base"
+        self._github = github
+        self._search = search
+
+    async def candidates(self) -> Sequence[Candidate[_Source]] | NotFound:
+        return await _list_candidates(self._github, self._search)
+
+    async def history(self) -> Sequence[str]:
+        return await _history(self._github, self._search)
+
+    async def download(
+        self, source: _Source, folder: Path, names: Collection[str]
+    ) -> Download | str:
+        run = await self._github.get(f"actions/runs/{source.run.id}", WorkflowRun)
+        if run.status != "completed":
+            return "it has not ended"
+        if run.event not in _TRUSTED_EVENTS:
+            return f"it ran on {run.event}"
+        files = await fetch(self._github, source.artifact, folder, names)
+        return Download(files, run.html_url)
+
+    async def has_commit(self, sha: str) -> bool:
+        path = f"compare/{sha}...{quote(self.name, safe='')}"
         try:
-            report = await _try(github, candidate, suite, folder / str(number))
-            if isinstance(report, BaseReport):
-                report = await _check_commit(github, report, search, history)
+            comparison = await self._github.get(path, _CommitComparison, per_page=1)
         except HostError as error:
-            if error.kind in ("rate_limited", "unreachable"):
-                raise
-            if error.kind != "missing":
-                failed = True
-            report = str(error)
-        if isinstance(report, _OtherSuites):
-            known_suites |= {info.name for info in report.suites}
-        elif not isinstance(report, BaseReport):
-            reasons.append(f"run {candidate.run.id}: {report}")
-        elif report.report.suite.revision == candidate.run.head_sha:
-            return report
-        elif of_another_commit is None:
-            of_another_commit = report
-    if of_another_commit:
-        return of_another_commit
-    return _explain(search, reasons, known_suites.difference(suites, (suite,)), failed=failed)
+            if error.kind == "missing":  # nobody knows the commit, or it has nothing in common
+                return False
+            raise
+        return comparison.merge_base_commit.sha == sha
 
 
-def _explain(
-    search: Search, reasons: Sequence[str], others: Collection[str], *, failed: bool
-) -> NotFound:
-    """Say why none of the reports of the base branch is the baseline.
-
-    Args:
-        search: what was looked for.
-        reasons: why reports cannot be used.
-        others: the suites that there are reports of, and that are not run.
-        failed: GitHub did not let us look at one of them.
-    """
-    branch = name_of(search.base_ref)
-    if reasons:
-        why = "; ".join(reasons)
-        reason = f"none of the last reports of {branch} can be used ({why})"
-        return NotFound(reason, expected=True, failed=failed)
-    if others:
-        names = ", ".join(map(name_of, sorted(others)))
-        reason = f"{branch} has no report of this suite, only of {names}, which was not run here"
-        return NotFound(reason, expected=True)
-    return NotFound(f"{branch} has no report of this suite yet", expected=False)
-
-
-class _Candidate(NamedTuple):
-    artifact: Artifact
-    run: ArtifactOrigin
-    place: str = "the newest there is"
-
-
-async def _list_candidates(github: GitHub, search: Search) -> Sequence[_Candidate] | NotFound:
+async def _list_candidates(
+    github: GitHub, search: Search
+) -> Sequence[Candidate[_Source]] | NotFound:
     """Return the artifacts of the base branch's own runs, newest first."""
     name = search.artifact
     branch = name_of(search.base_ref)
@@ -313,8 +218,9 @@ async def _list_candidates(github: GitHub, search: Search) -> Sequence[_Candidat
         if run is None or run.head_branch != search.base_ref:
             continue
         if run.head_repository_id == run.repository_id:  # a fork may have a branch of that name
-            trusted.append(_Candidate(artifact, run))
-    candidates = [each for each in trusted if not each.artifact.expired]
+            source = _Source(artifact, run)
+            trusted.append(Candidate(source, f"run {run.id}", run.head_sha))
+    candidates = [each for each in trusted if not each.source.artifact.expired]
     if candidates:
         return candidates
     if trusted:
@@ -334,22 +240,6 @@ def _is_not_the_first(artifacts: Iterable[Artifact], search: Search) -> bool:
         return False
     branches = {each.workflow_run.head_branch for each in artifacts if each.workflow_run}
     return not branches <= {search.head_ref}
-
-
-def _sort_candidates(
-    newest_first: Sequence[_Candidate], history: Sequence[str], start: str
-) -> Iterator[_Candidate]:
-    """Yield the best first: along the history, then by age."""
-    for behind, sha in enumerate(history):
-        place = start
-        if behind:
-            place = f"{number_of(behind, 'commit')} before the one it is based on"
-        for candidate in newest_first:
-            if candidate.run.head_sha == sha:
-                yield candidate._replace(place=place)
-    for candidate in newest_first:
-        if candidate.run.head_sha not in history:
-            yield candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,83 +298,3 @@ async def _history(github: GitHub, search: Search) -> list[str]:
             raise
         return []  # the branch was rewritten: its newest report is still there
     return [commit.sha for commit in commits]
-
-
-async def _check_commit(
-    github: GitHub, report: BaseReport, search: Search, history: Sequence[str]
-) -> BaseReport | str:
-    """Return the report if the commit that it checked out is one of the base branch."""
-    sha = str(report.report.suite.revision)
-    if sha in history or await _is_ancestor(github, sha, search.base_ref):
-        return report
-    return f"it checked out {short_sha(sha)}, which is not a commit of {name_of(search.base_ref)}"
-
-
-async def _is_ancestor(github: GitHub, sha: str, branch: str) -> bool:
-    """Return True if a commit is on a branch: the newest there, or before it."""
-    path = f"compare/{sha}...{quote(branch, safe='')}"
-    try:
-        comparison = await github.get(path, _CommitComparison, per_page=1)
-    except HostError as error:
-        if error.kind == "missing":  # nobody knows the commit, or it has nothing in common
-            return False
-        raise
-    return comparison.merge_base_commit.sha == sha
-
-
-async def _try(
-    github: GitHub, candidate: _Candidate, suite: str, folder: Path
-) -> BaseReport | _OtherSuites | str:
-    """Download a candidate and return its report, or why it cannot be used."""
-    run = await github.get(f"actions/runs/{candidate.run.id}", WorkflowRun)
-    if run.status != "completed":
-        return "it has not ended"
-    if run.event not in _TRUSTED_EVENTS:
-        return f"it ran on {run.event}"
-    files = await fetch(github, candidate.artifact, folder, (REPORT, JOURNAL))
-    try:
-        reports = [(path, read_report(path)) for path in files if path.name == REPORT]
-    except StorageError as error:
-        return str(error)
-    if not reports:
-        return f"it has no {REPORT}"
-    suites = [report.suite for _, report in reports]
-    of_suite = [each for each in reports if each[1].suite.name == suite]
-    if not of_suite:
-        return _OtherSuites(suites)
-    path, report = of_suite[0]
-    problem = _unusable(report, suite)
-    if problem:
-        return problem
-    place = candidate.place
-    if report.suite.revision != run.head_sha:
-        place = "another commit than its run's"
-    recording: Path | None = path.with_name(JOURNAL)
-    if recording not in files:
-        recording = None
-    return BaseReport(report, recording, place, run.html_url, suites)
-
-
-def checkout_problem(checkout: Checkout) -> str | None:
-    """Return why results of what was checked out cannot be a baseline; None if they can."""
-    if not checkout.revision or checkout.dirty is None:
-        return "git did not tell which commit it checked out"
-    if not _SHA.fullmatch(checkout.revision):
-        return f"{name_of(checkout.revision)} is not a commit"
-    if checkout.dirty:
-        return "files that git tracks were changed before it ran"
-    return None
-
-
-def _unusable(report: SavedReport, suite: str) -> str | None:
-    """Return why a report cannot be the baseline of a suite; None if it can."""
-    if problem := checkout_problem(Checkout(report.suite.revision, report.suite.dirty)):
-        return problem
-    if report.report.interrupted:
-        return f"its report is incomplete: {report.report.interrupted}"
-    if not any(cell.planned.graded for cell in report.head):
-        return "no run of its report was graded"
-    baseline = baseline_of([report], suite)
-    if isinstance(baseline, NoComparison):
-        return baseline.reason
-    return None

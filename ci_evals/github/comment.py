@@ -17,7 +17,6 @@ from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import NoComparison
 from ci_evals.github.api import GitHub, User, WorkflowRun, connect
 from ci_evals.github.artifacts import (
-    FORK_LIMITS,
     MAX_LISTED,
     Artifact,
     artifact_url,
@@ -26,10 +25,12 @@ from ci_evals.github.artifacts import (
     page_name,
     pages_of_run,
 )
-from ci_evals.github.baseline import NotFound, Search, find_base_report
+from ci_evals.github.baseline import GitHubBranch, Search
 from ci_evals.github.context import Context, PullRequest
 from ci_evals.github.step_files import append_summary
 from ci_evals.hosts import BaselineChoice
+from ci_evals.hosts.archives import FORK_LIMITS
+from ci_evals.hosts.baseline import BaseReport, NotFound, find_base_report
 from ci_evals.hosts.comment import (
     NOT_POSTED,
     CommentApi,
@@ -370,8 +371,10 @@ async def _judge(
     baseline: Baseline | NoComparison
     missing: Sequence[str] = ()
     if choice == "auto":
+        found: BaseReport | NotFound
+        branch = GitHubBranch(github, search)
         try:
-            found = await find_base_report(github, search, suite, folder, suites)
+            found = await find_base_report(branch, suite, folder, suites)
         except HostError as error:
             found = NotFound(str(error), expected=True, failed=True)
         if isinstance(found, NotFound):

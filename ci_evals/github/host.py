@@ -12,16 +12,11 @@ from ci_evals.files import write_atomically
 from ci_evals.format import number_of, without_commands
 from ci_evals.gate.bars import VerdictStatus
 from ci_evals.github.api import connect
-from ci_evals.github.baseline import (
-    PATIENCE_S,
-    changed_files,
-    checkout_problem,
-    find_earlier,
-)
+from ci_evals.github.baseline import changed_files, find_earlier
 from ci_evals.github.comment import post_text
 from ci_evals.github.context import read_context, remove_credentials
-from ci_evals.github.job import GitHubJob, path_in
-from ci_evals.github.log import Annotation, JobLog, annotation_commands
+from ci_evals.github.job import GitHubJob
+from ci_evals.github.log import JobLog, annotation_commands
 from ci_evals.github.step_files import append_summary, outputs_of_all, write_outputs
 from ci_evals.hosts import (
     ArtifactNames,
@@ -34,6 +29,9 @@ from ci_evals.hosts import (
     Previous,
     committed_baseline,
 )
+from ci_evals.hosts.annotations import Annotation
+from ci_evals.hosts.baseline import PATIENCE_S, checkout_problem
+from ci_evals.hosts.places import checkout_of, locate_problems, path_in
 from ci_evals.model.report import Checkout
 from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.reports.markdown import problems_text, suites_text, unchanged_text
@@ -72,7 +70,7 @@ class GitHubActions(Host):
         if text:
             say(sys.stderr, f"{without_commands(text)}\n")  # it may quote a dataset or an answer
         annotations = []
-        for problem in self._from_root(problems, folder):
+        for problem in locate_problems(problems, folder, self._root(folder)):
             message = problem.message
             if problem.path:
                 message = f"{problem.path}: {message}"
@@ -110,7 +108,7 @@ class GitHubActions(Host):
         if context.event not in ("pull_request", "merge_group"):
             return super().find_committed(suite, folder)
         path = committed_baseline(suite)
-        name = path_in(self._checkout(suite), path)
+        name = path_in(checkout_of(suite, self._root(Path.cwd())), path)
 
         async def download() -> str | None:
             async with connect(context, patience_s=PATIENCE_S) as github:
@@ -153,7 +151,9 @@ class GitHubActions(Host):
         patterns = list(suite.depends_on)
         if context.workflow_file:  # it may say which model is asked
             patterns.append(f"/{context.workflow_file}")
-        if touched(changed, path_in(self._checkout(suite), Path(suite.file)), patterns):
+        if touched(
+            changed, path_in(checkout_of(suite, self._root(Path.cwd())), Path(suite.file)), patterns
+        ):
             return None
         others = number_of(len(changed), "other file")
         return f"nothing that the suite depends on has changed ({others} did)"
@@ -177,7 +177,7 @@ class GitHubActions(Host):
         if isinstance(error, ConfigError):
             problems = error.problems
         redactor = Redactor(sensitive_values(self.environ))
-        problems = redactor.clean(self._from_root(problems, folder))
+        problems = redactor.clean(locate_problems(problems, folder, self._root(folder)))
 
         def render(**options: str | None) -> str:
             return problems_text(problems, **options)  # type: ignore[arg-type]  # by keyword
@@ -239,23 +239,6 @@ class GitHubActions(Host):
         except StorageError as error:
             log.warn(str(error))
 
-    def _checkout(self, suite: CheckedSuite) -> Path:
-        """Return the root of the repository that a suite is in."""
-        for folder in (suite.folder, *suite.folder.parents):
-            if (folder / ".git").exists():
-                return folder
-        return self._root(Path.cwd())
-
     def _root(self, folder: Path) -> Path:
         """Return the root of the repository; `folder` where that is not known."""
         return Path(self.environ.get("GITHUB_WORKSPACE") or folder)
-
-    def _from_root(self, problems: Sequence[Problem], folder: Path) -> list[Problem]:
-        """Return problems with files as paths from the root of the repository."""
-        root = self._root(folder)
-        located = []
-        for problem in problems:
-            if problem.file:
-                problem = problem._replace(file=path_in(root, folder / problem.file))  # noqa: PLW2901
-            located.append(problem)
-        return located

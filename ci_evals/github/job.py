@@ -10,14 +10,15 @@ from typing import TextIO
 from ci_evals.errors import CiEvalsError
 from ci_evals.files import file_name, write_atomically
 from ci_evals.gate.bars import VERDICTS
-from ci_evals.github.annotations import annotations, headline_notice
 from ci_evals.github.artifacts import PAGE_SUFFIX, page_name
 from ci_evals.github.comment import links_of, post_comment, post_progress
 from ci_evals.github.context import Context
 from ci_evals.github.log import JobLog, annotation_commands
 from ci_evals.github.step_files import append_summary, outputs, write_outputs
 from ci_evals.hosts import Job, Posting
+from ci_evals.hosts.annotations import annotations, headline_notice
 from ci_evals.hosts.comment import Mode, write_comment
+from ci_evals.hosts.places import locate_cases
 from ci_evals.model.plan import Shard
 from ci_evals.model.report import SuiteReport
 from ci_evals.redaction import Redactor, listen, mask_commands
@@ -74,14 +75,8 @@ class GitHubJob(Job):
         self._job_log.warn(self._redactor.clean_text(text))
 
     def locate_cases(self, suite: CheckedSuite) -> CheckedSuite:
-        """Return the suite with the files of its cases as paths from the root of the repository.
-
-        So reports name the same path, independent of the job's folder. Files outside of the
-        repository have absolute paths.
-        """
-        files = {case.file for case in suite.cases}
-        paths = {file: path_in(self._workspace, self._folder / file) for file in files}
-        return replace(suite, cases=[replace(case, file=paths[case.file]) for case in suite.cases])
+        """Return the suite with the files of its cases as paths from the root of the repository."""
+        return locate_cases(suite, self._folder, self._workspace)
 
     def announce(self) -> None:
         """Say in the comment that a run is under way, where that was asked for."""
@@ -189,11 +184,3 @@ class GitHubJob(Job):
                 self.warn(str(error))
             else:
                 self.say([f"the comment is left in {file.name}"])
-
-
-def path_in(root: Path, path: Path) -> str:
-    """Return a path relative to a folder; an absolute one for what is outside of it."""
-    path, root = path.resolve(), root.resolve()
-    if path.is_relative_to(root):
-        path = path.relative_to(root)
-    return path.as_posix()

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final, Literal, TextIO, get_args
+from typing import Final, TextIO, get_args
 from uuid import uuid4
 
 from ci_evals.format import one_line, without_commands
+from ci_evals.hosts.annotations import Annotation, Level
 from ci_evals.streams import say
-
-Level = Literal["error", "warning", "notice"]
 
 MAX_PER_LEVEL: Final = 10  # per step; GitHub drops the others without a word
 MAX_MESSAGE: Final = 4_096  # characters
@@ -77,21 +75,6 @@ def _escape(text: str) -> str:
     # `##[` is the old form of a command, obeyed anywhere in a line.
     unarmed = text.replace("##[", "# #[")
     return unarmed.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """A message at a line of the suite.
-
-    `file` is relative to the root of the repository; without it, the message is shown on the page
-    of the workflow run.
-    """
-
-    level: Level
-    message: str
-    file: str | None = None
-    line: int | None = None
-    title: str = ""
 
 
 def annotation_commands(

@@ -17,14 +17,11 @@ from pydantic import TypeAdapter
 from ci_evals.errors import HostError, StorageError
 from ci_evals.github.api import GitHub
 from ci_evals.github.artifacts import (
-    FORK_LIMITS,
-    OWN_LIMITS,
-    ArchiveLimits,
     Artifact,
     artifacts_of_run,
     fetch,
-    unpack,
 )
+from ci_evals.hosts.archives import FORK_LIMITS, OWN_LIMITS, ArchiveLimits, unpack
 
 NAMES = ("report.json", "results.jsonl")
 

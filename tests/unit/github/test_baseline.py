@@ -13,15 +13,9 @@ from pulls import HEAD
 
 from ci_evals.errors import HostError
 from ci_evals.github.api import GitHub
-from ci_evals.github.baseline import (
-    MAX_TRIED,
-    BaseReport,
-    NotFound,
-    Search,
-    find_base_report,
-    search_for,
-)
+from ci_evals.github.baseline import GitHubBranch, Search, search_for
 from ci_evals.github.context import Context
+from ci_evals.hosts.baseline import MAX_TRIED, BaseReport, NotFound, find_base_report
 from ci_evals.reports.report_json import render
 from ci_evals.reports.summary import summarize
 
@@ -99,13 +93,13 @@ def ran_on(
 
 async def found(client: GitHub, folder: Path, search: Search = SEARCH) -> tuple[str | None, str]:
     """The commit that was taken, and its place."""
-    baseline = await find_base_report(client, search, "capitals", folder)
+    baseline = await find_base_report(GitHubBranch(client, search), "capitals", folder)
     assert isinstance(baseline, BaseReport), baseline
     return baseline.report.suite.revision, baseline.place
 
 
 async def none(client: GitHub, folder: Path, search: Search = SEARCH) -> str:
-    baseline = await find_base_report(client, search, "capitals", folder)
+    baseline = await find_base_report(GitHubBranch(client, search), "capitals", folder)
     assert isinstance(baseline, NotFound), baseline
     assert not baseline.failed
     return baseline.reason
@@ -258,7 +252,7 @@ async def test_a_missing_permission_is_an_error(
 ) -> None:
     fake.state.tokens[TOKEN] = Token(may_read_actions=False)
     with pytest.raises(HostError) as caught:
-        await find_base_report(client, SEARCH, "capitals", tmp_path)
+        await find_base_report(GitHubBranch(client, SEARCH), "capitals", tmp_path)
     assert caught.value.kind == "forbidden"
 
 
@@ -267,4 +261,4 @@ async def test_a_github_that_is_down_is_an_error(
 ) -> None:
     fake.fails(*[Fault(lambda _method, _path: True, 502)] * 20)
     with pytest.raises(HostError, match="502"):
-        await find_base_report(client, SEARCH, "capitals", tmp_path)
+        await find_base_report(GitHubBranch(client, SEARCH), "capitals", tmp_path)

@@ -13,7 +13,7 @@ from factories import STARTED_AT, baseline_of, grade_of, many, report_of
 from rendered import comment_of, html_of, junit_of, markdown_of, terminal_of
 
 from ci_evals.gate.compare import Comparison
-from ci_evals.github.annotations import annotations
+from ci_evals.hosts.annotations import annotations
 from ci_evals.model.case import Variant
 from ci_evals.model.result import Result
 from ci_evals.model.rules import Gate

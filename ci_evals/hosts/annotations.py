@@ -1,20 +1,37 @@
 """Annotations: what a summary shows at the lines of a suite."""
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ci_evals.format import name_of, number_of
 from ci_evals.gate.run_errors import same_reason
-from ci_evals.github.log import Annotation, Level
 from ci_evals.reports.drift import drift_alarms, drift_command, drift_details, drift_sentence
 from ci_evals.reports.findings import findings
 from ci_evals.reports.groups import cells_by_group, join_sentence
 from ci_evals.reports.summary import Summary
 from ci_evals.reports.view import CellView, group_by, reasons_of
 
+Level = Literal["error", "warning", "notice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """A message at a line of the suite.
+
+    `file` is relative to the root of the repository; without it, the message is about the run.
+    """
+
+    level: Level
+    message: str
+    file: str | None = None
+    line: int | None = None
+    title: str = ""
+
 
 def headline_notice(summary: Summary) -> Annotation:
-    """Return the verdict as a notice, which the page of the workflow run shows by its title."""
+    """Return the verdict as a notice, which GitHub shows on the page of the run by its title."""
     found = findings(summary)
     title = f"ci-evals: {join_sentence(found.headline)}"
     facts = " · ".join((name_of(summary.report.suite.name), *found.facts))

@@ -1,0 +1,315 @@
+"""The base branch's report, found among what earlier runs have left on a CI system."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Final, Generic, Protocol, TypeVar
+
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.errors import HostError, StorageError
+from ci_evals.format import name_of, number_of, short_sha
+from ci_evals.gate.baseline import Baseline
+from ci_evals.gate.compare import NoComparison
+from ci_evals.hosts import Previous, describe_baseline, lost_reports, removed_suites
+from ci_evals.model.report import Checkout, SuiteInfo
+from ci_evals.redaction import Redactor
+from ci_evals.reports.read import baseline_of, read_report
+from ci_evals.reports.report_json import REPORT
+from ci_evals.reports.saved import SavedReport
+from ci_evals.suite.types import CheckedSuite
+
+T = TypeVar("T")
+
+MAX_TRIED: Final = 5  # downloads
+PATIENCE_S: Final = 60.0  # for the CI system's limits and failures, before a run starts
+
+_SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """The base branch has no report that can be used.
+
+    Attributes:
+        reason: the reason.
+        expected: False only if no comparison could be expected: this is the first run.
+        failed: True if the CI system did not let us look.
+    """
+
+    reason: str
+    expected: bool
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate(Generic[T]):
+    """Results that a run of the base branch has left.
+
+    Attributes:
+        source: what the CI system needs to download them.
+        run: the name of the run: `run 12`.
+        head_sha: the commit of the run.
+        place: how that commit is related to the one under test, in words.
+    """
+
+    source: T
+    run: str
+    head_sha: str
+    place: str = "the newest there is"
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """Unpacked results, and the page of the run that left them."""
+
+    files: Sequence[Path]
+    run_url: str
+
+
+class BaseBranch(Protocol[T]):
+    """The base branch on a CI system. Every method may raise `HostError`.
+
+    Attributes:
+        name: its name.
+        start: the commit where `history` starts, in words: `the merge base`.
+    """
+
+    name: str
+    start: str
+
+    async def candidates(self) -> Sequence[Candidate[T]] | NotFound:
+        """Return the results of the branch's own runs, newest first."""
+        ...
+
+    async def history(self) -> Sequence[str]:
+        """Return the commit to compare with and those before it, the nearest first.
+
+        The history is empty if the commit is not known.
+        """
+        ...
+
+    async def download(self, source: T, folder: Path, names: Collection[str]) -> Download | str:
+        """Unpack the files of these names, or return why the run cannot be trusted."""
+        ...
+
+    async def has_commit(self, sha: str) -> bool:
+        """Return True if a commit is on the branch: the newest there, or before it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BaseReport:
+    """A report of the base branch.
+
+    Attributes:
+        report: the report.
+        recording: the journal in the same artifact, if there is one.
+        place: how its commit is related to the one under test, in words.
+        run_url: the page of the run that left it.
+        suites: all suites with a report in the same artifact.
+    """
+
+    report: SavedReport
+    recording: Path | None
+    place: str
+    run_url: str
+    suites: Sequence[SuiteInfo] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _OtherSuites:
+    """An artifact has reports, but of other suites."""
+
+    suites: Sequence[SuiteInfo]
+
+
+async def find_base_report(
+    branch: BaseBranch[T], suite: str, folder: Path, suites: Collection[str] = ()
+) -> BaseReport | NotFound:
+    """Look for a suite's report of the base branch and unpack it below `folder`.
+
+    The report of the merge base is preferred, then that of the nearest commit before it, then the
+    newest of the branch. Only complete reports of concluded runs of the repository's own branch
+    count, and only if what was checked out is a commit of that branch, without changes. Those of
+    another commit than their run's come last.
+
+    Args:
+        branch: where to look.
+        suite: the name of the suite.
+        folder: where artifacts are unpacked.
+        suites: the names of all suites that are run. If the base branch has others, the suite may
+            be one of them under a new name, so a comparison was expected.
+
+    Raises:
+        HostError: the CI system cannot be reached or refuses.
+        StorageError: `folder` cannot be written.
+    """
+    candidates = await branch.candidates()
+    if isinstance(candidates, NotFound):
+        return candidates
+    history = await branch.history()
+    best_first = _sort_candidates(candidates, history, branch.start)
+    reasons: list[str] = []
+    known_suites: set[str] = set()
+    failed = False
+    of_another_commit: BaseReport | None = None
+    for number, candidate in enumerate(islice(best_first, MAX_TRIED)):
+        try:
+            report = await _try(branch, candidate, suite, folder / str(number))
+            if isinstance(report, BaseReport):
+                report = await _check_commit(branch, report, history)
+        except HostError as error:
+            if error.kind in ("rate_limited", "unreachable"):
+                raise
+            if error.kind != "missing":
+                failed = True
+            report = str(error)
+        if isinstance(report, _OtherSuites):
+            known_suites |= {info.name for info in report.suites}
+        elif not isinstance(report, BaseReport):
+            reasons.append(f"{candidate.run}: {report}")
+        elif report.report.suite.revision == candidate.head_sha:
+            return report
+        elif of_another_commit is None:
+            of_another_commit = report
+    if of_another_commit:
+        return of_another_commit
+    return _explain(branch.name, reasons, known_suites.difference(suites, (suite,)), failed=failed)
+
+
+def _explain(
+    branch: str, reasons: Sequence[str], others: Collection[str], *, failed: bool
+) -> NotFound:
+    """Say why none of the reports of the base branch is the baseline.
+
+    Args:
+        branch: the name of the base branch.
+        reasons: why reports cannot be used.
+        others: the suites that there are reports of, and that are not run.
+        failed: the CI system did not let us look at one of them.
+    """
+    branch = name_of(branch)
+    if reasons:
+        why = "; ".join(reasons)
+        reason = f"none of the last reports of {branch} can be used ({why})"
+        return NotFound(reason, expected=True, failed=failed)
+    if others:
+        names = ", ".join(map(name_of, sorted(others)))
+        reason = f"{branch} has no report of this suite, only of {names}, which was not run here"
+        return NotFound(reason, expected=True)
+    return NotFound(f"{branch} has no report of this suite yet", expected=False)
+
+
+def _sort_candidates(
+    newest_first: Sequence[Candidate[T]], history: Sequence[str], start: str
+) -> Iterator[Candidate[T]]:
+    """Yield the best first: along the history, then by age."""
+    for behind, sha in enumerate(history):
+        place = start
+        if behind:
+            place = f"{number_of(behind, 'commit')} before the one it is based on"
+        for candidate in newest_first:
+            if candidate.head_sha == sha:
+                yield replace(candidate, place=place)
+    for candidate in newest_first:
+        if candidate.head_sha not in history:
+            yield candidate
+
+
+async def _check_commit(
+    branch: BaseBranch[T], report: BaseReport, history: Sequence[str]
+) -> BaseReport | str:
+    """Return the report if the commit that it checked out is one of the base branch."""
+    sha = str(report.report.suite.revision)
+    if sha in history or await branch.has_commit(sha):
+        return report
+    return f"it checked out {short_sha(sha)}, which is not a commit of {name_of(branch.name)}"
+
+
+async def _try(
+    branch: BaseBranch[T], candidate: Candidate[T], suite: str, folder: Path
+) -> BaseReport | _OtherSuites | str:
+    """Download a candidate and return its report, or why it cannot be used."""
+    download = await branch.download(candidate.source, folder, (REPORT, JOURNAL))
+    if isinstance(download, str):
+        return download
+    try:
+        reports = [(path, read_report(path)) for path in download.files if path.name == REPORT]
+    except StorageError as error:
+        return str(error)
+    if not reports:
+        return f"it has no {REPORT}"
+    suites = [report.suite for _, report in reports]
+    of_suite = [each for each in reports if each[1].suite.name == suite]
+    if not of_suite:
+        return _OtherSuites(suites)
+    path, report = of_suite[0]
+    problem = _unusable(report, suite)
+    if problem:
+        return problem
+    place = candidate.place
+    if report.suite.revision != candidate.head_sha:
+        place = "another commit than its run's"
+    recording: Path | None = path.with_name(JOURNAL)
+    if recording not in download.files:
+        recording = None
+    return BaseReport(report, recording, place, download.run_url, suites)
+
+
+def checkout_problem(checkout: Checkout) -> str | None:
+    """Return why results of what was checked out cannot be a baseline; None if they can."""
+    if not checkout.revision or checkout.dirty is None:
+        return "git did not tell which commit it checked out"
+    if not _SHA.fullmatch(checkout.revision):
+        return f"{name_of(checkout.revision)} is not a commit"
+    if checkout.dirty:
+        return "files that git tracks were changed before it ran"
+    return None
+
+
+def _unusable(report: SavedReport, suite: str) -> str | None:
+    """Return why a report cannot be the baseline of a suite; None if it can."""
+    if problem := checkout_problem(Checkout(report.suite.revision, report.suite.dirty)):
+        return problem
+    if report.report.interrupted:
+        return f"its report is incomplete: {report.report.interrupted}"
+    if not any(cell.planned.graded for cell in report.head):
+        return "no run of its report was graded"
+    baseline = baseline_of([report], suite)
+    if isinstance(baseline, NoComparison):
+        return baseline.reason
+    return None
+
+
+def previous_of(
+    found: BaseReport | NotFound,
+    branch: str,
+    suite: CheckedSuite,
+    suites: Sequence[CheckedSuite],
+) -> Previous:
+    """Return what a run may use of what was found.
+
+    Args:
+        found: what was found.
+        branch: the name of the base branch.
+        suite: the suite that is run.
+        suites: all suites that the command runs.
+    """
+    if isinstance(found, NotFound):
+        lack = NoComparison(found.reason, found.expected)
+        if found.failed:
+            return Previous(lack, warnings=(lack.sentence,))
+        return Previous(lack, notes=(lack.sentence,))
+    redactor = Redactor(suite.secrets)
+    baseline = baseline_of([found.report], suite.name, branch, redactor=redactor)
+    if isinstance(baseline, Baseline):
+        baseline = replace(baseline, run_url=found.run_url)
+    if isinstance(baseline, Baseline) and suite.name == suites[0].name:  # one of them says so
+        removed = redactor.clean(removed_suites(found.suites, suites))
+        baseline = replace(baseline, removed_suites=removed)
+    note = describe_baseline(baseline, found.place)
+    return Previous(
+        baseline, notes=(note,), warnings=lost_reports(baseline), recording=found.recording
+    )
