@@ -1,7 +1,7 @@
 """GitHub's API for a job: waits out limits and failures, and sends the token to its host only."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,32 +13,33 @@ import aiohttp
 import gidgethub.aiohttp
 from gidgethub import GitHubException, HTTPException
 from gidgethub.sansio import create_headers, decipher_response
-from pydantic import TypeAdapter, ValidationError
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+from pydantic import TypeAdapter
 from yarl import URL
 
 from ci_evals.errors import ConfigError, HostError, HostErrorKind
 from ci_evals.github.context import Context, Repository
-from ci_evals.model.fields import Secret, first_problem
-from ci_evals.providers.http_client import Proxies, read_proxies, why_lost
+from ci_evals.hosts.requests import (
+    DOWNLOAD_TIMEOUT,
+    TIMEOUT,
+    Patience,
+    Sleep,
+    decode,
+    network_errors,
+    save_body,
+)
+from ci_evals.model.fields import Secret
+from ci_evals.providers.http_client import Proxies, read_proxies
 from ci_evals.providers.http_headers import date_in, number_in, retry_after_s
 from ci_evals.providers.http_messages import readable
 
 T = TypeVar("T")
 
-Sleep = Callable[[float], Awaitable[None]]
-
-MAX_ATTEMPTS: Final = 5
 MAX_ITEMS: Final = 10_000
 
 _PER_PAGE = 100
 _USER_AGENT = "ci-evals"
 _API_VERSION = "2022-11-28"
 _RAW = "application/vnd.github.raw+json"
-_TIMEOUT = aiohttp.ClientTimeout(total=30, connect=10)
-_DOWNLOAD_TIMEOUT = aiohttp.ClientTimeout(total=600, sock_connect=10, sock_read=60)
-_FIRST_RETRY_S = 1.0
-_SECONDARY_LIMIT_S = 60.0  # GitHub's advice for a limit without a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,62 +61,6 @@ class WorkflowRun:
     head_repository: Repository | None = None
     run_attempt: int = 1
     name: str | None = None
-
-
-class Patience:
-    """Repeats requests after rate limits and failures, within a total time.
-
-    Args:
-        sleep: how to wait.
-        total_s: how long to wait for all requests together, in seconds.
-    """
-
-    def __init__(self, sleep: Sleep, total_s: float) -> None:
-        self.sleep = sleep
-        self._left_s = total_s
-
-    async def retry(
-        self,
-        call: Callable[[], Awaitable[T]],
-        kinds: Collection[str] = ("rate_limited", "unreachable"),
-    ) -> T:
-        """Return what `call` returns, repeating it after a `HostError` of these kinds.
-
-        Raises:
-            HostError: it failed for good or too often, or the wait is longer than the time left.
-        """
-
-        def can_succeed(error: BaseException) -> bool:
-            return isinstance(error, HostError) and error.kind in kinds
-
-        def must_stop(state: RetryCallState) -> bool:
-            return state.attempt_number >= MAX_ATTEMPTS or state.upcoming_sleep > self._left_s
-
-        def spend(state: RetryCallState) -> None:
-            self._left_s -= state.upcoming_sleep
-
-        retrying = AsyncRetrying(
-            sleep=self.sleep,
-            retry=retry_if_exception(can_succeed),
-            wait=_wait_s,
-            stop=must_stop,
-            before_sleep=spend,
-            reraise=True,
-        )
-        return await retrying(call)
-
-
-def _wait_s(state: RetryCallState) -> float:
-    """Return how long GitHub asks to wait, else twice as long as the last time, in seconds."""
-    assert state.outcome is not None
-    error = state.outcome.exception()
-    assert isinstance(error, HostError)
-    if error.wait_s is not None:
-        return error.wait_s
-    first_s = _FIRST_RETRY_S
-    if error.kind == "rate_limited":
-        first_s = _SECONDARY_LIMIT_S
-    return first_s * 2.0 ** (state.attempt_number - 1)
 
 
 def _raise_retryable(
@@ -187,7 +132,7 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
             "authorization": f"Bearer {self._token.reveal()}",
             "x-github-api-version": _API_VERSION,
         }
-        with _network_errors(target):
+        with network_errors(target):
             async with self._session.request(
                 method,
                 target,
@@ -203,7 +148,7 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
         """Return where `url` redirects to. The address is valid for a minute only."""
         headers = create_headers(self.requester, oauth_token=self._token.reveal())
         target = URL(url)
-        with _network_errors(target):
+        with network_errors(target):
             async with self._session.get(
                 target,
                 proxy=self._proxies.find(target),
@@ -218,17 +163,6 @@ class _Requests(gidgethub.aiohttp.GitHubAPI):
                 "unexpected", f"GitHub answered {response.status} where a redirect was expected"
             )
         return URL(response.headers["Location"], encoded=True)
-
-
-@contextmanager
-def _network_errors(url: URL) -> Iterator[None]:
-    """Turn aiohttp's errors into ours, without addresses: signed ones are secrets."""
-    try:
-        yield
-    except TimeoutError as error:
-        raise HostError("unreachable", f"no answer from {url.host}: it took too long") from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise HostError("unreachable", f"no answer from {url.host}: {why_lost(error)}") from error
 
 
 class GitHub:
@@ -263,7 +197,7 @@ class GitHub:
         """Return one answer, decoded as `kind`."""
         with self._errors():
             answer = await self._requests.getitem(self._url(path), {"query": query})
-        return decode(answer, TypeAdapter(kind))
+        return decode(answer, TypeAdapter(kind), "GitHub")
 
     async def read_text(self, file: str, ref: str) -> str | None:
         """Return the text of a file of the repository at a commit; None if it is not there."""
@@ -301,7 +235,7 @@ class GitHub:
         items: list[T] = []
         with self._errors():
             async for item in self._requests.getiter(self._url(path), parameters, iterable_key=key):
-                items.append(decode(item, adapter))
+                items.append(decode(item, adapter, "GitHub"))
                 if len(items) == limit:
                     break
         return tuple(items)
@@ -312,7 +246,7 @@ class GitHub:
         async def post() -> T:
             with self._errors():
                 answer = await self._requests.post(self._url(path), data=data)
-            return decode(answer, TypeAdapter(kind))
+            return decode(answer, TypeAdapter(kind), "GitHub")
 
         return await self.retry(post, kinds=("rate_limited",))
 
@@ -354,17 +288,12 @@ class GitHub:
                 url = await self._requests.location(self._url(path).partition("{")[0])
             file.seek(0)
             file.truncate()
-            with _network_errors(url):
+            with network_errors(url):
                 async with self._session.get(
-                    url, proxy=self._proxies.find(url), timeout=_DOWNLOAD_TIMEOUT
+                    url, proxy=self._proxies.find(url), timeout=DOWNLOAD_TIMEOUT
                 ) as response:
                     _check_download(url.host, response)
-                    async for chunk in response.content.iter_any():
-                        if file.tell() + len(chunk) > max_bytes:
-                            raise HostError(
-                                "too_large", f"the download has more than {max_bytes:,} bytes"
-                            )
-                        file.write(chunk)
+                    await save_body(response, file, max_bytes)
 
         await self.retry(save)
 
@@ -414,16 +343,6 @@ def _kind(status: int, message: str) -> HostErrorKind:
     return "unexpected"
 
 
-def decode(answer: Any, kind: TypeAdapter[T]) -> T:
-    """Return `answer` as `kind`, else raise `HostError("unexpected")`."""
-    try:
-        return kind.validate_python(answer)
-    except ValidationError as error:
-        raise HostError(
-            "unexpected", f"GitHub's answer is not what it documents: {first_problem(error)}"
-        ) from error
-
-
 @asynccontextmanager
 async def connect(
     context: Context, *, sleep: Sleep = asyncio.sleep, patience_s: float = 300.0
@@ -446,7 +365,7 @@ async def connect(
         raise HostError("unreachable", str(error)) from error
     async with aiohttp.ClientSession(
         cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=_TIMEOUT,
+        timeout=TIMEOUT,
         requote_redirect_url=False,
     ) as session:
         patience = Patience(sleep, patience_s)

@@ -2,7 +2,8 @@
 
 A host knows the change under test, finds the results of earlier runs, and shows a verdict. The
 classes here are for a machine without a CI system; plug-in folders such as `github/` have
-subclasses, which `HOSTS` leads to.
+subclasses, which `HOSTS` leads to. The other modules of this package are what those share: the
+comment, the choice of a baseline, archives, annotations, requests.
 """
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence

@@ -7,9 +7,10 @@ from fakes.virtual_time import VirtualTime
 from pulls import NUMBER, context_of, open_pull, says
 
 from ci_evals.errors import HostError
-from ci_evals.github.api import MAX_ATTEMPTS, GitHub, connect
+from ci_evals.github.api import GitHub, connect
 from ci_evals.github.comment import Comment, put_section
 from ci_evals.github.context import Context, PullRequest
+from ci_evals.hosts.requests import MAX_ATTEMPTS
 from ci_evals.model.fields import Secret
 
 NOW = 1_750_000_000.0

@@ -1,0 +1,114 @@
+"""Requests to the API of a CI system: repeated after limits and failures, and checked."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Final, TypeVar
+
+import aiohttp
+from pydantic import TypeAdapter, ValidationError
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
+from yarl import URL
+
+from ci_evals.errors import HostError
+from ci_evals.model.fields import first_problem
+from ci_evals.providers.http_client import why_lost
+
+T = TypeVar("T")
+
+Sleep = Callable[[float], Awaitable[None]]
+
+MAX_ATTEMPTS: Final = 5
+TIMEOUT: Final = aiohttp.ClientTimeout(total=30, connect=10)
+DOWNLOAD_TIMEOUT: Final = aiohttp.ClientTimeout(total=600, sock_connect=10, sock_read=60)
+
+_FIRST_RETRY_S = 1.0
+_LIMIT_S = 60.0  # GitHub's advice for a limit without a time
+
+
+class Patience:
+    """Repeats requests after rate limits and failures, within a total time.
+
+    Args:
+        sleep: how to wait.
+        total_s: how long to wait for all requests together, in seconds.
+    """
+
+    def __init__(self, sleep: Sleep, total_s: float) -> None:
+        self.sleep = sleep
+        self._left_s = total_s
+
+    async def retry(
+        self,
+        call: Callable[[], Awaitable[T]],
+        kinds: Collection[str] = ("rate_limited", "unreachable"),
+    ) -> T:
+        """Return what `call` returns, repeating it after a `HostError` of these kinds.
+
+        Raises:
+            HostError: it failed for good or too often, or the wait is longer than the time left.
+        """
+
+        def can_succeed(error: BaseException) -> bool:
+            return isinstance(error, HostError) and error.kind in kinds
+
+        def must_stop(state: RetryCallState) -> bool:
+            return state.attempt_number >= MAX_ATTEMPTS or state.upcoming_sleep > self._left_s
+
+        def spend(state: RetryCallState) -> None:
+            self._left_s -= state.upcoming_sleep
+
+        retrying = AsyncRetrying(
+            sleep=self.sleep,
+            retry=retry_if_exception(can_succeed),
+            wait=_wait_s,
+            stop=must_stop,
+            before_sleep=spend,
+            reraise=True,
+        )
+        return await retrying(call)
+
+
+def _wait_s(state: RetryCallState) -> float:
+    """Return how long we are asked to wait, else twice as long as the last time, in seconds."""
+    assert state.outcome is not None
+    error = state.outcome.exception()
+    assert isinstance(error, HostError)
+    if error.wait_s is not None:
+        return error.wait_s
+    first_s = _FIRST_RETRY_S
+    if error.kind == "rate_limited":
+        first_s = _LIMIT_S
+    return first_s * 2.0 ** (state.attempt_number - 1)
+
+
+@contextmanager
+def network_errors(url: URL) -> Iterator[None]:
+    """Turn aiohttp's errors into ours, without addresses: signed ones are secrets."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise HostError("unreachable", f"no answer from {url.host}: it took too long") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise HostError("unreachable", f"no answer from {url.host}: {why_lost(error)}") from error
+
+
+def decode(answer: Any, kind: TypeAdapter[T], host: str) -> T:
+    """Return an answer of `host` as `kind`, else raise `HostError("unexpected")`."""
+    try:
+        return kind.validate_python(answer)
+    except ValidationError as error:
+        raise HostError(
+            "unexpected", f"{host}'s answer is not what it documents: {first_problem(error)}"
+        ) from error
+
+
+async def save_body(response: aiohttp.ClientResponse, file: BinaryIO, max_bytes: int) -> None:
+    """Write the body of a response to a file.
+
+    Raises:
+        HostError: it has more than `max_bytes`.
+    """
+    async for chunk in response.content.iter_any():
+        if file.tell() + len(chunk) > max_bytes:
+            raise HostError("too_large", f"the download has more than {max_bytes:,} bytes")
+        file.write(chunk)
