@@ -255,20 +255,33 @@ def _string_renderer(source: str) -> Render:
     return render
 
 
-def environment(finalize: Callable[[Any], Any] | None, *, autoescape: bool = False) -> Environment:
+class AttributeEnvironment(Environment):
+    """An environment in which `value.name` is an attribute, and never the key of a mapping."""
+
+    # The built-in function names its arguments otherwise, and templates pass them by position.
+    getattr = staticmethod(getattr)  # type: ignore[assignment]
+
+
+def environment(
+    finalize: Callable[[Any], Any] | None,
+    *,
+    autoescape: bool = False,
+    kind: type[Environment] = Environment,
+) -> Environment:
     """Return an environment for templates of ours, in which a name without a value is an error.
 
     Args:
         finalize: called with every `{{ value }}`; escapes it for formats other than HTML. None
             where all values are clean.
         autoescape: escape for HTML.
+        kind: the class of the environment.
     """
-    return Environment(
+    return kind(
         loader=FileSystemLoader(folder()),
         bytecode_cache=_bytecode_cache(),
         undefined=StrictUndefined,
         finalize=finalize,
-        autoescape=autoescape,  # noqa: S701  without it `finalize` escapes
+        autoescape=autoescape,  # without it `finalize` escapes
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -117,12 +117,23 @@ def rate_chart(
 # The history of a cell.
 
 
-def spark(comparison: Comparison | None, key: CellKey, here: Tally) -> dict[str, str] | None:
-    """Draw one cell's pass rate as columns, the oldest report first; None without earlier runs.
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """One cell's pass rate as columns, the oldest report first.
 
-    Returns path data of the earlier reports (`before`) and of this one (`here`), and both as
-    `text`.
+    Attributes:
+        before: path data of the earlier reports.
+        here: path data of this one.
+        text: both in words.
     """
+
+    before: str
+    here: str
+    text: str
+
+
+def spark(comparison: Comparison | None, key: CellKey, here: Tally) -> Spark | None:
+    """Draw one cell's pass rate; None without earlier runs."""
     base = comparison.base_of(key) if comparison else None
     if base is None:
         return None
@@ -135,11 +146,11 @@ def spark(comparison: Comparison | None, key: CellKey, here: Tally) -> dict[str,
     for number, tally in enumerate(tallies):
         top = min(_SPARK_HEIGHT - 2, round((1 - tally.rate) * _SPARK_HEIGHT))
         columns.append(f"M{2 + number * _SPARK_STEP} {_SPARK_HEIGHT}V{top}")
-    return {
-        "before": "".join(columns[: len(earlier)]),
-        "here": "".join(columns[len(earlier) :]),
-        "text": ", ".join(f"{tally.passed}/{tally.graded}" for tally in tallies),
-    }
+    return Spark(
+        before="".join(columns[: len(earlier)]),
+        here="".join(columns[len(earlier) :]),
+        text=", ".join(f"{tally.passed}/{tally.graded}" for tally in tallies),
+    )
 
 
 # The trend of the last reports.

@@ -262,9 +262,10 @@ def _sort_by_fall(summary: Summary, cells: list[CellView]) -> None:
     ranks = {}
     for number, name in enumerate(dict.fromkeys(cell.case.id for cell in cells)):
         case = cases[name]
+        head = case.head
         missed = 0.0
-        if case.head.graded:
-            missed = 1 - case.head.rate
+        if head.graded:
+            missed = 1 - head.rate
         ranks[name] = (-case.fall, -missed, number)
     cells.sort(key=lambda cell: (ranks[cell.case.id], cell.counts.pass_rate or 0.0))
 

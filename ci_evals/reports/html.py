@@ -359,7 +359,8 @@ def _environment_of_cases() -> Environment:
     """Return an environment for what `page_cases` has cleaned: of thousands of cases, once is
     enough.
     """
-    environment = templating.environment(None, autoescape=True)
+    kind = templating.AttributeEnvironment
+    environment = templating.environment(None, autoescape=True, kind=kind)
     environment.filters |= {"mark": _MARKS.__getitem__}
     return environment
 

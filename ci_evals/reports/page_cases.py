@@ -38,7 +38,7 @@ from ci_evals.reports.answer_forms import (
     mark_difference,
     text_of,
 )
-from ci_evals.reports.charts import spark
+from ci_evals.reports.charts import Spark, spark
 from ci_evals.reports.findings import brief_tally
 from ci_evals.reports.summary import Summary, once_per_summary
 from ci_evals.reports.view import (
@@ -163,7 +163,7 @@ class PageCell:
     rate: str
     cost: str
     latency: str
-    spark: Mapping[str, str] | None
+    spark: Spark | None
     details: "CellDetails | None"
 
 

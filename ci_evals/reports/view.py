@@ -170,9 +170,10 @@ class RunView:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """Further details from the provider about the answer, and about all answers alike."""
-        if self.first.response is None:
+        response = self.first.response
+        if response is None:
             return {}
-        shared = dict(self.first.response.metadata)
+        shared = dict(response.metadata)
         for result in self.results[1:]:
             other = result.response.metadata if result.response else {}
             for key in list(shared):
@@ -200,6 +201,7 @@ class RunView:
         """`score 0.50`, `1.10 s to 1.20 s`, `first token 0.20 s`, `$0.0010`, `25 tokens`, `3
         attempts`, `recorded`, and which budgets were exceeded.
         """
+        first = self.first
         latencies_s = [result.latency_s for result in self.results]
         attempts = [result.attempts for result in self.results]
         costs_usd = [result.cost_usd for result in self.results if result.cost_usd is not None]
@@ -212,8 +214,8 @@ class RunView:
             if response and response.tokens:
                 tokens.append(response.tokens.total_tokens)
         facts = []
-        if self.score:
-            facts.append(self.score)
+        if scores := self.score:
+            facts.append(scores)
         facts.append(span(latencies_s, seconds))
         if waits_s:
             facts.append(f"first token {span(waits_s, seconds)}")
@@ -225,11 +227,11 @@ class RunView:
             facts.append(f"{span(tokens, '{:,}'.format)} tokens")
         if max(attempts) > 1:
             facts.append(f"{span(attempts, '{:,}'.format)} attempts")
-        if self.first.reused:
+        if first.reused:
             facts.append("reused")
-        elif self.first.recorded:
+        elif first.recorded:
             facts.append("recorded")
-        return [*facts, *self.first.budget_violations]
+        return [*facts, *first.budget_violations]
 
 
 def alike(results: Iterable[Result], *, confirming: bool = False) -> list[RunView]:
@@ -362,7 +364,7 @@ def _common_grades(of_each: Sequence[Sequence[Grade]]) -> list[Grade]:
     common = []
     for same in zip(*of_each, strict=True):
         first, *others = same
-        reason, got, statements = first.reason, first.got, first.statements
+        reason, got, statements, parts = first.reason, first.got, first.statements, first.parts
         for other in others:
             if other.reason != first.reason:
                 reason, got = "", None
@@ -370,9 +372,12 @@ def _common_grades(of_each: Sequence[Sequence[Grade]]) -> list[Grade]:
                 got = None
             if other.statements != first.statements:
                 statements = ()
-        parts = _common_grades([grade.parts for grade in same])
-        grade = replace(first, reason=reason, got=got, statements=statements, parts=tuple(parts))
-        common.append(grade)
+        if others and parts:
+            parts = tuple(_common_grades([grade.parts for grade in same]))
+        shared = (reason, got, statements, parts)
+        if shared != (first.reason, first.got, first.statements, first.parts):
+            first = replace(first, reason=reason, got=got, statements=statements, parts=parts)
+        common.append(first)
     return common
 
 
@@ -780,24 +785,26 @@ class CaseView:
     @property
     def base(self) -> Tally:
         """The runs of the base that its cells were compared with."""
-        return add_tallies(found.base for found in self._compared)
+        return add_tallies([found.base for found in self._compared])
 
     @property
     def head(self) -> Tally:
         """The runs of its compared cells; the planned ones of all its cells if none was."""
-        if not self._compared:
-            return add_tallies(cell.counts.tally for cell in self.cells)
-        return add_tallies(found.head for found in self._compared)
+        compared = self._compared
+        if not compared:
+            return add_tallies([cell.counts.tally for cell in self.cells])
+        return add_tallies([found.head for found in compared])
 
     @property
     def fall(self) -> float:
         """How far its pass rate fell. A case that was not compared is taken to have passed."""
-        if not self.head.graded:
+        base, head = self.base, self.head
+        if not head.graded:
             return 0.0
         before = 1.0
-        if self.base.graded:
-            before = self.base.rate
-        return before - self.head.rate
+        if base.graded:
+            before = base.rate
+        return before - head.rate
 
     @property
     def _compared(self) -> Sequence[CellComparison]:

@@ -54,9 +54,9 @@ def test_the_history_of_a_cell_has_the_oldest_report_first() -> None:
     comparison = compared("PPFF", "PPPP", "FFFF").compared
     drawn = spark(comparison, ("a", "agent", None), Tally(2, 4))
     assert drawn is not None
-    assert drawn["before"] == "M2 12V10M6 12V0", "a column that is 0 % high can still be seen"
-    assert drawn["here"] == "M10 12V6"
-    assert drawn["text"] == "0/4, 4/4, 2/4"
+    assert drawn.before == "M2 12V10M6 12V0", "a column that is 0 % high can still be seen"
+    assert drawn.here == "M10 12V6"
+    assert drawn.text == "0/4, 4/4, 2/4"
     assert spark(None, ("a", "agent", None), Tally(2, 4)) is None
 
 
