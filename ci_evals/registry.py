@@ -375,7 +375,7 @@ PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
     {
         "openai": Entry(
             "ci_evals.providers.openai:OpenAI",
-            "OpenAI's chat completions, or any endpoint that speaks like them.",
+            "OpenAI's chat completions or responses, or any endpoint that speaks like them.",
         ),
         "anthropic": Entry("ci_evals.providers.anthropic:Anthropic", "A Claude model."),
         "gemini": Entry("ci_evals.providers.gemini:Gemini", "A Gemini model."),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ci_evals.providers.mock import Mock as Mock
     from ci_evals.providers.openai import Embeddings as Embeddings
     from ci_evals.providers.openai import OpenAI as OpenAI
+    from ci_evals.providers.openai_responses import ResponsesEndpoint as ResponsesEndpoint
     from ci_evals.providers.price_list import is_listed as is_listed
     from ci_evals.providers.price_list import list_price_usd as list_price_usd
     from ci_evals.providers.price_list import listed_models as listed_models
@@ -43,6 +44,7 @@ _MODULES = {
 _PARTS = {
     "Function": "ci_evals.providers.python",
     "HttpClient": "ci_evals.providers.http_client",
+    "ResponsesEndpoint": "ci_evals.providers.openai_responses",
     "attach_recorder": "ci_evals.providers.telemetry",
     "command_problems": "ci_evals.providers.command_line",
     "is_listed": "ci_evals.providers.price_list",

@@ -243,7 +243,9 @@ class Responses(ModelApi):
             "output": output,
             "usage": {
                 "input_tokens": usage.input_tokens,
+                "input_tokens_details": {"cached_tokens": usage.cached_tokens},
                 "output_tokens": usage.output_tokens,
+                "output_tokens_details": {"reasoning_tokens": 0},
                 "total_tokens": usage.total_tokens,
             },
         }

@@ -175,6 +175,7 @@ class Endpoint:
         self.fields = fields
         self._url = url
         self._headers = headers
+        self._takes_schema = True
         self._http = open_http_client(resources, token)
 
     def post(self, fields: Mapping[str, Any], timeout_s: float) -> Awaitable[Reply]:
@@ -185,6 +186,24 @@ class Endpoint:
         """
         body = encode_json({**self.fields, **fields})
         return self._http.send(Call("POST", self._url, self._headers, body), timeout_s)
+
+    async def post_with_schema(
+        self, fields: Mapping[str, Any], constraint: Mapping[str, Any], timeout_s: float
+    ) -> Reply:
+        """Post `fields` with the `constraint` that makes the answer fit a JSON schema, unless the
+        endpoint turns out not to support that.
+
+        Raises:
+            ProviderError: there was no answer.
+        """
+        if self._takes_schema:
+            try:
+                return await self.post({**fields, **constraint}, timeout_s)
+            except ProviderError as error:
+                if error.status not in (400, 422):
+                    raise
+            self._takes_schema = False
+        return await self.post(fields, timeout_s)
 
     def read(self, adapter: TypeAdapter[T], reply: Reply) -> T:
         """Decode an answer; raises ProviderError if it has another shape."""

@@ -1,30 +1,30 @@
-"""Any OpenAI-compatible chat endpoint: `POST {base_url}/chat/completions`."""
+"""Any OpenAI-compatible endpoint of chat completions, responses or embeddings."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Required
+from typing import Any, ClassVar, Literal, Required
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
+from ci_evals import providers
 from ci_evals.errors import ProviderError
 from ci_evals.model.request import Request
-from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
+from ci_evals.model.response import Detail, Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.answer import encode_json, read_arguments
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.http_messages import END_OF_STREAM, Event, Reply, kind_of, readable
+from ci_evals.providers.http_messages import END_OF_STREAM, Event, kind_of, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions
 from ci_evals.providers.parts import attach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenAI(ModelOptions):
-    """OpenAI's chat completions, or any endpoint that speaks like them."""
+class OpenAIOptions(ModelOptions):
+    """Settings of all of OpenAI's APIs."""
 
-    kind: ClassVar[str] = "openai"
     default_key_variable: ClassVar[str] = "OPENAI_API_KEY"
     vendor_host: ClassVar[str] = "api.openai.com"
     key_header: ClassVar[str] = "Authorization"
@@ -32,16 +32,52 @@ class OpenAI(ModelOptions):
 
     base_url: str = "https://api.openai.com/v1"
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAI(OpenAIOptions):
+    """OpenAI's chat completions or responses, or any endpoint that speaks like them.
+
+    Args:
+        api: `chat` for chat completions, or `responses`.
+    """
+
+    kind: ClassVar[str] = "openai"
+
+    api: Literal["chat", "responses"] = "chat"
+
+    @property
+    def details(self) -> Sequence[Detail]:
+        details: list[Detail] = ["cost"]
+        if self.stream:
+            details.append("first_token")
+        if self.api == "responses":
+            details += ["steps", "context"]
+        return details
+
+    def problems(self, folder: Path) -> list[str]:
+        found = OpenAIOptions.problems(self, folder)
+        if self.api == "responses":
+            if "input" in self.params:
+                found.append("params.input: is set by ci-evals itself; leave it out")
+            if "background" in self.params:
+                found.append("params.background: ci-evals waits for each answer; leave it out")
+        return found
+
     def open(self, resources: Resources) -> Provider:
         fields: dict[str, Any] = {"model": self.model}
         if self.stream:
-            fields |= {"stream": True, "stream_options": {"include_usage": True}}
+            fields["stream"] = True
+        if self.api == "responses":
+            fields |= self.params
+            return providers.ResponsesEndpoint(self.endpoint(resources, "responses", fields))
+        if self.stream:
+            fields["stream_options"] = {"include_usage": True}
         fields |= self.params
         return ChatEndpoint(self.endpoint(resources, "chat/completions", fields))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embeddings(OpenAI):
+class Embeddings(OpenAIOptions):
     """OpenAI's embeddings, or any endpoint that speaks like them: one vector for each text of the
     input.
     """
@@ -51,7 +87,7 @@ class Embeddings(OpenAI):
     embeds: ClassVar[bool] = True
 
     def problems(self, folder: Path) -> list[str]:
-        found = ModelOptions.problems(self, folder)
+        found = OpenAIOptions.problems(self, folder)
         if self.stream:
             found.append("stream: embeddings are not streamed; leave it out")
         return found
@@ -66,15 +102,22 @@ class ChatEndpoint:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._takes_schema = "response_format" not in endpoint.fields
+        self._has_format = "response_format" in endpoint.fields
 
     async def answer(self, request: Request) -> Response:
         folder = self._endpoint.folder
         fields = {"messages": [_turn(message, folder) for message in request.messages]}
-        if request.schema is not None and self._takes_schema:
-            reply = await self._post_with_schema(fields, request.schema, request.timeout_s)
-        else:
+        if request.schema is None or self._has_format:
             reply = await self._endpoint.post(fields, request.timeout_s)
+        else:
+            json_schema = {
+                "name": "answer",
+                "schema": request.schema,
+                "strict": True,
+            }
+            response_format = {"type": "json_schema", "json_schema": json_schema}
+            constraint = {"response_format": response_format}
+            reply = await self._endpoint.post_with_schema(fields, constraint, request.timeout_s)
         first_token_s = None
         if reply.events is None:
             completion = self._endpoint.read(_completion(), reply)
@@ -104,26 +147,6 @@ class ChatEndpoint:
             cost_usd=cost_usd,
             first_token_s=first_token_s,
         )
-
-    async def _post_with_schema(
-        self, fields: Mapping[str, Any], schema: Mapping[str, Any], timeout_s: float
-    ) -> Reply:
-        """Constrain the answer to a schema, unless the endpoint turns out not to support that."""
-        json_schema = {
-            "name": "answer",
-            "schema": schema,
-            "strict": True,
-        }
-        response_format = {"type": "json_schema", "json_schema": json_schema}
-        try:
-            return await self._endpoint.post(
-                {**fields, "response_format": response_format}, timeout_s
-            )
-        except ProviderError as error:
-            if error.status not in (400, 422):
-                raise
-        self._takes_schema = False
-        return await self._endpoint.post(fields, timeout_s)
 
     def _assemble(self, events: Sequence[Event]) -> "tuple[_Completion, float | None]":
         """Return a streamed completion as if it had come at once, and the seconds to its first

@@ -128,12 +128,12 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(
     assert ended.code == 0
     golden("imported-promptfoo-everything.yaml", ended.out)
     lost = not_imported(ended)
-    assert len(lost) == ended.out.count("# not imported") == 30
+    assert len(lost) == ended.out.count("# not imported") == 29
     start = "not imported, which weakens the suite: everything.yaml:"
     assert f"{start}105: assert: bleu: overlap of words is no measure here" in ended.err
     weakening = [line.startswith(start) for line in lost]
-    assert weakening == [True] * 20 + [False] * 10
-    assert "for want of 20 of these, a wrong answer could pass" in ended.err
+    assert weakening == [True] * 19 + [False] * 10
+    assert "for want of 19 of these, a wrong answer could pass" in ended.err
     assert "should-not-be-copied" not in ended.out + ended.err
     written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")
     assert "../prompts/ask.txt" in (tmp_path / "out" / "evals.yaml").read_text()
@@ -1268,16 +1268,58 @@ tests:
     assert text.count("# not imported: promptfoo ignores it, too") == 6
 
 
-async def test_other_apis_and_tools_that_are_run_are_listed(tmp_path: Path) -> None:
+async def test_tools_that_are_run_are_listed(tmp_path: Path) -> None:
     _, lost = await import_promptfoo(
         tmp_path,
-        "prompts: ['{{ q }}']\nproviders:\n  - openai:responses:gpt-4.1\n"
+        "prompts: ['{{ q }}']\nproviders:\n"
         "  - {id: 'openai:gpt-4.1', config: {functionToolCallbacks: {f: 'async () => 1'}}}\n"
         "tests:\n  - {vars: {q: hi}, assert: [{type: contains, value: hi}]}\n",
     )
     start = "not imported, which weakens the suite: p.yaml:"
-    assert lost[0].startswith(f"{start}3: provider openai:responses:gpt-4.1: responses: ")
-    assert lost[1].startswith(f"{start}4: provider openai:gpt-4.1: config.functionToolCallbacks: ")
+    assert lost[0].startswith(f"{start}3: provider openai:gpt-4.1: config.functionToolCallbacks: ")
+
+
+async def test_settings_of_the_responses_api_have_its_names(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts: ['{{ q }}']
+providers:
+  - id: openai:responses:gpt-5
+    config:
+      instructions: Be brief.
+      max_tokens: 200
+      reasoning_effort: low
+      verbosity: low
+      tools: [{type: web_search}]
+      response_format:
+        type: json_schema
+        json_schema: {name: city, schema: {type: object}, strict: true}
+tests:
+  - {vars: {q: hi}, assert: [{type: contains, value: hi}]}
+""",
+    )
+    assert lost == []
+    text_format = {
+        "type": "json_schema",
+        "name": "city",
+        "schema": {"type": "object"},
+        "strict": True,
+    }
+    assert suite["providers"] == [
+        {
+            "type": "openai",
+            "model": "gpt-5",
+            "api": "responses",
+            "params": {
+                "instructions": "Be brief.",
+                "max_output_tokens": 200,
+                "reasoning": {"effort": "low"},
+                "tools": [{"type": "web_search"}],
+                "text": {"verbosity": "low", "format": text_format},
+            },
+        }
+    ]
 
 
 async def test_prompts_and_tests_made_by_code_are_made(tmp_path: Path) -> None:

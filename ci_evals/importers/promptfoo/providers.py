@@ -87,11 +87,8 @@ _KINDS_OF_OPENAI = frozenset(
 
 _NO_ID = "a provider is an id, or a mapping with `id`"
 _NO_KEY = "a key does not belong in the file: put it into the variable"
-_RESPONSES = (
-    "it is asked by chat completions: settings of the responses API need the names of that one"
-)
 _CALLBACKS = "the tools that a model calls are not run: let a `python` provider run them"
-WEAKENING = frozenset({"transform", "responses", "config.functionToolCallbacks"})
+WEAKENING = frozenset({"transform", "config.functionToolCallbacks"})
 """What changes the answers that are graded, if it is lost."""
 _REASONS_OF_KEYS = {
     "transform": "a stage can change its answers",
@@ -243,9 +240,37 @@ def _openai(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     if surface not in known:
         reason = f"of openai only chat models are called, and this is of the kind {surface!r}"
         raise UntranslatableError(reason)
+    options = _compatible(model or "gpt-4.1-mini", config, made, None, None)
     if surface == "responses":
-        made.lost.append(("responses", _RESPONSES))
-    return _compatible(model or "gpt-4.1-mini", config, made, None, None)
+        options["api"] = "responses"
+        if "params" in options:
+            options["params"] = _responses_params(options["params"])
+    return options
+
+
+def _responses_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by the names that they have in the responses API."""
+    renamed: dict[str, Any] = {}
+    text: dict[str, Any] = {}
+    for key, value in params.items():
+        match key:
+            case "max_tokens" | "max_completion_tokens":
+                renamed["max_output_tokens"] = value
+            case "reasoning_effort":
+                renamed["reasoning"] = {"effort": value}
+            case "verbosity":
+                text["verbosity"] = value
+            case "response_format" if isinstance(value, Mapping):
+                json_schema = value.get("json_schema")
+                if not isinstance(json_schema, Mapping):
+                    json_schema = {}
+                flat = {name: item for name, item in value.items() if name != "json_schema"}
+                text["format"] = {**flat, **json_schema}
+            case _:
+                renamed[key] = value
+    if text:
+        renamed["text"] = {**renamed.get("text", {}), **text}
+    return renamed
 
 
 def _anthropic(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +97,30 @@ async def never(request: web.Request) -> web.StreamResponse:
     """Never answers; ends when the client goes."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
+
+
+def event(data: Any, name: str = "") -> bytes:
+    """A server-sent event."""
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    lines = [f"event: {name}"] if name else []
+    return "\n".join([*lines, *(f"data: {line}" for line in text.split("\n")), "", ""]).encode()
+
+
+def streaming(pieces: Iterable[bytes], *, breaks: bool = False) -> Respond:
+    """Sends each piece by itself, then ends, or drops the connection."""
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        stream.enable_chunked_encoding()
+        await stream.prepare(request)
+        for piece in pieces:
+            await stream.write(piece)
+        if breaks:
+            assert request.transport is not None
+            request.transport.abort()
+        return stream
+
+    return respond
 
 
 @dataclass

@@ -1,13 +1,19 @@
 """Streamed answers: server-sent events in each API's documented shapes, and broken streams."""
 
-import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from fakes.http_server import FakeResources, FakeServer, Respond, Scripted, never, request_of
+from fakes.http_server import (
+    FakeResources,
+    FakeServer,
+    Scripted,
+    event,
+    never,
+    request_of,
+    streaming,
+)
 from yarl import URL
 
 from ci_evals.errors import ProviderError
@@ -21,29 +27,6 @@ from ci_evals.providers.http_messages import Call
 from ci_evals.providers.openai import Embeddings, OpenAI
 
 DONE = b"data: [DONE]\n\n"
-
-
-def event(data: Any, name: str = "") -> bytes:
-    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-    lines = [f"event: {name}"] if name else []
-    return "\n".join([*lines, *(f"data: {line}" for line in text.split("\n")), "", ""]).encode()
-
-
-def streaming(pieces: Iterable[bytes], *, breaks: bool = False) -> Respond:
-    """Sends each piece by itself, then ends, or drops the connection."""
-
-    async def respond(request: web.Request) -> web.StreamResponse:
-        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
-        stream.enable_chunked_encoding()
-        await stream.prepare(request)
-        for piece in pieces:
-            await stream.write(piece)
-        if breaks:
-            assert request.transport is not None
-            request.transport.abort()
-        return stream
-
-    return respond
 
 
 async def answer(
