@@ -723,7 +723,8 @@ MAX_QUARANTINED = 3
 def coverage_sentence(
     comparison: Comparison, missing: Sequence[CellComparison], hidden: Collection[CellKey]
 ) -> str:
-    """`28 of 40 cases of main were not compared: 20 edited, 5 removed, 3 without a graded run`.
+    """`28 of 40 cases of main were not compared: 20 edited, 5 removed, 3 not graded here`, or `the
+    only case of main was not compared: it was not graded here`.
 
     Args:
         comparison: the comparison.
@@ -740,20 +741,26 @@ def coverage_sentence(
             counts[_lack(comparison, cell)] += 1
         else:
             counts[cell.kind] += 1
-    why = ", ".join(f"{count:,} {word}" for word, count in counts.most_common())
+    total = comparison.compared + len(missing)
     noun = "cell" if comparison.several_variants else "case"
-    cells = number_of(comparison.compared + len(missing), noun)
+    which = f"{len(missing):,} of {number_of(total, noun)}"
+    if total == 1:
+        which = f"the only {noun}"
     were = "was" if len(missing) == 1 else "were"
-    return f"{len(missing):,} of {cells} of {comparison.baseline.label} {were} not compared: {why}"
+    why = ", ".join(f"{count:,} {word}" for word, count in counts.most_common())
+    if len(counts) == 1:
+        them = "it" if len(missing) == 1 else "they"
+        why = f"{them} {were} {''.join(counts)}"
+    return f"{which} of {comparison.baseline.label} {were} not compared: {why}"
 
 
 def _lack(comparison: Comparison, cell: CellComparison) -> str:
     """Say what kept a cell of both sides from being compared."""
     if not cell.head.graded:
-        return "without a graded run here"
+        return "not graded here"
     base = comparison.baseline.label
     if not cell.base.graded:
-        return f"without a graded run on {base}"
+        return f"not graded on {base}"
     if comparison.is_broken(cell.variant):
         return f"on a variant that {base} itself fails"
     return "in quarantine"

@@ -427,12 +427,24 @@ def _rows(summary: Summary, kind: CellGroup) -> Iterator[CellRow]:
     groups: Sequence[Sequence[CaseView]] = [[case] for case in cases]
     if len(cases) > SOME:
         groups = list(alike_cases(cases))
+    if len(groups) > SOME:
+        groups = list(alike_cases(cases, by_grader=True))
     for alike in groups:
         reason: Sentence = ()
-        if 1 < len(alike) < len(cases):  # the only entry of a group says it, too
-            missed = one_line(missed_text(alike[0].cells[0]), _REASON_CHARACTERS)
-            reason = (": ", ForeignText(missed))
+        if len(alike) > 1:
+            reason = _shared_reason(alike, is_whole_group=len(alike) == len(cases))
         yield _row(summary, kind, alike, reason)
+
+
+def _shared_reason(cases: Sequence[CaseView], *, is_whole_group: bool) -> Sentence:
+    """Return `: contains: does not contain 'refund'`, or `: contains` if the reasons differ."""
+    reasons = {missed_text(case.cells[0]) for case in cases}
+    if len(reasons) > 1:
+        graders = ", ".join(cases[0].cells[0].failures.graders)
+        return (": ", ForeignText(one_line(graders, _REASON_CHARACTERS)))
+    if is_whole_group:
+        return ()  # the only entry of the group says it
+    return (": ", ForeignText(one_line(reasons.pop(), _REASON_CHARACTERS)))
 
 
 def _row(summary: Summary, kind: CellGroup, cases: Sequence[CaseView], reason: Sentence) -> CellRow:

@@ -35,6 +35,9 @@ from ci_evals.reports.view import (
 )
 from ci_evals.stats.rates import suite_flip_rate
 
+_CALL_ERRORS: Final = frozenset({"rate_limit", "server", "network", "timeout"})
+"""The kinds of errors after many of which a provider is given up."""
+
 _FEWEST_ALIKE = 3  # cases that failed for the same reason, from which on they share an entry
 
 Tone = Literal["bad", "unsure", "good"]
@@ -305,9 +308,15 @@ def _cell_group(
     )
 
 
-def alike_cases(cases: Sequence[CaseView]) -> Iterator[Sequence[CaseView]]:
-    """Yield cases together that failed for the same reason, if they are a few, and others alone."""
-    for alike in group_by(cases, _look_of_case):
+def alike_cases(
+    cases: Sequence[CaseView], *, by_grader: bool = False
+) -> Iterator[Sequence[CaseView]]:
+    """Yield cases together that failed for the same reason, if they are a few, and others alone.
+
+    With `by_grader`, it is enough that the same graders failed.
+    """
+    look = _graders_of_case if by_grader else _look_of_case
+    for alike in group_by(cases, look):
         if len(alike) >= _FEWEST_ALIKE:
             yield alike
         else:
@@ -319,6 +328,13 @@ def _look_of_case(case: CaseView) -> Hashable:
     if len(causes) > 1 or None in causes:
         return case.case.id
     return causes.pop(), case.critical
+
+
+def _graders_of_case(case: CaseView) -> Hashable:
+    graders = {cell.failures.graders for cell in case.cells}
+    if len(graders) > 1 or () in graders:
+        return case.case.id
+    return graders.pop(), case.critical
 
 
 def worse_case(summary: Summary, case: CaseView) -> CaseComparison | None:
@@ -472,7 +488,8 @@ class ErrorGroup:
     """Errored runs of one variant that ended for the same reason.
 
     Attributes:
-        message: the reason, in the words of the first.
+        message: the reason, in the words of a run that was given up, if there is one, which quotes
+            the others' reason; else in those of the first.
         cases: the cases that they are runs of, in plan order.
         kind: None where no error was noted.
         cause: what most runs of an outage failed with.
@@ -497,6 +514,10 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
     groups = []
     for results in group_by(errored, _look_of_error):
         first = results[0]
+        for result in results:
+            if result.error is not None and result.error.kind == "given_up":
+                first = result
+                break
         ids = dict.fromkeys(result.case for result in results)
         stack = first.error.detail if first.error else None
         groups.append(
@@ -514,9 +535,14 @@ def error_groups(report: SuiteReport) -> list[ErrorGroup]:
 
 
 def _look_of_error(result: Result) -> Hashable:
-    if result.error is None:
+    """Return a key that is equal for runs of one variant with one cause, given up or not."""
+    error = result.error
+    if error is None:
         return result.provider, result.prompt, reasons_of(result)
-    return result.provider, result.prompt, result.error.kind, same_reason(result.error)
+    kind = error.kind
+    if kind in _CALL_ERRORS:
+        kind = "given_up"
+    return result.provider, result.prompt, kind, same_reason(error)
 
 
 def _errors(summary: Summary, found: Sequence[ErrorGroup]) -> Group:

@@ -52,6 +52,7 @@ from ci_evals.reports.view import (
     NAME_CHARACTERS,
     SOME,
     TEXT_CHARACTERS,
+    CaseView,
     CellView,
     RunView,
     address_of,
@@ -568,11 +569,7 @@ def _block(
     details: Sequence[str] = entry.reasons
     if whole == reason and len(reasons) < 2:
         details = ()  # the line has it
-    examples = []
-    for case in cases[:FEW]:
-        cell = case.cells[0]
-        run = cell.failed_run or entry.run
-        examples.append(_example(cell, run, links, asked_characters))
+    examples = _examples(cases, entry.run, links, asked_characters)
     template = _environment().get_template("entry.md.j2")
     text = template.render(
         line=line,
@@ -603,6 +600,25 @@ class Example:
     asked: str
     has_base: bool
     answers: Markdown
+
+
+def _examples(
+    cases: Sequence[CaseView], run: RunView, links: Links, asked_characters: int
+) -> list[Example]:
+    """Return a few cases with different answers, first those that the baseline answered, too."""
+    by_answer: dict[str | None, tuple[CellView, RunView]] = {}
+    for case in cases[:MOST]:
+        cell = case.cells[0]
+        failed = cell.failed_run or run
+        known = by_answer.get(failed.answer)
+        if known is None or (_has_base(cell) and not _has_base(known[0])):
+            by_answer[failed.answer] = cell, failed
+    chosen = sorted(by_answer.values(), key=lambda shown: not _has_base(shown[0]))
+    return [_example(cell, failed, links, asked_characters) for cell, failed in chosen[:FEW]]
+
+
+def _has_base(cell: CellView) -> bool:
+    return cell.key in cell.summary.before
 
 
 def _example(cell: CellView, run: RunView, links: Links, asked_characters: int) -> Example:

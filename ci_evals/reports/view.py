@@ -457,6 +457,7 @@ class Failures:
         reasons: the same with what the answers had, `Reason.text`.
         cause: a key of the reason that all of them share, answers aside; None if there is
             no such reason.
+        graders: the graders that failed, by name.
         error: the error that left the first of them without an answer.
     """
 
@@ -464,6 +465,7 @@ class Failures:
     missed: tuple[tuple[str, int], ...] = ()
     reasons: tuple[tuple[str, int], ...] = ()
     cause: Hashable = None
+    graders: tuple[str, ...] = ()
     error: RunError | None = None
 
     @classmethod
@@ -472,6 +474,7 @@ class Failures:
         missed: Counter[str] = Counter()
         reasons: Counter[str] = Counter()
         causes: set[Hashable] = set()
+        graders: set[str] = set()
         error = None
         runs = 0
         for result in results:
@@ -481,6 +484,7 @@ class Failures:
             reasons.update(dict.fromkeys([reason.text for reason in found], 1))
             if result.error is None:
                 causes.add(tuple(reason.missed for reason in found))
+                graders.update(grade.grader for grade in result.grades if not grade.passed)
             else:
                 causes.add(same_reason(result.error))
                 error = error or result.error
@@ -490,6 +494,7 @@ class Failures:
             missed=tuple(missed.most_common()),
             reasons=tuple(reasons.most_common()),
             cause=causes.pop() if len(causes) == 1 else None,
+            graders=tuple(sorted(graders)),
             error=error,
         )
 

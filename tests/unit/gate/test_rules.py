@@ -324,7 +324,7 @@ def test_the_headline_says_how_many_cases_of_the_base_were_not_compared(
     assert summarize(report, None, base).verdict.status == status
     if changed > 2:
         assert (
-            f"{changed} of 10 cases of main were not compared: {changed} edited"
+            f"{changed} of 10 cases of main were not compared: they were edited"
             in summarize(report, None, base).verdict.reason
         )
         assert summarize(report, Gate(require_baseline=True), base).verdict.status == "error"
@@ -337,7 +337,14 @@ def test_with_several_variants_cells_are_counted_that_were_not_compared() -> Non
     reason = summarize(
         report_of(many((10, "PPP")), variants=variants, asks=asks), None, base
     ).verdict.reason
-    assert "10 of 20 cells of main were not compared: 10 edited" in reason
+    assert "10 of 20 cells of main were not compared: they were edited" in reason
+
+
+def test_the_only_case_that_was_not_compared_is_not_counted() -> None:
+    base = baseline_of(report_of({"refund": "PPP"}, started_at=STARTED_AT - 60))
+    report = report_of({"refund": "EEE", "new": "PPP"})
+    reason = summarize(report, Gate(max_error_rate=1), base).verdict.reason
+    assert "the only case of main was not compared: it was not graded here" in reason
 
 
 def test_cases_of_other_graders_are_said_to_be_judged_by_them() -> None:
@@ -352,7 +359,10 @@ def test_cases_of_other_graders_are_said_to_be_judged_by_them() -> None:
     ]
     comparison = compared(head, replace(base, cells=regraded))
     [rule] = rule_verdicts(REPORT, Gate(), comparison)
-    assert rule.sentence == "39 of 40 cases of main were not compared: 39 judged by other graders"
+    assert (
+        rule.sentence
+        == "39 of 40 cases of main were not compared: they were judged by other graders"
+    )
     assert rate_change(comparison, comparison.variants[0]) == "1 of 40 compared", (
         "that it is the same tells little"
     )
@@ -368,7 +378,7 @@ def test_a_regression_among_few_compared_cases_is_red_all_the_same() -> None:
     summary = summarize(report, gate, base, confirm_runs=7)
     assert summary.verdict.status == "fail"
     assert summary.verdict.reason.startswith("case 1: 30 of 30 on main, 0 of 10 here")
-    assert "4 of 10 cases of main were not compared: 4 without a graded run here" in [
+    assert "4 of 10 cases of main were not compared: they were not graded here" in [
         rule.sentence for rule in summary.verdict.rules
     ]
 

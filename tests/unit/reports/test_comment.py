@@ -8,7 +8,7 @@ import comments
 import pages
 import pytest
 from comments import SITUATIONS, text_of
-from factories import STARTED_AT, baseline_of, grade_of, many, report_of, with_own_reason
+from factories import STARTED_AT, Outcome, baseline_of, grade_of, many, report_of, with_own_reason
 from github_markdown import Shown, shown
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from ci_evals.gate.compare import NoComparison
 from ci_evals.model.case import Variant
 from ci_evals.model.report import Resumption
 from ci_evals.model.response import Response, ToolCall
-from ci_evals.model.result import Result
+from ci_evals.model.result import Result, RunError
 from ci_evals.model.rules import Gate
 from ci_evals.reports.markdown import Document, Links, comment_document
 from ci_evals.reports.summary import Summary, summarize
@@ -346,6 +346,52 @@ def test_of_many_regressions_those_for_the_same_reason_are_one_row() -> None:
         f"| 🔴 | 3 cases: <code>{missing}</code> | 9/9 | **0/30** |",
         "| 🔴 | 17 cases: <code>contains: is not JSON</code> | 51/51 | **0/170** |",
     ]
+
+
+def test_of_many_regressions_for_reasons_of_their_own_the_failed_graders_are_one_row() -> None:
+    broken = many((20, "PPP"), prefix="broken")
+    older = report_of(broken, started_at=STARTED_AT - 3600)
+    report = report_of(
+        dict.fromkeys(broken, "FFF"),
+        confirming=dict.fromkeys(broken, "F" * 7),
+        edit=with_own_reason,
+    )
+    text = comments.text_of(summarize(report, None, baseline_of(older), confirm_runs=7))
+    rows = [line for line in text.splitlines() if line.startswith("| 🔴 |")]
+    assert rows == ["| 🔴 | 20 cases: <code>contains</code> | 60/60 | **0/200** |"]
+
+
+def test_examples_of_one_reason_differ_in_what_was_answered() -> None:
+    answers = {"case 4": "Rome", "case 7": "Oslo"}
+
+    def edit(result: Result) -> Result:
+        if result.case not in answers:
+            return result
+        return replace(result, response=Response(answers[result.case]))
+
+    summary = summarize(report_of(many((9, "FFF")), edit=edit), None)
+    text = comments.text_of(summary)
+    assert text.count("Lyon") == 1
+    assert re.findall(r"case%20(\d+)", text) == ["1", "4", "7"]
+
+
+def test_a_refusal_is_told_in_the_headline_and_in_one_entry() -> None:
+    cause = "api.example.com answered 429: slow down"
+
+    def edit(result: Result) -> Result:
+        if result.status != "errored":
+            return result
+        if result.run == 1:
+            return replace(result, error=RunError("rate_limit", cause, 429))
+        message = f"still rate-limited (429) after 2 min, 220 attempts; last: {cause}"
+        return replace(result, error=RunError("given_up", message, cause=cause))
+
+    variants = [Variant("gpt"), Variant("haiku")]
+    cells: dict[str, Outcome | list[Outcome]] = dict.fromkeys(many((20, "")), ["PPP", "EEE"])
+    report = report_of(cells, variants=variants, edit=edit)
+    text = comments.text_of(summarize(report, Gate()))
+    assert text.count(cause) == 2
+    assert "- 60 runs on <code>haiku</code>: <code>still rate-limited (429) after 2 min" in text
 
 
 def test_an_entry_says_no_more_than_its_line_and_the_answer_need() -> None:
