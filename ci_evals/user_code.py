@@ -16,7 +16,9 @@ import sysconfig
 import threading
 import tomllib
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
@@ -60,9 +62,9 @@ class CodeFolders:
 def find_code_folders(folder: Path, pythonpath: Sequence[str]) -> CodeFolders:
     """Return the folders of a suite's code.
 
-    They are those of `pythonpath`. Without any, they are those that pytest is told of in the
-    project's `pyproject.toml`, the project's folder, the repository's root, and `src` in both; none
-    of them is outside of the repository. The project is that of the nearest `pyproject.toml`.
+    They are those of `pythonpath`. Without any, they are those that pytest is told of, the
+    project's folder, the repository's root, and `src` in both; none of them is outside of the
+    repository, and no link leads there. The project is that of the nearest `pyproject.toml`.
 
     Args:
         folder: the suite's.
@@ -77,29 +79,65 @@ def find_code_folders(folder: Path, pythonpath: Sequence[str]) -> CodeFolders:
         return CodeFolders()
     inside = above[: above.index(root) + 1]
     project = next((each for each in inside if (each / "pyproject.toml").is_file()), root)
-    named = [path for path in _pytest_folders(project) if path.is_relative_to(root)]
+    named = [path for path in _pytest_folders(inside) if path.is_relative_to(root)]
     known = (own, *named)
     usual = dict.fromkeys((project, project / "src", root, root / "src"))
-    others = [path for path in usual if path.is_dir() and path not in known]
+    others = [path for path in usual if path not in known and _is_folder_of(root, path)]
     return CodeFolders(tuple(named), tuple(others))
 
 
-def _pytest_folders(project: Path) -> Sequence[Path]:
-    """Return the `pythonpath` of pytest's settings in the `pyproject.toml` of a project; nothing if
-    it has none that pytest would take.
+def _is_folder_of(root: Path, path: Path) -> bool:
+    return path.is_dir() and path.resolve().is_relative_to(root)
+
+
+_PYTEST_FILES = {
+    "pytest.toml": ("pytest",),
+    ".pytest.toml": ("pytest",),
+    "pytest.ini": ("pytest",),
+    ".pytest.ini": ("pytest",),
+    "pyproject.toml": ("tool", "pytest"),
+    "tox.ini": ("pytest",),
+    "setup.cfg": ("tool:pytest",),
+}
+"""The files and tables in which pytest looks for its settings, in its order."""
+
+
+def _pytest_folders(folders: Sequence[Path]) -> Sequence[Path]:
+    """Return the `pythonpath` of pytest's settings, which are those of the first folder with any;
+    nothing if pytest would not take it.
     """
+    for folder in folders:
+        for name, keys in _PYTEST_FILES.items():
+            settings = _read_pytest_settings(folder / name, keys)
+            if settings is None:
+                continue
+            named = settings.get("pythonpath", ())
+            try:
+                if isinstance(named, str):
+                    named = shlex.split(named)
+                return [(folder / each).resolve() for each in named]
+            except (ValueError, TypeError):
+                return ()
+    return ()
+
+
+def _read_pytest_settings(file: Path, keys: Sequence[str]) -> Mapping[str, Any] | None:
+    """Return the settings of pytest in a file; None if it has none."""
     try:
-        settings: Any = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
-        for key in ("tool", "pytest"):
-            settings = settings.get(key, {})
-        folders = settings.get("pythonpath", ())
-        if "ini_options" in settings:
-            folders = settings["ini_options"].get("pythonpath", ())
-        if isinstance(folders, str):
-            folders = shlex.split(folders)
-        return [(project / each).resolve() for each in folders]
-    except (OSError, ValueError, TypeError, AttributeError):
-        return ()
+        text = file.read_text(encoding="utf-8")
+        if file.suffix == ".toml":
+            table: Any = tomllib.loads(text)
+        else:
+            parser = ConfigParser(interpolation=None)
+            parser.read_string(text)
+            table = parser
+        for key in keys:
+            table = table[key]
+        if "ini_options" in table:
+            table = table["ini_options"]
+        return dict(table)
+    except (OSError, ValueError, TypeError, KeyError, ConfigParserError):
+        return None
 
 
 NO_CODE_FOLDERS = CodeFolders()

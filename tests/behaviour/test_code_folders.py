@@ -77,6 +77,42 @@ async def test_code_is_found_where_pytest_would(settings: str, tmp_path: Path) -
     assert (await answer_of(tmp_path)).endswith("app/code/agent.py")
 
 
+@pytest.mark.parametrize(
+    ("file", "settings"),
+    [
+        ("pytest.ini", "[pytest]\npythonpath = lib app/code"),
+        ("pytest.toml", "[pytest]\npythonpath = ['app/code']"),
+        ("tox.ini", "[tox]\n[pytest]\npythonpath =\n    lib\n    app/code"),
+        ("setup.cfg", "[tool:pytest]\npythonpath = app/code"),
+    ],
+)
+async def test_every_file_of_pytests_settings_is_read(
+    file: str, settings: str, tmp_path: Path
+) -> None:
+    write(tmp_path, {".git/HEAD": "", file: settings, "pyproject.toml": "[project]\nname = 'a'"})
+    write(tmp_path, {"agent.py": AGENT, "app/code/agent.py": AGENT})
+    write_evals(tmp_path)
+    assert (await answer_of(tmp_path)).endswith("app/code/agent.py")
+
+
+async def test_pytests_own_file_goes_before_the_projects(tmp_path: Path) -> None:
+    project = "[tool.pytest.ini_options]\npythonpath = 'lib'"
+    own = "[pytest]\npythonpath = app/code"
+    write(tmp_path, {".git/HEAD": "", "pyproject.toml": project, "pytest.ini": own})
+    write(tmp_path, {"lib/agent.py": AGENT, "app/code/agent.py": AGENT})
+    write_evals(tmp_path)
+    assert (await answer_of(tmp_path)).endswith("app/code/agent.py")
+
+
+async def test_no_link_leads_to_code_outside_of_the_repository(tmp_path: Path) -> None:
+    write(tmp_path, {"repository/.git/HEAD": "", "elsewhere/agent.py": AGENT})
+    (tmp_path / "repository/src").symlink_to(tmp_path / "elsewhere")
+    write_evals(tmp_path / "repository")
+    ended = await ci_evals(tmp_path / "repository/evals", "validate")
+    assert ended.code == 2
+    assert "no module 'agent'" in ended.err, ended.err
+
+
 async def test_code_of_a_project_inside_of_a_repository_is_found(tmp_path: Path) -> None:
     project = tmp_path / "services/bot"
     write(tmp_path, {".git/HEAD": "", "src/agent.py": AGENT})

@@ -387,7 +387,7 @@ def test_a_refusal_is_told_in_the_headline_and_in_one_entry() -> None:
         return replace(result, error=RunError("given_up", message, cause=cause))
 
     variants = [Variant("gpt"), Variant("haiku")]
-    cells: dict[str, Outcome | list[Outcome]] = dict.fromkeys(many((20, "")), ["PPP", "EEE"])
+    cells: dict[str, Outcome | list[Outcome]] = {key: ["PPP", "EEE"] for key in many((20, ""))}
     report = report_of(cells, variants=variants, edit=edit)
     text = comments.text_of(summarize(report, Gate()))
     assert text.count(cause) == 2
