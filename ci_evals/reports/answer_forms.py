@@ -247,21 +247,32 @@ def word_diff(old: str, new: str) -> tuple[Piece, ...] | None:
     """Return the pieces that make `new` out of `old`; None where they have too little in common, or
     too many words.
     """
-    before, after = _WORD.findall(old), _WORD.findall(new)
+    before, after = split_words(old), split_words(new)
     if max(len(before), len(after)) > MAX_WORDS:
         return None
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     if matcher.ratio() < _LEAST_COMMON:
         return None
-    return tuple(_pieces(matcher, before, after))
+    return tuple(pieces_of(matcher.get_opcodes(), before, after))
 
 
-def _pieces(
-    matcher: "SequenceMatcher[str]", before: list[str], after: list[str]
+def split_words(text: str) -> list[str]:
+    """Split a text into words, blanks and other characters."""
+    return _WORD.findall(text)
+
+
+def pieces_of(
+    steps: Iterable[tuple[str, int, int, int, int]], before: Sequence[str], after: Sequence[str]
 ) -> Iterator[Piece]:
-    """Yield the pieces; a blank between two changed words belongs to both changes."""
+    """Yield the pieces; a blank between two changed words belongs to both changes.
+
+    Args:
+        steps: what makes `after` out of `before`, as `SequenceMatcher.get_opcodes` returns it.
+        before: the words of the old text.
+        after: the words of the new text.
+    """
     old, new = "", ""
-    for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+    for tag, old_from, old_to, new_from, new_to in steps:
         removed = "".join(before[old_from:old_to])
         added = "".join(after[new_from:new_to])
         is_blank = removed.isspace() and "\n" not in removed

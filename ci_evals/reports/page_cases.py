@@ -18,6 +18,7 @@ from ci_evals.format import (
     number_of,
     one_line,
     quote,
+    run_numbers,
     seconds,
     shorten,
     usd,
@@ -29,6 +30,7 @@ from ci_evals.model.case import Variant
 from ci_evals.model.grading import USUAL_WEIGHT, Expectation, join_got
 from ci_evals.model.response import Response, Step, Turn
 from ci_evals.model.result import Grade, Result, Status, every_grade
+from ci_evals.registry import lazy_attributes
 from ci_evals.reports.answer_forms import (
     MAX_CHARACTERS,
     Node,
@@ -80,9 +82,18 @@ _LONG_LINES = 25
 _PART_CHARACTERS = 2000  # of a step, a turn or a retrieved text
 _MAX_ITEMS = 100  # steps, turns, statements
 _MAX_RUNS = 12  # that ended each in another way
+_MAX_VARIATIONS = 12  # similar answers besides the one that is shown
 _FILE = re.compile(r"files/[0-9a-f]{64}\.txt")  # the only links that a report may have
 _RUN_ORDER: tuple[Status, ...] = ("failed", "errored", "passed")
 _SHOWN_ELSEWHERE = ("name", "metric", "weight", "of")
+
+_late = lazy_attributes(
+    __name__,
+    {
+        "difference": "ci_evals.reports.similar_runs",
+        "merge_similar": "ci_evals.reports.similar_runs",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +209,8 @@ class PageRun:
     Attributes:
         answer: None without one. A conversation has `turns` instead, unless it is compared.
         before: the base's answer, for the first run that failed.
+        variations: answers of other runs, which differ from it in few words.
+        more_variations: the number of those left out.
     """
 
     status: Status
@@ -216,6 +229,31 @@ class PageRun:
     context: Sequence[tuple[str, Sequence[tuple[bool, str]]]]
     metadata: str
     detail: str
+    variations: Sequence["PageVariation"]
+    more_variations: int
+
+    @property
+    def numbers_alike(self) -> Sequence[int]:
+        """The numbers of the runs that end here, the first one aside."""
+        elsewhere = {number for other in self.variations for number in other.numbers}
+        return [number for number in self.numbers[1:] if number not in elsewhere]
+
+    @property
+    def other_answers(self) -> str:
+        """`2 other answers differ in few words`."""
+        number = len(self.variations) + self.more_variations
+        if number == 1:
+            return "1 other answer differs in few words"
+        return f"{number:,} other answers differ in few words"
+
+
+@dataclass(frozen=True, slots=True)
+class PageVariation:
+    """The answer of some runs, with the words marked that another answer has not or has instead."""
+
+    numbers: Sequence[int]
+    title: str
+    nodes: Sequence[Node]
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +496,10 @@ def _details(
 
     The first run is shown next to the base's answer, if that is known and the run failed.
     """
-    runs = sorted(alike(results), key=lambda run: _RUN_ORDER.index(run.status))
+    runs = alike(results)
+    if len(runs) > 1:
+        runs = _late("merge_similar")(runs)
+        runs.sort(key=lambda run: _RUN_ORDER.index(run.status))
     before = view.summary.before.get(view.key)
     base_key = _key_of(before)
     shown_runs: list[PageRun] = []
@@ -580,7 +621,23 @@ def _run(
         context=list(_context(run)),
         metadata="\n".join(metadata_lines(run.metadata)),
         detail=visible(run.detail or ""),
+        variations=[_variation(run, other) for other in run.variations[:_MAX_VARIATIONS]],
+        more_variations=len(run.variations[_MAX_VARIATIONS:]),
     )
+
+
+def _variation(run: RunView, other: RunView) -> PageVariation:
+    """Return how the answer of some runs differs from the one that is shown."""
+    nodes: list[Node] = []
+    for kind, text in _late("difference")(run, other):
+        match kind:
+            case "same":
+                nodes.append(visible(text))
+            case "old":
+                nodes.append(("del", visible(text)))
+            case "new":
+                nodes.append(("ins", visible(text)))
+    return PageVariation(other.numbers, run_numbers(other.numbers).capitalize(), nodes)
 
 
 def _answer(text: str, passages: Iterable["_Passage"]) -> PageAnswer:

@@ -89,10 +89,12 @@ class RunView:
     Args:
         results: at least one, in the order of their numbers.
         confirming: they were made because the cell was a suspect.
+        variations: those among them whose answers differ from the first one in few words.
     """
 
     results: tuple[Result, ...]
     confirming: bool = False
+    variations: tuple["RunView", ...] = ()
 
     @property
     def first(self) -> Result:
@@ -108,9 +110,13 @@ class RunView:
 
     @property
     def title(self) -> str:
-        """`run 2 failed`, `runs 1, 2 and 3 failed alike`."""
+        """`run 2 failed`, `runs 1, 2 and 3 failed alike`, `runs 1 and 2 failed with similar
+        answers`.
+        """
         title = f"{run_numbers(self.numbers)} {self.status}"
-        if len(self.results) > 1:
+        if self.variations:
+            title += " with similar answers"
+        elif len(self.results) > 1:
             title += " alike"
         return title
 

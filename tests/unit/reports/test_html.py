@@ -403,6 +403,36 @@ def test_runs_that_ended_alike_are_shown_once_and_others_each() -> None:
     ]
 
 
+def test_answers_that_differ_in_few_words_are_shown_as_one() -> None:
+    answers = {
+        1: "We sent you store credit of 40 dollars for the broken lamp today.",
+        2: "We sent you store credit of 42 dollars for the broken lamp today.",
+        3: "Nobody knows.",
+        4: "We sent you store credit of 40 dollars for the broken lamp.",
+    }
+
+    def edit(result: Result) -> Result:
+        missed = grade_of(passed=False, reason="does not contain 'refund'", got=answers[result.run])
+        return replace(result, response=Response(answers[result.run]), grades=(missed,))
+
+    text = text_of(summarize(report_of({"lamp": "FFFF"}, edit=edit), None))
+    assert titles(text) == ["Runs 1, 2 and 4 failed with similar answers", "Run 3 failed"]
+    assert "<summary>2 other answers differ in few words</summary>" in text
+    assert "store credit of <del>40</del><ins>42</ins> dollars" in text
+    assert "lamp<del> today</del>." in text
+    runs = re.findall(r'id="case=lamp&amp;run=(\d)"', text)
+    assert runs == ["1", "2", "4", "3"], "a link leads to each run"
+
+
+def test_similar_answers_that_failed_for_different_reasons_are_shown_each() -> None:
+    def edit(result: Result) -> Result:
+        missed = grade_of(passed=False, reason=f"is not {result.run}")
+        return replace(result, response=Response(f"It is surely {result.run}."), grades=(missed,))
+
+    text = text_of(summarize(report_of({"sum": "FF"}, edit=edit), None))
+    assert titles(text) == ["Run 1 failed", "Run 2 failed"]
+
+
 @pytest.mark.parametrize(
     ("numbers", "told"), [((1, 1), ""), ((1, 5), " · 1 to 5 attempts"), ((3, 3), " · 3 attempts")]
 )
