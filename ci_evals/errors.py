@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Iterable, Mapping
 from traceback import format_exception
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 """The exit code of a command that a signal has ended."""
@@ -162,6 +162,9 @@ class ProviderError(Exception):
         retry_after_s: seconds that the provider asked to wait.
         detail: more for the journal: a traceback, or the end of stderr.
         cause: the message of the error behind this one, if there is another.
+
+    Attributes:
+        partial: the `Response` as far as it came, such as the steps of an agent that was killed.
     """
 
     def __init__(
@@ -185,6 +188,7 @@ class ProviderError(Exception):
         self.retry_after_s = retry_after_s
         self.detail = detail
         self.cause = cause
+        self.partial: Any = None
 
     @classmethod
     def of(cls, raised: BaseException) -> "ProviderError":

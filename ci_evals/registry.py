@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # they are imported by name, when they are used
     from ci_evals.graders.base import GraderOptions
     from ci_evals.hosts import Host
     from ci_evals.providers.base import ProviderOptions
+    from ci_evals.providers.transcripts import TranscriptReader
     from ci_evals.reports.files import Format
     from ci_evals.suite.executor import ExecutorOptions
     from ci_evals.suite.foreign import Importer
@@ -396,6 +397,27 @@ PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
     "ci_evals.providers.base:ProviderOptions",
 )
 
+TRANSCRIPTS: "Registry[type[TranscriptReader]]" = Registry(
+    "ci_evals.transcripts",
+    "transcript",
+    {
+        "claude-code": Entry(
+            "ci_evals.tasks.transcripts.claude_code:ClaudeCode",
+            "claude -p --output-format stream-json --verbose",
+        ),
+        "codex": Entry("ci_evals.tasks.transcripts.codex:Codex", "codex exec --json"),
+        "gemini-cli": Entry(
+            "ci_evals.tasks.transcripts.gemini_cli:GeminiCli",
+            "gemini --output-format stream-json",
+        ),
+        "opencode": Entry(
+            "ci_evals.tasks.transcripts.opencode:OpenCode", "opencode run --format json"
+        ),
+    },
+    "ci_evals.providers.transcripts:TranscriptReader",
+)
+"""What coding agents print about their work."""
+
 CASE_READERS = {
     "tasks": "ci_evals.tasks.folders:read_task",
     ".xlsx": "ci_evals.suite.workbook:read_workbook",
@@ -492,6 +514,7 @@ def find_host(environ: Mapping[str, str]) -> "Host | None":
 REGISTRIES: Mapping[str, Registry[Any]] = {
     "Graders": GRADERS,
     "Providers": PROVIDERS,
+    "Transcripts": TRANSCRIPTS,
     "Report formats": FORMATS,
     "Executors": EXECUTORS,
     "Importers": IMPORTERS,

@@ -612,6 +612,8 @@ class _Session:
                 detail = error.detail if error else None
                 error = RunError("outage", why, detail=detail, cause=cause)
             withdrawn = replace(result, status="errored", score=None, grades=(), error=error)
+            if result.is_broken_off:
+                withdrawn = replace(withdrawn, response=None)
             records[index] = RunRecord.of(*self.journal.append(withdrawn))
         return part._replace(records=records)
 

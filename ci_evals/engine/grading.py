@@ -82,8 +82,14 @@ async def grade_again(
 
     Grades of a model are kept if both the answer and the grader are the same.
     """
-    if recorded.response is None:
-        return RunOutcome(recorded.status, recorded.score, error=recorded.error)
+    if recorded.response is None or recorded.is_broken_off:
+        return RunOutcome(
+            recorded.status,
+            recorded.score,
+            recorded.cost_usd,
+            recorded.response,
+            error=recorded.error,
+        )
     known = None
     if recorded.fingerprint == cell.fingerprint and len(recorded.grades) == len(cell.case.expect):
         known = recorded.grades
@@ -110,5 +116,5 @@ def fail_or_exclude(
     else:
         fails = options.on_error == "fail"
     if fails:
-        return RunOutcome("failed", 0.0, error=reason)
-    return RunOutcome("errored", error=reason)
+        return RunOutcome("failed", 0.0, response=error.partial, error=reason)
+    return RunOutcome("errored", response=error.partial, error=reason)

@@ -394,7 +394,7 @@ class Recordings:
 
 
 def _has_answer(result: Result) -> bool:
-    if result.response is not None:
+    if result.response is not None and not result.is_broken_off:
         return True
     return result.status == "failed" and result.error is not None
 
@@ -403,7 +403,7 @@ def _lacks_grades(result: Result) -> bool:
     """Return True if a grader or a judge is to blame that a run with an answer is errored."""
     if result.error is None or result.response is None:
         return False
-    return result.error.kind in ("grader", "judge")
+    return result.error.is_of_grading
 
 
 def _question_of(result: Result) -> QuestionKey:

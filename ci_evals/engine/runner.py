@@ -57,12 +57,12 @@ class Spending:
         if response is not None:
             if response.usage is not None:
                 self.tokens += response.usage.total_tokens
-            if self._counts_cost and result.cost_usd is None:
+            if self._counts_cost and result.cost_usd is None and not result.is_broken_off:
                 return (
                     f"the budget counts USD, and {result.provider} does not say what its answers"
                     " cost: return `cost_usd`, or `usage` and set a `price`"
                 )
-            if self._counts_tokens and response.usage is None:
+            if self._counts_tokens and response.usage is None and not result.is_broken_off:
                 return (
                     f"the budget counts tokens, and {result.provider} does not say how many it"
                     " used: return `usage`"
@@ -97,6 +97,8 @@ def unknown_figures(allowed: RunBudget, outcome: RunOutcome) -> tuple[BudgetFigu
     """Return the figures that a budget bounds and that an answer does not tell."""
     response = outcome.response
     if allowed is NO_RUN_BUDGET or response is None:
+        return ()
+    if outcome.error is not None and not outcome.error.is_of_grading:
         return ()
     unknown: list[BudgetFigure] = []
     if allowed.max_cost_usd is not None and outcome.cost_usd is None:
@@ -308,6 +310,9 @@ class Run:
                 made = await queue.calls.call(request, slot)
             except LostError as lost:
                 outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
+                if outcome.response is not None:
+                    outcome.cost_usd = queue.price(outcome.response)
+                    outcome.response = await self._writable(outcome.response)
                 attempts = Attempts(lost.attempts)
                 result = self._result(cell, run, outcome, lost.started_at, lost.latency_s, attempts)
             else:

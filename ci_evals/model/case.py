@@ -54,7 +54,10 @@ NO_OVERRIDES = CaseOverrides()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A task folder, whose instruction is the case's input. `digest` identifies all its files."""
+    """A task folder, whose instruction is the case's input. `digest` identifies all its files.
+
+    `repository` is the address or the absolute path of the repository that the agent works in.
+    """
 
     folder: Path
     digest: str
@@ -66,6 +69,8 @@ class Task:
     agent_timeout_s: float | None = None
     verifier_timeout_s: float | None = None
     build_timeout_s: float | None = None
+    repository: str | None = None
+    revision: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,11 @@ class RunError:
     cause: str | None = None
 
     @property
+    def is_of_grading(self) -> bool:
+        """Return True if there was an answer, and it could not be judged."""
+        return self.kind in ("grader", "judge")
+
+    @property
     def sentence(self) -> str:
         """The message, with the cause of an outage."""
         sentence = self.message or self.kind
@@ -154,6 +159,13 @@ class Result:
     reused: bool = False
     judging: Judging | None = None
     messages: tuple[Message, ...] = ()
+
+    @property
+    def is_broken_off(self) -> bool:
+        """Return True if `response` is only what there was of it when the run failed."""
+        if self.error is None or self.response is None or self.error.kind == "outage":
+            return False
+        return not self.error.is_of_grading
 
 
 @cache

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ci_evals.providers.serve import shared_service as shared_service
     from ci_evals.providers.telemetry import attach_recorder as attach_recorder
     from ci_evals.providers.tokens import shared_token as shared_token
+    from ci_evals.providers.transcripts import transcript_answer as transcript_answer
     from ci_evals.tasks.agent import TaskAgent as TaskAgent
 
 _MODULES = {
@@ -53,6 +54,7 @@ _PARTS = {
     "program_problems": "ci_evals.providers.command_line",
     "shared_service": "ci_evals.providers.serve",
     "shared_token": "ci_evals.providers.tokens",
+    "transcript_answer": "ci_evals.providers.transcripts",
 }
 """Parts of ours, with libraries that a suite that is only checked does without."""
 

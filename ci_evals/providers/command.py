@@ -1,5 +1,6 @@
 """A program of any language: the case as JSON on stdin, the answer on stdout."""
 
+import asyncio
 import json
 import os
 from collections.abc import Mapping
@@ -8,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from ci_evals import providers
 from ci_evals.errors import ProviderError
 from ci_evals.format import describe_status
-from ci_evals.model.fields import Many
+from ci_evals.model.fields import Many, NonEmpty
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response
 from ci_evals.providers.answer import as_response, encode_json
@@ -27,6 +29,7 @@ from ci_evals.providers.subprocess import (
     ProgramEnd,
     run_program,
 )
+from ci_evals.registry import TRANSCRIPTS
 from ci_evals.templating import names_used
 
 _FIELDS = frozenset({"id", "input", "messages", "metadata", "run", "vars"})
@@ -41,6 +44,8 @@ class ProgramOptions(ProviderOptions):
         command: the program with its arguments, as a list or as one line that is split as a POSIX
             shell would.
         env: added to the environment that ci-evals itself was given.
+        transcript: the format in which a coding agent prints its work: `claude-code`, `codex`,
+            `gemini-cli` or `opencode`.
     """
 
     own_code: ClassVar[bool] = True
@@ -49,6 +54,7 @@ class ProgramOptions(ProviderOptions):
 
     command: str | Many[str]
     env: Mapping[str, str] = field(default_factory=dict)
+    transcript: NonEmpty | None = None
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -60,7 +66,16 @@ class ProgramOptions(ProviderOptions):
         return split_command(self.command)
 
     def problems(self, folder: Path) -> list[str]:
-        return command_problems(self.command)
+        found = command_problems(self.command)
+        name = self.transcript
+        if name is None:
+            return found
+        if name not in TRANSCRIPTS:
+            known = ", ".join(TRANSCRIPTS)
+            found.append(f"transcript: unknown transcript {name!r}; known: {known}")
+        elif problem := TRANSCRIPTS.problem(name):
+            found.append(f"transcript: {problem}")
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +84,16 @@ class Command(ProgramOptions):
 
     It reads one JSON object (`id`, `input`, `messages`, `vars`, `metadata`, `run`, `timeout_s`) and
     writes text, or a JSON object with `output` or `tool_calls` (and `usage`, `model`,
-    `finish_reason`, `cost_usd`, `steps`, `context`, `metadata`). No shell is involved.
+    `finish_reason`, `cost_usd`, `steps`, `context`, `metadata`), or a `transcript`. No shell is
+    involved.
 
     Args:
         command: the program with its arguments, as a list or as one line that is split as a POSIX
             shell would.
         cwd: the folder it runs in, relative to the config's folder, which is the default.
         env: added to the environment that ci-evals itself was given.
+        transcript: the format in which a coding agent prints its work: `claude-code`, `codex`,
+            `gemini-cli` or `opencode`.
     """
 
     kind: ClassVar[str] = "command"
@@ -117,14 +135,21 @@ class Command(ProgramOptions):
         env = None
         if self.env:
             env = {**os.environ, **self.env}
-        return _Program(argv, cwd, env)
+        return _Program(argv, cwd, env, self.transcript)
 
 
 class _Program:
-    def __init__(self, argv: tuple[str, ...], cwd: Path, env: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        argv: tuple[str, ...],
+        cwd: Path,
+        env: Mapping[str, str] | None,
+        transcript: str | None,
+    ) -> None:
         self._argv = argv
         self._cwd = cwd
         self._env = env
+        self._transcript = transcript
 
     async def answer(self, request: Request) -> Response:
         stdin = {
@@ -143,17 +168,24 @@ class _Program:
         except OSError as error:
             text = f"{self._argv[0]} could not be started: {error}"
             raise ProviderError("crash", text) from error
-        return _response(ended, request.timeout_s)
+        failure = _failure(ended, request.timeout_s)
+        if self._transcript is not None:
+            read = providers.transcript_answer
+            return await asyncio.to_thread(read, self._transcript, ended.stdout, failure)
+        if failure is not None:
+            raise failure
+        return _response(ended)
 
 
-def _response(ended: ProgramEnd, timeout_s: float) -> Response:
+def _failure(ended: ProgramEnd, timeout_s: float) -> ProviderError | None:
+    """Return why a program did not end well; None if it did."""
     detail = ended.stderr or None
     if ended.why == "timeout":
         text = f"no answer within {timeout_s:g} s; the program was ended"
-        raise ProviderError("timeout", text, detail=detail)
+        return ProviderError("timeout", text, detail=detail)
     if ended.why == "too_large":
         text = f"more than {MAX_OUTPUT_BYTES // 1024**2} MB on stdout; the program was ended"
-        raise ProviderError("bad_answer", text, detail=detail)
+        return ProviderError("bad_answer", text, detail=detail)
     if ended.status:
         text = describe_status(ended.status)
         if ended.reason:
@@ -163,12 +195,16 @@ def _response(ended: ProgramEnd, timeout_s: float) -> Response:
         status = None
         if ended.status > 0:
             status = ended.status
-        raise ProviderError("crash", text, status=status, detail=detail)
+        return ProviderError("crash", text, status=status, detail=detail)
+    return None
+
+
+def _response(ended: ProgramEnd) -> Response:
     try:
         return as_response(_answer(ended.stdout.decode("utf-8-sig", "replace")))
     except ValueError as error:
         text = f"the JSON on stdout is not an answer: {error}"
-        raise ProviderError("bad_answer", text, detail=detail) from None
+        raise ProviderError("bad_answer", text, detail=ended.stderr or None) from None
 
 
 def _answer(stdout: str) -> object:

@@ -8,28 +8,32 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from jinja2 import TemplateSyntaxError
 
+from ci_evals import providers
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.files import file_name
 from ci_evals.format import one_line
 from ci_evals.model.case import Task
 from ci_evals.model.fields import NonEmpty, OneOrMore
 from ci_evals.model.request import Request
-from ci_evals.model.response import Detail, Response
-from ci_evals.providers.answer import clean_text, encode_json
+from ci_evals.model.response import Detail, Response, Step
+from ci_evals.providers.answer import MAX_STEP_CHARACTERS, clean_text, encode_json
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.command import ProgramOptions
+from ci_evals.providers.command_line import program_problems
 from ci_evals.providers.subprocess import ProgramEnd
 from ci_evals.tasks.containers import ContainerEngine
+from ci_evals.tasks.repositories import Changes, Repositories
 from ci_evals.tasks.sandboxes import MakeSandbox, Sandbox, folder_sandbox
 from ci_evals.templating import Absent, describe_error, template_sandbox
 from ci_evals.user_code import load_target, missing_target, target_parts
 
+_READ_S = 60.0
 BUILT_IN = ("auto", "folder", "docker", "podman")
 
 
@@ -43,6 +47,10 @@ class TaskAgent(ProgramOptions):
             `params` and `folder`, the suite's; it reads the instruction on stdin. A text is split
             as a POSIX shell would.
         env: added to the environment of the agent and of the verifier.
+        transcript: the format in which a coding agent prints its work: `claude-code`, `codex`,
+            `gemini-cli` or `opencode`.
+        transcript_file: the file in the working copy that has the transcript; stdout when left
+            out.
         model: the `model` of the templates, unless a case overrides it.
         params: likewise; those that a case overrides win.
         sandbox: where it runs: `docker`; `podman`; `folder`, a temporary one on this machine;
@@ -54,13 +62,16 @@ class TaskAgent(ProgramOptions):
     works_on_tasks: ClassVar[bool] = True
 
     command: str | OneOrMore[str]
+    transcript_file: NonEmpty | None = None
     model: NonEmpty | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     sandbox: str = "auto"
 
     @property
     def details(self) -> Sequence[Detail]:
-        return ("first_token",)
+        if self.transcript is None:
+            return ("first_token",)
+        return ("cost", "steps", "first_token")
 
     @property
     def default_name(self) -> str:
@@ -68,6 +79,8 @@ class TaskAgent(ProgramOptions):
 
     def problems(self, folder: Path) -> list[str]:
         found = ProgramOptions.problems(self, folder)
+        if self.transcript_file is not None and self.transcript is None:
+            found.append("transcript_file: name its format: add `transcript`")
         if found:
             return found
         for word in self.argv:
@@ -90,9 +103,20 @@ class TaskAgent(ProgramOptions):
     def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
         for request in requests:
             try:
-                _render_command(self, request, str(folder))
+                program = _render_command(self, request, str(folder))[0]
             except ProviderError as error:
                 yield request, error.message
+                continue
+            if self._runs_here(request.case.task) and not Path(program).parent.name:
+                problems = program_problems([program], folder, self.env.get("PATH"))
+                if problems:
+                    yield request, problems[0]
+
+    def _runs_here(self, task: Task | None) -> bool:
+        """Return True if the program must be on this machine before a task is set up."""
+        if task is None or task.setup or self.sandbox not in ("auto", "folder"):
+            return False
+        return self.sandbox == "folder" or not needs_container(task)
 
     def open(self, resources: Resources) -> Provider:
         """Make the live agent.
@@ -113,6 +137,11 @@ class TaskAgent(ProgramOptions):
         return _Agent(self, make_sandbox, resources)
 
 
+def needs_container(task: Task) -> bool:
+    """Return True if a task asks for an image."""
+    return bool(task.image or task.has_dockerfile)
+
+
 class _AutomaticSandbox:
     """A container for the tasks that ask for an image, and a folder for the others."""
 
@@ -120,7 +149,7 @@ class _AutomaticSandbox:
         self._engine = ContainerEngine("docker", "podman")
 
     def sandbox(self, task: Task) -> AbstractAsyncContextManager[Sandbox]:
-        if task.image or task.has_dockerfile:
+        if needs_container(task):
             return self._engine.sandbox(task)
         return folder_sandbox(task)
 
@@ -129,6 +158,7 @@ class _Agent:
     def __init__(self, options: TaskAgent, make_sandbox: MakeSandbox, resources: Resources) -> None:
         self._options = options
         self._make_sandbox = make_sandbox
+        self._repositories = resources.shared(Repositories)
         self._files = resources.files
         self._folder = str(resources.folder)
 
@@ -149,23 +179,41 @@ class _Agent:
 
     async def _work(self, task: Task, request: Request, sandbox: Sandbox, kept: Path) -> Response:
         """Set up, let the agent work, and verify."""
+        options = self._options
         env = {
             "TESTS_DIR": sandbox.tests,
             "LOGS_DIR": sandbox.logs,
-            **self._options.env,
+            **options.env,
         }
+        if task.repository is not None:
+            await _put_repository(sandbox, await self._repositories.checkout(task))
         agent_s = task.agent_timeout_s or request.timeout_s
         for command in task.setup:
             shell = ("sh", "-c", command)
             ended = await sandbox.run(shell, stdin=b"", env=env, timeout_s=agent_s)
             shown = one_line(command, 80)
-            _check(ended, f"the setup command {shown!r}", agent_s)
+            if failure := _failure(ended, f"the setup command {shown!r}", agent_s):
+                raise failure
 
-        argv = _render_command(self._options, request, self._folder)
+        changes = None
+        if task.repository is not None or options.transcript is not None:
+            changes = Changes(sandbox, env)
+            if not await changes.start():
+                changes = None
+        argv = _render_command(options, request, self._folder)
         stdin = _instruction(request)
         agent = await sandbox.run(argv, stdin=stdin, env=env, timeout_s=agent_s)
         await asyncio.to_thread(_keep, kept, "agent", agent)
-        _check(agent, "the agent", agent_s)
+        if changes is not None and await changes.write():
+            env["DIFF_FILE"] = changes.path
+        failure = _failure(agent, "the agent", agent_s)
+        try:
+            response = await self._response(sandbox, agent, failure, env)
+        except ProviderError as error:
+            await sandbox.get_logs(kept / "logs")
+            if error.partial is not None:
+                error.partial = await asyncio.to_thread(_with_diff, error.partial, kept)
+            raise
 
         verifier_s = task.verifier_timeout_s or request.timeout_s
         await sandbox.put_tests(task.folder / "tests")
@@ -173,12 +221,46 @@ class _Agent:
         verifier = await sandbox.run(verify, stdin=b"", env=env, timeout_s=verifier_s)
         await asyncio.to_thread(_keep, kept, "verifier", verifier)
         # Its exit status says nothing: a verifier may end with the result of its tests.
-        if verifier.why != "exit":
-            _check(verifier, "the verifier", verifier_s)
+        failure = _failure(verifier, "the verifier", verifier_s)
+        if failure is not None and verifier.why != "exit":
+            raise failure
         await sandbox.get_logs(kept / "logs")
         reward = await asyncio.to_thread(_read_reward, kept / "logs" / "verifier", verifier)
-        output = clean_text(agent.stdout.decode(errors="replace")).strip()
-        return Response(output, reward=reward)
+        response = replace(response, reward=reward)
+        return await asyncio.to_thread(_with_diff, response, kept)
+
+    async def _response(
+        self,
+        sandbox: Sandbox,
+        agent: ProgramEnd,
+        failure: ProviderError | None,
+        env: Mapping[str, str],
+    ) -> Response:
+        """Return what the agent said: all that it printed, or what its transcript tells.
+
+        Raises:
+            ProviderError: the agent failed.
+        """
+        options = self._options
+        if options.transcript is None:
+            if failure is not None:
+                raise failure
+            return Response(clean_text(agent.stdout.decode(errors="replace")).strip())
+        transcript = agent.stdout
+        if options.transcript_file is not None:
+            show = ("cat", "--", options.transcript_file)
+            read = await sandbox.run(show, stdin=b"", env=env, timeout_s=_READ_S)
+            transcript = read.stdout
+        return await asyncio.to_thread(
+            providers.transcript_answer, options.transcript, transcript, failure
+        )
+
+
+async def _put_repository(sandbox: Sandbox, checkout: Path) -> None:
+    if not hasattr(sandbox, "put_work"):  # one of the team's own
+        text = "the sandbox has no method `put_work`, which a task with a `repository` needs"
+        raise ProviderError("environment", text)
+    await sandbox.put_work(checkout)
 
 
 def _render_command(options: TaskAgent, request: Request, folder: str) -> list[str]:
@@ -221,18 +303,19 @@ def _instruction(request: Request) -> bytes:
     return encode_json(request.input)
 
 
-def _check(ended: ProgramEnd, who: str, timeout_s: float) -> None:
-    """Raise a ProviderError unless a program ended well."""
+def _failure(ended: ProgramEnd, who: str, timeout_s: float) -> ProviderError | None:
+    """Return why a program did not end well; None if it did."""
     detail = ended.stderr or None
     if ended.why == "timeout":
-        raise ProviderError("timeout", f"{who} did not end within {timeout_s:g} s", detail=detail)
+        return ProviderError("timeout", f"{who} did not end within {timeout_s:g} s", detail=detail)
     if ended.why == "too_large":
-        raise ProviderError("bad_answer", f"{who} wrote too much to stdout", detail=detail)
+        return ProviderError("bad_answer", f"{who} wrote too much to stdout", detail=detail)
     if ended.status:
         text = f"{who} ended with exit status {ended.status}"
         if ended.reason:
             text = f"{text}: {ended.reason}"
-        raise ProviderError("crash", text, detail=detail)
+        return ProviderError("crash", text, detail=detail)
+    return None
 
 
 def _read_reward(logs: Path, ended: ProgramEnd) -> float:
@@ -260,6 +343,21 @@ def _read_reward(logs: Path, ended: ProgramEnd) -> float:
 
 
 # What a run leaves behind.
+
+
+def _with_diff(response: Response, kept: Path) -> Response:
+    """Return a response with the diff among its metadata, and as the last step for readers."""
+    path = kept / "logs" / "agent.diff"
+    if not path.is_file():
+        return response
+    with path.open("rb") as file:
+        diff = clean_text(file.read(4 * MAX_STEP_CHARACTERS).decode(errors="replace"))
+    if len(diff) > MAX_STEP_CHARACTERS:
+        diff = diff[: MAX_STEP_CHARACTERS - 1] + "…"
+    steps = response.steps
+    if steps is not None and diff:
+        steps = (*steps, Step("message", "diff", result=diff))
+    return replace(response, steps=steps, metadata={**response.metadata, "diff": diff})
 
 
 def _make_kept_folder(files: Path | None, provider: str, request: Request) -> Path:

@@ -114,6 +114,11 @@ class _Container:
         command += [self._name, *argv]
         return await _run(command, stdin=stdin, env=env, timeout_s=timeout_s)
 
+    async def put_work(self, source: Path) -> None:
+        found = await _run([self._program, "exec", self._name, "pwd"], timeout_s=_QUICK_S)
+        work = found.stdout.decode().strip() or "/"
+        await _succeed(self._program, "cp", f"{source}/.", f"{self._name}:{work}")
+
     async def put_tests(self, source: Path) -> None:
         await _succeed(self._program, "cp", f"{source}/.", f"{self._name}:{self.tests}")
 

@@ -4,7 +4,7 @@ task's `environment`.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
@@ -17,11 +17,12 @@ from pydantic_core import to_jsonable_python
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import closest
 from ci_evals.model.case import Case, Task
-from ci_evals.model.fields import Above0, Many, Options, Seconds
+from ci_evals.model.fields import Above0, Many, NonEmpty, Options, Seconds
 from ci_evals.suite.keys import keys_of
 from ci_evals.suite.nodes import Node, collect
 from ci_evals.suite.problems import check
 from ci_evals.suite.yaml import Lines, read_text
+from ci_evals.tasks.repositories import is_repository, is_url
 
 PATTERN = "**/task.toml"
 _CLOSE = 0.85  # `gpus` is not a misspelt `cpus`, and `memory` is another tool's
@@ -39,6 +40,8 @@ class _Environment(Options):
     memory_mb: Annotated[int, Strict(), Gt(0)] | None = None
     build_timeout_sec: Seconds | None = None
     setup_commands: Many[str] = ()
+    repository: NonEmpty | None = None
+    revision: NonEmpty | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,9 @@ def read_task(path: Path, shown: str, pattern: str, root: Path) -> Case:
         texts = [f"there is no {name} beside it" for name in missing]
         raise ConfigError([Problem(shown, None, "", text) for text in texts])
     environment = file.environment
+    repository = environment.repository
+    if repository is not None and not is_url(repository):
+        repository = str((folder / repository).resolve())
     task = Task(
         folder=folder.resolve(),
         digest=_digest(folder),
@@ -115,6 +121,8 @@ def read_task(path: Path, shown: str, pattern: str, root: Path) -> Case:
         agent_timeout_s=file.agent.timeout_sec,
         verifier_timeout_s=file.verifier.timeout_sec,
         build_timeout_s=environment.build_timeout_sec,
+        repository=repository,
+        revision=environment.revision,
     )
     instruction = folder / "instruction.md"
     tags = file.metadata.get("tags")
@@ -158,10 +166,30 @@ def _read_toml(path: Path, shown: str) -> _TaskFile:
     for key, kind in _SECTIONS.items():
         if key in values:
             known[key] = _without_other_keys(values[key], kind)
-    file, problems = collect(check(_TaskFile, Node(known, _lines(text), shown)))
-    if file is None:
+    node = Node(known, _lines(text), shown)
+    file, problems = collect(check(_TaskFile, node))
+    if file is not None:
+        problems += _check_repository(file.environment, node["environment"], path.parent)
+    if file is None or problems:
         raise ConfigError(problems)
     return file
+
+
+def _check_repository(environment: _Environment, node: Node, folder: Path) -> Iterator[Problem]:
+    """Find what is wrong with the repository of a task, without fetching anything."""
+    revision = environment.revision
+    if revision is not None and environment.repository is None:
+        yield node["revision"].problem("names a revision of no repository: add `repository`")
+    if revision is not None and revision.startswith("-"):
+        yield node["revision"].problem("expected a commit, a tag or a branch")
+    if environment.repository is None or is_url(environment.repository):
+        return
+    repository = folder / environment.repository
+    if not repository.is_dir():
+        yield node["repository"].problem(f"there is no folder {repository.as_posix()}")
+    elif not is_repository(repository):
+        advice = "put files that are not in a repository of their own into environment/"
+        yield node["repository"].problem(f"is not a git repository: {advice}")
 
 
 def _without_other_keys(section: Any, kind: type) -> Any:

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +29,10 @@ class Sandbox(Protocol):
         self, argv: Sequence[str], *, stdin: bytes, env: Mapping[str, str], timeout_s: float
     ) -> ProgramEnd:
         """Run a command in the working copy to its end. Raises OSError if it cannot be started."""
+        ...
+
+    async def put_work(self, source: Path) -> None:
+        """Copy what is in a folder of this machine into the working copy: a task's repository."""
         ...
 
     async def put_tests(self, source: Path) -> None:
@@ -94,6 +99,11 @@ class _Folder:
             timeout_s=timeout_s,
             descendants=self._descendants,
         )
+
+    async def put_work(self, source: Path) -> None:
+        work = self._root / "work"
+        copy = partial(shutil.copytree, source, work, symlinks=True, dirs_exist_ok=True)
+        await asyncio.to_thread(copy)
 
     async def put_tests(self, source: Path) -> None:
         await asyncio.to_thread(shutil.copytree, source, self.tests, dirs_exist_ok=True)

@@ -400,6 +400,9 @@ def project(tmp_path: Path) -> Path:
         "agent.mjs": "export default () => 'Paris';\n",
         "prompts/long.txt": "Think hard: {{ question }}",
         "contracts/acme.pdf": "%PDF-1.7",
+        "tasks/fix-total/task.toml": '[environment]\nsetup_commands = ["npm ci"]\n',
+        "tasks/fix-total/instruction.md": "Fix total.",
+        "tasks/fix-total/tests/test.sh": "",
         "questions.csv": "ID,Question,Answer,Topic\nfrance,Capital of France?,Paris,capitals\n",
         "cases/more.jsonl": '{"id": "more", "vars": {"question": "And of Italy?"}, '
         '"expect": [{"contains": "Rome"}]}\n',

@@ -181,12 +181,12 @@ async def test_the_model_of_the_templates_is_the_providers_unless_a_case_overrid
 
 def test_a_command_that_names_a_model_needs_one(tmp_path: Path) -> None:
     write_task(tmp_path)
-    agent = provider(command=["agent", "--model", "{{ model }}"])
+    agent = provider(command=["sh", "--model", "{{ model }}"])
     config = write_suite(tmp_path, {"tasks": "tasks/*/task.toml"}, providers=[agent])
     with pytest.raises(ConfigError, match=r"providers.0.: command: .* `model` is not set: give it"):
         load_suite(config, {})
     for word in ("{{ model | default('small') }}", "{% if model %}{{ model }}{% endif %}"):
-        agent = provider(command=["agent", word])
+        agent = provider(command=["sh", word])
         load_suite(write_suite(tmp_path, {"tasks": "tasks/*/task.toml"}, providers=[agent]), {})
 
 

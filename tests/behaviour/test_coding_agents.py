@@ -1,0 +1,367 @@
+"""Coding agents: their transcripts as steps and cost, repositories to work in, and the diff."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from github_markdown import page
+from leftovers import journaled, report_in
+from processes import ci_evals
+from suites import write_suite
+
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="commands and verifiers are shell scripts"
+)
+
+RECORDED = Path(__file__).parents[1] / "data" / "transcripts"
+OTHER_PROCESS = (sys.executable, "-m", "ci_evals")
+PASSES = 'echo 1 > "$LOGS_DIR/verifier/reward.txt"\n'
+HAS_DIFF = 'grep -q "^+new$" "$DIFF_FILE" && ' + PASSES
+TASKS = {"tasks": "tasks/**/task.toml"}
+
+
+def write_task(folder: Path, toml: str = "", test: str = PASSES) -> Path:
+    task = folder / "tasks" / "fix"
+    (task / "tests").mkdir(parents=True)
+    (task / "environment").mkdir()
+    (task / "environment" / "shop.py").write_text("old\n")
+    (task / "task.toml").write_text(f'version = "1.0"\n{toml}')
+    (task / "instruction.md").write_text("Fix it.")
+    (task / "tests" / "test.sh").write_text(test)
+    return task
+
+
+def agent(script: str, **changes: Any) -> dict[str, Any]:
+    command = ["sh", "-c", script]
+    defaults = {"name": "agent", "type": "task", "transcript": "claude-code"}
+    return {**defaults, "command": command, **changes}
+
+
+def show(name: str) -> str:
+    return f"cat '{RECORDED / name}'"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    done = subprocess.run(
+        ["git", *who, *arguments], cwd=folder, capture_output=True, check=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def write_repository(folder: Path) -> tuple[Path, str]:
+    """Make a repository whose first commit has a bug that the second one fixes.
+
+    Returns it and the first commit.
+    """
+    repository = folder / "shop"
+    repository.mkdir()
+    git(repository, "init", "--quiet")
+    (repository / "shop.py").write_text("old\n")
+    (repository / ".gitignore").write_text("cache/\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message", "Add the shop")
+    first = git(repository, "rev-parse", "HEAD")
+    (repository / "shop.py").write_text("solution\n")
+    git(repository, "commit", "--quiet", "--all", "--message", "Fix the shop")
+    return repository, first
+
+
+async def test_steps_cost_tokens_and_diff_are_in_the_report(tmp_path: Path) -> None:
+    write_task(tmp_path, test=HAS_DIFF)
+    script = f"echo new > shop.py; {show('claude-code.jsonl')}"
+    expect = [
+        {"reward": 1},
+        {"contains": "the test passes"},
+        {"trajectory": {"calls": ["Bash", "Task", "Edit"]}},
+        {"tool_arguments": {"tool": "Read", "arguments": {"file_path": "/work/shop.py"}}},
+        {"cost": 0.05},
+        {"regex": {"pattern": r"\+new", "transform": "metadata.diff"}},
+    ]
+    write_suite(tmp_path, TASKS, providers=[agent(script)], expect=expect)
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+    (result,) = report_in(tmp_path / "ci-evals-results")["results"]
+    assert result["cost_usd"] == 0.0421
+    (line,) = journaled(tmp_path / "ci-evals-results")
+    steps = line["response"]["steps"]
+    assert len([step for step in steps if step["kind"] == "tool_call"]) == 4
+    assert steps[-1]["name"] == "diff"
+    diff = line["response"]["metadata"]["diff"]
+    assert diff.startswith("diff --git a/shop.py b/shop.py\n")
+    assert "-old\n+new\n" in diff
+    kept = tmp_path / "ci-evals-results" / "tasks" / "fix" / "agent" / "run-1"
+    assert (kept / "logs" / "agent.diff").read_text() == diff
+    html = (tmp_path / "ci-evals-results" / "report.html").read_text()
+    assert "+new" in html
+    assert "Explore" in html
+
+
+async def test_an_agent_that_is_killed_has_failed_and_keeps_its_steps_and_its_diff(
+    tmp_path: Path,
+) -> None:
+    write_task(tmp_path)
+    some = f"head -n 6 '{RECORDED / 'claude-code.jsonl'}'"
+    script = f"echo new > shop.py; {some}; sleep 600"
+    write_suite(tmp_path, TASKS, providers=[agent(script, timeout_s=3)])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 1, ended.out + ended.err
+    message = "the agent did not end within 3 s; its transcript has 6 steps"
+    assert message in ended.out
+    results = tmp_path / "ci-evals-results"
+    (line,) = journaled(results)
+    assert (line["status"], line["error"]["kind"]) == ("failed", "timeout")
+    calls = [step["name"] for step in line["response"]["steps"] if step["kind"] == "tool_call"]
+    assert calls == ["Bash", "Task", "Read"]
+    assert line["response"]["usage"]["output_tokens"] > 0
+    assert "+new" in line["response"]["metadata"]["diff"]
+    assert "python3 -m unittest" in (results / "report.html").read_text()
+
+    # What was kept of it is not an answer, which a later run could grade.
+    replay = ("--replay", str(results / "results.jsonl"), "--replay-only")
+    await ci_evals(tmp_path, "run", *replay, "--out", "b")
+    (replayed,) = journaled(tmp_path / "b")
+    assert replayed["error"]["message"] == line["error"]["message"]
+    assert replayed["response"]["steps"] == line["response"]["steps"]
+    assert "grades" not in replayed
+
+
+async def test_a_budget_goes_on_after_an_agent_that_was_killed_before_it_told_its_cost(
+    tmp_path: Path,
+) -> None:
+    write_task(tmp_path)
+    some = f"head -n 6 '{RECORDED / 'claude-code.jsonl'}'"
+    script = f"{some}; exit 1"
+    write_suite(
+        tmp_path,
+        TASKS,
+        providers=[agent(script, max_concurrency=1)],
+        runs=3,
+        budget={"max_cost_usd": 5},
+    )
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 1, ended.out + ended.err
+    assert len(journaled(tmp_path / "ci-evals-results")) == 3
+
+
+async def test_an_outage_of_the_model_says_nothing_about_the_agent(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    script = f"{show('opencode-overloaded.jsonl')}; exit 1"
+    write_suite(tmp_path, TASKS, providers=[agent(script, transcript="opencode")])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 3, ended.out + ended.err
+    (line,) = journaled(tmp_path / "ci-evals-results")
+    assert line["status"] == "errored"
+    assert line["error"]["kind"] == "environment"
+    assert line["error"]["message"] == "the agent stopped: Overloaded"
+
+
+async def test_output_without_a_transcript_is_said_with_the_options_that_make_one(
+    tmp_path: Path,
+) -> None:
+    write_task(tmp_path)
+    write_suite(tmp_path, TASKS, providers=[agent("echo I fixed it.")])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 1
+    (line,) = journaled(tmp_path / "ci-evals-results")
+    assert line["status"] == "failed"
+    assert line["error"]["message"] == (
+        "the output is not a transcript of claude-code: it starts with 'I fixed it.';"
+        " run the agent with `--output-format stream-json --verbose`"
+    )
+
+
+async def test_a_transcript_may_be_in_a_file_of_the_working_copy(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    script = f"{show('codex.jsonl')} > out.jsonl; echo noise"
+    options = {"transcript": "codex", "transcript_file": "out.jsonl"}
+    expect = [{"reward": 1}, {"contains": "I removed that"}]
+    write_suite(tmp_path, TASKS, providers=[agent(script, **options)], expect=expect)
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+
+
+async def test_a_command_may_print_a_transcript_too(tmp_path: Path) -> None:
+    provider = agent(show("gemini-cli.jsonl"), type="command", transcript="gemini-cli")
+    expect = [{"contains": "I could not change it"}, {"max_tool_calls": 2}]
+    write_suite(tmp_path, [{"input": "Fix it."}], providers=[provider], expect=expect)
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+
+
+async def test_hostile_text_of_a_transcript_acts_nowhere(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    hostile = "::error::x\n<script>alert(1)</script>\x1b[31m](javascript:alert(1))"
+    call = {"type": "tool_use", "id": "1", "name": hostile, "input": {hostile: hostile}}
+    message = {"id": hostile, "model": hostile, "content": [call]}
+    end = {"type": "result", "subtype": "success", "is_error": True, "result": hostile}
+    events = [{"type": "assistant", "message": message}, end]
+    (tmp_path / "out.jsonl").write_text("\n".join(map(json.dumps, events)))
+    write_suite(tmp_path, TASKS, providers=[agent(f"cat '{tmp_path / 'out.jsonl'}'")])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 1
+    assert "\x1b[31m" not in ended.out
+    assert not [line for line in ended.out.splitlines() if line.startswith("::")]
+    results = tmp_path / "ci-evals-results"
+    assert "<script>alert" not in (results / "report.html").read_text()
+    assert "<script>alert" not in page((results / "summary.md").read_text())
+
+
+async def test_an_agent_works_on_a_copy_of_a_repository_at_a_revision(tmp_path: Path) -> None:
+    repository, first = write_repository(tmp_path)
+    toml = f'[environment]\nrepository = "../../shop"\nrevision = "{first[:10]}"\n'
+    write_task(tmp_path, toml, test=HAS_DIFF)
+    script = (
+        "grep -q old shop.py || exit 7; git log --all --oneline >&2;"
+        " mkdir cache; echo x > cache/x; echo new > shop.py; echo more > other.py;"
+        " git add . && git -c user.name=b -c user.email=b@c commit --quiet --message changed;"
+        " git log --all --oneline | wc -l | grep -q 2 || exit 8;"
+        f" {show('claude-code.jsonl')}"
+    )
+    write_suite(tmp_path, TASKS, providers=[agent(script)], runs=2)
+    (tmp_path / "scratch").mkdir()
+    environ = {"TMPDIR": str(tmp_path / "scratch")}
+    ended = await ci_evals(tmp_path, "run", environ=environ)
+    assert ended.code == 0, ended.out + ended.err
+    for line in journaled(tmp_path / "ci-evals-results"):
+        diff = line["response"]["metadata"]["diff"]
+        assert "-old\n+new\n" in diff
+        assert "+++ b/other.py" in diff
+        assert "cache/" not in diff
+    assert (repository / "shop.py").read_text() == "solution\n"
+    assert git(repository, "status", "--porcelain") == ""
+    left = [path.name for path in (tmp_path / "scratch").iterdir() if "ci-evals-" in path.name]
+    assert not [name for name in left if name.startswith(("ci-evals-repo", "ci-evals-task"))]
+
+
+async def test_a_repository_by_its_address_is_checked_out_once_for_all_runs(
+    tmp_path: Path,
+) -> None:
+    repository, _ = write_repository(tmp_path)
+    git(repository, "tag", "v1")
+    git(repository, "config", "uploadpack.packObjectsHook", f"{tmp_path}/hook.sh")
+    toml = f'[environment]\nrepository = "file://{repository}"\nrevision = "v1"\n'
+    write_task(tmp_path, toml, test="grep -q solution shop.py && " + PASSES)
+    hook = tmp_path / "hook.sh"
+    hook.write_text(f'#!/bin/sh\necho fetch >> "{tmp_path}/fetches"\nexec "$@"\n')
+    hook.chmod(0o755)
+    (tmp_path / "gitconfig").write_text(f"[uploadpack]\n\tpackObjectsHook = {hook}\n")
+    environ = {"GIT_CONFIG_GLOBAL": str(tmp_path / "gitconfig")}
+    providers = [agent("true", name=name, transcript=None) for name in ("a", "b")]
+    write_suite(tmp_path, TASKS, providers=providers, runs=2)
+    ended = await ci_evals(tmp_path, "run", environ=environ)
+    assert ended.code == 0, ended.out + ended.err
+    assert (tmp_path / "fetches").read_text() == "fetch\n"
+
+
+async def test_a_repository_that_cannot_be_had_says_nothing_about_the_agent(
+    tmp_path: Path,
+) -> None:
+    write_repository(tmp_path)
+    toml = '[environment]\nrepository = "../../shop"\nrevision = "v9"\n'
+    write_task(tmp_path, toml)
+    write_suite(tmp_path, TASKS, providers=[agent("touch /tmp/never")])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 3, ended.out + ended.err
+    (line,) = journaled(tmp_path / "ci-evals-results")
+    assert line["error"]["kind"] == "environment"
+    assert "at v9 could not be checked out: there is no such revision" in line["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("toml", "problem"),
+    [
+        ('repository = "../gone"', "repository: there is no folder /"),
+        (
+            'repository = "environment"',
+            "environment.repository: is not a git repository: put files",
+        ),
+        ('revision = "v1"', "environment.revision: names a revision of no repository: add"),
+        ('repository = ""', "repository"),
+    ],
+)
+async def test_a_repository_is_checked_with_the_suite(
+    tmp_path: Path, toml: str, problem: str
+) -> None:
+    write_task(tmp_path, f"[environment]\n{toml}\n")
+    write_suite(tmp_path, TASKS, providers=[agent("true")])
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 2
+    assert "tasks/fix/task.toml:3: " in ended.err
+    assert problem in ended.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (
+            {"transcript": "claude"},
+            "transcript: unknown transcript 'claude'; known: claude-code, codex, gemini-cli, ",
+        ),
+        (
+            {"transcript": None, "transcript_file": "x.jsonl"},
+            "transcript_file: name its format: add `transcript`",
+        ),
+        (
+            {"command": ["no-such-agent", "-p"]},
+            "command: there is no program 'no-such-agent' on the PATH: install it",
+        ),
+    ],
+)
+async def test_settings_are_checked_before_anything_is_paid(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    write_task(tmp_path)
+    write_suite(tmp_path, TASKS, providers=[agent("true", **changes)])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 2
+    assert problem in ended.err
+
+
+async def test_an_agent_that_the_setup_installs_need_not_be_there_before(tmp_path: Path) -> None:
+    write_task(tmp_path, '[environment]\nsetup_commands = ["true"]\n')
+    write_suite(tmp_path, TASKS, providers=[agent("", command=["no-such-agent"])])
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 0, ended.err
+
+
+OTHER_FORMAT = """\
+from ci_evals.model.response import Step
+from ci_evals.providers.transcripts import TranscriptReader
+
+
+class Acme(TranscriptReader):
+    options = "--acme"
+
+    def read(self, event):
+        if "tool" in event:
+            self.add_step(Step("tool_call", event["tool"]))
+        elif "answer" in event:
+            self.output = event["answer"]
+            self.has_ended = True
+        else:
+            return False
+        return True
+"""
+
+
+async def test_another_package_adds_a_format(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    metadata = site / "acme-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (site / "acme.py").write_text(OTHER_FORMAT)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[ci_evals.transcripts]\nacme = acme:Acme\n")
+    environ = {"PYTHONPATH": str(site)}
+    (tmp_path / "out.jsonl").write_text('{"tool": "look"}\n{"answer": "42"}\n')
+    provider = agent(f"cat '{tmp_path / 'out.jsonl'}'", type="command", transcript="acme")
+    expect = [{"equals": "42"}, {"trajectory": {"calls": ["look"]}}]
+    write_suite(tmp_path, [{"input": "?"}], providers=[provider], expect=expect)
+    ended = await ci_evals(tmp_path, "run", command=OTHER_PROCESS, environ=environ)
+    assert ended.code == 0, ended.out + ended.err
+    ended = await ci_evals(tmp_path, "schema", "--names", command=OTHER_PROCESS, environ=environ)
+    assert "acme" in ended.out
+    assert "codex exec --json" in ended.out

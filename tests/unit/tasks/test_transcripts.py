@@ -1,0 +1,309 @@
+"""Recorded transcripts of coding agents, by their published formats, as responses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci_evals.errors import ProviderError
+from ci_evals.model.response import Response, Step, Usage
+from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS
+from ci_evals.providers.transcripts import (
+    MAX_CHARACTERS,
+    MAX_EVENT_BYTES,
+    read_transcript,
+    transcript_answer,
+)
+from ci_evals.registry import TRANSCRIPTS
+
+RECORDED = Path(__file__).parents[2] / "data" / "transcripts"
+FORMATS = ["claude-code", "codex", "gemini-cli", "opencode"]
+
+
+def recorded(name: str) -> bytes:
+    return (RECORDED / name).read_bytes()
+
+
+def answer(format_name: str, data: bytes) -> Response:
+    return transcript_answer(format_name, data, None)
+
+
+def failure(format_name: str, data: bytes, ended: ProviderError | None = None) -> ProviderError:
+    with pytest.raises(ProviderError) as raised:
+        transcript_answer(format_name, data, ended)
+    return raised.value
+
+
+def calls(response: Response) -> list[Step]:
+    return [step for step in response.steps or () if step.kind == "tool_call"]
+
+
+def test_claude_code_tells_requests_tools_sub_agents_cost_and_tokens_of_all_models() -> None:
+    response = answer("claude-code", recorded("claude-code.jsonl"))
+    assert response.output == "`total` subtracted 1. I removed that; the test passes."
+    assert response.model == "claude-sonnet-4-5-20250929"
+    assert response.finish_reason == "end_turn"
+    assert response.cost_usd == 0.0421
+    assert response.usage == Usage(16 + 4 + 43200 + 4800 + 1000, 286, 43200)
+    assert response.steps is not None
+    assert [(step.kind, step.name, step.agent) for step in response.steps] == [
+        ("model_request", "claude-sonnet-4-5-20250929", None),
+        ("tool_call", "Bash", None),
+        ("model_request", "claude-sonnet-4-5-20250929", None),
+        ("tool_call", "Task", None),
+        ("model_request", "claude-haiku-4-5", "Explore"),
+        ("tool_call", "Read", "Explore"),
+        ("model_request", "claude-sonnet-4-5-20250929", None),
+        ("tool_call", "Edit", None),
+        ("model_request", "claude-sonnet-4-5-20250929", None),
+    ]
+    assert response.steps[0].result == "I'll look at the failing test first."
+    assert response.steps[0].usage == Usage(12004, 61, 10800)
+    bash, task, read, edit = calls(response)
+    assert bash.arguments == {"command": "python3 -m unittest", "description": "Run the tests"}
+    assert (bash.result, bash.error) == (None, "Exit code 1\nFAIL: test_total")
+    assert task.result == "shop.py, line 2"
+    assert read.result == "def total(prices):\n    return sum(prices) - 1"
+    assert (edit.result, edit.error) == ("The file /work/shop.py has been updated.", None)
+
+
+def test_claude_code_as_one_object_tells_the_answer_and_the_cost() -> None:
+    last = recorded("claude-code.jsonl").splitlines()[-1]
+    for data in (last, b"[" + last + b"]", json.dumps(json.loads(last), indent=2).encode()):
+        response = answer("claude-code", data)
+        assert response.output.startswith("`total` subtracted 1.")
+        assert response.cost_usd == 0.0421
+        assert response.steps == ()
+
+
+def test_claude_code_that_uses_up_its_turns_has_answered() -> None:
+    lines = recorded("claude-code.jsonl").splitlines()
+    end = {"type": "result", "subtype": "error_max_turns", "is_error": True, "total_cost_usd": 1.5}
+    response = answer("claude-code", b"\n".join([*lines[:-1], json.dumps(end).encode()]))
+    assert response.finish_reason == "max_turns"
+    assert response.cost_usd == 1.5
+    assert response.output == "`total` subtracted 1. I removed that; the test passes."
+
+
+def test_codex_tells_commands_changes_and_calls_of_mcp_servers() -> None:
+    response = answer("codex", recorded("codex.jsonl"))
+    assert response.output == "`total` subtracted 1. I removed that."
+    assert response.usage == Usage(24763, 122, 24448)
+    assert (response.model, response.cost_usd) == (None, None)
+    command, change, search = calls(response)
+    assert command.name == "command_execution"
+    assert command.arguments == {"command": "/bin/bash -lc 'python3 -m unittest'"}
+    assert (command.result, command.error) == ("FAIL: test_total\n", "exit status 1")
+    assert change.name == "file_change"
+    assert change.arguments == {"changes": [{"path": "/work/shop.py", "kind": "update"}]}
+    assert (search.name, search.arguments) == ("docs.search", {"query": "total"})
+    assert search.result == "the sum of all prices"
+
+
+def test_gemini_cli_tells_how_long_tools_took() -> None:
+    response = answer("gemini-cli", recorded("gemini-cli.jsonl"))
+    assert response.output == "`total` subtracts 1, and I could not change it."
+    assert (response.model, response.usage) == ("gemini-2.5-pro", Usage(10000, 240, 8000))
+    assert response.steps is not None
+    assert [(step.kind, step.name) for step in response.steps] == [
+        ("message", "assistant"),
+        ("tool_call", "run_shell_command"),
+        ("tool_call", "replace"),
+        ("message", "assistant"),
+    ]
+    shell, replace = calls(response)
+    assert response.steps[0].result == "I will run the tests."
+    assert (shell.result, shell.duration_s) == ("FAIL: test_total", 2.5)
+    assert replace.error == "Failed to edit: 0 occurrences found"
+    assert replace.duration_s == 0.25
+
+
+def test_gemini_cli_as_one_document_after_a_line_of_its_own() -> None:
+    response = answer("gemini-cli", recorded("gemini-cli.json"))
+    assert (response.output, response.model) == ("Done.", "gemini-2.5-pro")
+    assert response.usage == Usage(24939, 174, 21263)
+
+
+def test_opencode_tells_requests_with_their_tokens_and_the_cost_of_all() -> None:
+    response = answer("opencode", recorded("opencode.jsonl"))
+    assert response.output == "`total` subtracts 1."
+    assert response.cost_usd == pytest.approx(0.015)
+    assert response.usage == Usage(671 + 21415 + 100 + 50 + 22000, 113, 43415)
+    assert response.steps is not None
+    assert [(step.kind, step.name) for step in response.steps] == [
+        ("model_request", ""),
+        ("tool_call", "bash"),
+        ("tool_call", "read"),
+        ("model_request", ""),
+        ("message", "assistant"),
+    ]
+    assert response.steps[0].usage == Usage(22086, 93, 21415)
+    bash, read = calls(response)
+    assert (bash.result, bash.duration_s) == ("FAIL: test_total\n", 1.5)
+    assert read.error == "Error: File not found: /work/shop.txt"
+
+
+def test_opencode_without_the_event_of_its_last_step_has_answered() -> None:
+    lines = recorded("opencode.jsonl").splitlines()
+    assert answer("opencode", b"\n".join(lines[:-1])).output == "`total` subtracts 1."
+
+
+@pytest.mark.parametrize(
+    ("format_name", "name", "kind", "status"),
+    [
+        ("claude-code", "claude-code-rate-limit.jsonl", "rate_limit", 429),
+        ("codex", "codex-unauthorized.jsonl", "auth", 401),
+        ("opencode", "opencode-overloaded.jsonl", "environment", 529),
+    ],
+)
+def test_an_outage_of_the_model_is_told_by_its_status(
+    format_name: str, name: str, kind: str, status: int
+) -> None:
+    error = failure(format_name, recorded(name), ProviderError("crash", "exit status 1"))
+    assert (error.kind, error.status) == (kind, status)
+    assert error.message.startswith("the agent stopped: ")
+
+
+@pytest.mark.parametrize(
+    ("format_name", "event", "kind"),
+    [
+        (
+            "gemini-cli",
+            {
+                "type": "result",
+                "status": "error",
+                "error": {"type": "FatalAuthenticationError", "message": "no key"},
+            },
+            "auth",
+        ),
+        (
+            "gemini-cli",
+            {"response": "", "error": {"type": "ApiError", "message": "quota", "code": 429}},
+            "rate_limit",
+        ),
+        (
+            "gemini-cli",
+            {"type": "result", "status": "error", "error": {"message": "Max turns exceeded"}},
+            "crash",
+        ),
+        (
+            "claude-code",
+            {"type": "result", "subtype": "success", "is_error": True, "result": "API Error: 500"},
+            "environment",
+        ),
+        (
+            "claude-code",
+            {"type": "result", "subtype": "error_during_execution", "is_error": True},
+            "crash",
+        ),
+        ("codex", {"type": "turn.failed", "error": {"message": "context too long"}}, "crash"),
+        (
+            "codex",
+            {
+                "type": "turn.failed",
+                "error": {"message": "exceeded retry limit, last status: 429 Too Many Requests"},
+            },
+            "rate_limit",
+        ),
+        ("opencode", {"type": "error", "error": {"name": "ProviderAuthError"}}, "auth"),
+    ],
+)
+def test_what_stopped_an_agent_is_its_own_failure_unless_the_model_refused(
+    format_name: str, event: object, kind: str
+) -> None:
+    assert failure(format_name, json.dumps(event).encode()).kind == kind
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_transcript_that_is_cut_off_keeps_the_steps_before_the_cut(format_name: str) -> None:
+    whole = recorded(f"{format_name}.jsonl")
+    complete = answer(format_name, whole)
+    lines = whole.splitlines(keepends=True)
+    cut = b"".join(lines[: len(lines) // 2 + 1])
+    for data in (cut, cut + lines[len(lines) // 2 + 1][:25], cut[:-2]):
+        error = failure(format_name, data)
+        assert error.kind == "bad_answer"
+        kept = error.partial.steps
+        names = [step.name for step in kept if step.kind == "tool_call"]
+        assert names
+        assert names == [step.name for step in calls(complete)][: len(names)]
+        noun = "step" if len(kept) == 1 else "steps"
+        assert error.message == (
+            f"the agent's transcript is cut off; its transcript has {len(kept)} {noun}"
+        )
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_an_agent_that_was_ended_keeps_its_steps_and_its_reason(format_name: str) -> None:
+    lines = recorded(f"{format_name}.jsonl").splitlines(keepends=True)
+    ended = ProviderError("timeout", "the agent did not end within 5 s", detail="stderr")
+    error = failure(format_name, b"".join(lines[:5]), ended)
+    assert (error.kind, error.detail) == ("timeout", "stderr")
+    assert error.message.startswith("the agent did not end within 5 s; its transcript has ")
+    assert error.partial.steps
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("data", [b"", b"Fixed it.\n", b"{\n", b'{"other": 1}\n', b"[" * 100_000])
+def test_what_is_no_transcript_is_said_with_the_options_to_use(
+    format_name: str, data: bytes
+) -> None:
+    error = failure(format_name, data)
+    assert error.kind == "bad_answer"
+    assert f"is not a transcript of {format_name}: it " in error.message
+    assert f"run the agent with `{TRANSCRIPTS[format_name].options}`" in error.message
+    ended = ProviderError("crash", "exit status 2")
+    assert failure(format_name, data, ended) is ended
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_fields_of_other_types_and_missing_ones_are_not_a_crash(format_name: str) -> None:
+    events = [json.loads(line) for line in recorded(f"{format_name}.jsonl").splitlines()]
+    wrong: Any
+    for wrong in (None, 7, "text", [], [[1]], {"x": {}}, -1, 1e400, True):
+        lines = []
+        for event in events:
+            for key in event:
+                if key == "type":
+                    continue
+                lines.append({**event, key: wrong})
+                inner = event[key]
+                if isinstance(inner, dict):
+                    lines += [{**event, key: {**inner, name: wrong}} for name in inner]
+        data = "\n".join(map(json.dumps, [*lines, *events])).encode()
+        assert read_transcript(format_name, data).response().steps
+
+
+def test_hostile_text_is_data() -> None:
+    hostile = "::error::x\n<script>\x1b[31m\x00\ud800 ](javascript:alert(1))"
+    lines = recorded("codex.jsonl").splitlines()
+    message = {"type": "agent_message", "id": "x", "text": hostile}
+    call = {"type": "mcp_tool_call", "id": "y", "server": hostile, "tool": hostile}
+    events = [{"type": "item.completed", "item": item} for item in (message, call)]
+    extra = [json.dumps(event).encode() for event in events]
+    response = answer("codex", b"\n".join([*lines[:-1], *extra, lines[-1]]))
+    assert response.output == hostile.replace("\ud800", "\ufffd")
+
+
+def test_a_long_transcript_is_read_within_bounds() -> None:
+    call = {
+        "type": "tool_use",
+        "part": {"tool": "read", "state": {"status": "completed", "output": "x" * 50_000}},
+    }
+    line = json.dumps(call).encode() + b"\n"
+    end = json.dumps({"type": "text", "part": {"text": "done"}}).encode()
+    too_long = b'{"type": "text", "part": {"text": "' + b"y" * MAX_EVENT_BYTES + b'"}}\n'
+    response = answer("opencode", line * 800 + too_long + end)
+    assert response.output == "done"
+    assert response.steps is not None
+    assert len(response.steps) == 801
+    lengths = [len(step.result or "") for step in response.steps]
+    assert max(lengths) == MAX_STEP_CHARACTERS
+    assert sum(lengths) < MAX_CHARACTERS + 801 * 200 + MAX_STEP_CHARACTERS
+    short = json.dumps({"type": "tool_use", "part": {"tool": "ls"}}).encode() + b"\n"
+    many = answer("opencode", short * (MAX_STEPS + 7) + end)
+    assert many.steps is not None
+    assert len(many.steps) == MAX_STEPS
+    assert many.metadata == {"steps_left_out": 8}
+    assert many.output == "done"
