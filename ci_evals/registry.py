@@ -476,6 +476,10 @@ IMPORTERS: "Registry[Importer]" = Registry(
         "pydantic-evals": Entry("ci_evals.importers.pydantic_evals", "a data set's YAML"),
         "promptopus": Entry("ci_evals.importers.promptopus", "a suite's YAML"),
         "ag2": Entry("ci_evals.importers.ag2", "tasks as JSON Lines"),
+        "traces": Entry(
+            "ci_evals.importers.traces",
+            "OTLP JSON, and exports of Phoenix, Langfuse and LangSmith",
+        ),
     },
 )
 

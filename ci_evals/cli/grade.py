@@ -44,10 +44,11 @@ def grade(
 ) -> int:
     """Grade recorded traces without running anything.
 
-    The verdict is the exit code. TRACES are files, or folders of files: OTLP JSON of OpenTelemetry
-    (one document, or one per line), or a run JSON of ag2. A trace belongs to the case whose id it
-    has as `ci_evals.case.id`, `case_id`, `case.id` or `task_id`, or whose input it was asked.
-    Judges are called; cases without a trace are errored.
+    The verdict is the exit code. TRACES are files, or folders of files: OTLP JSON of OpenTelemetry,
+    spans exported from Phoenix, Langfuse or LangSmith (one document, or one per line), or a run
+    JSON of ag2. A trace belongs to the case whose id it has as `ci_evals.case.id`, `case_id`,
+    `case.id` or `task_id`, or whose input it was asked. Judges are called; cases without a trace
+    are errored.
 
     \b
     Example:

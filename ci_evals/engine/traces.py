@@ -3,7 +3,7 @@ running anything.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,13 @@ from ci_evals.errors import StorageError
 from ci_evals.model.case import Case
 from ci_evals.model.response import Response, Usage
 from ci_evals.providers.answer import as_response
+from ci_evals.providers.span_files import (
+    EXPECTED,
+    mapping_in,
+    mappings_in,
+    read_documents,
+    spans_in,
+)
 from ci_evals.providers.spans import Span, attribute, question_of, response_of
 
 
@@ -20,7 +27,8 @@ def read_traces(path: Path, match: str | None = None) -> list[Trace]:
     """Read every trace of a file, or of the .json and .jsonl files of a folder, in their order.
 
     Args:
-        path: OTLP JSON (one document, or one per line), or a run JSON of ag2.
+        path: OTLP JSON, an export of Phoenix, Langfuse or LangSmith, or a run JSON of ag2; one
+            document, or one per line.
         match: the attribute that holds the case's id; without it `CASE_ATTRIBUTES`.
 
     Raises:
@@ -32,16 +40,17 @@ def read_traces(path: Path, match: str | None = None) -> list[Trace]:
     spans: dict[str, list[Span]] = {}
     traces: list[Trace] = []
     for file in files:
-        for document in _documents(file):
-            if isinstance(document, dict) and "resourceSpans" in document:
-                for span in _spans(document):
-                    spans.setdefault(span.trace_id, []).append(span)
-                continue
+        for place, document in read_documents(file):
             tasks = _tasks(document)
-            if tasks is None:
-                expected = "expected OTLP JSON (`resourceSpans`) or a run JSON of ag2"
-                raise StorageError(f"{file}: is not a trace: {expected}")
-            traces += map(_from_task, tasks)
+            if tasks is not None:
+                traces += map(_from_task, tasks)
+                continue
+            spans_of_document = spans_in(document)
+            if spans_of_document is None:
+                expected = f"expected {EXPECTED}, or a run JSON of ag2"
+                raise StorageError(f"{place}: is not a trace: {expected}")
+            for span in spans_of_document:
+                spans.setdefault(span.trace_id, []).append(span)
     names: Sequence[str] = CASE_ATTRIBUTES
     if match:
         names = (match,)
@@ -81,110 +90,6 @@ def match_traces(traces: Iterable[Trace], cases: Iterable[Case]) -> MatchedTrace
         else:
             unmatched.append(trace)
     return MatchedTraces(by_case, unmatched)
-
-
-def _documents(file: Path) -> Iterator[Any]:
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(f"{file}: cannot be read: {error}") from error
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        pass  # it may have a document on each line
-    else:
-        yield whole
-        return
-    lines = text.split("\n")  # not by `splitlines`: JSON may have U+2028 in a text
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            yield json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise StorageError(f"{file}:{number}: is not valid JSON: {error}") from error
-
-
-# OTLP JSON.
-
-
-def _spans(document: Mapping[str, Any]) -> Iterator[Span]:
-    for resource in _list(document, "resourceSpans"):
-        shared = _attributes(_mapping(resource, "resource"))
-        for scope in _list(resource, "scopeSpans"):
-            for span in _list(scope, "spans"):
-                attributes = shared | _attributes(span)
-                yield Span(
-                    trace_id=str(span.get("traceId")),
-                    span_id=str(span.get("spanId")),
-                    parent_id=span.get("parentSpanId") or None,
-                    name=str(span.get("name") or ""),
-                    attributes=attributes,
-                    start_ns=_nanoseconds(span.get("startTimeUnixNano")),
-                    end_ns=_nanoseconds(span.get("endTimeUnixNano")),
-                    error=_error_of(span, attributes),
-                )
-
-
-def _error_of(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> str | None:
-    status = _mapping(span, "status")
-    if status.get("code") not in (2, "STATUS_CODE_ERROR"):
-        return None
-    error = status.get("message") or attributes.get("error.type")
-    return str(error or "failed")
-
-
-def _attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
-    return _values(_list(holder, "attributes"))
-
-
-def _values(pairs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return OTLP's list of keys and values as a mapping."""
-    return {str(pair.get("key")): _value(pair.get("value")) for pair in pairs}
-
-
-def _value(value: Any) -> Any:
-    """Unpack an OTLP `AnyValue`; 64-bit integers are text there."""
-    match value:
-        case {"intValue": number}:
-            digits = str(number).removeprefix("-")
-            if not digits.isdecimal():
-                return None
-            return int(number)
-        case {"arrayValue": {"values": list(values)}}:
-            return [_value(each) for each in values]
-        case {"kvlistValue": dict(pairs)}:
-            return _values(_list(pairs, "values"))
-        case dict():
-            return next(iter(value.values()), None)
-        case _:
-            return value
-
-
-def _list(holder: Any, key: str) -> list[dict[str, Any]]:
-    """Return the mappings in a list that an untrusted mapping should have."""
-    if not isinstance(holder, dict):
-        return []
-    items = holder.get(key)
-    if not isinstance(items, list):
-        return []
-    return [item for item in items if isinstance(item, dict)]
-
-
-def _mapping(holder: Any, key: str) -> dict[str, Any]:
-    """Return the mapping that an untrusted mapping should have."""
-    if not isinstance(holder, dict):
-        return {}
-    inner = holder.get(key)
-    if not isinstance(inner, dict):
-        return {}
-    return inner
-
-
-def _nanoseconds(value: Any) -> int:
-    if not str(value).isdecimal():
-        return 0
-    return int(value)
 
 
 def _from_spans(spans: Sequence[Span], names: Sequence[str]) -> Trace:
@@ -244,11 +149,11 @@ def _from_task(task: Mapping[str, Any]) -> Trace:
     if task.get("exception"):
         error = json.dumps(task["exception"], default=str)
         return Trace(case_id, None, None, latency_s, 0.0, error)
-    events = _list(task, "events")
+    events = mappings_in(task, "events")
     steps = [step for step in map(_event_step, events) if step is not None]
     response = as_response({"output": _output_of(task, events), "steps": steps})
     response = Response(response.output, usage=_usage_of(task), steps=response.steps)
-    question = _mapping(task, "inputs").get("input")
+    question = mapping_in(task, "inputs").get("input")
     if not isinstance(question, str):
         question = None
     return Trace(case_id, question, response, latency_s, 0.0)
@@ -266,7 +171,7 @@ def _output_of(task: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> 
 
 
 def _usage_of(task: Mapping[str, Any]) -> Usage | None:
-    tokens = _mapping(task, "tokens")
+    tokens = mapping_in(task, "tokens")
     if not tokens:
         return None
     counts = []

@@ -1,7 +1,9 @@
-"""`ci-evals import`: a suite of another tool becomes one of ci-evals."""
+"""`ci-evals import`: a suite of another tool, or traces, become a suite of ci-evals."""
 
+import os
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -11,6 +13,8 @@ from ci_evals.errors import ConfigError, UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import number_of
 from ci_evals.importers import import_suite, suite_text
+from ci_evals.importers.traces import import_traces, is_trace
+from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import IMPORTERS
 from ci_evals.streams import say
 from ci_evals.suite.load import load_suite
@@ -29,20 +33,28 @@ from ci_evals.suite.load import load_suite
 )
 @options.option("--force", is_flag=True, help="Overwrite what is there.")
 def import_command(files: tuple[Path, ...], to: Path | None, *, force: bool) -> None:
-    """Turn the config or dataset of another tool into a suite.
+    """Turn the config or dataset of another tool, or traces, into a suite.
 
     The format is recognized by the content. What has no counterpart here is listed, and stays in
     its place as a comment with the reason. Of several files, the first one is the suite, and the
     others add cases.
 
+    Traces of an app become a case for each question, with the recorded answer as a reference that
+    you confirm: until then, the case is in quarantine. Secrets are masked.
+
     \b
-    Example:
+    Examples:
       ci-evals import promptfooconfig.yaml --to evals.yaml
+      ci-evals import traces/*.jsonl --to evals.yaml
     """
     folder = files[0].parent
     if to is not None:
         folder = to.parent
-    draft = import_suite(files, folder)
+    if is_trace(files[0]):
+        redactor = Redactor(sensitive_values(os.environ))
+        draft = import_traces(files, redactor, datetime.now(UTC).date())
+    else:
+        draft = import_suite(files, folder)
     text = suite_text(draft, files)
     if to is None:
         say(sys.stdout, text)

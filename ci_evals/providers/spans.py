@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ci_evals.model.response import Passage, Response, Step, StepKind, Usage
+from ci_evals.model.response import Message, Passage, Response, Step, StepKind, Usage
 from ci_evals.providers.answer import as_context, as_steps
+from ci_evals.providers.chats import answer_in, decode, question_in, read_chat
 
 _MODEL_OPERATIONS = ("chat", "text_completion", "generate_content")
 _KINDS: Mapping[str, StepKind] = {
@@ -143,12 +144,77 @@ def question_of(spans: Sequence[Span]) -> str | None:
     for span in _in_order(spans):
         value = span.attributes.get("input.value")
         if isinstance(value, str):
+            question = question_in(value)
+            if isinstance(question, str):
+                return question
             return value
-        messages = _messages(span.attributes.get("gen_ai.input.messages"))
-        for role, text in reversed(messages):
-            if role == "user":
-                return text
+        for message in reversed(input_messages(span)):
+            if message.role == "user" and message.text:
+                return message.text
     return None
+
+
+def input_messages(span: Span) -> list[Message]:
+    """Return the chat that a span was given; none if it was given anything else."""
+    return _chat(
+        span, "gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt", "input.value"
+    )
+
+
+def system_prompt(span: Span) -> str | None:
+    """Return the instructions of a model request that are not in its chat."""
+    value = decode(span.attributes.get("gen_ai.system_instructions"))
+    if isinstance(value, list):
+        value = {"role": "system", "parts": value}
+    return answer_in(value)
+
+
+def _output_messages(span: Span) -> list[Message]:
+    return _chat(span, "gen_ai.output.messages", "llm.output_messages", "gen_ai.completion")
+
+
+def _chat(span: Span, *names: str) -> list[Message]:
+    """Return the first chat that attributes have under one of some names, as a list, as JSON, or
+    as an attribute for each part of a message.
+    """
+    for name in names:
+        value = span.attributes.get(name)
+        if value is None:
+            value = _nested(span.attributes, f"{name}.")
+        messages = read_chat(value)
+        if messages:
+            return messages
+    return []
+
+
+def _nested(attributes: Mapping[str, Any], start: str) -> list[Any]:
+    """Return the list that attributes such as `llm.input_messages.0.message.role` spell."""
+    root: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if not name.startswith(start):
+            continue
+        *parents, last = name.removeprefix(start).split(".")
+        holder = root
+        for parent in parents:
+            inner = holder.setdefault(parent, {})
+            if not isinstance(inner, dict):
+                break
+            holder = inner
+        else:
+            holder[last] = value
+    items = _with_lists(root)
+    if not isinstance(items, list):
+        return []
+    return items
+
+
+def _with_lists(value: Any) -> Any:
+    """Return a value whose mappings with numbers as keys are lists, in the order of the numbers."""
+    if not isinstance(value, dict):
+        return value
+    if value and all(key.isdecimal() for key in value):
+        return [_with_lists(value[key]) for key in sorted(value, key=int)]
+    return {key: _with_lists(item) for key, item in value.items()}
 
 
 def _in_order(spans: Sequence[Span]) -> list[Span]:
@@ -222,42 +288,17 @@ def _output(ordered: Sequence[Span]) -> str:
     for span in outermost:
         if span.kind in (None, "agent"):
             for name in ("output.value", "final_result"):
-                value = _text(span.attributes.get(name))
+                value = answer_in(span.attributes.get(name))
                 if value is not None:
                     return value
     for span in reversed(ordered):
-        messages = _messages(span.attributes.get("gen_ai.output.messages"))
-        if messages:
-            return messages[-1][1]
-        value = _text(span.attributes.get("output.value"))
+        for message in reversed(_output_messages(span)):
+            if message.text:
+                return message.text
+        value = answer_in(span.attributes.get("output.value"))
         if span.kind == "model_request" and value is not None:
             return value
     return ""
-
-
-def _messages(value: Any) -> list[tuple[str, str]]:
-    """Return role and text of each message that has any, in the JSON of `gen_ai.….messages`."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return []
-    if not isinstance(value, list):
-        return []
-    messages = []
-    for message in value:
-        text = ""
-        match message:
-            case {"parts": list(parts)}:
-                texts = [part for part in parts if _is_text(part)]
-                text = "\n".join(str(part.get("content")) for part in texts)
-        if text:
-            messages.append((str(message.get("role")), text))
-    return messages
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "text"
 
 
 def _text(value: Any) -> str | None:

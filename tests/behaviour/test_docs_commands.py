@@ -54,16 +54,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
             folder / name, SUITE | {"name": Path(name).with_suffix("").as_posix().replace("/", " ")}
         )
     write(folder / "promptfooconfig.yaml", PROMPTFOO)
-    trace = (
-        (ROOT / "examples/exported_traces/traces.jsonl").read_text(encoding="utf-8").splitlines()[0]
-    )
+    example = ROOT / "examples/exported_traces/traces.jsonl"
+    trace, with_question = example.read_text(encoding="utf-8").splitlines()
     traces = [
         trace.replace('"book"', json.dumps(case["id"])).replace(
             "d269b633813fc60c", f"{number:016x}"
         )
         for number, case in enumerate(SUITE["cases"], 1)
     ]
-    (folder / "traces.jsonl").write_text("\n".join(traces), encoding="utf-8")
+    asked = with_question.replace("How is the weather in Rome?", SUITE["cases"][0]["input"])
+    text = "\n".join([*traces, asked])
+    (folder / "traces.jsonl").write_text(text, encoding="utf-8")
     for name in ("main", "ci-evals-results"):
         made = python(folder, "-m", "ci_evals", "run", "--out", name)
         assert made.code == 1, made.err

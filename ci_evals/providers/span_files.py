@@ -1,0 +1,400 @@
+"""Files of spans: OTLP JSON, and exports of Phoenix (OpenInference), Langfuse and LangSmith."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from ci_evals.errors import StorageError
+from ci_evals.providers.chats import answer_in, decode
+from ci_evals.providers.spans import Span
+
+EXPECTED = "OTLP JSON (`resourceSpans`), or spans exported from Phoenix, Langfuse or LangSmith"
+_MAX_BYTES = 200_000_000
+_MAX_DEPTH = 20
+_HOLDERS = ("data", "spans", "traces", "runs", "items")
+"""The keys under which exports have their list."""
+
+_LANGFUSE_KINDS = {
+    "GENERATION": "LLM",
+    "TOOL": "TOOL",
+    "AGENT": "AGENT",
+    "RETRIEVER": "RETRIEVER",
+    "EMBEDDING": "EMBEDDING",
+    "SPAN": "CHAIN",
+    "CHAIN": "CHAIN",
+    "EVENT": "CHAIN",
+    "EVALUATOR": "EVALUATOR",
+    "GUARDRAIL": "GUARDRAIL",
+}
+_LANGSMITH_KINDS = {
+    "llm": "LLM",
+    "tool": "TOOL",
+    "retriever": "RETRIEVER",
+    "embedding": "EMBEDDING",
+}
+
+
+def read_documents(file: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the JSON documents of a file, each with its place: one document, or one per line.
+
+    Lines are read one by one, so that a file of lines may have any size.
+
+    Raises:
+        StorageError: the file cannot be read, is cut or too large, or has something else.
+    """
+    try:
+        with file.open("rb") as stream:
+            yield from _documents(stream, file)
+    except OSError as error:
+        raise StorageError(f"{file}: cannot be read: {error}") from error
+
+
+def _documents(stream: IO[bytes], file: Path) -> Iterator[tuple[str, Any]]:
+    first = stream.readline(_MAX_BYTES)
+    try:
+        document = json.loads(first)
+    except (ValueError, RecursionError):
+        text = first + stream.read(_MAX_BYTES)
+        if len(text) >= _MAX_BYTES:
+            hint = "export it as JSON Lines, which are read one by one"
+            raise StorageError(f"{file}: one document of more than 200 MB: {hint}") from None
+        if text.strip():
+            yield str(file), _decode(text, file, 1)
+        return
+    yield f"{file}:1", document
+    number = 1
+    while line := stream.readline(_MAX_BYTES):
+        number += 1
+        if line.strip():
+            yield f"{file}:{number}", _decode(line, file, number)
+
+
+def _decode(text: bytes, file: Path, number: int) -> Any:
+    """Return the value of a JSON text that begins in a line of a file."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        number += error.lineno - 1
+        raise StorageError(f"{file}:{number}: is not valid JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"{file}:{number}: is not valid JSON: {error}") from error
+
+
+def spans_in(document: Any) -> list[Span] | None:
+    """Return the spans of a document; None if it is not one of the formats."""
+    match document:
+        case {"resourceSpans": _}:
+            return list(_otlp_spans(document))
+        case {"context": {"trace_id": _}} | {"context.trace_id": _}:
+            return [_openinference_span(document)]
+        case {"run_type": str(), "id": str()}:
+            return list(_langsmith_spans(document, None, None))
+        case {"trace": {"id": str()} as trace, "observations": list(observations)}:
+            return list(_langfuse_spans({**trace, "observations": observations}))
+        case {"type": str(kind), "id": str()} if kind in _LANGFUSE_KINDS:
+            return list(_langfuse_spans(document))
+        case {"id": str(), "timestamp": _, "input": _}:
+            return list(_langfuse_spans(document))
+        case {**holder}:
+            for key in _HOLDERS:
+                spans = _spans_of_list(holder.get(key))
+                if spans is not None:
+                    return spans
+            return None
+    return _spans_of_list(document)
+
+
+def _spans_of_list(items: Any) -> list[Span] | None:
+    if not isinstance(items, list) or not items:
+        return None
+    spans: list[Span] = []
+    for item in items:
+        if not isinstance(item, dict):
+            return None
+        spans_of_item = spans_in(item)
+        if spans_of_item is None:
+            return None
+        spans += spans_of_item
+    return spans
+
+
+# OTLP JSON.
+
+
+def _otlp_spans(document: Mapping[str, Any]) -> Iterator[Span]:
+    for resource in mappings_in(document, "resourceSpans"):
+        shared = _attributes(mapping_in(resource, "resource"))
+        for scope in mappings_in(resource, "scopeSpans"):
+            for span in mappings_in(scope, "spans"):
+                attributes = shared | _attributes(span)
+                yield Span(
+                    trace_id=str(span.get("traceId")),
+                    span_id=str(span.get("spanId")),
+                    parent_id=span.get("parentSpanId") or None,
+                    name=str(span.get("name") or ""),
+                    attributes=attributes,
+                    start_ns=_nanoseconds(span.get("startTimeUnixNano")),
+                    end_ns=_nanoseconds(span.get("endTimeUnixNano")),
+                    error=_error_of(span, attributes),
+                )
+
+
+def _error_of(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> str | None:
+    status = mapping_in(span, "status")
+    if status.get("code") not in (2, "STATUS_CODE_ERROR"):
+        return None
+    error = status.get("message") or attributes.get("error.type")
+    return str(error or "failed")
+
+
+def _attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
+    return _values(mappings_in(holder, "attributes"))
+
+
+def _values(pairs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return OTLP's list of keys and values as a mapping."""
+    return {str(pair.get("key")): _value(pair.get("value")) for pair in pairs}
+
+
+def _value(value: Any) -> Any:
+    """Unpack an OTLP `AnyValue`; 64-bit integers are text there."""
+    match value:
+        case {"intValue": number}:
+            digits = str(number).removeprefix("-")
+            if not digits.isdecimal():
+                return None
+            return int(number)
+        case {"arrayValue": {"values": list(values)}}:
+            return [_value(each) for each in values]
+        case {"kvlistValue": dict(pairs)}:
+            return _values(mappings_in(pairs, "values"))
+        case dict():
+            return next(iter(value.values()), None)
+        case _:
+            return value
+
+
+def _nanoseconds(value: Any) -> int:
+    if not str(value).isdecimal():
+        return 0
+    return int(value)
+
+
+# Phoenix, and the JSON that OpenTelemetry's SDK prints.
+
+
+def _openinference_span(row: Mapping[str, Any]) -> Span:
+    context = mapping_in(row, "context")
+    attributes = _flatten(mapping_in(row, "attributes"))
+    for key, value in row.items():
+        if key.startswith("attributes."):
+            attributes |= _flatten({key.removeprefix("attributes."): value})
+    if row.get("span_kind"):
+        attributes.setdefault("openinference.span.kind", row["span_kind"])
+    status = mapping_in(row, "status")
+    error = None
+    if "ERROR" in (row.get("status_code"), status.get("status_code")):
+        message = row.get("status_message") or status.get("description")
+        error = str(message or "failed")
+    return Span(
+        trace_id=str(context.get("trace_id", row.get("context.trace_id"))),
+        span_id=str(context.get("span_id", row.get("context.span_id"))),
+        parent_id=row.get("parent_id") or None,
+        name=str(row.get("name") or ""),
+        attributes=attributes,
+        start_ns=_time(row.get("start_time")),
+        end_ns=_time(row.get("end_time")),
+        error=error,
+    )
+
+
+# Langfuse.
+
+
+def _langfuse_spans(row: Mapping[str, Any]) -> Iterator[Span]:
+    """Yield the span of a trace or of an observation, and those of the observations in a trace."""
+    trace_id = _first(row, "traceId", "trace_id") or row["id"]
+    kind = _LANGFUSE_KINDS.get(str(row.get("type")), "CHAIN")
+    attributes = _flatten(mapping_in(row, "metadata"))
+    attributes |= {
+        "openinference.span.kind": kind,
+        "session.id": _first(row, "sessionId", "session_id"),
+        "llm.model_name": _first(row, "model", "providedModelName", "provided_model_name"),
+        "input.value": _as_text(row.get("input")),
+        "output.value": answer_in(row.get("output")),
+        **_langfuse_usage(row),
+    }
+    if kind == "RETRIEVER":
+        attributes |= _documents_of(row.get("output"))
+    error = None
+    if row.get("level") == "ERROR":
+        error = str(_first(row, "statusMessage", "status_message") or "failed")
+    start = _time(_first(row, "startTime", "start_time", "timestamp"))
+    yield Span(
+        trace_id=str(trace_id),
+        span_id=str(row["id"]),
+        parent_id=_first(row, "parentObservationId", "parent_observation_id") or None,
+        name=str(row.get("name") or ""),
+        attributes=_without_none(attributes),
+        start_ns=start,
+        end_ns=_time(_first(row, "endTime", "end_time")) or start,
+        error=error,
+    )
+    for observation in mappings_in(row, "observations"):
+        if isinstance(observation.get("id"), str):
+            yield from _langfuse_spans({"traceId": trace_id, **observation})
+
+
+def _langfuse_usage(row: Mapping[str, Any]) -> dict[str, Any]:
+    usage = _first(row, "usageDetails", "usage_details", "usage")
+    if not isinstance(usage, dict):
+        return {}
+    return {
+        "llm.token_count.prompt": usage.get("input"),
+        "llm.token_count.completion": usage.get("output"),
+    }
+
+
+# LangSmith.
+
+
+def _langsmith_spans(
+    run: Mapping[str, Any], trace_id: str | None, parent_id: str | None
+) -> Iterator[Span]:
+    """Yield the span of a run and those of the runs in it.
+
+    Args:
+        run: one run.
+        trace_id: that of the run around it.
+        parent_id: the run around it.
+    """
+    id_ = str(run.get("id"))
+    trace_id = str(run.get("trace_id") or trace_id or id_)
+    extra = mapping_in(run, "extra")
+    metadata = mapping_in(extra, "metadata")
+    inputs = run.get("inputs")
+    if isinstance(inputs, dict) and list(inputs) == ["input"]:
+        inputs = inputs["input"]
+    kind = _LANGSMITH_KINDS.get(str(run.get("run_type")), "CHAIN")
+    attributes = _flatten(metadata)
+    attributes |= {
+        "openinference.span.kind": kind,
+        "session.id": _first(metadata, "session_id", "thread_id", "conversation_id"),
+        "llm.model_name": metadata.get("ls_model_name"),
+        "llm.token_count.prompt": run.get("prompt_tokens"),
+        "llm.token_count.completion": run.get("completion_tokens"),
+        "input.value": _as_text(inputs or None),
+        "output.value": answer_in(run.get("outputs") or None),
+    }
+    if kind == "RETRIEVER":
+        attributes |= _documents_of(mapping_in(run, "outputs").get("documents"))
+    error = None
+    if run.get("error"):
+        error = str(run["error"])
+    yield Span(
+        trace_id=trace_id,
+        span_id=id_,
+        parent_id=run.get("parent_run_id") or parent_id,
+        name=str(run.get("name") or ""),
+        attributes=_without_none(attributes),
+        start_ns=_time(run.get("start_time")),
+        end_ns=_time(run.get("end_time")),
+        error=error,
+    )
+    for child in mappings_in(run, "child_runs"):
+        yield from _langsmith_spans(child, trace_id, id_)
+
+
+# Untrusted values.
+
+
+def mappings_in(holder: Any, key: str) -> list[dict[str, Any]]:
+    """Return the mappings in a list that an untrusted mapping should have."""
+    if not isinstance(holder, dict):
+        return []
+    items = holder.get(key)
+    if not isinstance(items, list):
+        return []
+    return [item for item in items if isinstance(item, dict)]
+
+
+def mapping_in(holder: Any, key: str) -> dict[str, Any]:
+    """Return the mapping that an untrusted mapping should have."""
+    if not isinstance(holder, dict):
+        return {}
+    inner = holder.get(key)
+    if not isinstance(inner, dict):
+        return {}
+    return inner
+
+
+def _first(row: Mapping[str, Any], *names: str) -> Any:
+    """Return the first value that is not None under one of some names."""
+    for name in names:
+        if row.get(name) is not None:
+            return row[name]
+    return None
+
+
+def _without_none(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _flatten(values: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+    """Return nested attributes as OpenTelemetry has them: `llm.input_messages.0.message.role`."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        inner = value
+        if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            inner = {str(index): item for index, item in enumerate(value)}
+        if isinstance(inner, dict) and depth < _MAX_DEPTH:
+            for name, item in _flatten(inner, depth + 1).items():
+                flat[f"{key}.{name}"] = item
+        else:
+            flat[str(key)] = value
+    return flat
+
+
+def _documents_of(output: Any) -> dict[str, Any]:
+    """Return the attributes that OpenInference has for what a retriever found."""
+    documents = decode(output)
+    if isinstance(documents, dict):
+        documents = documents.get("documents")
+    attributes = {}
+    if isinstance(documents, list):
+        for index, document in enumerate(documents):
+            text = document
+            if isinstance(document, dict):
+                text = _first(document, "page_content", "pageContent", "content", "text")
+            if isinstance(text, str):
+                attributes[f"retrieval.documents.{index}.document.content"] = text
+    return attributes
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _time(value: Any) -> int:
+    """Return a time in nanoseconds since 1970: ISO 8601, or a number of any unit; 0 for others."""
+    if isinstance(value, str) and not value.isdecimal():
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return 0
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        value = moment.timestamp()
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return 0
+    if not 0 < number < 1e20:
+        return 0
+    while number < 1e17:  # seconds, milliseconds or microseconds
+        number *= 1000
+    return int(number)
