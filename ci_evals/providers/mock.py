@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from zlib import crc32
 
-from jinja2 import TemplateError
+from jinja2 import Template, TemplateError
 from pydantic import ConfigDict
 
 from ci_evals.errors import ProviderError
@@ -42,10 +42,15 @@ class MockPassage(Passage):
 
 @dataclass(frozen=True, slots=True)
 class MockAnswer(Options):
-    """An answer in the table: text, tool calls, or both, and what else an answer may tell."""
+    """An answer in the table: text, tool calls, or both, and what else an answer may tell.
+
+    `then` is the answer once its tool calls have results: a text is a Jinja2 template over
+    `results`, the texts of all results since the question.
+    """
 
     output: str = ""
     tool_calls: Many[ToolCall] = ()
+    then: "str | MockAnswer | None" = None
     steps: Many[MockStep] | None = None
     context: Many[str | MockPassage] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -87,7 +92,8 @@ class Mock(ProviderOptions):
         found = []
         for name, answer in self.answers.items():
             try:
-                _response_of(answer)
+                for each in _with_later_answers(answer):
+                    _response_of(each)
             except ValueError as error:
                 found.append(f"answers[{one_line(name, 80)!r}]: {error}")
         try:
@@ -122,6 +128,10 @@ class MockProvider:
     def __init__(self, options: Mock) -> None:
         self._options = options
         self._answers = {name: _response_of(answer) for name, answer in options.answers.items()}
+        self._continued: dict[str, MockAnswer] = {}
+        for name, answer in options.answers.items():
+            if isinstance(answer, MockAnswer) and answer.then is not None:
+                self._continued[name] = answer
         self._default = None
         if options.default is not None:
             sandbox = template_sandbox(keep_last_newline=True)
@@ -163,13 +173,27 @@ class MockProvider:
         """Return the answer in the table, or else the default.
 
         Raises:
-            ProviderError: the default is a template that asks for what the case does not have.
+            ProviderError: a template asks for what is not there.
         """
-        if request.case.id in self._answers:
-            return self._answers[request.case.id]
-        if question in self._answers:
-            return self._answers[question]
+        for key in (request.case.id, question):
+            if key in self._continued:
+                return self._continue(self._continued[key], request)
+            if key in self._answers:
+                return self._answers[key]
         return _text_response(self._render_default(request, question))
+
+    def _continue(self, answer: MockAnswer, request: Request) -> Response:
+        """Return the answer after the tool calls that were made since the question."""
+        rounds, results = _tools_used(request)
+        current: str | MockAnswer = answer
+        for _ in range(rounds):
+            if isinstance(current, str) or current.then is None:
+                break
+            current = current.then
+        if isinstance(current, str):
+            template = template_sandbox(keep_last_newline=True).from_string(current)
+            return _text_response(_render(template, {"results": results}, "then"))
+        return _response_of(current)
 
     def _render_default(self, request: Request, question: str) -> str:
         if self._default is None:
@@ -177,13 +201,29 @@ class MockProvider:
         given = request.input
         if given is None or asks_messages(request):
             given = question
-        names = {**request.case.vars, "input": given}
-        try:
-            return self._default.render(names)
-        except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            why = one_line(describe_error(error, names))
-            text = f"mock: default cannot be rendered: {why}"
-            raise ProviderError("rejected", text) from error
+        return _render(self._default, {**request.case.vars, "input": given}, "default")
+
+
+def _render(template: Template, names: Mapping[str, Any], key: str) -> str:
+    try:
+        return template.render(names)
+    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        why = one_line(describe_error(error, names))
+        raise ProviderError("rejected", f"mock: {key} cannot be rendered: {why}") from error
+
+
+def _tools_used(request: Request) -> tuple[int, list[str]]:
+    """Return how often the model has called tools since the question, and their results."""
+    rounds = 0
+    results: list[str] = []
+    for message in reversed(request.messages):
+        if message.role == "user":
+            break
+        if message.role == "assistant":
+            rounds += 1
+        elif message.role == "tool":
+            results.insert(0, message.text)
+    return rounds, results
 
 
 def _draw(run: bytes, attempt: int) -> tuple[float, float, float]:
@@ -208,10 +248,28 @@ def _question(request: Request) -> str:
     return ""
 
 
+def _with_later_answers(answer: str | MockAnswer) -> Iterator[str | MockAnswer]:
+    """Yield an answer and those that follow it.
+
+    Raises:
+        ValueError: a text that follows is not a valid template.
+    """
+    yield answer
+    while isinstance(answer, MockAnswer) and answer.then is not None:
+        answer = answer.then
+        if isinstance(answer, str):
+            try:
+                template_sandbox().from_string(answer)
+            except TemplateError as error:
+                raise ValueError(f"then is not a valid template: {one_line(str(error))}") from None
+        yield answer
+
+
 def _response_of(answer: str | MockAnswer) -> Response:
     if isinstance(answer, str):
         return _text_response(answer)
     given = {each.name: getattr(answer, each.name) for each in fields(answer)}
+    del given["then"]
     response = as_response(given)
     finish_reason = "stop"
     if answer.tool_calls:

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 from zlib import crc32
@@ -44,6 +44,14 @@ class _Part:
 
     type: str = "text"
     text: str = ""
+    content: "str | list[_Part] | None" = None
+    """The result of a tool, of Anthropic's API."""
+
+    @property
+    def words(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.words for part in self.content)
+        return self.content or self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +62,12 @@ class _Written:
     content: str | list[_Part] | None = None
 
     @property
-    def turn(self) -> Message:
+    def turns(self) -> Sequence[Message]:
         text = self.content or ""
-        is_result = False
         if not isinstance(text, str):
-            is_result = any(part.type == "tool_result" for part in text)
+            results = [part for part in text if part.type == "tool_result"]
+            if results:
+                return [Message("tool", part.words) for part in results]
             text = "".join(part.text for part in text)
         role: Role
         match self.role:
@@ -68,9 +77,11 @@ class _Written:
                 role = "tool"
             case other:
                 role = other
-        if is_result:
-            role = "tool"
-        return Message(role, text)
+        return [Message(role, text)]
+
+
+def _turns_of(written: Iterable[_Written]) -> list[Message]:
+    return [turn for message in written for turn in message.turns]
 
 
 def _words(text: str) -> list[str]:
@@ -107,7 +118,7 @@ class _ChatBody:
 
     @property
     def turns(self) -> Sequence[Message]:
-        return [message.turn for message in self.messages]
+        return _turns_of(self.messages)
 
 
 class ChatCompletions(ModelApi):
@@ -198,7 +209,7 @@ class _ResponsesBody:
             turns.append(Message("system", self.instructions))
         if isinstance(self.input, str):
             return [*turns, Message("user", self.input)]
-        return [*turns, *(item.turn for item in self.input)]
+        return [*turns, *_turns_of(self.input)]
 
 
 class Responses(ModelApi):
@@ -298,7 +309,7 @@ class _MessagesBody:
 
     @property
     def turns(self) -> Sequence[Message]:
-        return [_Written("system", self.system).turn, *(each.turn for each in self.messages)]
+        return _turns_of([_Written("system", self.system), *self.messages])
 
 
 class AnthropicMessages(ModelApi):
@@ -373,14 +384,32 @@ class AnthropicMessages(ModelApi):
 
 
 @dataclass(frozen=True, slots=True)
+class _FunctionResponse:
+    response: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return str(self.response.get("output", self.response))
+
+
+@dataclass(frozen=True, slots=True)
+class _GeminiPart:
+    text: str = ""
+    functionResponse: _FunctionResponse | None = None  # noqa: N815  Gemini's own name
+
+
+@dataclass(frozen=True, slots=True)
 class _Content:
-    parts: list[_Part] = field(default_factory=list)
+    parts: list[_GeminiPart] = field(default_factory=list)
     role: Literal["user", "model", "function"] = "user"
 
     @property
-    def turn(self) -> Message:
+    def turns(self) -> Sequence[Message]:
+        results = [part.functionResponse for part in self.parts if part.functionResponse]
+        if results:
+            return [Message("tool", result.text) for result in results]
         roles: Mapping[str, Role] = {"user": "user", "model": "assistant", "function": "tool"}
-        return Message(roles[self.role], "".join(part.text for part in self.parts))
+        return [Message(roles[self.role], "".join(part.text for part in self.parts))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +418,7 @@ class _GeminiBody:
 
     @property
     def turns(self) -> Sequence[Message]:
-        return [content.turn for content in self.contents]
+        return [turn for content in self.contents for turn in content.turns]
 
 
 class GenerateContent(ModelApi):

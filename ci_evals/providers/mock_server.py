@@ -157,7 +157,8 @@ class _Endpoint:
         for turn in turns:
             if turn.role == "user":
                 text = turn.text
-        self._asked[text] += 1  # the same question again is another run, with draws of its own
+        if turns[-1].role != "tool":
+            self._asked[text] += 1  # the same question again is another run, with draws of its own
         return Request(text, tuple(turns), Case(id=""), self._asked[text], _TIMEOUT_S)
 
     async def _stream(

@@ -213,6 +213,38 @@ def test_the_table_is_strict(wrong: dict[str, Any], key: str, tmp_path: Path) ->
         load_suite(config, {})
 
 
+@pytest.mark.parametrize(
+    ("messages", "output"),
+    [
+        ([], ""),
+        ([Message("assistant"), Message("tool", "1"), Message("tool", "2")], ""),
+        (
+            [
+                Message("assistant"),
+                Message("tool", "1"),
+                Message("assistant"),
+                Message("tool", "2"),
+            ],
+            "1, 2",
+        ),
+        ([Message("assistant", "before"), Message("user", "q")], ""),
+    ],
+)
+async def test_then_answers_once_tools_were_called(messages: list[Message], output: str) -> None:
+    later = MockAnswer(tool_calls=[ToolCall("g")], then="{{ results | join(', ') }}")
+    first = MockAnswer(tool_calls=[ToolCall("f")], then=later)
+    asked = request_of(Message("user", "q"), *messages, input="q")
+    response = await answer(Mock(answers={"q": first}), asked)
+    assert response.output == output
+    assert bool(response.tool_calls) == (not output)
+
+
+def test_then_has_a_valid_template() -> None:
+    wrong = Mock(answers={"a": MockAnswer(then="{{ results")})
+    (problem,) = wrong.problems(Path())
+    assert "answers['a']: then is not a valid template" in problem
+
+
 def test_it_is_not_the_teams_own_code() -> None:
     assert not Mock().own_code
     assert Mock().default_name == "mock"
