@@ -30,10 +30,11 @@ ErrorKind = Literal[
     "rejected",  # any other 4xx
     "bad_answer",  # an answer that is not in the documented shape
     "crash",  # the system under test raised or exited with an error
+    "max_steps",  # the model called tools instead of answering, as often as it was asked
     "given_up",  # never called: the provider refused or lost too many before
     "outage",  # in a round that failed as one, or with all planned runs while repeats passed
     "not_recorded",  # never called: only recorded answers were allowed
-    "environment",  # what a task runs in could not be had, or its verifier gave no reward
+    "environment",  # what a task or a tool runs in could not be had, or a verifier gave no reward
     "grader",  # a grader could not judge the answer, through no fault of the answer
     "judge",  # a model that judges could not be asked, or gave no verdict
 ]

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from ci_evals.engine.stages import Stage as Stage
     from ci_evals.engine.stages import StagedProvider as StagedProvider
     from ci_evals.engine.stages import function_identity as function_identity
+    from ci_evals.engine.tool_calls import CallsWithTools as CallsWithTools
 
 __getattr__ = lazy_attributes(
     __name__,
     {
         "AuxiliaryProvider": "ci_evals.engine.judges",
+        "CallsWithTools": "ci_evals.engine.tool_calls",
         "Conversation": "ci_evals.engine.conversation",
         "Judges": "ci_evals.engine.judges",
         "SimulatedUsers": "ci_evals.engine.conversation",

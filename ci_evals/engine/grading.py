@@ -112,7 +112,7 @@ def fail_or_exclude(
     reason = RunError(error.kind, error.message, error.status, error.detail, error.cause)
     if options.on_error is None:
         is_own_fault = cause.kind in _OWN_FAULTS and not has_no_credit(cause)
-        fails = options.own_code and is_own_fault
+        fails = cause.kind == "max_steps" or (options.own_code and is_own_fault)
     else:
         fails = options.on_error == "fail"
     if fails:

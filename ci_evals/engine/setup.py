@@ -4,9 +4,10 @@ simulated users.
 
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,7 +137,8 @@ def _prepare_graders(expectations: Iterable[Expectation], executor: Executor) ->
 async def prepare(
     called: Iterable[ProviderOptions], places: Mapping[str, Place], resources: EngineResources
 ) -> None:
-    """Fetch the tokens of providers and start their services, each once, before the first call.
+    """Fetch the tokens of providers, start their services and the servers of their tools, each
+    once, before the first call.
 
     Args:
         called: all that will be called.
@@ -149,6 +151,7 @@ async def prepare(
     problems: list[Problem] = []
     tokens: dict[Any, str] = {}
     services: dict[Service, str] = {}
+    toolboxes: dict[Any, str] = {}
     for options in called:
         command = getattr(options, "token", None)
         if command is not None:
@@ -157,6 +160,9 @@ async def prepare(
         if options.serve is not None:
             service: Service = providers.shared_service(options.serve, resources)
             services.setdefault(service, str(options.name))
+        if tools := getattr(options, "tools", ()):
+            toolbox = providers.shared_toolbox(tools, resources)
+            toolboxes.setdefault(toolbox, str(options.name))
     for token, name in tokens.items():
         try:
             await token.get()
@@ -169,6 +175,9 @@ async def prepare(
             await service.start(resources)
         except ProviderError as error:
             problems.append(Problem(*places[name], f"serve: {error.message}"))
+    for toolbox, name in toolboxes.items():
+        with collect_problems(problems, places[name]):
+            await toolbox.start(resources)
     if problems:
         raise ConfigError(problems)
 
@@ -207,11 +216,10 @@ def open_auxiliary(
     """
     limiter = limiter or _limiter([options])
     provider = _open(options, resources.reporting_to(limiter))
-    calls = _calls(options, provider, suite, limiter, own_code=False)
+    price = pricer(options)
+    calls = _calls(options, provider, suite, limiter, resources, price, own_code=False)
     limit = _max_concurrency(options, suite)
-    return engine.AuxiliaryProvider(
-        options, calls, limit=limit, timeout_s=timeout_s, price=pricer(options)
-    )
+    return engine.AuxiliaryProvider(options, calls, limit=limit, timeout_s=timeout_s, price=price)
 
 
 def open_provider(
@@ -306,7 +314,7 @@ def _open_queues(
             )
         queue = Queue(
             options,
-            _calls(options, provider, suite, limiter, own_code=options.own_code),
+            _calls(options, provider, suite, limiter, resources, price, own_code=options.own_code),
             slots.share(_max_concurrency(options, suite)),
             price,
         )
@@ -368,11 +376,13 @@ def _open_users(
     return engine.SimulatedUsers(users) if users else None
 
 
-def _calls(
+def _calls(  # noqa: PLR0913  all that calls of a provider depend on
     options: ProviderOptions,
     provider: Provider,
     suite: CheckedSuite,
     limiter: RateLimiter,
+    resources: EngineResources,
+    price: Pricer,
     *,
     own_code: bool,
 ) -> Calls:
@@ -381,7 +391,15 @@ def _calls(
         retries = suite.retries if options.retried else 0
     params = getattr(options, "params", {})
     draw = random.Random(f"{suite.seed} {options.name}").random  # noqa: S311  jitter, not a secret
-    return Calls(
+    make: Callable[..., Calls] = Calls
+    if tools := getattr(options, "tools", ()):
+        make = partial(
+            engine.CallsWithTools,
+            toolbox=providers.shared_toolbox(tools, resources),
+            max_steps=getattr(options, "max_steps"),  # noqa: B009  whoever has tools has it
+            price=price,
+        )
+    return make(
         provider,
         limiter,
         limit=_max_concurrency(options, suite),

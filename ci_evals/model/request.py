@@ -10,6 +10,15 @@ from ci_evals.model.response import Message, Response
 
 
 @dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool that a model may call. `parameters` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One run as a provider sees it.
 
@@ -23,6 +32,7 @@ class Request:
         timeout_s: seconds that the call may take.
         schema: the JSON Schema that the answer must fit, for providers that can hold a model to
             one.
+        tools: what the model may call; the engine carries out its calls.
     """
 
     input: Any
@@ -31,6 +41,7 @@ class Request:
     run: int
     timeout_s: float
     schema: Mapping[str, Any] | None = None
+    tools: tuple[ToolDefinition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

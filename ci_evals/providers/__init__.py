@@ -6,6 +6,7 @@ from ci_evals.registry import PROVIDERS, lazy_attributes
 
 if TYPE_CHECKING:
     from ci_evals.providers.anthropic import Anthropic as Anthropic
+    from ci_evals.providers.base import McpServer as McpServer
     from ci_evals.providers.base import ProviderOptions as ProviderOptions
     from ci_evals.providers.base import Serve as Serve
     from ci_evals.providers.base import TokenCommand as TokenCommand
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ci_evals.providers.http import Stream as Stream
     from ci_evals.providers.http_client import HttpClient as HttpClient
     from ci_evals.providers.javascript import JavaScript as JavaScript
+    from ci_evals.providers.mcp_client import McpTools as McpTools
     from ci_evals.providers.mock import Mock as Mock
     from ci_evals.providers.openai import Embeddings as Embeddings
     from ci_evals.providers.openai import OpenAI as OpenAI
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
     from ci_evals.providers.serve import shared_service as shared_service
     from ci_evals.providers.telemetry import attach_recorder as attach_recorder
     from ci_evals.providers.tokens import shared_token as shared_token
+    from ci_evals.providers.tools import shared_toolbox as shared_toolbox
     from ci_evals.providers.transcripts import transcript_answer as transcript_answer
     from ci_evals.tasks.agent import TaskAgent as TaskAgent
 
 _MODULES = {
+    "McpServer": "ci_evals.providers.base",
     "ProviderOptions": "ci_evals.providers.base",
     "Serve": "ci_evals.providers.base",
     "Stream": "ci_evals.providers.http",
@@ -45,6 +49,7 @@ _MODULES = {
 _PARTS = {
     "Function": "ci_evals.providers.python",
     "HttpClient": "ci_evals.providers.http_client",
+    "McpTools": "ci_evals.providers.mcp_client",
     "ResponsesEndpoint": "ci_evals.providers.openai_responses",
     "attach_recorder": "ci_evals.providers.telemetry",
     "command_problems": "ci_evals.providers.command_line",
@@ -54,6 +59,7 @@ _PARTS = {
     "program_problems": "ci_evals.providers.command_line",
     "shared_service": "ci_evals.providers.serve",
     "shared_token": "ci_evals.providers.tokens",
+    "shared_toolbox": "ci_evals.providers.tools",
     "transcript_answer": "ci_evals.providers.transcripts",
 }
 """Parts of ours, with libraries that a suite that is only checked does without."""

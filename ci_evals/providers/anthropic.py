@@ -8,10 +8,16 @@ from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
 
-from ci_evals.model.request import Request
+from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.answer import read_arguments
-from ci_evals.providers.base import Provider, Resources
+from ci_evals.providers.base import (
+    NativeMessage,
+    Provider,
+    Resources,
+    ToolRequest,
+    ToolResult,
+)
 from ci_evals.providers.http_messages import Event
 from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
 from ci_evals.providers.parts import attach
@@ -53,6 +59,9 @@ class Messages:
         system = [message.text for message in request.messages if message.role == "system"]
         if any(system):
             fields["system"] = "\n\n".join(system)
+        if request.tools:
+            declared = self._endpoint.fields.get("tools", ())
+            fields["tools"] = [*declared, *map(_definition, request.tools)]
         reply = await self._endpoint.post(fields, request.timeout_s)
         if reply.events is None:
             message = self._endpoint.read(_message(), reply)
@@ -68,7 +77,7 @@ class Messages:
         usage = None
         if message.usage is not None:
             usage = message.usage.tokens
-        return Response(
+        response = Response(
             output=text,
             tool_calls=tuple(tool_calls),
             usage=usage,
@@ -77,6 +86,10 @@ class Messages:
             cost_usd=reply.cost_usd,
             first_token_s=message.first_token_s,
         )
+        if request.tools and tool_calls:
+            blocks = [block.sent_back for block in message.content]
+            return ToolRequest.of(response, [block for block in blocks if block is not None])
+        return response
 
     def _assemble(self, events: Sequence[Event]) -> "_Message":
         """Return a streamed message as if it had come at once.
@@ -104,6 +117,9 @@ class Messages:
                 block = blocks.setdefault(event.index, _Block("text"))
                 block.text += delta.text
                 block.written += delta.partial_json
+            if event.index in blocks:
+                blocks[event.index].thinking += delta.thinking
+                blocks[event.index].signature += delta.signature
         if stop_reason is None:
             raise self._endpoint.broken_off()
         content = [blocks[index] for index in sorted(blocks)]
@@ -123,20 +139,33 @@ def _nonzero_counts(usage: "_Usage | None") -> dict[str, int]:
 def _turn(messages: Sequence[Message], folder: Path) -> dict[str, Any]:
     message = messages[0]
     if message.role == "tool":
-        results = [
-            {
-                "type": "tool_result",
-                "tool_use_id": each.tool_call_id,
-                "content": each.text,
-            }
-            for each in messages
-        ]
-        return {"role": "user", "content": results}
+        return {"role": "user", "content": [_tool_result(each) for each in messages]}
+    if isinstance(message, NativeMessage):
+        return {"role": message.role, "content": message.native}
     if not message.tool_calls and isinstance(message.content, str):
         return {"role": message.role, "content": message.content}
     blocks = [_block(part, folder) for part in message.parts]
     calls = [_tool_use(call) for call in message.tool_calls]
     return {"role": message.role, "content": blocks + calls}
+
+
+def _tool_result(message: Message) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "type": "tool_result",
+        "tool_use_id": message.tool_call_id,
+        "content": message.text,
+    }
+    if isinstance(message, ToolResult) and message.is_error:
+        fields["is_error"] = True
+    return fields
+
+
+def _definition(tool: ToolDefinition) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": tool.parameters,
+    }
 
 
 def _block(part: Part, folder: Path) -> dict[str, Any]:
@@ -188,8 +217,32 @@ class _Block:
     id: str | None = None
     name: str = ""
     input: Any = None
+    thinking: str = ""
+    signature: str = ""
+    data: str = ""
     written: str = ""
     """The pieces of a streamed `input` so far, which is JSON."""
+
+    @property
+    def sent_back(self) -> dict[str, Any] | None:
+        """The block as it is sent back with the results of tools; None for one of Anthropic's own
+        tools.
+        """
+        match self.type:
+            case "text":
+                return {"type": "text", "text": self.text}
+            case "thinking":
+                return {
+                    "type": "thinking",
+                    "thinking": self.thinking,
+                    "signature": self.signature,
+                }
+            case "redacted_thinking":
+                return {"type": "redacted_thinking", "data": self.data}
+            case "tool_use":
+                return _tool_use(ToolCall(self.name, self.input or {}, self.id))
+            case _:
+                return None
 
 
 @dataclass(slots=True)
@@ -220,6 +273,8 @@ class _Message:
 class _Delta:
     text: str = ""
     partial_json: str = ""
+    thinking: str = ""
+    signature: str = ""
     stop_reason: str | None = None
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from ci_evals import providers
 from ci_evals.model.fields import (
@@ -20,7 +21,7 @@ from ci_evals.model.fields import (
     is_complete_url,
 )
 from ci_evals.model.request import Request
-from ci_evals.model.response import Detail, Response
+from ci_evals.model.response import Detail, Message, Response
 
 T = TypeVar("T")
 
@@ -91,6 +92,61 @@ class Serve(Options):
         return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer(Options):
+    """An MCP server whose tools a model may call. It is started or reached before the first call,
+    and ended after the run.
+
+    Args:
+        mcp: the command of a server that speaks over stdin and stdout, a list or one line that is
+            split as a POSIX shell would; or the URL of one that speaks HTTP.
+        env: environment variables of the command. It gets no others but the few that every program
+            needs, such as `PATH` and `HOME`.
+        cwd: the folder that the command runs in, relative to the config's folder, which is the
+            default.
+        headers: HTTP headers that are sent to the URL.
+        only: the tools to offer to the model, by name; all that the server has when left out.
+        timeout_s: seconds that it may take to be ready.
+    """
+
+    example: ClassVar[str] = "{mcp: [python, server.py]}"
+
+    mcp: NonEmpty | Many[NonEmpty]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    only: Many[NonEmpty] = ()
+    timeout_s: Seconds = 30.0
+
+    @property
+    def url(self) -> str | None:
+        """The address of a server that speaks HTTP; None for a command."""
+        if isinstance(self.mcp, str) and is_complete_url(self.mcp):
+            return self.mcp
+        return None
+
+    def problems(self, folder: Path) -> list[str]:
+        """Return what is wrong, without starting anything."""
+        found = []
+        if find_spec("mcp") is None:
+            found.append("mcp: takes the MCP SDK: install ci-evals with the extra `mcp`")
+        if self.url is not None:
+            for key, value in (("env", self.env), ("cwd", self.cwd)):
+                if value:
+                    found.append(f"{key}: belongs to a command, and this server is at a URL")
+            return found
+        if self.headers:
+            found.append("headers: belong to a server at a URL, and this is a command")
+        if wrong := providers.command_problems(self.mcp):
+            return [*found, *wrong]
+        cwd = folder / (self.cwd or "")
+        if not cwd.is_dir():
+            found.append(f"cwd: there is no folder {cwd}")
+        else:
+            found += providers.program_problems(self.mcp, cwd, self.env.get("PATH"))
+        return found
+
+
 class Service(Protocol):
     """A service that is started once, for all providers that have the same `serve`."""
 
@@ -105,6 +161,39 @@ class Service(Protocol):
     async def check(self, within_s: float = 0.0) -> None:
         """Raise a ProviderError if it has ended, or ends within some seconds."""
         ...
+
+
+# A model that calls tools: its API is sent `Request.tools`, answers with `Response.tool_calls`, and
+# is asked again with what it said and with the results, as further messages.
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult(Message):
+    """The result of a tool call, as a message of the role `tool`. `name` is the tool's."""
+
+    name: str = ""
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRequest(Response):
+    """A response whose turn has parts that only its API understands, such as signatures of
+    thoughts. `native` is the turn as that API wants it back.
+    """
+
+    native: Any = None
+
+    @classmethod
+    def of(cls, response: Response, native: Any) -> "ToolRequest":
+        given = {each.name: getattr(response, each.name) for each in fields(response)}
+        return cls(**given, native=native)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeMessage(Message):
+    """What the model said in a `ToolRequest`."""
+
+    native: Any = None
 
 
 class Provider(Protocol):

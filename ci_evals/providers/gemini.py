@@ -10,9 +10,15 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from ci_evals.errors import ProviderError
-from ci_evals.model.request import Request
+from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
-from ci_evals.providers.base import Provider, Resources
+from ci_evals.providers.base import (
+    NativeMessage,
+    Provider,
+    Resources,
+    ToolRequest,
+    ToolResult,
+)
 from ci_evals.providers.http_messages import Event, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
 from ci_evals.providers.parts import attach
@@ -91,6 +97,10 @@ class GeminiEndpoint:
         ]
         if system:
             fields["systemInstruction"] = {"parts": system}
+        if request.tools:
+            declared = self._endpoint.fields.get("tools", ())
+            offered = {"functionDeclarations": [_declaration(tool) for tool in request.tools]}
+            fields["tools"] = [*declared, offered]
         reply = await self._endpoint.post(fields, request.timeout_s)
         if reply.events is None:
             answer = self._endpoint.read(_answer(), reply)
@@ -110,7 +120,7 @@ class GeminiEndpoint:
         usage = None
         if answer.usage_metadata is not None:
             usage = answer.usage_metadata.tokens
-        return Response(
+        response = Response(
             output=text,
             tool_calls=tuple(tool_calls),
             usage=usage,
@@ -119,6 +129,9 @@ class GeminiEndpoint:
             cost_usd=reply.cost_usd,
             first_token_s=answer.first_token_s,
         )
+        if request.tools and tool_calls:
+            return ToolRequest.of(response, [part.sent_back for part in candidate.parts])
+        return response
 
     def _contents(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
         contents = []
@@ -128,6 +141,9 @@ class GeminiEndpoint:
             if message.role == "tool":
                 parts = [_result(each, names.get(each.tool_call_id)) for each in turn]
                 contents.append({"role": "user", "parts": parts})
+                continue
+            if isinstance(message, NativeMessage):
+                contents.append({"role": "model", "parts": message.native})
                 continue
             parts = [_sent(part, self._endpoint.folder) for part in message.parts]
             for call in message.tool_calls:
@@ -202,11 +218,24 @@ def _function_call(call: ToolCall) -> dict[str, Any]:
     return fields
 
 
+def _declaration(tool: ToolDefinition) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parametersJsonSchema": tool.parameters,
+    }
+
+
 def _result(message: Message, name: str | None) -> dict[str, Any]:
     """Return a tool's result; Gemini knows it by the function's name and wants an object."""
-    fields = {
+    key = "output"
+    if isinstance(message, ToolResult):
+        name = message.name
+        if message.is_error:
+            key = "error"
+    fields: dict[str, Any] = {
         "name": name or message.tool_call_id or "tool",
-        "response": {"output": message.text},
+        "response": {key: message.text},
     }
     if message.tool_call_id:
         fields["id"] = message.tool_call_id
@@ -235,10 +264,26 @@ class _Part(_Wire):
     text: str | None = None
     thought: bool = False
     function_call: _Call | None = None
+    thought_signature: str | None = None
 
     @property
     def is_output(self) -> bool:
         return bool(self.text) and not self.thought
+
+    @property
+    def sent_back(self) -> dict[str, Any]:
+        """The part as it is sent back with the results of tools."""
+        fields: dict[str, Any] = {}
+        call = self.function_call
+        if call is not None:
+            fields["functionCall"] = _function_call(ToolCall(call.name, call.args or {}, call.id))
+        else:
+            fields["text"] = self.text or ""
+        if self.thought:
+            fields["thought"] = True
+        if self.thought_signature is not None:
+            fields["thoughtSignature"] = self.thought_signature
+        return fields
 
 
 @dataclass(slots=True)

@@ -216,13 +216,16 @@ def _tools_used(request: Request) -> tuple[int, list[str]]:
     """Return how often the model has called tools since the question, and their results."""
     rounds = 0
     results: list[str] = []
-    for message in reversed(request.messages):
+    role_before = ""
+    for message in request.messages:
         if message.role == "user":
-            break
-        if message.role == "assistant":
-            rounds += 1
+            rounds = 0
+            results = []
         elif message.role == "tool":
-            results.insert(0, message.text)
+            results.append(message.text)
+            if role_before != "tool":
+                rounds += 1
+        role_before = message.role
     return rounds, results
 
 

@@ -56,13 +56,20 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A message of OpenAI's or Anthropic's APIs."""
+    """A message of OpenAI's or Anthropic's APIs, or an item of OpenAI's responses."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"] = "tool"
     content: str | list[_Part] | None = None
+    type: str = "message"
+    output: str = ""
+    """The result of a tool, of OpenAI's responses."""
 
     @property
     def turns(self) -> Sequence[Message]:
+        if self.type == "function_call_output":
+            return [Message("tool", self.output)]
+        if self.type != "message":
+            return [Message("assistant")]
         text = self.content or ""
         if not isinstance(text, str):
             results = [part for part in text if part.type == "tool_result"]

@@ -13,10 +13,10 @@ from yarl import URL
 
 from ci_evals import providers
 from ci_evals.errors import ProviderError
-from ci_evals.model.fields import Bool, Secret
+from ci_evals.model.fields import Bool, Many, NonEmpty, Positive, Secret
 from ci_evals.model.response import Detail, Message
 from ci_evals.providers.answer import encode_json
-from ci_evals.providers.base import ProviderOptions, Resources, TokenCommand
+from ci_evals.providers.base import McpServer, ProviderOptions, Resources, TokenCommand
 from ci_evals.providers.http_messages import (
     END_OF_STREAM,
     Call,
@@ -29,6 +29,7 @@ from ci_evals.providers.http_messages import (
     token_problems,
     url_problems,
 )
+from ci_evals.user_code import missing_target, target_of_file, target_parts
 
 _PARAMS = (  # that are taken for keys of the provider
     "frequency_penalty",
@@ -44,7 +45,6 @@ _PARAMS = (  # that are taken for keys of the provider
     "temperature",
     "thinking",
     "tool_choice",
-    "tools",
     "top_k",
     "top_logprobs",
     "top_p",
@@ -65,6 +65,9 @@ class ModelOptions(ProviderOptions):
         params: further fields of the request body, in the vendor's own words.
         headers: further HTTP headers; they win over those that are set by themselves.
         stream: have the answer streamed, so that the time to its first token is measured.
+        tools: what the model may call: functions of the team's own, each as `module:function`, and
+            MCP servers. Calls are carried out, and the model goes on with their results.
+        max_steps: how often the model may be called for one answer.
     """
 
     default_key_variable: ClassVar[str]
@@ -83,6 +86,8 @@ class ModelOptions(ProviderOptions):
     params: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     stream: Bool = False
+    tools: Many[NonEmpty | McpServer] = ()
+    max_steps: Positive = 10
 
     @property
     def default_name(self) -> str:
@@ -90,9 +95,12 @@ class ModelOptions(ProviderOptions):
 
     @property
     def details(self) -> Sequence[Detail]:
+        details: list[Detail] = ["cost"]
+        if self.tools:
+            details.append("steps")
         if self.stream:
-            return ("cost", "first_token")
-        return ("cost",)
+            details.append("first_token")
+        return details
 
     @property
     def may_report_cost(self) -> bool:
@@ -129,6 +137,23 @@ class ModelOptions(ProviderOptions):
         found += token_problems(self.token, self.headers)
         if self.token and self.api_key:
             found.append("token: there is an `api_key`, too: leave one of them out")
+        return found + self._problems_of_tools(folder)
+
+    def _problems_of_tools(self, folder: Path) -> list[str]:
+        found = []
+        for index, tool in enumerate(self.tools):
+            if not isinstance(tool, str):
+                found += [f"tools[{index}]: {problem}" for problem in tool.problems(folder)]
+            elif target_parts(tool) is None:
+                example = target_of_file(tool) or "shop:find_order"
+                text = f"{tool!r} is not of the form module:function, as in {example}"
+                found.append(f"tools[{index}]: {text}")
+            elif problem := missing_target(tool, folder):
+                found.append(f"tools[{index}]: {problem}")
+        if self.tools and (self.before or self.after):
+            found.append(
+                "tools: a provider with tools has no stages: leave out `before` and `after`"
+            )
         return found
 
     def endpoint(

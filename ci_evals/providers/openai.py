@@ -5,20 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Required
+from typing import Any, ClassVar, Final, Literal, Required
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from ci_evals import providers
 from ci_evals.errors import ProviderError
-from ci_evals.model.request import Request
+from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Detail, Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.answer import encode_json, read_arguments
-from ci_evals.providers.base import Provider, Resources
+from ci_evals.providers.base import NativeMessage, Provider, Resources, ToolRequest
 from ci_evals.providers.http_messages import END_OF_STREAM, Event, kind_of, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions
 from ci_evals.providers.parts import attach
+
+# Thoughts of models behind other endpoints, some of which refuse a tool call that comes without.
+_THOUGHTS: Final = ("reasoning_content", "reasoning_details")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +53,10 @@ class OpenAI(OpenAIOptions):
         details: list[Detail] = ["cost"]
         if self.stream:
             details.append("first_token")
+        if self.tools or self.api == "responses":
+            details.append("steps")
         if self.api == "responses":
-            details += ["steps", "context"]
+            details.append("context")
         return details
 
     def problems(self, folder: Path) -> list[str]:
@@ -88,6 +93,8 @@ class Embeddings(OpenAIOptions):
 
     def problems(self, folder: Path) -> list[str]:
         found = OpenAIOptions.problems(self, folder)
+        if self.tools:
+            found.append("tools: a model of embeddings calls none; leave them out")
         if self.stream:
             found.append("stream: embeddings are not streamed; leave it out")
         return found
@@ -106,7 +113,12 @@ class ChatEndpoint:
 
     async def answer(self, request: Request) -> Response:
         folder = self._endpoint.folder
-        fields = {"messages": [_turn(message, folder) for message in request.messages]}
+        fields: dict[str, Any] = {
+            "messages": [_turn(message, folder) for message in request.messages]
+        }
+        if request.tools:
+            declared = self._endpoint.fields.get("tools", ())
+            fields["tools"] = [*declared, *map(_definition, request.tools)]
         if request.schema is None or self._has_format:
             reply = await self._endpoint.post(fields, request.timeout_s)
         else:
@@ -138,7 +150,7 @@ class ChatEndpoint:
         calls = message.get("tool_calls")
         if calls:
             tool_calls = tuple(map(_tool_call, calls))
-        return Response(
+        response = Response(
             output=_text(message.get("content")) or message.get("refusal") or "",
             tool_calls=tool_calls,
             usage=usage,
@@ -147,6 +159,10 @@ class ChatEndpoint:
             cost_usd=cost_usd,
             first_token_s=first_token_s,
         )
+        if request.tools and tool_calls:
+            thoughts = {key: message[key] for key in _THOUGHTS if message.get(key)}
+            return ToolRequest.of(response, thoughts)
+        return response
 
     def _assemble(self, events: Sequence[Event]) -> "tuple[_Completion, float | None]":
         """Return a streamed completion as if it had come at once, and the seconds to its first
@@ -155,7 +171,7 @@ class ChatEndpoint:
         Raises:
             ProviderError: it was broken off, or an event has another shape.
         """
-        text = refusal = ""
+        text = refusal = reasoning = ""
         calls: list[_Call] = []
         model = usage = finish_reason = first_token_s = None
         for chunk, after_s in self._endpoint.read_events(_chunk(), events):
@@ -176,13 +192,19 @@ class ChatEndpoint:
                 if first_token_s is None and (content or refused or pieces):
                     first_token_s = after_s
                 text += _text(content)
+                reasoning += delta.get("reasoning_content") or ""
                 refusal += refused or ""
                 for piece in pieces or ():
                     _add_piece(calls, piece)
         has_end = any(event.data == END_OF_STREAM for event in events)
         if finish_reason is None and not has_end:
             raise self._endpoint.broken_off()
-        message: _Message = {"content": text, "refusal": refusal, "tool_calls": calls}
+        message: _Message = {
+            "content": text,
+            "refusal": refusal,
+            "tool_calls": calls,
+            "reasoning_content": reasoning,
+        }
         choices: list[_Choice] = [{"message": message, "finish_reason": finish_reason}]
         return {"choices": choices, "model": model, "usage": usage}, first_token_s
 
@@ -249,7 +271,18 @@ def _turn(message: Message, folder: Path) -> dict[str, Any]:
         turn["tool_calls"] = [_call_fields(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
         turn["tool_call_id"] = message.tool_call_id
+    if isinstance(message, NativeMessage):
+        turn |= message.native
     return turn
+
+
+def _definition(tool: ToolDefinition) -> dict[str, Any]:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
 
 
 def _part(part: Part, folder: Path) -> dict[str, Any]:
@@ -308,6 +341,8 @@ class _Message(TypedDict, total=False):
     content: str | list[_Part] | None
     refusal: str | None
     tool_calls: list[_Call] | None
+    reasoning_content: str | None
+    reasoning_details: Any
 
 
 class _Choice(TypedDict, total=False):

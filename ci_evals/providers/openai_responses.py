@@ -5,13 +5,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Required
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict
 
 from ci_evals.errors import ErrorKind, ProviderError
-from ci_evals.model.request import Request
+from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Message, Part, Passage, Response, ToolCall, Usage
 from ci_evals.providers.answer import as_context, as_steps, encode_json, read_arguments
+from ci_evals.providers.base import NativeMessage, ToolRequest
 from ci_evals.providers.http_messages import Event, readable
 from ci_evals.providers.model_api import Endpoint
 from ci_evals.providers.parts import attach
@@ -45,7 +46,10 @@ class ResponsesEndpoint:
         items: list[dict[str, Any]] = []
         for message in request.messages:
             items += _items(message, self._endpoint.folder)
-        fields = {"input": items}
+        fields: dict[str, Any] = {"input": items}
+        if request.tools:
+            declared = self._endpoint.fields.get("tools", ())
+            fields["tools"] = [*declared, *map(_definition, request.tools)]
         if request.schema is None or "format" in self._text:
             reply = await self._endpoint.post(fields, request.timeout_s)
         else:
@@ -80,7 +84,7 @@ class ResponsesEndpoint:
             context = _context(output)
         except ValueError as error:
             raise ProviderError("bad_answer", f"{self._endpoint.host}: {error}") from error
-        return Response(
+        response = Response(
             output="".join(map(_text, output)),
             tool_calls=tuple(call for item in output for call in _tool_calls(item)),
             usage=usage,
@@ -92,6 +96,9 @@ class ResponsesEndpoint:
             metadata=metadata,
             first_token_s=first_token_s,
         )
+        if request.tools and response.tool_calls:
+            return ToolRequest.of(response, output)
+        return response
 
     def _assemble(self, events: Sequence[Event]) -> "tuple[_Answer, float | None]":
         """Return the answer in the last event, and the seconds to its first token.
@@ -151,6 +158,9 @@ class ResponsesEndpoint:
 
 def _items(message: Message, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the input items of a message: what it says, and each tool call or result."""
+    if isinstance(message, NativeMessage):
+        yield from message.native
+        return
     if message.role == "tool":
         yield {
             "type": "function_call_output",
@@ -178,6 +188,16 @@ def _items(message: Message, folder: Path) -> Iterator[dict[str, Any]]:
         }
 
 
+def _definition(tool: ToolDefinition) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,  # else no parameter may be left out
+    }
+
+
 def _part(part: Part, folder: Path) -> dict[str, Any]:
     if part.source is None:
         return {"type": "input_text", "text": part.text}
@@ -201,6 +221,8 @@ class _Content(TypedDict, total=False):
 class _Found(TypedDict, total=False):
     """A part of a file that a file search found."""
 
+    __pydantic_config__ = ConfigDict(extra="ignore")  # type: ignore[misc]  # as pydantic has it
+
     file_id: str | None
     filename: str | None
     score: float | None
@@ -213,7 +235,11 @@ class _CodeOutput(TypedDict, total=False):
 
 
 class _Item(TypedDict, total=False):
-    """An item of the output. Only the fields of its type are there."""
+    """An item of the output. Only the fields of its type are there, and others that are sent back
+    as they came.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]  # as pydantic has it
 
     type: Required[str]
     id: str | None

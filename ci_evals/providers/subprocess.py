@@ -227,6 +227,19 @@ async def running_program(
             await _clear_away(child, members, ends_all=True)
 
 
+@asynccontextmanager
+async def marked_environment(env: Mapping[str, str]) -> AsyncIterator[Mapping[str, str]]:
+    """Give an environment for programs that a library starts: they are ended, with all that they
+    started, after the context, and by a guard if this process is killed meanwhile.
+    """
+    members = Descendants()
+    with _run_guard(members):
+        try:
+            yield members.environment(env)
+        finally:
+            await members.end()
+
+
 @contextmanager
 def _run_guard(members: Descendants) -> Iterator[None]:
     """Start a process that ends `members` if this process is killed."""

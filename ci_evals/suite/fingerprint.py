@@ -9,11 +9,13 @@ from ci_evals.graders.scoring import identity, model_graders
 from ci_evals.model.case import NO_OVERRIDES, Case, CaseOverrides
 from ci_evals.model.fields import Secret
 from ci_evals.model.fingerprint import digest, encode
-from ci_evals.providers.base import ProviderOptions
+from ci_evals.providers.base import McpServer, ProviderOptions
 from ci_evals.suite.rendering import Rendered
 
-# Settings that change no answer.
-_UNSEEN = frozenset({"token", *(field.name for field in dataclasses.fields(ProviderOptions))})
+# Settings that change no answer, or that take part below.
+_UNSEEN = frozenset(
+    {"token", "tools", "max_steps", *(field.name for field in dataclasses.fields(ProviderOptions))}
+)
 # Only the names of these take part: their values may be secrets, which differ without meaning.
 _MAY_HOLD_SECRETS = frozenset({"headers", "env"})
 
@@ -85,7 +87,15 @@ def provider_identity(options: ProviderOptions) -> str:
     identity: list[Any] = [options.name, options.kind, settings]
     if options.before or options.after:
         identity.append([options.before, options.after])
+    if tools := getattr(options, "tools", ()):
+        identity.append([[_tool_identity(tool) for tool in tools], getattr(options, "max_steps")])  # noqa: B009  whoever has tools has it
     return encode(identity)
+
+
+def _tool_identity(tool: str | McpServer) -> Any:
+    if isinstance(tool, str):
+        return tool
+    return [tool.mcp, tool.cwd, tool.only, sorted(tool.env), sorted(tool.headers)]
 
 
 def apply_case_overrides(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:

@@ -376,11 +376,12 @@ class CheckedSuite(Suite):
 
     @property
     def own_code(self) -> tuple[str, ...]:
-        """The providers that run the team's own code, themselves or in a stage."""
+        """The providers that run the team's own code, themselves, in a stage or as a tool."""
         names = []
         for provider in self.providers:
             stages = [self.stages[name] for name in (*provider.before, *provider.after)]
-            if any(options.own_code for options in (provider, *stages)):
+            has_tools = bool(getattr(provider, "tools", ()))
+            if has_tools or any(options.own_code for options in (provider, *stages)):
                 names.append(str(provider.name))
         return tuple(names)
 

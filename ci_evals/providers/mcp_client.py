@@ -1,0 +1,287 @@
+"""The tools of MCP servers, by the official SDK, which the extra `mcp` installs."""
+
+import asyncio
+import logging
+import shlex
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import httpx2
+from jsonschema.exceptions import SchemaError
+from jsonschema.validators import Draft202012Validator
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import get_default_environment, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CONNECTION_CLOSED
+from yarl import URL
+
+from ci_evals.errors import ConfigError, ProviderError, describe_exception
+from ci_evals.format import one_line
+from ci_evals.model.request import Request, ToolDefinition
+from ci_evals.providers.answer import clean_text, encode_json
+from ci_evals.providers.base import McpServer, Resources
+from ci_evals.providers.command_line import resolve_command, split_command
+from ci_evals.providers.http_messages import place_of
+from ci_evals.providers.subprocess import marked_environment
+from ci_evals.providers.tools import Tool, ToolError, tools_problem
+
+_MAX_PAGES = 100
+_TAIL_BYTES = 4096
+_LAST_LINES = 5
+_MAX_REASON = 300
+_PING_S = 1.0
+_CLOSE_S = 10.0  # the SDK itself gives a server 4 s before it kills it
+
+
+class McpTools:
+    """An MCP server. It is started once; one that has ended is started again by the next call."""
+
+    def __init__(self, options: McpServer, folder: Path) -> None:
+        self._options = options
+        self._folder = folder
+        self._connection: _Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def start(self, resources: Resources) -> Sequence[Tool]:
+        """See `tools.Server`."""
+        logging.getLogger("mcp").addHandler(logging.NullHandler())  # it would write to stderr
+        resources.stack.push_async_callback(self._close)
+        try:
+            connection = await self._connect()
+            listed = await self._list_tools(connection.client)
+        except ProviderError as error:
+            raise tools_problem(error.message) from error
+        offered = {str(tool.name): tool for tool in listed}
+        for name in self._options.only:
+            if name not in offered:
+                known = one_line(", ".join(offered), _MAX_REASON) or "none"
+                raise tools_problem(f"{self.shown} has no tool {name!r}; known: {known}")
+        names = self._options.only or offered
+        return [McpTool(self, self._definition(offered[name])) for name in names]
+
+    async def _list_tools(self, client: Any) -> Sequence[Any]:
+        tools: list[Any] = []
+        cursor = None
+        try:
+            async with asyncio.timeout(self._options.timeout_s):
+                for _ in range(_MAX_PAGES):
+                    page = await client.list_tools(cursor=cursor)
+                    tools += page.tools
+                    cursor = page.next_cursor
+                    if cursor is None:
+                        break
+        except Exception as error:  # the server is foreign, and so is what comes of its answers
+            raise self._broken("did not list its tools", error) from error
+        return tools
+
+    def _definition(self, tool: Any) -> ToolDefinition:
+        schema = tool.input_schema
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            reason = one_line(str(error.message), _MAX_REASON)
+            raise self._wrong_schema(tool, reason) from None
+        if schema.get("type") != "object":
+            raise self._wrong_schema(tool, "its type is not 'object'")
+        return ToolDefinition(str(tool.name), clean_text(tool.description or ""), schema)
+
+    def _wrong_schema(self, tool: Any, reason: str) -> ConfigError:
+        name = one_line(str(tool.name), 80)
+        text = f"{self.shown} describes the arguments of {name!r} by a wrong schema: {reason}"
+        return tools_problem(text)
+
+    async def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> Any:
+        """Call a tool and return the server's result.
+
+        Raises:
+            ToolError: the server refused the call.
+            ProviderError: it is gone, does not answer, or its answer is not what it said.
+        """
+        connection = await self._connect()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await connection.client.call_tool(name, dict(arguments))
+        except TimeoutError:
+            await connection.end_unless_alive()
+            text = f"{self.shown} did not answer a call of `{name}` within {timeout_s:g} s"
+            raise ProviderError("timeout", text) from None
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                await connection.close()
+                ending = f"ended during a call of `{name}`; {connection.last_lines}"
+                raise ProviderError("environment", f"{self.shown} {ending}") from error
+            raise ToolError(one_line(error.message, _MAX_REASON)) from error
+        except Exception as error:  # the server is foreign, and so is what comes of its answers
+            why = f"gave a call of `{name}` a result that does not fit its own schema"
+            raise self._broken(why, error) from error
+
+    async def _connect(self) -> "_Connection":
+        """Return the connection to the server, which is started if need be.
+
+        Raises:
+            ProviderError: it cannot be started, or does not answer.
+        """
+        async with self._connecting:
+            if self._connection is None or self._connection.has_ended:
+                self._connection = _Connection(self._options, self._folder)
+            connection = self._connection
+            try:
+                async with asyncio.timeout(self._options.timeout_s):
+                    await connection.wait()
+            except TimeoutError:
+                await connection.close()
+                within = f"within {self._options.timeout_s:g} s"
+                text = f"{self.shown} was not ready {within}; {connection.last_lines}"
+                raise ProviderError("environment", text) from None
+            except Exception as error:  # whatever the SDK raises where a server cannot be reached
+                what = "could not be started"
+                if self._options.url is not None:
+                    what = "could not be reached"
+                raise self._broken(what, error) from error
+            return connection
+
+    def _broken(self, what: str, error: BaseException) -> ProviderError:
+        said = ""
+        if self._connection is not None and self._options.url is None:
+            said = f"; {self._connection.last_lines}"
+        reason = one_line(describe_exception(error), _MAX_REASON)
+        return ProviderError("environment", f"{self.shown} {what}: {reason}{said}")
+
+    async def _close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    @property
+    def shown(self) -> str:
+        """The server in messages."""
+        if self._options.url is not None:
+            place = place_of(URL(self._options.url))
+        else:
+            place = one_line(shlex.join(split_command(self._options.mcp)), 100)
+        return f"the MCP server `{place}`"
+
+
+class McpTool:
+    """A tool of a server."""
+
+    def __init__(self, server: McpTools, definition: ToolDefinition) -> None:
+        self.definition = definition
+        self._server = server
+
+    async def call(self, arguments: Mapping[str, Any], request: Request) -> str:
+        """See `tools.Tool`."""
+        result = await self._server.call(self.definition.name, arguments, request.timeout_s)
+        text = "\n".join(_text_of(block) for block in result.content)
+        if not result.content and result.structured_content is not None:
+            text = encode_json(result.structured_content).decode()
+        if result.is_error:
+            raise ToolError(one_line(text, _MAX_REASON) or "the tool failed without a reason")
+        return text
+
+
+def _text_of(block: Any) -> str:
+    """Return a block of a result as text; of images and other files, what they are."""
+    match block.type:
+        case "text":
+            return str(block.text)
+        case "resource" if getattr(block.resource, "text", None) is not None:
+            return str(block.resource.text)
+        case "resource" | "resource_link":
+            return f"[{block.type}]"
+        case _:
+            return f"[{block.type} {one_line(str(getattr(block, 'mime_type', '')), 80)}]"
+
+
+class _Connection:
+    """A connection to a server, in a task of its own: what breaks it cancels nothing else."""
+
+    def __init__(self, options: McpServer, folder: Path) -> None:
+        self._options = options
+        self._folder = (folder / (options.cwd or "")).absolute()
+        self._stderr: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed with the task
+        self._closing = asyncio.Event()
+        self._ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.last_lines = "it printed nothing on stderr"
+        self._task = asyncio.create_task(self._hold())
+
+    @property
+    def has_ended(self) -> bool:
+        return self._task.done()
+
+    @property
+    def client(self) -> Any:
+        """The SDK's client, once the server is ready."""
+        return self._ready.result()
+
+    async def wait(self) -> None:
+        """Wait until the server is ready; raises whatever the SDK does if it never is."""
+        await asyncio.shield(self._ready)
+
+    async def end_unless_alive(self) -> None:
+        """End a server that answers nothing, so that the next call starts it again."""
+        try:
+            async with asyncio.timeout(_PING_S):
+                await self.client.send_ping()
+        except TimeoutError:
+            await self.close()
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                await self.close()
+
+    async def close(self) -> None:
+        """End the connection, and the server if it was started for it."""
+        self._closing.set()
+        if not self._ready.done():
+            self._task.cancel()
+        await asyncio.wait([self._task], timeout=_CLOSE_S)
+        self._task.cancel()
+
+    async def _hold(self) -> None:
+        try:
+            async with self._transport() as transport, Client(transport) as client:
+                self._ready.set_result(client)
+                await self._closing.wait()
+        except Exception as error:  # noqa: BLE001  the SDK raises what it likes where a server breaks
+            if not self._ready.done():
+                self._ready.set_exception(error)
+        finally:
+            if not self._ready.done():
+                self._ready.cancel()
+            with suppress(OSError):
+                self.last_lines = _last_lines(self._stderr)
+            self._stderr.close()
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncIterator[Any]:
+        options = self._options
+        if options.url is not None:
+            timeout = httpx2.Timeout(options.timeout_s, read=None)
+            async with httpx2.AsyncClient(headers=dict(options.headers), timeout=timeout) as http:
+                yield streamable_http_client(options.url, http_client=http)
+            return
+        program, *arguments = resolve_command(options.mcp, self._folder, options.env.get("PATH"))
+        async with marked_environment({**get_default_environment(), **options.env}) as env:
+            parameters = StdioServerParameters(
+                command=str(program),  # which may be a path
+                args=arguments,
+                env=dict(env),
+                cwd=self._folder,
+                encoding_error_handler="replace",
+            )
+            yield stdio_client(parameters, errlog=self._stderr)
+
+
+def _last_lines(stderr: IO[str]) -> str:
+    """Return the last lines of a server's stderr, on one line."""
+    with open(stderr.fileno(), "rb", closefd=False) as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    lines = [one_line(line, 150) for line in text.splitlines() if line.strip()]
+    if not lines:
+        return "it printed nothing on stderr"
+    last = " | ".join(lines[-_LAST_LINES:])
+    return f"its last output: {last}"

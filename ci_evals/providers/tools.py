@@ -1,0 +1,299 @@
+"""The tools that a model may call: functions of the team's own, and those of MCP servers."""
+
+import asyncio
+import inspect
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NotRequired, Protocol, get_type_hints
+
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from ci_evals import providers
+from ci_evals.errors import ConfigError, Problem, ProviderError
+from ci_evals.format import one_line
+from ci_evals.model.fields import first_problem
+from ci_evals.model.request import Request, ToolDefinition
+from ci_evals.model.response import Step, ToolCall
+from ci_evals.providers.answer import as_steps, clean_text, encode_json
+from ci_evals.providers.base import McpServer, Resources, ToolResult
+from ci_evals.user_code import (
+    call_in_thread,
+    describe_crash,
+    ends_work,
+    is_async,
+    load_target,
+    target_problem,
+)
+
+MAX_RESULT_CHARACTERS = 100_000
+"""Of a longer result, the model gets the beginning."""
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_MAX_REASON = 300
+
+
+class ToolError(Exception):
+    """A tool could not do what it was asked. The model is told why."""
+
+
+class Tool(Protocol):
+    """One tool."""
+
+    @property
+    def definition(self) -> ToolDefinition: ...
+
+    async def call(self, arguments: Mapping[str, Any], request: Request) -> str:
+        """Carry out a call and return its result as text.
+
+        Raises:
+            ToolError: it failed.
+            ProviderError: there is nobody to carry it out, so the run cannot go on.
+        """
+        ...
+
+
+class Server(Protocol):
+    """A server that has tools."""
+
+    async def start(self, resources: Resources) -> Sequence[Tool]:
+        """Start or reach it, and return its tools.
+
+        Raises:
+            ConfigError: it does not answer, or its tools are not fit for a model.
+        """
+        ...
+
+
+class Toolbox:
+    """The tools of a provider.
+
+    Args:
+        tools: a function as `module:function`, or an MCP server, each.
+        resources: the engine's.
+
+    Raises:
+        ConfigError: a function cannot be imported, or not be described to a model.
+    """
+
+    def __init__(self, tools: Sequence[str | McpServer], resources: Resources) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._servers: list[Server] = []
+        self._is_started = False
+        for tool in tools:
+            if isinstance(tool, str):
+                self._add(FunctionTool(tool))
+            else:
+                self._servers.append(providers.McpTools(tool, resources.folder))
+
+    async def start(self, resources: Resources) -> None:
+        """Start the servers.
+
+        Raises:
+            ConfigError: one does not answer, or its tools are not fit for a model.
+        """
+        if self._is_started:
+            return
+        self._is_started = True
+        for server in self._servers:
+            for tool in await server.start(resources):
+                self._add(tool)
+
+    def _add(self, tool: Tool) -> None:
+        name = tool.definition.name
+        shown = one_line(name, 80)
+        if not _NAME.fullmatch(name):
+            rule = "at most 64 letters, digits, '_' and '-'"
+            raise tools_problem(f"a model takes no tool called {shown!r}: a name has {rule}")
+        if name in self._tools:
+            advice = "leave one out, of a server with `only`"
+            raise tools_problem(f"there are two tools called {shown!r}: {advice}")
+        self._tools[name] = tool
+
+    @property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        """What the model is told of the tools."""
+        return tuple(tool.definition for tool in self._tools.values())
+
+    async def use(
+        self, calls: Iterable[ToolCall], request: Request
+    ) -> tuple[Sequence[Step], Sequence[ToolResult]]:
+        """Carry out the calls of one answer, all at once; return steps and results in their order.
+
+        Raises:
+            ProviderError: there is nobody to carry one out.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._use(call, request)) for call in calls]
+        except* ProviderError as failed:
+            raise _first(failed) from None
+        used = [task.result() for task in tasks]
+        steps = as_steps([step for step, _ in used])
+        return steps, [result for _, result in used]
+
+    async def _use(self, call: ToolCall, request: Request) -> tuple[Step, ToolResult]:
+        error = None
+        started = time.perf_counter()
+        try:
+            text = _cut(clean_text(await self._call(call, request)))
+        except ToolError as raised:
+            error = clean_text(str(raised))
+            text = f"Error: {error}"
+        duration_s = round(time.perf_counter() - started, 6)
+        step = Step(
+            "tool_call",
+            call.name,
+            call.arguments,
+            result=None if error else text,
+            error=error,
+            duration_s=duration_s,
+        )
+        is_error = error is not None
+        result = ToolResult("tool", text, tool_call_id=call.id, name=call.name, is_error=is_error)
+        return step, result
+
+    async def _call(self, call: ToolCall, request: Request) -> str:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            raise ToolError(f"there is no tool {call.name!r}; known: {', '.join(self._tools)}")
+        if isinstance(call.arguments, str):
+            raise ToolError("the arguments are not a JSON object")
+        return await tool.call(call.arguments, request)
+
+
+def shared_toolbox(tools: Sequence[str | McpServer], resources: Resources) -> Toolbox:
+    """Return the toolbox of these tools, the same for all providers that have them.
+
+    Raises:
+        ConfigError: a function cannot be imported, or not be described to a model.
+    """
+    toolboxes = resources.shared(_toolboxes)
+    for known, toolbox in toolboxes:
+        if known == tools:
+            return toolbox
+    toolbox = Toolbox(tools, resources)
+    toolboxes.append((tools, toolbox))
+    return toolbox
+
+
+def _toolboxes(_: Resources) -> list[tuple[Sequence[str | McpServer], Toolbox]]:
+    return []
+
+
+def tools_problem(text: str) -> ConfigError:
+    """Return the error of the setting `tools`; the engine knows its place."""
+    return ConfigError([Problem("", None, "", f"tools: {text}")])
+
+
+def _first(failures: BaseExceptionGroup[ProviderError]) -> BaseException:
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
+
+
+def _cut(text: str) -> str:
+    left = len(text) - MAX_RESULT_CHARACTERS
+    if left <= 0:
+        return text
+    return f"{text[:MAX_RESULT_CHARACTERS]}… ({left:,} more characters are left out)"
+
+
+# Functions of the team's own.
+
+
+class FunctionTool:
+    """A function whose signature and docstring say what it is for.
+
+    A parameter annotated as `Request` gets the request, and the model never sees it.
+
+    Args:
+        target: `module:function`.
+
+    Raises:
+        ConfigError: it cannot be imported, or its parameters cannot be described.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._function = load_target(target)
+        self._request_parameter: str | None = None
+        self._arguments = self._read_parameters(target)
+        self.definition = ToolDefinition(
+            name=target.rpartition(":")[2].rpartition(".")[2],
+            description=inspect.getdoc(self._function) or "",
+            parameters=self._schema(target),
+        )
+
+    def _read_parameters(self, target: str) -> TypeAdapter[dict[str, Any]]:
+        """Return the type of the arguments that a model gives."""
+        function = self._function
+        try:
+            parameters = inspect.signature(function).parameters.values()
+            annotations = get_type_hints(function, include_extras=True)
+        except (TypeError, ValueError, NameError) as error:
+            raise target_problem(target, function, f"its parameters are unknown: {error}") from None
+        fields: dict[str, Any] = {}
+        for parameter in parameters:
+            annotation = annotations.get(parameter.name, Any)
+            if annotation is Request:
+                self._request_parameter = parameter.name
+                continue
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                text = f"a model calls it by the names of its parameters: `{parameter}` has none"
+                raise target_problem(target, function, text)
+            if parameter.default is not parameter.empty:
+                annotation = NotRequired[annotation]
+            fields[parameter.name] = annotation
+        make: Any = TypedDict  # mypy wants its fields to be written out
+        arguments = with_config(ConfigDict(extra="forbid"))(make("Arguments", fields))
+        try:
+            return TypeAdapter(arguments)
+        except PydanticUserError as error:
+            raise self._unfit(target, error) from None
+
+    def _schema(self, target: str) -> Mapping[str, Any]:
+        try:
+            schema = self._arguments.json_schema()
+        except PydanticUserError as error:
+            raise self._unfit(target, error) from None
+        del schema["title"]
+        schema.setdefault("properties", {})
+        return schema
+
+    def _unfit(self, target: str, error: PydanticUserError) -> ConfigError:
+        text = f"its parameters cannot be described to a model: {one_line(error.message, 200)}"
+        return target_problem(target, self._function, text)
+
+    async def call(self, arguments: Mapping[str, Any], request: Request) -> str:
+        try:
+            given = dict(self._arguments.validate_python(arguments))
+        except ValidationError as error:
+            raise ToolError(f"wrong arguments: {first_problem(error)}") from None
+        if self._request_parameter is not None:
+            given[self._request_parameter] = request
+        scope = asyncio.timeout(request.timeout_s)
+        try:
+            async with scope:
+                value = await self._run(given)
+        except BaseException as error:
+            if ends_work(error):
+                raise
+            if scope.expired():
+                raise ToolError(f"no result within {request.timeout_s:g} s") from None
+            raise ToolError(one_line(describe_crash(error), _MAX_REASON)) from error
+        if isinstance(value, str):
+            return value
+        try:
+            return encode_json(value).decode()
+        except ValueError as error:
+            text = f"its result cannot be written as JSON: {error}"
+            raise ToolError(one_line(text, _MAX_REASON)) from None
+
+    async def _run(self, arguments: Mapping[str, Any]) -> Any:
+        work = partial(self._function, **arguments)
+        if is_async(self._function):
+            return await work()
+        return await call_in_thread(work)

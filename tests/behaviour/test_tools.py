@@ -1,0 +1,526 @@
+"""`tools` of a model provider: calls are carried out, and the model goes on with their results."""
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.http_server import FakeServer, Scripted, serving
+from leftovers import journaled, report_in
+from processes import Finished, ci_evals
+from suites import write_suite
+
+from ci_evals.model.response import ToolCall
+from ci_evals.providers.mock import Mock, MockAnswer
+from ci_evals.providers.mock_server import run_server
+
+SHOP = '''
+import asyncio
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ci_evals import Request
+
+ORDERS = {17: "shipped", 18: "packed"}
+
+
+def find_order(
+    number: Annotated[int, Field(description="As on the invoice.")],
+    detail: Literal["short", "long"] = "short",
+) -> dict[str, str]:
+    """Look an order up."""
+    return {"state": ORDERS[number], "detail": detail}
+
+
+arrived = asyncio.Event()
+
+
+async def one() -> str:
+    """Wait for the other one."""
+    await arrived.wait()
+    return "1"
+
+
+async def other() -> str:
+    """Let the first one go on."""
+    arrived.set()
+    return "2"
+
+
+def whoami(request: Request) -> str:
+    """Say which case asks."""
+    return request.case.id
+
+
+def positional(number, /):
+    """Cannot be called by name."""
+
+
+def hang() -> None:
+    """Never come back."""
+    import time
+
+    time.sleep(600)
+'''
+
+QUESTION = "Where is order 17?"
+
+
+def call(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(name, arguments)
+
+
+def provider(url: str, *tools: Any, kind: str = "openai", **settings: Any) -> dict[str, Any]:
+    base_url = url
+    if kind != "openai":
+        base_url = url.removesuffix("/v1")
+    return {
+        "type": kind,
+        "name": "shop",
+        "model": "mock",
+        "base_url": base_url,
+        "tools": list(tools),
+        **settings,
+    }
+
+
+def case(*expect: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"id": "order", "input": QUESTION, "expect": list(expect), **fields}
+
+
+async def run(folder: Path, mock: Mock, *tools: Any, expect: Any = (), **settings: Any) -> Finished:
+    (folder / "shop.py").write_text(SHOP)
+    async with run_server(mock) as url:
+        write_suite(
+            folder,
+            [case({"not_empty": True}, *expect)],
+            providers=[provider(url, *tools, **settings)],
+        )
+        return await ci_evals(folder, "run")
+
+
+def result_in(folder: Path) -> dict[str, Any]:
+    (result,) = journaled(folder / "ci-evals-results")
+    return result
+
+
+def tool_steps(folder: Path) -> list[dict[str, Any]]:
+    steps = result_in(folder)["response"]["steps"]
+    return [step for step in steps if step["kind"] == "tool_call"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "api",
+    [
+        {"kind": "openai"},
+        {"kind": "openai", "api": "responses"},
+        {"kind": "anthropic"},
+        {"kind": "gemini"},
+    ],
+)
+async def test_a_model_calls_a_function_and_answers_with_its_result(
+    tmp_path: Path, api: dict[str, str], stream: bool
+) -> None:
+    asks = MockAnswer(tool_calls=[call("find_order", number=17)], then="It says {{ results[0] }}.")
+    expect = [
+        {"contains": '"state":"shipped"'},
+        {"trajectory": ["find_order"]},
+        {"tool_call": {"tool": "find_order", "arguments": {"number": 17}}},
+        {"max_model_requests": 2},
+        {"no_tool_errors": True},
+        {"max_steps": 3},
+    ]
+    ended = await run(
+        tmp_path,
+        Mock(answers={QUESTION: asks}),
+        "shop:find_order",
+        **api,
+        stream=stream,
+        expect=expect,
+        price={"input_per_mtok": 1e6, "output_per_mtok": 0},
+    )
+    assert ended.code == 0, ended.out + ended.err
+    result = result_in(tmp_path)
+    response = result["response"]
+    first, used, last = response["steps"]
+    assert first["kind"] == last["kind"] == "model_request"
+    assert used["name"] == "find_order"
+    assert used["arguments"] == {"number": 17}
+    assert used["result"] == '{"state":"shipped","detail":"short"}'
+    assert used["duration_s"] > 0
+    assert result["latency_s"] >= first["duration_s"] + used["duration_s"] + last["duration_s"]
+    asked = [step["usage"]["input_tokens"] for step in (first, last)]
+    assert asked[0] > 0
+    assert asked[1] > asked[0]
+    assert response["usage"]["input_tokens"] == sum(asked)
+    assert result["cost_usd"] == pytest.approx(sum(asked))
+
+
+async def test_calls_of_one_answer_run_at_once_and_keep_their_order(tmp_path: Path) -> None:
+    asks = MockAnswer(tool_calls=[call("one"), call("other")], then="{{ results | join(' and ') }}")
+    ended = await run(
+        tmp_path,
+        Mock(answers={QUESTION: asks}),
+        "shop:one",
+        "shop:other",
+        expect=[{"equals": "1 and 2"}, {"trajectory": ["one", "other"]}],
+    )
+    assert ended.code == 0, ended.out + ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"number": 99}, "KeyError: 99 (shop.py:17 in find_order)"),
+        ({"number": "x"}, "wrong arguments: number: Input should be a valid integer"),
+        ({"order": 17}, "wrong arguments: number: Field required"),
+        ("17", "the arguments are not a JSON object"),
+    ],
+)
+async def test_a_tool_that_raises_tells_the_model_and_the_report(
+    tmp_path: Path, arguments: Any, error: str
+) -> None:
+    asks = MockAnswer(
+        tool_calls=[ToolCall("find_order", arguments)], then="Sorry: {{ results[0] }}"
+    )
+    ended = await run(
+        tmp_path,
+        Mock(answers={QUESTION: asks}),
+        "shop:find_order",
+        expect=[{"contains": f"Error: {error}"}, {"no_tool_errors": True}],
+    )
+    assert ended.code == 1, ended.out + ended.err
+    (step,) = tool_steps(tmp_path)
+    assert step["error"].startswith(error)
+    (told,) = [line for line in ended.out.splitlines() if "find_order" in line and "fail" in line]
+    assert told
+
+
+async def test_a_tool_that_does_not_exist_or_hangs_tells_the_model(tmp_path: Path) -> None:
+    asks = MockAnswer(
+        tool_calls=[call("find"), call("hang")], then="Sorry: {{ results | join(' / ') }}"
+    )
+    known = "there is no tool 'find'; known: find_order, hang"
+    ended = await run(
+        tmp_path,
+        Mock(answers={QUESTION: asks}),
+        "shop:find_order",
+        "shop:hang",
+        timeout_s=0.5,
+        expect=[{"contains": known}, {"contains": "no result within 0.5 s"}],
+    )
+    assert ended.code == 0, ended.out + ended.err
+
+
+async def test_a_model_that_never_answers_has_failed_and_its_calls_are_paid(
+    tmp_path: Path,
+) -> None:
+    asks = MockAnswer(tool_calls=[call("find_order", number=17)])
+    ended = await run(
+        tmp_path,
+        Mock(answers={QUESTION: asks}),
+        "shop:find_order",
+        max_steps=3,
+        price={"input_per_mtok": 1e6, "output_per_mtok": 0},
+    )
+    assert ended.code == 1, ended.out + ended.err
+    result = result_in(tmp_path)
+    assert result["status"] == "failed"
+    assert result["error"]["kind"] == "max_steps"
+    assert "`max_steps: 3`" in result["error"]["message"]
+    assert [step["name"] for step in tool_steps(tmp_path)] == ["find_order", "find_order"]
+    assert result["cost_usd"] > 0
+
+
+async def test_a_parameter_of_type_request_gets_it_and_the_model_is_not_told(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    asks = MockAnswer(tool_calls=[call("whoami")], then="Case {{ results[0] }}.")
+    async with run_server(Mock(answers={QUESTION: asks})) as url:
+        write_suite(
+            tmp_path, [case({"equals": "Case order."})], providers=[provider(url, "shop:whoami")]
+        )
+        ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+
+
+CALLS: dict[str, Any] = {
+    "openai": {
+        "model": "m",
+        "choices": [
+            {
+                "message": {
+                    "content": None,
+                    "reasoning_content": "Look it up.",
+                    "tool_calls": [
+                        {
+                            "id": "call_1",
+                            "type": "function",
+                            "function": {"name": "find_order", "arguments": '{"number": 99}'},
+                        }
+                    ],
+                },
+                "finish_reason": "tool_calls",
+            }
+        ],
+    },
+    "anthropic": {
+        "model": "m",
+        "content": [
+            {"type": "thinking", "thinking": "Look it up.", "signature": "sig"},
+            {"type": "redacted_thinking", "data": "xyz"},
+            {"type": "tool_use", "id": "toolu_1", "name": "find_order", "input": {"number": 99}},
+        ],
+        "stop_reason": "tool_use",
+    },
+    "gemini": {
+        "modelVersion": "m",
+        "candidates": [
+            {
+                "content": {
+                    "role": "model",
+                    "parts": [
+                        {
+                            "functionCall": {"name": "find_order", "args": {"number": 99}},
+                            "thoughtSignature": "sig",
+                        }
+                    ],
+                },
+                "finishReason": "STOP",
+            }
+        ],
+    },
+}
+CALLS["responses"] = {
+    "status": "completed",
+    "model": "m",
+    "output": [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "xyz"},
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "call_1",
+            "name": "find_order",
+            "arguments": '{"number": 99}',
+            "status": "completed",
+        },
+    ],
+}
+ANSWERS: dict[str, Any] = {
+    "responses": {
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "Lost."}]}],
+    },
+    "openai": {"choices": [{"message": {"content": "Lost."}, "finish_reason": "stop"}]},
+    "anthropic": {"content": [{"type": "text", "text": "Lost."}], "stop_reason": "end_turn"},
+    "gemini": {"candidates": [{"content": {"parts": [{"text": "Lost."}]}, "finishReason": "STOP"}]},
+}
+SCHEMA = {
+    "additionalProperties": False,
+    "properties": {
+        "number": {"description": "As on the invoice.", "title": "Number", "type": "integer"},
+        "detail": {"enum": ["short", "long"], "title": "Detail", "type": "string"},
+    },
+    "required": ["number"],
+    "type": "object",
+}
+OFFERED: dict[str, Any] = {
+    "responses": [
+        {"type": "web"},
+        {
+            "type": "function",
+            "name": "find_order",
+            "description": "Look an order up.",
+            "parameters": SCHEMA,
+            "strict": False,
+        },
+    ],
+    "openai": [
+        {"type": "web"},
+        {
+            "type": "function",
+            "function": {
+                "name": "find_order",
+                "description": "Look an order up.",
+                "parameters": SCHEMA,
+            },
+        },
+    ],
+    "anthropic": [
+        {"type": "web"},
+        {"name": "find_order", "description": "Look an order up.", "input_schema": SCHEMA},
+    ],
+    "gemini": [
+        {"type": "web"},
+        {
+            "functionDeclarations": [
+                {
+                    "name": "find_order",
+                    "description": "Look an order up.",
+                    "parametersJsonSchema": SCHEMA,
+                }
+            ]
+        },
+    ],
+}
+FAILED = "Error: KeyError: 99 (shop.py:17 in find_order)"
+SENT_BACK: dict[str, Any] = {
+    "responses": [
+        *CALLS["responses"]["output"],
+        {"type": "function_call_output", "call_id": "call_1", "output": FAILED},
+    ],
+    "openai": [
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "Look it up.",
+            "tool_calls": [
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "find_order", "arguments": '{"number":99}'},
+                }
+            ],
+        },
+        {"role": "tool", "content": FAILED, "tool_call_id": "call_1"},
+    ],
+    "anthropic": [
+        {"role": "assistant", "content": CALLS["anthropic"]["content"]},
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_1",
+                    "content": FAILED,
+                    "is_error": True,
+                }
+            ],
+        },
+    ],
+    "gemini": [
+        CALLS["gemini"]["candidates"][0]["content"],
+        {
+            "role": "user",
+            "parts": [{"functionResponse": {"name": "find_order", "response": {"error": FAILED}}}],
+        },
+    ],
+}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeServer]:
+    async with serving() as server:
+        yield server
+
+
+@pytest.mark.parametrize("api", ["openai", "responses", "anthropic", "gemini"])
+async def test_each_api_is_told_of_tools_and_results_in_its_own_words(
+    tmp_path: Path, server: FakeServer, api: str
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    server.answers(Scripted(CALLS[api]), Scripted(ANSWERS[api]))
+    settings: dict[str, Any] = {"kind": api, "params": {"tools": [{"type": "web"}]}}
+    if api == "responses":
+        settings |= {"kind": "openai", "api": api}
+    shop = provider(server.url, "shop:find_order", **settings)
+    write_suite(tmp_path, [case({"equals": "Lost."})], providers=[shop])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+    first, second = (seen.json for seen in server.seen)
+    assert first["tools"] == second["tools"] == OFFERED[api]
+    turns = {"gemini": "contents", "responses": "input"}.get(api, "messages")
+    assert second[turns] == [*first[turns], *SENT_BACK[api]]
+
+
+async def test_each_call_of_the_model_is_retried_by_itself(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    busy = Scripted({"error": {"message": "busy"}}, 503, {"Retry-After": "0"})
+    server.answers(Scripted(CALLS["openai"]), busy, Scripted(ANSWERS["openai"]))
+    write_suite(
+        tmp_path, [case({"equals": "Lost."})], providers=[provider(server.url, "shop:find_order")]
+    )
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+    assert len(tool_steps(tmp_path)) == 1  # it was not called again
+    assert result_in(tmp_path)["attempts"] == 2
+
+
+async def test_a_call_that_is_lost_after_a_tool_errors_the_run_and_what_was_paid_counts(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    usage = {"usage": {"prompt_tokens": 10, "completion_tokens": 1}}
+    server.answers(
+        Scripted({**CALLS["openai"], **usage}), Scripted({"error": {"message": "no"}}, 400)
+    )
+    price = {"input_per_mtok": 1e6, "output_per_mtok": 0}
+    write_suite(
+        tmp_path,
+        [case({"equals": "Lost."})],
+        providers=[provider(server.url, "shop:find_order", price=price)],
+    )
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 3, ended.out + ended.err
+    result = result_in(tmp_path)
+    assert result["status"] == "errored"
+    assert result["error"]["kind"] == "rejected"
+    assert len(tool_steps(tmp_path)) == 1
+    assert result["cost_usd"] == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"tools": ["shop"]}, "tools[0]: 'shop' is not of the form module:function, as in"),
+        ({"tools": ["shop:find_ordr"]}, "tools[0]: there is no 'find_ordr' in shop, did you mean"),
+        ({"tools": [{"type": "function"}]}, "tools[0]"),
+        ({"tools": ["shop:find_order"], "max_steps": 0}, "max_steps"),
+        ({"tools": ["shop:find_order"], "before": ["shop:one"]}, "a provider with tools has no"),
+        ({"tools": [{"mcp": "no-such-program"}]}, "no-such-program"),
+        ({"tools": [{"mcp": "http://127.0.0.1/mcp", "env": {"A": "1"}}]}, "env: belongs to a"),
+        ({"tools": [{"mcp": ["python3"], "headers": {"A": "1"}}]}, "headers: belong to a server"),
+        ({"tools": [{"mcp": ["python3"], "cwd": "nowhere"}]}, "cwd: there is no folder"),
+    ],
+)
+async def test_validate_finds_what_is_wrong_with_tools(
+    tmp_path: Path, settings: dict[str, Any], problem: str
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    wrong = provider("http://127.0.0.1:9/v1", **settings)
+    write_suite(tmp_path, [case({"not_empty": True})], providers=[wrong])
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 2
+    assert problem in ended.out + ended.err
+
+
+@pytest.mark.parametrize(
+    ("tools", "problem"),
+    [
+        (["shop:positional"], "a model calls it by the names of its parameters: `number` has none"),
+        (["shop:find_order", "shop:find_order"], "there are two tools called 'find_order'"),
+    ],
+)
+async def test_tools_that_cannot_be_described_stop_a_run_before_its_first_call(
+    tmp_path: Path, server: FakeServer, tools: list[str], problem: str
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    server.answers(Scripted(ANSWERS["openai"]))
+    write_suite(tmp_path, [case({"not_empty": True})], providers=[provider(server.url, *tools)])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 2, ended.out + ended.err
+    assert problem in ended.out + ended.err
+    assert server.seen == []
+
+
+async def test_answers_with_tools_are_not_reused_as_the_code_behind_them_may_have_changed(
+    tmp_path: Path,
+) -> None:
+    asks = MockAnswer(tool_calls=[call("find_order", number=17)], then="{{ results[0] }}")
+    await run(tmp_path, Mock(answers={QUESTION: asks}), "shop:find_order")
+    assert report_in(tmp_path / "ci-evals-results")["suite"]["own_code"] == ["shop"]
