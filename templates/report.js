@@ -98,6 +98,14 @@
     const values = new Map([tools, sides].filter(Boolean).flatMap((form) => [...new FormData(form)]));
     return names.map((name) => [name, values.get(name) ?? ""]);
   };
+  const clearFilters = () => {
+    for (const name of names) {
+      const field = fieldOf(name);
+      if (!field || ["view", "left", "right"].includes(name)) continue;
+      if (field.type === "checkbox") field.checked = false;
+      else field.value = "";
+    }
+  };
   const go = (address, push) => {
     const fragment = [address, asFragment(chosen())].filter(Boolean).join("&");
     history[push ? "pushState" : "replaceState"](null, "", `#${fragment}`);
@@ -348,7 +356,11 @@
     if (row) unfold(row);
     const found = document.getElementById(address);
     if (!found) return;
-    if (found.closest(".case")?.hidden) { tools.reset(); show(); }
+    if (found.closest(".case")?.hidden) {
+      clearFilters();
+      show();
+      go(address);
+    }
     for (let each = found; each; each = each.parentElement) if (each.matches("details")) each.open = true;
     document.querySelector(".target")?.classList.remove("target");
     const target = found.closest(".run")?.querySelector("summary") ?? found.querySelector("summary, .on") ?? found;

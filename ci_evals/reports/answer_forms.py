@@ -24,7 +24,7 @@ _MAX_IMAGES = 1_000_000  # characters of all images of an answer
 _MAX_COLUMNS = 30
 _MAX_MARKS = 100
 _FEWEST_ROWS = 3
-_FEW_WORDS = 2  # of a cell that follows a blank; prose has commas, too
+_FEW_WORDS = 2  # of a cell that follows a blank, as after the commas of prose
 _LEAST_COMMON = 0.3
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _MARKDOWN = re.compile(
@@ -132,7 +132,7 @@ def _rows_of_lines(text: str) -> list[list[str]] | None:
     if len(rows) < _FEWEST_ROWS or len({len(row) for row in rows}) > 1:
         return None
     for cell in chain.from_iterable(rows):
-        if cell.startswith(" ") and len(cell.split()) > _FEW_WORDS:
+        if cell.startswith(" ") and (len(rows[0]) == 2 or len(cell.split()) > _FEW_WORDS):
             return None
     return rows
 

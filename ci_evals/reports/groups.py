@@ -552,7 +552,7 @@ def _errors(summary: Summary, found: Sequence[ErrorGroup]) -> Group:
         "errored",
         "Errored",
         "error message",
-        count=sum(group.runs for group in errors),
+        count=len({case.id for group in errors for case in group.cases}),
         total=len(errors),
         entries=tuple(_error_entry(summary, group) for group in errors[:MOST]),
     )

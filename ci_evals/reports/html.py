@@ -35,7 +35,7 @@ from ci_evals.reports.charts import rate_chart, scatters, trend_chart
 from ci_evals.reports.files import Format
 from ci_evals.reports.findings import Findings, findings
 from ci_evals.reports.groups import ForeignText, GroupItem, Sentence, join_sentence
-from ci_evals.reports.page import choices, page_of
+from ci_evals.reports.page import MAX_OPTIONS, choices, page_of
 from ci_evals.reports.page_cases import (
     NAME_CHARACTERS,
     REASON_CHARACTERS,
@@ -138,6 +138,7 @@ def render(summary: Summary, *, version: str = "") -> Iterator[bytes]:
         choices=choices(summary),
         columns=columns_of(summary),
         max_rows=_MAX_ROWS,
+        max_options=MAX_OPTIONS,
     )
 
 
@@ -309,9 +310,15 @@ def _marked(sentence: Sentence) -> Markup:
 
 
 def _keep_names(sentence: Markup) -> Markup:
-    """Wrap each name with the mark after it, so that no line begins with a comma or colon."""
+    """Wrap each name with the mark after it, so that no line begins with a comma or colon, and
+    with a short word before it, so that none ends with `tag`.
+    """
     return Markup(  # noqa: S704  escaped
-        re.sub(r"<bdi>[^<]*</bdi>[,;:]?", r'<span class="name">\g<0></span>', str(sentence))
+        re.sub(
+            r"(?:\b\w{1,5} )?<bdi>[^<]*</bdi>[,;:]?",
+            r'<span class="name">\g<0></span>',
+            str(sentence),
+        )
     )
 
 

@@ -324,6 +324,8 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
     change = reason = quarantine = description = renamed_from = given = asked = ""
     if worst.changed and row.case.base.graded:
         change = f"{brief_tally(row.case.base)} → {brief_tally(row.case.head)}"
+        if len(cells) > 1:
+            change += f" on {len(cells)} variants"
     if row.shows_reason:
         reason = _reason(worst)
     if case.description:

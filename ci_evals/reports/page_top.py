@@ -184,6 +184,8 @@ def _change_of_tag(comparison: Comparison, tag: TagComparison) -> Change | None:
         return None
     if tag.adjusted_p <= comparison.alpha:
         return "worse"
+    if tag.p <= comparison.alpha:
+        return "probably worse"
     return "can't tell"
 
 
@@ -289,6 +291,9 @@ class Top:
         self._found = found
         self._summary = found.summary
         self.parts = parts_of(found.summary)
+        if "tag" in self.parts:
+            places = {tag.tag: place for place, tag in enumerate(found.broken_tags)}
+            self.parts["tag"].sort(key=lambda part: places.get(part.name, len(places)))
         self.base = base_rate(cell_views(found.summary))
         self.base_name = (found.summary.base or "").removeprefix("the ")
 
@@ -441,9 +446,19 @@ class Top:
         return command
 
     @property
-    def misses_bar(self) -> bool:
-        """Return True if a bar is missed, as it will be after a merge."""
-        return any(scope.status == "fail" for scope in self._summary.verdict.scopes)
+    def how_to_accept(self) -> str:
+        """How to accept that something is worse. A bar that is missed will be so after a merge."""
+        if any(scope.status == "fail" for scope in self._summary.verdict.scopes):
+            return "Change what the cases expect, or lower the bar that is missed."
+        return (
+            "Change what the cases expect, or merge: the next comparison is with the new answers."
+        )
+
+    @property
+    def meets_bar_but_fails(self) -> bool:
+        """Return True if the gate is red and the bar of the suite is met."""
+        verdict = self._summary.verdict
+        return verdict.status == "fail" and verdict.scopes[0].status == "pass"
 
     @property
     def can_be_accepted(self) -> bool:

@@ -745,6 +745,16 @@ async def test_no_line_of_the_headline_begins_with_a_comma_or_colon(
         assert await tab.evaluate(torn) == 0, width
 
 
+async def test_a_link_to_a_case_that_the_filters_of_the_link_hide_leads_to_the_case(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.open(f"{page(pages.support_bot())}#case=faq-7&outcome=failed&flaky=yes&q=nothing")
+    await tab.until("document.getElementById('case=faq-7').open")
+    await tab.until("location.hash === '#case=faq-7'")
+    assert "faq-7" in await tab.evaluate(SHOWN)
+    assert await tab.evaluate("document.querySelector('[name=outcome]').value") == ""
+
+
 async def test_columns_of_many_variants_are_told_apart(
     tab: Tab, page: Callable[[Summary], str]
 ) -> None:

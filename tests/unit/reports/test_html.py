@@ -339,6 +339,18 @@ def test_up_to_three_failing_cases_are_unfolded_and_more_have_a_line_each(
     )
 
 
+def test_a_change_over_several_variants_says_so() -> None:
+    changes = re.findall(r'<span class="change">(.*?)</span>', text_of(pages.support_bot()))
+    assert changes[0] == "60/60 → 3/15 on 2 variants"
+
+
+def test_errored_cases_are_counted_as_other_cases_are() -> None:
+    report = report_of({"down": "EEE", "out": "EEE", "wrong": "FFF"})
+    text = text_of(summarize(report, Gate(max_error_rate=0.9)))
+    groups = re.findall(r'<h3>(.*?) <span class="count">(.*?)</span>', text)
+    assert groups == [("Errored", "2"), ("Failing", "1")]
+
+
 def test_filters_count_cases_and_not_their_cells() -> None:
     report = report_of(
         {"broken": ["FF", "FF"], "fine": ["PP", "PP"]},
@@ -534,6 +546,12 @@ def test_an_answer_in_json_is_laid_out() -> None:
             [["a", "b", "c"], ["1", "[2]", ""], ["", "", "null"]],
         ),
         ("Dear Ada, thank you.\nWe refund it, as you wished to have it.\nYours, the shop", []),
+        ("Hello, Ada\nThanks, noted\nBye, then", []),
+        ("city, size, age\nRome, 4, 30", []),
+        (
+            "city, size, age\nRome, 4, 30\nNice, 1, 24",
+            [["city", " size", " age"], ["Rome", " 4", " 30"], ["Nice", " 1", " 24"]],
+        ),
         ("[1, 2]", []),
         ("a,b\n1,2\n1,2,3", []),
     ],

@@ -166,3 +166,27 @@ def test_many_parts_are_folded() -> None:
     shown, _, folded = tags.partition("<details>")
     assert (shown.count('<th scope="row"'), folded.count('<th scope="row"')) == (6, 4)
     assert "<summary>4 more tags</summary>" in folded
+
+
+def test_a_tag_that_fell_without_being_proved_worse_is_probably_worse() -> None:
+    here: dict[str, Any] = {
+        f"{topic}-{number}": "PPP" for topic in pages.TOPICS for number in range(2)
+    }
+    here |= {"refund-0": "PFF", "refund-1": "PFF"}
+    cases = {case: {"tags": (case.partition("-")[0],)} for case in here}
+    base = report_of(dict.fromkeys(here, "PPP"), cases=cases, started_at=STARTED_AT - 60)
+    summary = summarize(report_of(here, cases=cases), Gate(), baseline_of(base))
+    first = top_of(summary).parts["tag"][0]
+    assert (first.name, first.change) == ("refund", "probably worse")
+
+
+def test_tags_are_listed_in_the_order_of_the_band() -> None:
+    top = top_of(pages.policy_change())
+    named = [broken.tag.name for broken in top.broken if broken.tag]
+    assert [part.name for part in top.parts["tag"]][: len(named)] == named
+
+
+def test_a_red_page_says_of_a_bar_that_it_is_met() -> None:
+    text = html_of(pages.support_bot()).replace("\xa0", " ")
+    assert "bar 90 %, met</span>" in text
+    assert "%, met" not in html_of(pages.policy_change())
