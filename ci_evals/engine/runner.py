@@ -309,10 +309,7 @@ class Run:
             try:
                 made = await queue.calls.call(request, slot)
             except LostError as lost:
-                outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
-                if outcome.response is not None:
-                    outcome.cost_usd = queue.price(outcome.response)
-                    outcome.response = await self._writable(outcome.response)
+                outcome = await self._outcome_of_loss(queue, lost)
                 attempts = Attempts(lost.attempts)
                 result = self._result(cell, run, outcome, lost.started_at, lost.latency_s, attempts)
             else:
@@ -332,7 +329,7 @@ class Run:
             error = RunError(silent.cause.kind, message, cause=silent.cause.root)
             outcome = RunOutcome("errored", error=error)
         except LostError as lost:
-            outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
+            outcome = await self._outcome_of_loss(queue, lost)
         else:
             answer = Answer(
                 cell.request(run),
@@ -375,6 +372,14 @@ class Run:
             del self.judging[index]
         outcome.response = written.response
         return self._result(cell, run, outcome, started_at, answer.latency_s, attempts)
+
+    async def _outcome_of_loss(self, queue: Queue, lost: LostError) -> RunOutcome:
+        """Return the outcome of a run without an answer, with what there is of one."""
+        outcome = fail_or_exclude(lost.error, lost.cause, queue.options)
+        if outcome.response is not None:
+            outcome.cost_usd = queue.price(outcome.response)
+            outcome.response = await self._writable(outcome.response)
+        return outcome
 
     async def _writable(self, response: Response) -> Response:
         """Return a response as the journal has it."""

@@ -33,6 +33,7 @@ class TranscriptReader:
         finish_reason: why the agent stopped, in its own words.
         error: why it could not go on, as `model_error` makes it.
         has_ended: True once the agent has said that it is done.
+        tells_steps: False if what has been read is a summary, which leaves the steps unknown.
     """
 
     options: ClassVar[str] = ""
@@ -48,6 +49,7 @@ class TranscriptReader:
         self.finish_reason: str | None = None
         self.error: ProviderError | None = None
         self.has_ended = False
+        self.tells_steps = True
         self._open_calls: dict[str, tuple[int, float | None]] = {}
         self._characters = 0
 
@@ -153,12 +155,13 @@ class TranscriptReader:
         """
         fields: dict[str, Any] = {
             "output": self.output,
-            "steps": self.steps,
             "usage": self.usage,
             "cost_usd": self.cost_usd,
             "model": self.model,
             "finish_reason": self.finish_reason,
         }
+        if self.tells_steps:
+            fields["steps"] = self.steps
         if self.left_out:
             fields["metadata"] = {"steps_left_out": self.left_out}
         response = as_response(fields)

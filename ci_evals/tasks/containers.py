@@ -115,7 +115,8 @@ class _Container:
         return await _run(command, stdin=stdin, env=env, timeout_s=timeout_s)
 
     async def put_work(self, source: Path) -> None:
-        found = await _run([self._program, "exec", self._name, "pwd"], timeout_s=_QUICK_S)
+        show = [self._program, "exec", self._name, "sh", "-c", "pwd"]
+        found = await _run(show, timeout_s=_QUICK_S)
         work = found.stdout.decode().strip() or "/"
         await _succeed(self._program, "cp", f"{source}/.", f"{self._name}:{work}")
 

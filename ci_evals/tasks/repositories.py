@@ -19,6 +19,7 @@ from ci_evals.tasks.sandboxes import Sandbox
 
 _FETCH_S = 600.0
 _DIFF_S = 120.0
+_SOME_UNREADABLE = 1  # the status of `git add --ignore-errors`
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+@[\w.-]+:")
 _ANY_COMMIT = "git -c uploadpack.allowAnySHA1InWant=true upload-pack"
 _ALONE = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -125,34 +126,36 @@ class Changes:
 
     async def start(self) -> bool:
         """Remember the working copy as it is. Return False if git cannot do that here."""
-        if await self._git("init", "--quiet") is None or await self._add() is None:
+        started = await self._git("init", "--quiet")
+        if started is None or started.status or not await self._add():
             return False
         tree = await self._git("write-tree")
-        if tree is None:
+        if tree is None or tree.status:
             return False
-        self._tree = tree.decode().strip()
+        self._tree = tree.stdout.decode().strip()
         return True
 
     async def write(self) -> bool:
         """Write the diff to `path` in the sandbox. Return False if git could not."""
-        if self._tree is None or await self._add() is None:
+        if self._tree is None or not await self._add():
             return False
         looks = ("--no-color", "--no-ext-diff", "--no-textconv", f"--output={self.path}")
         diff = await self._git(
             "-c", "core.bigFileThreshold=1m", "diff", "--cached", *looks, self._tree
         )
-        return diff is not None
+        return diff is not None and diff.status == 0
 
-    async def _add(self) -> bytes | None:
-        return await self._git("add", "--all", "--ignore-errors", ".")
+    async def _add(self) -> bool:
+        added = await self._git("add", "--all", "--ignore-errors", ".")
+        return added is not None and added.status in (0, _SOME_UNREADABLE)
 
-    async def _git(self, *arguments: str) -> bytes | None:
-        """Return what git printed; None if it failed or is not there."""
+    async def _git(self, *arguments: str) -> ProgramEnd | None:
+        """Run git in the working copy; None if it is not there, or does not end."""
         argv = ("git", *arguments)
         try:
             ended = await self._sandbox.run(argv, stdin=b"", env=self._env, timeout_s=_DIFF_S)
         except FileNotFoundError:
             return None
-        if ended.why != "exit" or ended.status:
+        if ended.why != "exit":
             return None
-        return ended.stdout
+        return ended

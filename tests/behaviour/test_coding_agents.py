@@ -147,6 +147,28 @@ async def test_a_budget_goes_on_after_an_agent_that_was_killed_before_it_told_it
     assert len(journaled(tmp_path / "ci-evals-results")) == 3
 
 
+async def test_an_agent_that_prints_without_end_has_failed_and_keeps_its_first_steps(
+    tmp_path: Path,
+) -> None:
+    write_task(tmp_path)
+    some = f"head -n 6 '{RECORDED / 'claude-code.jsonl'}'"
+    write_suite(tmp_path, TASKS, providers=[agent(f"{some}; exec yes")])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 1, ended.out + ended.err
+    (line,) = journaled(tmp_path / "ci-evals-results")
+    message = "the agent wrote too much to stdout; its transcript has 6 steps"
+    assert (line["error"]["kind"], line["error"]["message"]) == ("bad_answer", message)
+    assert len(line["response"]["steps"]) == 6
+
+
+async def test_files_that_cannot_be_read_are_left_out_of_the_diff(tmp_path: Path) -> None:
+    write_task(tmp_path, test=HAS_DIFF)
+    script = f"echo new > shop.py; mkfifo pipe; ln -s / everything; {show('claude-code.jsonl')}"
+    write_suite(tmp_path, TASKS, providers=[agent(script)])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+
+
 async def test_an_outage_of_the_model_says_nothing_about_the_agent(tmp_path: Path) -> None:
     write_task(tmp_path)
     script = f"{show('opencode-overloaded.jsonl')}; exit 1"

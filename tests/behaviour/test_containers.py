@@ -132,6 +132,14 @@ def write_task(
     return task
 
 
+def write_repository(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "given.txt").write_text("1\n")
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    for command in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "Begin")):
+        subprocess.run(["git", *who, *command], cwd=folder, check=True)
+
+
 def write_config(folder: Path, engine: Engine, command: list[str], **changes: Any) -> None:
     provider = {
         "name": "agent",
@@ -173,6 +181,17 @@ async def test_a_task_is_worked_on_and_verified_in_a_container(
     (note,) = (tmp_path / "ci-evals-results" / "tasks" / "full").rglob("note.txt")
     assert note.read_text() == "seen\n"
     assert engine.containers == []
+
+
+async def test_a_repository_is_copied_into_the_folder_that_the_image_works_in(
+    tmp_path: Path, engine: Engine
+) -> None:
+    write_repository(tmp_path / "shop")
+    environment = f'docker_image = "{engine.image}"\nrepository = "../../shop"\n'
+    write_task(tmp_path, environment=f"[environment]\n{environment}")
+    write_config(tmp_path, engine, ["bash", "-c", "cat /work/given.txt > answer.txt"])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.err + ended.out
 
 
 async def test_an_image_is_built_of_a_tasks_own_dockerfile(tmp_path: Path, engine: Engine) -> None:

@@ -36,6 +36,7 @@ class ClaudeCode(TranscriptReader):
 
     def __init__(self) -> None:
         super().__init__()
+        self.tells_steps = False
         self._request: tuple[str, int] | None = None
         self._agents: dict[str, str] = {}
         self._api_error: str | None = None
@@ -44,6 +45,8 @@ class ClaudeCode(TranscriptReader):
         kind = event.get("type")
         if kind not in _EVENTS:
             return False
+        if kind != "result":
+            self.tells_steps = True
         agent = self._agents.get(str(event.get("parent_tool_use_id")))
         message = mapping_of(event, "message")
         if kind == "assistant":

@@ -88,6 +88,7 @@ class GeminiCli(TranscriptReader):
     def _read_document(self, document: Mapping[str, Any]) -> None:
         """Read the one object of `--output-format json`, which tells no steps."""
         self.has_ended = True
+        self.tells_steps = False
         self.output = text_of(document.get("response"))
         models = mapping_of(document, "stats", "models")
         for name in models:

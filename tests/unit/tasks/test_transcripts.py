@@ -74,7 +74,7 @@ def test_claude_code_as_one_object_tells_the_answer_and_the_cost() -> None:
         response = answer("claude-code", data)
         assert response.output.startswith("`total` subtracted 1.")
         assert response.cost_usd == 0.0421
-        assert response.steps == ()
+        assert response.steps is None, "unknown: none would mean that it used no tool"
 
 
 def test_claude_code_that_uses_up_its_turns_has_answered() -> None:
@@ -122,6 +122,7 @@ def test_gemini_cli_tells_how_long_tools_took() -> None:
 def test_gemini_cli_as_one_document_after_a_line_of_its_own() -> None:
     response = answer("gemini-cli", recorded("gemini-cli.json"))
     assert (response.output, response.model) == ("Done.", "gemini-2.5-pro")
+    assert response.steps is None
     assert response.usage == Usage(24939, 174, 21263)
 
 
