@@ -12,7 +12,7 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from ci_evals import providers
-from ci_evals.errors import ConfigError, Problem, ProviderError
+from ci_evals.errors import ConfigError, Problem, ProviderError, describe_exception
 from ci_evals.format import one_line
 from ci_evals.model.fields import first_problem
 from ci_evals.model.request import Request, ToolDefinition
@@ -36,7 +36,17 @@ _MAX_REASON = 300
 
 
 class ToolError(Exception):
-    """A tool could not do what it was asked. The model is told why."""
+    """A tool could not do what it was asked.
+
+    Args:
+        reason: what the model is told.
+        place: where the team's own code failed, which only reports tell.
+    """
+
+    def __init__(self, reason: str, place: str = "") -> None:
+        super().__init__(reason)
+        self.reason = clean_text(reason)
+        self.place = clean_text(place)
 
 
 class Tool(Protocol):
@@ -140,8 +150,8 @@ class Toolbox:
         try:
             text = _cut(clean_text(await self._call(call, request)))
         except ToolError as raised:
-            error = clean_text(str(raised))
-            text = f"Error: {error}"
+            error = f"{raised.reason}{raised.place}"
+            text = f"Error: {raised.reason}"
         duration_s = round(time.perf_counter() - started, 6)
         step = Step(
             "tool_call",
@@ -283,7 +293,9 @@ class FunctionTool:
                 raise
             if scope.expired():
                 raise ToolError(f"no result within {request.timeout_s:g} s") from None
-            raise ToolError(one_line(describe_crash(error), _MAX_REASON)) from error
+            reason = describe_exception(error)
+            place = describe_crash(error).removeprefix(reason)
+            raise ToolError(one_line(reason, _MAX_REASON), place) from error
         if isinstance(value, str):
             return value
         try:

@@ -396,6 +396,7 @@ def project(tmp_path: Path) -> Path:
     """The folder that the examples of the docs live in."""
     for name, text in {
         "agent.py": "def answer(asked):\n    return 'Paris'\n",
+        "shop.py": "def find_order(number: int): ...\n\n\ndef cancel_order(number: int): ...\n",
         "../src/support/bot.py": "",
         "agent.mjs": "export default () => 'Paris';\n",
         "prompts/long.txt": "Think hard: {{ question }}",
