@@ -497,6 +497,9 @@ HOSTS: "Registry[type[Host]]" = Registry(
         "GITHUB_ACTIONS": Entry(
             "ci_evals.github.host:GitHubActions", "GitHub Actions: log, summary, comment, baseline."
         ),
+        "GITLAB_CI": Entry(
+            "ci_evals.gitlab.host:GitLabCI", "GitLab CI: log, note, code quality, baseline."
+        ),
     },
     "ci_evals.hosts:Host",
 )

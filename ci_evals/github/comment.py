@@ -40,6 +40,7 @@ from ci_evals.hosts.comment import (
     Thread,
     has_changes,
     own_comments,
+    suite_contribution,
     text_contribution,
 )
 from ci_evals.hosts.comment_body import Contribution, SectionId, Stamp, State
@@ -92,14 +93,9 @@ def post_comment(
     contributions = []
     for summary in summaries:
         suite = summary.report.suite.name
-        document = comment_document(summary, links_of(context, pages.get(suite)))
-        contribution = Contribution(
-            SectionId(suite, context.workflow, part),
-            _stamp(context),
-            summary.verdict.status,
-            document.render,
-            replaces_only=mode == "changes" and not has_changes(summary),
-        )
+        links = links_of(context, pages.get(suite))
+        section = SectionId(suite, context.workflow, part)
+        contribution = suite_contribution(summary, links, section, _stamp(context), mode)
         contributions.append(contribution)
     if dry_run:
         previews = [contribution.preview() for contribution in contributions]

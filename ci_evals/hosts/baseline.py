@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -50,13 +49,13 @@ class Candidate(Generic[T]):
     Attributes:
         source: what the CI system needs to download them.
         run: the name of the run: `run 12`.
-        head_sha: the commit of the run.
+        head_sha: the commit of the run; None if the CI system doesn't say.
         place: how that commit is related to the one under test, in words.
     """
 
     source: T
     run: str
-    head_sha: str
+    head_sha: str | None
     place: str = "the newest there is"
 
 
@@ -90,8 +89,13 @@ class BaseBranch(Protocol[T]):
         """
         ...
 
-    async def download(self, source: T, folder: Path, names: Collection[str]) -> Download | str:
-        """Unpack the files of these names, or return why the run cannot be trusted."""
+    async def download(
+        self, source: T, folder: Path, names: Collection[str]
+    ) -> Download | str | None:
+        """Unpack the files of these names, or return why the run cannot be trusted.
+
+        Return None if it has left no results at all.
+        """
         ...
 
     async def has_commit(self, sha: str) -> bool:
@@ -155,9 +159,13 @@ async def find_base_report(
     known_suites: set[str] = set()
     failed = False
     of_another_commit: BaseReport | None = None
-    for number, candidate in enumerate(islice(best_first, MAX_TRIED)):
+    tried = 0
+    for candidate in best_first:
+        if tried == MAX_TRIED:
+            break
+        report: BaseReport | _OtherSuites | str | None
         try:
-            report = await _try(branch, candidate, suite, folder / str(number))
+            report = await _try(branch, candidate, suite, folder / str(tried))
             if isinstance(report, BaseReport):
                 report = await _check_commit(branch, report, history)
         except HostError as error:
@@ -166,11 +174,14 @@ async def find_base_report(
             if error.kind != "missing":
                 failed = True
             report = str(error)
+        if report is None:
+            continue
+        tried += 1
         if isinstance(report, _OtherSuites):
             known_suites |= {info.name for info in report.suites}
         elif not isinstance(report, BaseReport):
             reasons.append(f"{candidate.run}: {report}")
-        elif report.report.suite.revision == candidate.head_sha:
+        elif candidate.head_sha in (None, report.report.suite.revision):
             return report
         elif of_another_commit is None:
             of_another_commit = report
@@ -230,10 +241,13 @@ async def _check_commit(
 
 async def _try(
     branch: BaseBranch[T], candidate: Candidate[T], suite: str, folder: Path
-) -> BaseReport | _OtherSuites | str:
-    """Download a candidate and return its report, or why it cannot be used."""
+) -> BaseReport | _OtherSuites | str | None:
+    """Download a candidate and return its report, or why it cannot be used.
+
+    Return None if it has left no results.
+    """
     download = await branch.download(candidate.source, folder, (REPORT, JOURNAL))
-    if isinstance(download, str):
+    if not isinstance(download, Download):
         return download
     try:
         reports = [(path, read_report(path)) for path in download.files if path.name == REPORT]
@@ -250,7 +264,7 @@ async def _try(
     if problem:
         return problem
     place = candidate.place
-    if report.suite.revision != candidate.head_sha:
+    if candidate.head_sha not in (None, report.suite.revision):
         place = "another commit than its run's"
     recording: Path | None = path.with_name(JOURNAL)
     if recording not in download.files:

@@ -134,6 +134,27 @@ def has_changes(summary: Summary) -> bool:
     return any(compared.change(cell) in _CHANGES for cell in compared.cells)
 
 
+def suite_contribution(
+    summary: Summary, links: Links, section: SectionId, stamp: Stamp, mode: Mode
+) -> Contribution:
+    """Return the section of a suite.
+
+    Args:
+        summary: the report and its verdict.
+        links: the pages that the section leads to.
+        section: identifies it.
+        stamp: the run.
+        mode: with `changes`, a suite without a change only replaces its older section.
+    """
+    return Contribution(
+        section,
+        stamp,
+        summary.verdict.status,
+        comment_document(summary, links).render,
+        replaces_only=mode == "changes" and not has_changes(summary),
+    )
+
+
 def text_contribution(section: SectionId, stamp: Stamp, state: State, text: str) -> Contribution:
     """Return a section with a text of ours, however little room there is."""
     return Contribution(section, stamp, state, lambda _max_bytes: text)

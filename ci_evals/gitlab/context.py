@@ -1,0 +1,212 @@
+"""A job of GitLab CI, as its predefined variables describe it."""
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ci_evals.format import short_sha
+from ci_evals.model.fields import Secret
+
+TRUSTED_SOURCES: Final = frozenset(("push", "schedule", "web"))
+"""What starts a pipeline whose results may be a baseline, as `CI_PIPELINE_SOURCE` names it."""
+
+_NO_COMMIT: Final = "0" * 40  # before a pipeline that is not a push, or the first on a branch
+_TOKENS = ("CI_EVALS_GITLAB_TOKEN", "GITLAB_TOKEN")
+_CREDENTIALS = (
+    *_TOKENS,
+    "CI_BUILD_TOKEN",
+    "CI_DEPENDENCY_PROXY_PASSWORD",
+    "CI_DEPLOY_PASSWORD",
+    "CI_JOB_TOKEN",
+    "CI_REGISTRY_PASSWORD",
+    "CI_REPOSITORY_URL",  # has the job's token in it
+    "CI_RUNNER_SHORT_TOKEN",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """The merge request of a pipeline.
+
+    Attributes:
+        iid: its number in the target project.
+        project_id: the target project.
+        url: its page.
+        head_sha: the newest commit of its branch; not the merge commit that is checked out in a
+            pipeline for merged results.
+        base_sha: the merge base, or the target branch's commit in a pipeline for merged results.
+        target_branch: the branch that it is to be merged into.
+        in_train: True in a merge train, whose verdicts are not for reviewers.
+    """
+
+    iid: int
+    project_id: str
+    url: str
+    head_sha: str
+    base_sha: str | None
+    target_branch: str
+    in_train: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """A job: its pipeline, its commits and its tokens.
+
+    Attributes:
+        project_id: the project that the pipeline runs in; for a fork's own pipeline, the fork.
+        job_name: its name in `.gitlab-ci.yml`, by which earlier results are found.
+        branch: the branch of a pipeline that is not for a merge request or a tag.
+        before_sha: the commit before a push.
+        job_token: may download artifacts of other jobs, where GitLab allows it.
+        token: a project, group or personal access token; None unless the project has one.
+    """
+
+    api_url: str
+    project_id: str
+    project_url: str = ""
+    default_branch: str | None = None
+    source: str = ""
+    pipeline_id: int = 0
+    pipeline_url: str | None = None
+    job_id: int = 0
+    job_name: str = ""
+    job_url: str | None = None
+    config_path: str = ".gitlab-ci.yml"
+    sha: str = ""
+    branch: str | None = None
+    before_sha: str | None = None
+    merge_request: MergeRequest | None = None
+    workspace: Path | None = None
+    job_token: Secret | None = None
+    token: Secret | None = None
+
+    @property
+    def runs_in_fork(self) -> bool:
+        """True for a pipeline that a fork runs itself, without the target project's variables."""
+        if self.merge_request is None:
+            return False
+        return self.project_id != self.merge_request.project_id
+
+    @property
+    def target_project_id(self) -> str:
+        """The project that has the baseline and the merge request."""
+        if self.merge_request is None:
+            return self.project_id
+        return self.merge_request.project_id
+
+    @property
+    def makes_baselines(self) -> bool:
+        """True if results of this job may be a baseline: those of the default branch itself."""
+        on_default_branch = self.branch is not None and self.branch == self.default_branch
+        return on_default_branch and self.source in TRUSTED_SOURCES
+
+    @property
+    def source_url(self) -> str | None:
+        """The files of the commit under test, on GitLab's pages."""
+        if not self.project_url or not self.sha:
+            return None
+        return f"{self.project_url}/-/blob/{self.sha}"
+
+    @property
+    def artifacts_url(self) -> str | None:
+        """The page of this job's artifacts, which exists once the job has ended."""
+        if self.job_url is None:
+            return None
+        return f"{self.job_url}/artifacts/browse"
+
+    def page_url(self, file: Path) -> str | None:
+        """Return the address of a file among this job's artifacts; None if it can't be one."""
+        workspace = self.workspace
+        if self.job_url is None or workspace is None or not file.is_relative_to(workspace):
+            return None
+        return f"{self.job_url}/artifacts/file/{file.relative_to(workspace).as_posix()}"
+
+    @property
+    def links(self) -> Mapping[str, str]:
+        """The pages of the pipeline, the job, its artifacts, the commit and the merge request."""
+        links = {}
+        if self.pipeline_url:
+            links[f"pipeline {self.pipeline_id}"] = self.pipeline_url
+        if self.job_url:
+            links[f"job {self.job_id}"] = self.job_url
+        if self.artifacts_url:
+            links["artifacts"] = self.artifacts_url
+        if self.project_url and self.sha:
+            links[f"commit {short_sha(self.sha)}"] = f"{self.project_url}/-/commit/{self.sha}"
+        if self.merge_request:
+            links[f"merge request !{self.merge_request.iid}"] = self.merge_request.url
+        return links
+
+
+def remove_credentials(environ: MutableMapping[str, str]) -> None:
+    """Remove the job's tokens, which code under test must not inherit."""
+    for name in _CREDENTIALS:
+        environ.pop(name, None)
+
+
+def read_context(environ: Mapping[str, str]) -> Context:
+    """Read the environment. Never raises: what is not known is None or empty."""
+    token = None
+    for name in _TOKENS:
+        token = token or _secret(environ, name)
+    before_sha = environ.get("CI_COMMIT_BEFORE_SHA") or None
+    if before_sha == _NO_COMMIT:
+        before_sha = None
+    workspace = None
+    if environ.get("CI_PROJECT_DIR"):
+        workspace = Path(environ["CI_PROJECT_DIR"])
+    return Context(
+        api_url=environ.get("CI_API_V4_URL", "https://gitlab.com/api/v4").rstrip("/"),
+        project_id=environ.get("CI_PROJECT_ID", ""),
+        project_url=environ.get("CI_PROJECT_URL", "").rstrip("/"),
+        default_branch=environ.get("CI_DEFAULT_BRANCH") or None,
+        source=environ.get("CI_PIPELINE_SOURCE", ""),
+        pipeline_id=_number(environ, "CI_PIPELINE_ID"),
+        pipeline_url=environ.get("CI_PIPELINE_URL") or None,
+        job_id=_number(environ, "CI_JOB_ID"),
+        job_name=environ.get("CI_JOB_NAME", ""),
+        job_url=environ.get("CI_JOB_URL") or None,
+        config_path=environ.get("CI_CONFIG_PATH") or ".gitlab-ci.yml",
+        sha=environ.get("CI_COMMIT_SHA", ""),
+        branch=environ.get("CI_COMMIT_BRANCH") or None,
+        before_sha=before_sha,
+        merge_request=_merge_request(environ),
+        workspace=workspace,
+        job_token=_secret(environ, "CI_JOB_TOKEN"),
+        token=token,
+    )
+
+
+def _merge_request(environ: Mapping[str, str]) -> MergeRequest | None:
+    iid = _number(environ, "CI_MERGE_REQUEST_IID")
+    if not iid:
+        return None
+    project_url = environ.get("CI_MERGE_REQUEST_PROJECT_URL", "").rstrip("/")
+    # These two are set in pipelines for merged results only, which test a merge commit.
+    head_sha = environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA")
+    base_sha = environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_SHA")
+    return MergeRequest(
+        iid=iid,
+        project_id=environ.get("CI_MERGE_REQUEST_PROJECT_ID") or environ.get("CI_PROJECT_ID", ""),
+        url=f"{project_url}/-/merge_requests/{iid}",
+        head_sha=head_sha or environ.get("CI_COMMIT_SHA", ""),
+        base_sha=base_sha or environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA") or None,
+        target_branch=environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", ""),
+        in_train=environ.get("CI_MERGE_REQUEST_EVENT_TYPE") == "merge_train",
+    )
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    """Return the number that a variable has; 0 if it has none."""
+    text = environ.get(name, "")
+    if not text.isdecimal():
+        return 0
+    return int(text)
+
+
+def _secret(environ: Mapping[str, str], name: str) -> Secret | None:
+    value = environ.get(name, "")
+    if not value.strip():
+        return None
+    return Secret(value, name)
