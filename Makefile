@@ -71,6 +71,7 @@ check: $(DEV)
 	$(BIN)/zizmor --offline --quiet action.yml .github examples/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml examples/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.gitlab-ci examples/gitlab/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/ci-evals validate -c examples/flight_agent/evals.yaml
 	$(BIN)/python -m benchmarks.doors --check

@@ -55,7 +55,7 @@ _SECTIONS = {
     ),
     "Comparison and verdict": ("baseline", "fail_on"),
     "Reports": ("out", "output", "quiet", "label", "run_id"),
-    "GitHub Actions": ("artifact", "comment", "comment_progress"),
+    "GitHub Actions and GitLab CI": ("artifact", "comment", "comment_progress"),
 }
 """The options of `run` and `merge` by purpose."""
 
@@ -338,8 +338,8 @@ posting = options.collect(
             type=click.Choice(["auto", "changes", "off", "new"]),
             default="auto",
             show_default=True,
-            help="In GitHub Actions, edit the pull request's one comment, start it only when"
-            " something changed against the base branch, leave it alone, or post a new one.",
+            help="In GitHub Actions and GitLab CI, edit the change's one comment, start it only"
+            " when something changed against the base branch, leave it alone, or post a new one.",
         ),
         "comment_progress": options.setting(
             "--comment-progress",

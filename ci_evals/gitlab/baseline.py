@@ -32,6 +32,8 @@ MAX_PIPELINES: Final = 100
 MAX_JOBS: Final = 1_000  # of one pipeline
 MAX_CHANGED: Final = 1_000  # files of a merge request
 
+_ADVICE = "reading artifacts needs a project access token with the scope `read_api` in GITLAB_TOKEN"
+
 
 @dataclass(frozen=True, slots=True)
 class _Pipeline:
@@ -163,7 +165,7 @@ async def _find_base(
     except (HostError, StorageError) as error:
         reason = str(error)
         if isinstance(error, HostError) and error.kind == "forbidden":
-            reason += " (reading artifacts needs a token with the scope `read_api`)"
+            reason += f" ({_ADVICE})"
         found = NotFound(reason, expected=True, failed=True)
     return previous_of(found, search.branch, suite, suites)
 
@@ -267,6 +269,8 @@ class LastGreenPipeline(BaseBranch[None]):
         except HostError as error:
             if error.kind == "missing":
                 return None
+            if error.kind == "forbidden":
+                raise HostError("forbidden", f"{error} ({_ADVICE})") from error
             raise
         return Download(files, self._url)
 

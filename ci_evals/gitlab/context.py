@@ -12,9 +12,7 @@ TRUSTED_SOURCES: Final = frozenset(("push", "schedule", "web"))
 """What starts a pipeline whose results may be a baseline, as `CI_PIPELINE_SOURCE` names it."""
 
 _NO_COMMIT: Final = "0" * 40  # before a pipeline that is not a push, or the first on a branch
-_TOKENS = ("CI_EVALS_GITLAB_TOKEN", "GITLAB_TOKEN")
 _CREDENTIALS = (
-    *_TOKENS,
     "CI_BUILD_TOKEN",
     "CI_DEPENDENCY_PROXY_PASSWORD",
     "CI_DEPLOY_PASSWORD",
@@ -22,6 +20,7 @@ _CREDENTIALS = (
     "CI_REGISTRY_PASSWORD",
     "CI_REPOSITORY_URL",  # has the job's token in it
     "CI_RUNNER_SHORT_TOKEN",
+    "GITLAB_TOKEN",
 )
 
 
@@ -147,9 +146,6 @@ def remove_credentials(environ: MutableMapping[str, str]) -> None:
 
 def read_context(environ: Mapping[str, str]) -> Context:
     """Read the environment. Never raises: what is not known is None or empty."""
-    token = None
-    for name in _TOKENS:
-        token = token or _secret(environ, name)
     before_sha = environ.get("CI_COMMIT_BEFORE_SHA") or None
     if before_sha == _NO_COMMIT:
         before_sha = None
@@ -174,7 +170,7 @@ def read_context(environ: Mapping[str, str]) -> Context:
         merge_request=_merge_request(environ),
         workspace=workspace,
         job_token=_secret(environ, "CI_JOB_TOKEN"),
-        token=token,
+        token=_secret(environ, "GITLAB_TOKEN"),
     )
 
 

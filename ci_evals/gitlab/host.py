@@ -37,6 +37,7 @@ from ci_evals.suite.dependencies import touched
 from ci_evals.suite.types import CheckedSuite
 
 _MAX_REPORT_BYTES: Final = 512 * 1024 * 1024
+_NO_SCOPE: Final = "that needs a token with the scope `read_api` in GITLAB_TOKEN"
 
 
 class GitLabCI(Host):
@@ -104,7 +105,9 @@ class GitLabCI(Host):
             return None
         if context.token is None:
             if path.is_file():
-                raise HostError("forbidden", "that needs a token with the scope `read_api`")
+                raise HostError(
+                    "forbidden", "that needs a token with the scope `read_api` in GITLAB_TOKEN"
+                )
             return None
         copy = folder / path.name
 
@@ -129,7 +132,9 @@ class GitLabCI(Host):
 
         async def ask() -> tuple[str, ...] | None:
             if context.token is None:
-                raise HostError("forbidden", "that needs a token with the scope `read_api`")
+                raise HostError(
+                    "forbidden", "that needs a token with the scope `read_api` in GITLAB_TOKEN"
+                )
             async with connect(context, merge_request.project_id, patience_s=PATIENCE_S) as gitlab:
                 return await changed_files(gitlab, merge_request.iid)
 

@@ -26,7 +26,7 @@ from ci_evals.reports.summary import Summary
 
 T = TypeVar("T")
 
-_NEEDED: Final = "a project access token with the scope `api` in CI_EVALS_GITLAB_TOKEN"
+_NEEDED: Final = "a project access token with the scope `api` in GITLAB_TOKEN"
 
 
 def post_summary(

@@ -102,7 +102,7 @@ def test_the_help_of_a_run_lists_options_by_purpose(command: str) -> None:
         "Earlier answers",
         "Comparison and verdict",
         "Reports",
-        "GitHub Actions",
+        "GitHub Actions and GitLab CI",
     ]
     assert list(found) == [*titles, "Others"]
     assert "--max-runs" in found["Execution"]

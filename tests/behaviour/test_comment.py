@@ -9,9 +9,9 @@ from pathlib import Path
 import comments
 import pytest
 from archives import archive
+from checkouts import SETTLED
 from fakes.github import TOKEN, FakeGitHub, github
 from fakes.github_state import FORK, REPOSITORY, REPOSITORY_ID, Token
-from jobs import SETTLED
 from processes import Finished
 from processes import ci_evals as command
 from pulls import HEAD, NUMBER, open_pull, sections

@@ -2,26 +2,18 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from archives import archive
+from checkouts import RESULTS, SETTLED, Checkout
 from fakes.github import TOKEN, FakeGitHub
 from fakes.github_state import REPOSITORY, StoredRun
 from processes import Finished, ci_evals
 from pulls import NUMBER
-from suites import write_suite
 
-RESULTS = "ci-evals-results"
-SETTLED = {
-    "ci_evals.hosts.comment.SETTLE_S": 0.05,
-    "ci_evals.hosts.comment.WRITE_SPACING_S": 0.05,
-}
-"""The waits of a job that writes its comment alone."""
-CASES = ("capital", "river", "mountain", "poem")
 MERGE_COMMIT = "c0" * 20
 """What a pull request's job checks out: its head merged into its base, on no branch."""
 _OUTPUT = re.compile(r"^(.+?)<<(ci_evals_\w+)\n(.*?)\n\2$", re.MULTILINE | re.DOTALL)
@@ -45,47 +37,13 @@ class Job(NamedTuple):
         return (self.results / "report.html").read_text("utf-8")
 
 
-class Repository:
+class Repository(Checkout):
     """The checkout that jobs use one after the other, and the fake GitHub that knows them."""
 
     def __init__(self, folder: Path, fake: FakeGitHub) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.fake = fake
         self.constants: Mapping[str, float] = SETTLED
-
-    def git(self, *arguments: str) -> str:
-        """What git prints in the checkout."""
-        user = ("-c", "user.name=octocat", "-c", "user.email=octocat@example.org")
-        command = ("git", "-C", str(self.folder), *user, *arguments)
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    def check_out(self, sha: str) -> None:
-        """Commit the files as they are under a commit id of our choice, as its only one."""
-        if not (self.folder / ".git").exists():
-            self.git("init", "--quiet")
-            ignored = (".runner-*", "ci-evals-*", "__pycache__")
-            (self.folder / ".git" / "info" / "exclude").write_text("\n".join(ignored))
-        self.git("add", "--all")
-        commit = self.git("commit-tree", self.git("write-tree"), "-m", "a state of the app")
-        replaced = self.folder / ".git" / "refs" / "replace"
-        replaced.mkdir(exist_ok=True)
-        (replaced / sha).write_text(f"{commit}\n")
-        (self.folder / ".git" / "HEAD").write_text(f"{sha}\n")
-
-    def suite(
-        self, wrong: tuple[str, ...] = (), cases: tuple[str, ...] = CASES, **settings: Any
-    ) -> None:
-        """Write a suite whose provider answers some cases wrongly."""
-        answers = {case: "no idea" if case in wrong else f"the {case}" for case in cases}
-        entries = [
-            {"id": case, "input": case, "expect": [{"contains": f"the {case}"}]} for case in cases
-        ]
-        providers = [{"name": "agent", "type": "mock", "answers": answers}]
-        write_suite(
-            self.folder,
-            entries,
-            **{"name": "geography", "runs": 5, "providers": providers, **settings},
-        )
 
     async def push(self, sha: str, *arguments: str, before: str = "0" * 40, **changes: str) -> Job:
         """A push to main, whose results are uploaded."""

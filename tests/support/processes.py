@@ -50,7 +50,7 @@ def environment(changes: Mapping[str, str]) -> Mapping[str, str]:
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("CI_EVALS_", "GITHUB_", "COVERAGE"))
+        if not name.startswith(("CI_", "GITHUB_", "GITLAB_", "COVERAGE"))
         and name not in ("COLUMNS", "NO_COLOR")
     }
     return {**inherited, **changes}

@@ -1,7 +1,8 @@
 """A pull request into a main that is broken itself, on GitHub."""
 
+from checkouts import CASES
 from fakes.github import FakeGitHub
-from jobs import CASES, Repository
+from jobs import Repository
 from pulls import comments, open_pull
 
 FIRST, SECOND, THIRD = "1a" * 20, "2b" * 20, "3c" * 20

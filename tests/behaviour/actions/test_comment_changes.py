@@ -1,9 +1,10 @@
 """`comment: changes`: no comment while nothing changes, and none that is outdated."""
 
 import pytest
+from checkouts import CASES, SETTLED
 from fakes.github import FakeGitHub
 from fakes.github_state import FORK, Token
-from jobs import CASES, SETTLED, Job, Repository
+from jobs import Job, Repository
 from processes import ci_evals
 from pulls import comments, open_pull
 

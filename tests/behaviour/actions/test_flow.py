@@ -12,11 +12,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from aiohttp import web
+from checkouts import SETTLED
 from fakes.chat import completion
 from fakes.github import TOKEN, FakeGitHub, Fault
 from fakes.github_state import FORK, Token
 from fakes.http_server import FakeServer, Scripted, serving
-from jobs import MERGE_COMMIT, SETTLED, Job, Repository
+from jobs import MERGE_COMMIT, Job, Repository
 from processes import ci_evals
 from pulls import NUMBER, comments, open_pull
 from suites import chat, write_suite

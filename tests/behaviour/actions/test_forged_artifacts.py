@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from archives import archive
+from checkouts import RESULTS, SETTLED
 from fakes.github import FakeGitHub
 from fakes.github_state import FORK, StoredRun
 from github_markdown import shown
-from jobs import RESULTS, SETTLED, Repository
+from jobs import Repository
 from processes import Finished, ci_evals
 from pulls import NUMBER, comments, open_pull
 

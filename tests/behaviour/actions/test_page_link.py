@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from browser import browser, browsing
+from checkouts import SETTLED
 from fakes.github import FakeGitHub
 from fakes.github_state import FORK, Token
-from jobs import SETTLED, Job, Repository
+from jobs import Job, Repository
 from processes import ci_evals
 from pulls import comments, open_pull
 
