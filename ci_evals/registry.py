@@ -202,6 +202,9 @@ COMMANDS: "Registry[click.Command]" = Registry(
             "Turn the config or dataset of another tool into a suite.",
             "Suites",
         ),
+        "case": Entry(
+            "ci_evals.importers.pinning:case", "Keep a run of a report as a case.", "Suites"
+        ),
         "validate": Entry(
             "ci_evals.cli.validate:validate", "Check suites without calling anything.", "Suites"
         ),

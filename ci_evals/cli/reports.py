@@ -123,7 +123,7 @@ def explain_cells(
             others = ", ".join(map(name_of, names))
             raise UsageError(f"{head.as_posix()} has no report of {suite!r}, only of {others}")
         summaries = [summary for summary in summaries if summary.report.suite.name == suite]
-    cells_of_reports = _choose_cells(summaries, (case, provider, prompt))
+    cells_of_reports = choose_cells(summaries, (case, provider, prompt))
     found: list[Explanation] = []
     for summary, cells in zip(summaries, cells_of_reports, strict=True):
         if not cells:
@@ -135,7 +135,7 @@ def explain_cells(
     return found
 
 
-def _choose_cells(
+def choose_cells(
     summaries: Sequence[Summary], wanted: tuple[str, str | None, str | None]
 ) -> list[list[int]]:
     """Return the cells of each report that have a case, a provider and a prompt.

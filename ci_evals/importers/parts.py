@@ -1,15 +1,18 @@
 """Parts that several formats share: texts or chats as inputs, and settings of all cases."""
 
 import json
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from datetime import date, timedelta
 from typing import Any
 
 from ci_evals.graders import GRADERS
 from ci_evals.importers.draft import SuiteDraft, UntranslatableError
 from ci_evals.importers.writing import YamlComment
+from ci_evals.model.response import Message, ToolCall
 
 NO_PROVIDERS = "The file does not say what answers: name it under `providers`."
 JUDGE = {"name": "judge", "type": "openai", "model": "gpt-4.1"}
+_QUARANTINE = timedelta(days=30)
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "developer": "system"}
 _NAMED_ROLES = {"example_user": "user", "example_assistant": "assistant"}
 
@@ -34,6 +37,40 @@ def input_or_messages(value: Any) -> dict[str, Any]:
         role = _NAMED_ROLES.get(message.get("name", ""), role)
         messages.append({"role": role, "content": content})
     return {"messages": messages}
+
+
+def written_message(message: Message) -> dict[str, Any]:
+    """Return a message as the YAML of a case has it."""
+    written: dict[str, Any] = {"role": message.role, "content": message.text}
+    if message.tool_calls:
+        written["tool_calls"] = [_written_call(call) for call in message.tool_calls]
+    if message.tool_call_id is not None:
+        written["tool_call_id"] = message.tool_call_id
+    return written
+
+
+def _written_call(call: ToolCall) -> dict[str, Any]:
+    written: dict[str, Any] = {"name": call.name, "arguments": call.arguments}
+    if call.id is not None:
+        written["id"] = call.id
+    return written
+
+
+def unconfirmed(answer: str | None, today: date, judge: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """Return what a case expects whose right answer nobody has confirmed, and its quarantine.
+
+    Args:
+        answer: the recorded answer, right or wrong; None without one.
+        today: the first day of the quarantine.
+        judge: further options of the judge.
+    """
+    expect: list[Any] = [{"not_empty": True}]
+    reason = "no answer was recorded: say what is expected"
+    if answer is not None:
+        expect = [{"judge": {"rubric": "factual", "reference": answer, **judge}}]
+        reason = "the recorded answer is not confirmed"
+    until = str(today + _QUARANTINE)
+    return {"expect": expect, "quarantine": {"reason": reason, "until": until}}
 
 
 def one_of(grader: str, values: Sequence[Any]) -> dict[str, Any]:

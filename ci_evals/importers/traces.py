@@ -7,7 +7,7 @@ taken for a right one.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,19 @@ from rapidfuzz.distance import OSA
 from ci_evals.errors import StorageError, UsageError
 from ci_evals.format import number_of, one_line, shorten
 from ci_evals.importers.draft import SuiteDraft
-from ci_evals.importers.parts import JUDGE, NO_PROVIDERS
+from ci_evals.importers.parts import JUDGE, NO_PROVIDERS, unconfirmed, written_message
 from ci_evals.importers.source import Source
 from ci_evals.importers.writing import YamlComment
-from ci_evals.model.response import Message, Response, ToolCall
+from ci_evals.model.response import Message, Response
 from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.chats import question_in
 from ci_evals.providers.span_files import EXPECTED, read_documents, spans_in
 from ci_evals.providers.spans import Span, input_messages, response_of, system_prompt
 from ci_evals.redaction import Redactor
 
-QUARANTINE = timedelta(days=30)
 _CONFIRM = """\
 Each reference is an answer as it was recorded, right or wrong. Read it and correct it;
 then remove the quarantine of its case."""
-_UNCONFIRMED = "the recorded answer is not confirmed"
-_NO_ANSWER = "no answer was recorded: say what is expected"
 _INNER_KINDS = frozenset({"EMBEDDING", "EVALUATOR", "GUARDRAIL", "RERANKER", "RETRIEVER", "TOOL"})
 """Spans whose input is not what the app was asked."""
 _MAX_TYPOS = 2
@@ -134,7 +131,7 @@ def import_traces(paths: Sequence[Path], redactor: Redactor, today: date) -> Sui
     if any(question.best.answer is not None for question in questions):
         suite["judges"] = [dict(JUDGE)]
     suite[YamlComment(_CONFIRM)] = None
-    suite["cases"] = [_case(question, today + QUARANTINE) for question in questions]
+    suite["cases"] = [_case(question, today) for question in questions]
     if silent:
         text = (
             f"Without a case: {number_of(silent, 'trace')} whose spans do not say what was asked."
@@ -343,42 +340,20 @@ def _system_prompts(recorded: Iterable[_Recorded]) -> list[YamlComment]:
     return [YamlComment(f"{heading}\n{shorten(prompt, _PROMPT_CHARACTERS)}")]
 
 
-def _case(question: _Question, until: date) -> dict[str, Any]:
+def _case(question: _Question, today: date) -> dict[str, Any]:
     trace = question.best
     asked = trace.question
     case: dict[str, Any] = {}
     if trace.history:
-        messages = [_message(message) for message in trace.history]
+        messages = [written_message(message) for message in trace.history]
         case["messages"] = [*messages, {"role": "user", "content": asked}]
     else:
         case["input"] = asked
     if trace.context:
         case["vars"] = {"context": list(trace.context)}
-    reason = _UNCONFIRMED
-    if trace.answer is not None:
-        case["expect"] = [{"judge": {"rubric": "factual", "reference": trace.answer}}]
-    else:
-        case["expect"] = [{"not_empty": True}]
-        reason = _NO_ANSWER
-    case["quarantine"] = {"reason": reason, "until": str(until)}
+    case |= unconfirmed(trace.answer, today)
     case["metadata"] = _metadata(question)
     return case
-
-
-def _message(message: Message) -> dict[str, Any]:
-    written: dict[str, Any] = {"role": message.role, "content": message.text}
-    if message.tool_calls:
-        written["tool_calls"] = [_call(call) for call in message.tool_calls]
-    if message.tool_call_id is not None:
-        written["tool_call_id"] = message.tool_call_id
-    return written
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    written: dict[str, Any] = {"name": call.name, "arguments": call.arguments}
-    if call.id is not None:
-        written["id"] = call.id
-    return written
 
 
 def _metadata(question: _Question) -> dict[str, Any]:

@@ -56,6 +56,11 @@ def write_value(value: Any) -> str:
     return _scalar(value)
 
 
+def write_case(case: Mapping[str, Any], indent: int) -> str:
+    """Return a case as an item of the list `cases`, without a newline at its end."""
+    return "\n".join(_item(case, indent, in_cases=True))
+
+
 def _entry(key: Any, value: Any, indent: int) -> Iterator[str]:
     """Yield the lines of one entry of a mapping."""
     if isinstance(key, YamlComment):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from processes import ci_evals, python
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +76,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write(path: Path, data: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data), encoding="utf-8")
+    path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
 
 
 @pytest.mark.parametrize(
