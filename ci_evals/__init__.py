@@ -21,10 +21,12 @@ if TYPE_CHECKING:  # for editors and type checkers; at run time, names load when
     from ci_evals.library import Report as Report
     from ci_evals.model.case import Case as Case
     from ci_evals.model.case import CaseOverrides as CaseOverrides
+    from ci_evals.model.case import Fixture as Fixture
     from ci_evals.model.case import SimulatedUser as SimulatedUser
     from ci_evals.model.case import UserTurn as UserTurn
     from ci_evals.model.grading import Finding as Finding
     from ci_evals.model.request import Answer as Answer
+    from ci_evals.model.request import FixtureRequest as FixtureRequest
     from ci_evals.model.request import Request as Request
     from ci_evals.model.response import Content as Content
     from ci_evals.model.response import Message as Message
@@ -55,6 +57,8 @@ _MODULES = {
     "EvalCompleted": "ci_evals.api",
     "EvalStarted": "ci_evals.api",
     "Finding": "ci_evals.model.grading",
+    "Fixture": "ci_evals.model.case",
+    "FixtureRequest": "ci_evals.model.request",
     "Gate": "ci_evals.model.rules",
     "Message": "ci_evals.model.response",
     "Not": "ci_evals.graders.functions",

@@ -99,10 +99,11 @@ def sensitive_values(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def sensitive_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables whose names say that they are secret."""
-    return {name: value for name, value in environ.items() if _sounds_secret(name)}
+    return {name: value for name, value in environ.items() if sounds_secret(name)}
 
 
-def _sounds_secret(name: str) -> bool:
+def sounds_secret(name: str) -> bool:
+    """Return True if the name of a variable says that its value is secret."""
     return any(word in name.upper() for word in _SENSITIVE_NAMES)
 
 

@@ -402,7 +402,9 @@ class _Session:
         except asyncio.CancelledError:
             if stop.reason is None:
                 raise
+            await run.end_setups(evidence.planned.records)
             return self._report(evidence, stop.reason)
+        await run.end_setups(evidence.planned.records)
         interrupted = run.stopped
         if interrupted is None and evidence.planned.missing:
             missing = missing_shards(invocation.sources)

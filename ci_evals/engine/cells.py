@@ -1,15 +1,24 @@
 """The cells of a plan, each rendered and fingerprinted once for all its runs."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ci_evals.graders.scoring import may_grade_slowly
-from ci_evals.model.case import Case, Variant
+from ci_evals.model.case import Case, Fixture, Variant
+from ci_evals.model.fingerprint import encode
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.request import Request
 from ci_evals.model.response import Message
+from ci_evals.model.result import Result
 from ci_evals.providers.parts import without_bytes
-from ci_evals.suite.fingerprint import provider_identity, question_fingerprint
-from ci_evals.suite.rendering import Templates
+from ci_evals.suite.cases import fill_expectation
+from ci_evals.suite.fingerprint import (
+    provider_identity,
+    question_fingerprint,
+    setup_identity,
+)
+from ci_evals.suite.rendering import Templates, names_without_value, unfilled
 from ci_evals.suite.types import CheckedSuite
 
 MAX_KEPT = 10_000
@@ -31,6 +40,8 @@ class PreparedCell:
         first_index: the index that run 1 has, or would have, in the plan.
         timeout_s: seconds that a call may take.
         grades_slowly: True if grading may take long.
+        setup: the fixtures of its runs, in the order of the suite, the provider and the case.
+        setup_vars: the vars that they gave, in the cell of one run.
     """
 
     case: Case
@@ -43,6 +54,8 @@ class PreparedCell:
     first_index: int
     timeout_s: float
     grades_slowly: bool
+    setup: tuple[Fixture, ...] = ()
+    setup_vars: Mapping[str, Any] | None = None
 
     def run_of(self, index: int) -> int:
         """Return the number, from 1, of the run at an index of the plan."""
@@ -61,9 +74,14 @@ class Cells:
         self.plan = plan
         self._templates = Templates(suite.folder)
         self._prompts = {prompt.name: prompt for prompt in suite.prompts}
+        self._setups = {str(options.name): options.setup for options in suite.providers}
         self._identities = {
             str(options.name): provider_identity(options) for options in suite.providers
         }
+        if suite.setup:
+            shared = setup_identity(suite.setup)
+            for name, identity in self._identities.items():
+                self._identities[name] = encode([identity, shared])
         self._timeouts_s = {
             str(options.name): options.timeout_s or suite.timeout_s for options in suite.providers
         }
@@ -86,7 +104,11 @@ class Cells:
         case = self.plan.case(number)
         variant = self.plan.variant(number)
         prompt = self._prompts[variant.prompt] if variant.prompt else None
-        rendered = self._templates.render(prompt, case)
+        setup = (*self._suite.setup, *self._setups[variant.provider], *case.setup)
+        if setup and prompt is not None and names_without_value(prompt, case):
+            rendered = unfilled(prompt, case)
+        else:
+            rendered = self._templates.render(prompt, case)
         question = question_fingerprint(case, rendered, self._identities[variant.provider])
         judgement = self._suite.judgement_fingerprint(self.plan.row(number))
         return PreparedCell(
@@ -100,4 +122,63 @@ class Cells:
             first_index=self.plan.index(number, 1),
             timeout_s=case.timeout_s or self._timeouts_s[variant.provider],
             grades_slowly=may_grade_slowly(case.expect),
+            setup=setup,
         )
+
+    def fill(
+        self, cell: PreparedCell, values: Mapping[str, Any], kept: Mapping[str, Any]
+    ) -> PreparedCell:
+        """Return the cell of one run, with the vars that its setup gave in prompt and graders.
+
+        Args:
+            cell: the cell.
+            values: the vars.
+            kept: those that are kept with the result.
+
+        Raises:
+            Exception: a template does not fit the vars: `ValueError`, or anything that Jinja2
+                raises.
+        """
+        case = self._fill_case(cell.case, values)
+        prompt = None
+        if cell.variant.prompt:
+            prompt = self._prompts[cell.variant.prompt]
+        rendered = self._templates.render(prompt, case)
+        return replace(
+            cell,
+            case=case,
+            input=rendered.input,
+            messages=tuple(rendered.messages),
+            kept_messages=without_bytes(rendered.messages),
+            setup_vars=kept,
+        )
+
+    def fill_recorded(
+        self, cell: PreparedCell, recorded: Result, values: Mapping[str, Any]
+    ) -> PreparedCell:
+        """Return the cell of a run that is not made again, with the messages that were sent.
+
+        Args:
+            cell: the cell.
+            recorded: the result of the run.
+            values: the vars that its setup gave and that were kept.
+
+        Raises:
+            Exception: a grader needs a var that was not kept; see `fill`.
+        """
+        messages = recorded.messages or cell.kept_messages
+        return replace(
+            cell,
+            case=self._fill_case(cell.case, values),
+            messages=messages,
+            kept_messages=messages,
+            setup_vars=values,
+        )
+
+    def _fill_case(self, case: Case, values: Mapping[str, Any]) -> Case:
+        filled = replace(case, vars={**case.vars, **values})
+        transform = self._suite.transform
+        expect = [
+            fill_expectation(each, filled, self._templates, transform) for each in case.expect
+        ]
+        return replace(filled, expect=tuple(expect))

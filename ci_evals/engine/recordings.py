@@ -163,7 +163,8 @@ class Recordings:
             self._runs.add((cell, result.run))
             key = (result.fingerprint, result.prompt, result.run)
             withdraws_grade = result.error is not None and result.error.kind == "outage"
-            if statuses.get(key, "errored") == "errored" or withdraws_grade:
+            is_later_note = result.teardown_error is not None
+            if statuses.get(key, "errored") == "errored" or withdraws_grade or is_later_note:
                 statuses[key] = result.status
                 places[key] = _Place(file, offset, is_own)
         for key, place in places.items():
@@ -326,8 +327,8 @@ class Recordings:
     def ungraded(self, cell: PreparedCell, run: int) -> Result | None:
         """Return a run's own answer, which an earlier invocation got and could not grade."""
         place = self._ungraded.get((cell.question, run))
-        if place is None or self._traces is not None:
-            return None
+        if place is None or self._traces is not None or cell.setup:
+            return None  # graders may look at what a setup made, which is gone
         try:
             return place.read_answer()
         except StorageError:
@@ -352,6 +353,8 @@ class Recordings:
             return self._of_invocation[key].read_answer()
         if cell.variant.provider in self._own_code or key not in self._reusable:
             return None
+        if cell.setup:
+            return None  # the team's own code made it, which may have changed
         try:
             return replace(self._reusable[key].read_answer(), reused=True)
         except StorageError:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci_evals import engine
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.grading import RunOutcome, grade_answer
 from ci_evals.engine.journal import read_results, restore_output
@@ -154,6 +155,11 @@ def _match(
             cell = cells.cell(number)
             if result.fingerprint != cell.fingerprint:
                 continue
+            if cell.setup:
+                try:
+                    cell = engine.fill_recorded(cells, cell, result)
+                except engine.SetupError:
+                    continue
             if result.status == "passed":
                 passed.append(GradedAnswer(cell, result))
             else:

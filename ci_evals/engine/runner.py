@@ -17,7 +17,13 @@ from ci_evals import engine
 from ci_evals.engine.calls import ONE_ATTEMPT, Attempts, LostError, SimulatedUserError, Waiting
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.engine.grading import RunOutcome, fail_or_exclude, grade_again, grade_answer
-from ci_evals.engine.journal import SYNC_INTERVAL_S, Journal, keep_files, without_data
+from ci_evals.engine.journal import (
+    SYNC_INTERVAL_S,
+    Journal,
+    keep_files,
+    read_lines,
+    without_data,
+)
 from ci_evals.engine.queues import Queue
 from ci_evals.engine.recordings import Recordings
 from ci_evals.engine.setup import OpenSuite
@@ -28,7 +34,7 @@ from ci_evals.model.plan import execution_order, plan_runs
 from ci_evals.model.report import RunRecord
 from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
-from ci_evals.model.result import BudgetFigure, Result, RunError
+from ci_evals.model.result import BudgetFigure, Result, RunError, decode_result
 from ci_evals.model.rules import NO_RUN_BUDGET, Budget, RunBudget
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.suite.types import CheckedSuite
@@ -148,6 +154,7 @@ class Run:
         self._recordings = recordings
         self._queues, self._users, self._judges = opened.queues, opened.users, opened.judges
         self._executor = opened.executor
+        self._fixtures = opened.fixtures
         self._files = files
         self.any_ended = False  # at least one run
         self._aborted = False
@@ -229,8 +236,11 @@ class Run:
                 if self._recordings.has_answers:
                     await self._grade_recorded()
                 async with asyncio.TaskGroup() as queues:
+                    do = self._do
+                    if self._fixtures is not None:
+                        do = partial(self._do_with_setup, self._fixtures)
                     for queue in self._queues:
-                        queues.create_task(queue.work(partial(self._do, queue), self.plan.total))
+                        queues.create_task(queue.work(partial(do, queue), self.plan.total))
                     background.append(group.create_task(self._watch_the_time()))
                 for task in background:
                     task.cancel()
@@ -273,6 +283,13 @@ class Run:
                 self._record(index, self._result(cell, run, outcome, time.time(), 0.0))
                 continue
             if recorded is not None:
+                if cell.setup:
+                    try:
+                        cell = engine.fill_recorded(self._cells, cell, recorded)
+                    except engine.SetupError as error:
+                        outcome = RunOutcome("errored", error=RunError("not_recorded", str(error)))
+                        self._record(index, self._result(cell, run, outcome, time.time(), 0.0))
+                        continue
                 self.judging[index] = cell.case.id
                 try:
                     outcome = await grade_again(recorded, cell, self._judges, self._executor)
@@ -294,13 +311,22 @@ class Run:
 
     # Runs that are called.
 
-    async def _do(self, queue: Queue, index: int, slot: Slot) -> None:
+    async def _do(
+        self, queue: Queue, index: int, slot: Slot, cell: PreparedCell | None = None
+    ) -> None:
         """Do one run and write its result.
+
+        Args:
+            queue: its provider's.
+            index: its index in the plan.
+            slot: a slot that is held.
+            cell: its cell with the vars of its setup; None if it has no setup.
 
         Raises:
             StoppedError: it was stopped before its call.
         """
-        cell = self._cells.of_index(index)
+        if cell is None:
+            cell = self._cells.of_index(index)
         run = cell.run_of(index)
         if cell.case.is_conversation:
             result = await self._converse(queue, cell, index, slot)
@@ -317,6 +343,73 @@ class Run:
                 answer = Answer(request, made.response, made.latency_s, cost_usd)
                 result = await self._grade(cell, index, answer, made.started_at, made.attempts)
         self._record(index, result)
+
+    async def _do_with_setup(
+        self, fixtures: "engine.Fixtures", queue: Queue, index: int, slot: Slot
+    ) -> None:
+        """Do one run between its setup and its teardown.
+
+        Raises:
+            StoppedError: it was stopped before its call.
+        """
+        cell = self._cells.of_index(index)
+        if not cell.setup:
+            await self._do(queue, index, slot)
+            return
+        run = cell.run_of(index)
+        started_at = time.time()
+        stay = fixtures.stay(cell, run)
+        try:
+            filled = engine.fill(self._cells, cell, await stay.set_up())
+            self._check_request(queue, filled.request(run))
+            await self._do(queue, index, slot, filled)
+        except engine.SetupError as error:
+            reason = RunError("environment", error.message, detail=error.detail)
+            outcome = RunOutcome("errored", error=reason)
+            self._record(index, self._result(cell, run, outcome, started_at, 0.0))
+        finally:
+            failures = [*await stay.tear_down()]
+            if not self._has_runs_left(index):
+                failures += await fixtures.end_case(cell)
+            self.note_teardowns(self.records, index, failures)
+
+    def _check_request(self, queue: Queue, request: Request) -> None:
+        """Refuse a request that its provider cannot make of the vars of a setup.
+
+        Raises:
+            SetupError: it cannot.
+        """
+        options = queue.options
+        if not options.before:
+            for _, text in options.misfits([request], self.suite.folder):
+                raise engine.SetupError(f"the vars of its setup do not fit: {text}")
+
+    def _has_runs_left(self, index: int) -> bool:
+        """Return True if a run of the same cell has no result yet."""
+        indices = self.plan.indices(self.plan.cell_of(index))
+        return any(each not in self.records for each in indices)
+
+    def note_teardowns(
+        self, records: dict[int, RunRecord], index: int, failures: Sequence[str]
+    ) -> None:
+        """Note with the result of a run that teardowns failed after it. Its grades stay.
+
+        Args:
+            records: where the result is counted; nothing is noted of a run without one.
+            index: its index there.
+            failures: why they failed.
+        """
+        if not failures or index not in records:
+            return
+        (line,) = read_lines(self._journal.path, [records[index].offset])
+        result = replace(decode_result(line), teardown_error="; ".join(failures))
+        records[index] = RunRecord.of(*self._journal.append(result))
+
+    async def end_setups(self, records: dict[int, RunRecord]) -> None:
+        """Tear down what runs share, after the last of them; note failures with the last run."""
+        if self._fixtures is not None:
+            failures = await self._fixtures.close()
+            self.note_teardowns(records, max(records, default=0), failures)
 
     async def _converse(self, queue: Queue, cell: PreparedCell, index: int, slot: Slot) -> Result:
         """Have a run's conversation and grade it."""
@@ -431,6 +524,7 @@ class Run:
             budget_violations=violations(allowed, outcome, latency_s),
             budget_unknown=unknown_figures(allowed, outcome),
             messages=cell.kept_messages,
+            setup_vars=cell.setup_vars,
         )
 
     def _record(self, index: int, result: Result, *, paid: bool = True) -> None:

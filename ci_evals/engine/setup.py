@@ -43,6 +43,7 @@ class OpenSuite:
     users: "engine.SimulatedUsers | None" = None
     judges: "engine.Judges | None" = None
     executor: Executor = LOCAL
+    fixtures: "engine.Fixtures | None" = None
 
 
 @asynccontextmanager
@@ -79,11 +80,16 @@ async def open_suite(
         queues: Sequence[Queue] = ()
         users: engine.SimulatedUsers | None = None
         models: engine.Judges | None = None
+        fixtures: engine.Fixtures | None = None
         if calls:
             with collect_problems(problems):
                 queues = _open_queues(suite, resources, limiters)
             with collect_problems(problems):
                 users = _open_users(suite, resources, limiters)
+            if _has_setup(suite):
+                with collect_problems(problems):
+                    fixtures = engine.Fixtures(suite)
+                    resources.stack.push_async_callback(fixtures.close)
         if judges and suite.grader_models:
             with collect_problems(problems):
                 models = _open_judges(suite, resources, limiters)
@@ -92,7 +98,14 @@ async def open_suite(
                 await prepare(called, suite.places, resources)
         if problems:
             raise ConfigError(once_per_cause(list(dict.fromkeys(problems))))
-        yield OpenSuite(queues, users, models, executor)
+        yield OpenSuite(queues, users, models, executor, fixtures)
+
+
+def _has_setup(suite: CheckedSuite) -> bool:
+    """Return True if anything is set up for some run."""
+    of_providers = [options.setup for options in suite.providers]
+    of_cases = [case.setup for case in suite.cases]
+    return any([suite.setup, *of_providers, *of_cases])
 
 
 def _providers_called(

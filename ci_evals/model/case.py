@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from annotated_types import Ge, Le, MaxLen
-from pydantic import Field, GetPydanticSchema, Strict
+from pydantic import AfterValidator, BeforeValidator, Field, GetPydanticSchema, Strict
 from pydantic_core import core_schema
 
 from ci_evals.model.fields import (
@@ -124,6 +124,59 @@ class Quarantine(Options):
     ]
 
 
+Scope = Literal["run", "case", "suite"]
+_AnyValue = Annotated[Any, GetPydanticSchema(lambda *_: core_schema.any_schema())]
+
+
+@dataclass(frozen=True, slots=True)
+class Fixture(Options):
+    """An entry of `setup`: what is set up for runs, and torn down after them.
+
+    A function returns a mapping of vars, or yields it: what comes after `yield` is the teardown. A
+    command reads a JSON object on stdin and writes its vars as one to stdout.
+    """
+
+    example: ClassVar[str] = "{python: fixtures:shop, scope: case}"
+
+    python: Annotated[
+        _AnyValue, Field(description="`module:function`; in Python, the function itself, too.")
+    ] = None
+    _: KW_ONLY
+    command: Annotated[
+        str | Many[str], Field(description="The program that sets it up, instead of a function.")
+    ] = ()
+    teardown: Annotated[
+        str | Many[str], Field(description="The program that tears down what `command` set up.")
+    ] = ()
+    scope: Annotated[
+        Scope,
+        Field(description="Set up for each run, once for a case on each variant, or once."),
+    ] = "run"
+    timeout_s: Annotated[
+        Seconds, Field(description="Seconds that the setup may take, and as many the teardown.")
+    ] = 60.0
+
+
+def _list_fixtures(value: Any) -> Any:
+    """Return what is written under `setup` as a list of fixtures, or of mappings that make one."""
+    if value is None:
+        return []
+    if not isinstance(value, list | tuple):
+        value = [value]
+    listed = []
+    for entry in value:
+        if isinstance(entry, str) or callable(entry):
+            listed.append({"python": entry})
+        else:
+            listed.append(entry)
+    return listed
+
+
+_Fixtures = Annotated[Sequence[Fixture], AfterValidator(tuple), BeforeValidator(_list_fixtures)]
+Setup = Annotated[Sequence[Fixture] | Any, GetPydanticSchema(lambda _, handler: handler(_Fixtures))]
+"""Fixtures: one or a list of them, each a function, its name or a mapping; a tuple once checked."""
+
+
 _FOUND = {"found": True}  # by the loader; no key of a file
 
 
@@ -188,6 +241,9 @@ class Case(Options):
         Field(description="It is known not to work: it runs and is shown, and blocks nothing."),
     ] = None
     timeout_s: Seconds | None = None
+    setup: Annotated[
+        Setup, Field(description="Functions or commands that set up its runs and give them vars.")
+    ] = ()
     budget: Annotated[
         RunBudget | None, Field(description="What a run may take, instead of budget.per_run.")
     ] = None

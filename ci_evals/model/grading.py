@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ci_evals.errors import Place
 from ci_evals.model.request import Answer, Request
@@ -113,6 +113,8 @@ class Expectation:
         metric: the metric that its score is part of.
         turn: the turn that it judges, from 1; None judges the whole conversation.
         transform: what turns an answer into the value that the grader sees.
+        template: what is written, where it has templates over vars that only the `setup` of a run
+            gives; the grader has them unfilled.
     """
 
     name: str
@@ -124,6 +126,7 @@ class Expectation:
     metric: str | None = None
     turn: int | None = None
     transform: str | None = None
+    template: Any = None
 
     @property
     def shown_name(self) -> str:

@@ -138,6 +138,7 @@ class RunRecord(NamedTuple):
         labels: what it was labelled, task by task.
         attempts: the calls that it took; 1 for a recorded answer.
         repeated_for: why it took more than one, if known.
+        teardown_failed: what was set up for it could not be torn down.
     """
 
     status: Status
@@ -160,6 +161,7 @@ class RunRecord(NamedTuple):
     labels: tuple[Classified, ...]
     attempts: int = 1
     repeated_for: str | None = None
+    teardown_failed: bool = False
 
     @classmethod
     def of(cls, result: Result, offset: int) -> "RunRecord":
@@ -210,6 +212,7 @@ class RunRecord(NamedTuple):
             labels=tuple(labels),
             attempts=attempts,
             repeated_for=result.repeated_for,
+            teardown_failed=result.teardown_error is not None,
         )
 
     @property

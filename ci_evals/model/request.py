@@ -45,6 +45,25 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class FixtureRequest:
+    """The request for a fixture, as its function sees it.
+
+    Args:
+        vars: those of the case, and those that the fixtures before it gave.
+        case: the case; None if the fixture is set up once for the suite.
+        provider: the name of the provider; None likewise.
+        prompt: the name of the prompt; None without prompts, too.
+        run: the run number, from 1; None if it is set up for more than one run.
+    """
+
+    vars: Mapping[str, Any]
+    case: Case | None = None
+    provider: str | None = None
+    prompt: str | None = None
+    run: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """A response with what graders may ask about it.
 

@@ -1,9 +1,9 @@
 """The result of a run: its grades or its error, and the cost of judging it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -135,6 +135,9 @@ class Result:
     `messages` is what was asked: the rendered prompt, or the case's own input if the suite has no
     prompts; of a conversation, what came before its first turn. The middle of long ones is left
     out.
+
+    `setup_vars` are the vars that its setup gave, as far as JSON can say them and they may be kept:
+    an answer that is graded again has them. `teardown_error` says which teardown failed after it.
     """
 
     fingerprint: str
@@ -159,6 +162,8 @@ class Result:
     reused: bool = False
     judging: Judging | None = None
     messages: tuple[Message, ...] = ()
+    setup_vars: Mapping[str, Any] | None = None
+    teardown_error: str | None = None
 
     @property
     def is_broken_off(self) -> bool:

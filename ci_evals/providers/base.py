@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from ci_evals import providers
+from ci_evals.model.case import Setup
 from ci_evals.model.fields import (
     Above0,
     Bool,
@@ -258,6 +259,7 @@ class ProviderOptions(Options):
         after: what the answer goes through, likewise.
         cache: whether what stages made is kept in the results folder and taken from there.
         serve: the service that it talks to, started before the run and ended after it.
+        setup: functions or commands that set up its runs and give them vars.
         limit_group: providers of the same group share their `rpm` and `tpm`, as models behind one
             key do.
         prompts: the names of the prompts that it is asked with; all of them when left out.
@@ -290,6 +292,7 @@ class ProviderOptions(Options):
     after: Many[str] = ()
     cache: Bool = True
     serve: Serve | None = None
+    setup: Setup = ()
 
     @property
     def default_name(self) -> str:

@@ -33,6 +33,8 @@ from ci_evals.stats.overdispersion import FEWEST_REPORTS
 SHOWN_LUCK = 1.1
 """Reports of the base that vary this many times as much as independent runs are worth a note."""
 
+_REASON_CHARACTERS = 300
+
 # The run.
 
 
@@ -103,6 +105,7 @@ def notes(report: SuiteReport) -> Iterator[Note]:
             )
     yield from _recording_notes(report)
     yield from _retry_notes(report)
+    yield from _teardown_notes(report)
     yield from _judging_notes(report)
     yield from _spent(report)
     if orders := report.orders_to_judges:
@@ -181,6 +184,16 @@ def _share(runs: int, report: SuiteReport) -> str:
     """`2 of 6 runs were`."""
     was = "was" if runs == 1 else "were"
     return f"{runs:,} of {number_of(report.total, 'run')} {was}"
+
+
+def _teardown_notes(report: SuiteReport) -> Iterator[Note]:
+    """`failed after 2 of 6 runs, which changes no grade: teardown of shop:open raised …`."""
+    failed = [index for index, record in report.records.items() if record.teardown_failed]
+    if failed:
+        first = next(report.results(failed[:1])).teardown_error or ""
+        share = f"failed after {len(failed):,} of {number_of(report.total, 'run')}"
+        text = f"{share}, which changes no grade: {one_line(first, _REASON_CHARACTERS)}"
+        yield Note("Teardown", text, brief=True)
 
 
 def _judging_notes(report: SuiteReport) -> Iterator[Note]:

@@ -87,6 +87,10 @@ class CaseReader:
         self.threshold = threshold
         self.transform = transform
         self.files = FileValues(folder)
+        self._has_setup = bool(suite["setup"].value)
+        for options in providers.by_name.values():
+            if options.setup:
+                self._has_setup = True
         self._templates = Templates(folder)
         self._vars: dict[str, Any] = {}
         self._defaults: list[Expectation | Node] = []
@@ -417,11 +421,20 @@ class CaseReader:
         return expected
 
     def _fill(self, template: Node, case: Case) -> Reading[Expectation | None]:
-        """Return an expectation that has templates, filled in for a case."""
+        """Return an expectation that has templates, filled in for a case.
+
+        One that asks for what the case does not have is left for the setup of its runs to fill in.
+        """
+        values = variables(case)
+        if (self._has_setup or case.setup) and not _names_in(template.value) <= values.keys():
+            expectation = yield from read_expectation(template, self.folder)
+            if expectation is None:
+                return None
+            return replace(expectation, template=template)
         try:
-            value = _fill_texts(template.value, variables(case), self._templates)
+            value = _fill_texts(template.value, values, self._templates)
         except Exception as error:  # noqa: BLE001  a user's template can raise anything
-            lack = describe_error(error, variables(case))
+            lack = describe_error(error, values)
             if undefined_name(error) == "output":
                 lack = f"{error}; of the answer, `transform` takes an expression without braces"
             yield template.problem(lack)
@@ -553,6 +566,49 @@ def _fill_texts(
     if isinstance(value, list | tuple):
         return [_fill_texts(item, values, templates) for item in value]
     return value
+
+
+def _names_in(value: Any, skipped: Collection[str] = ()) -> set[str]:
+    """Return the names that the templates of a grader use, except under `skipped` keys."""
+    names: set[str] = set()
+    if isinstance(value, str):
+        names |= names_used(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key not in skipped:
+                names |= _names_in(item, own_templates(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            names |= _names_in(item)
+    return names
+
+
+def fill_expectation(
+    expectation: Expectation, case: Case, templates: Templates, transform: str | None
+) -> Expectation:
+    """Return an expectation filled in for a case that has the vars of its setup.
+
+    Args:
+        expectation: one that may have a `template`.
+        case: the case.
+        templates: those of the suite.
+        transform: the suite's own.
+
+    Raises:
+        jinja2.TemplateError: the template asks for what the case does not have.
+        ValueError: the grader cannot be made of what it was filled with.
+    """
+    template = expectation.template
+    if template is None:
+        return expectation
+    value = _fill_texts(template.value, variables(case), templates)
+    reading = read_expectation(template.with_value(value), templates.folder)
+    filled, problems = collect(reading)
+    if filled is None or problems:
+        raise ValueError("; ".join(problem.message for problem in problems))
+    if transform is not None:
+        filled = with_transform(filled, transform)
+    return replace(filled, turn=expectation.turn)
 
 
 # Ids of cases that are written without one, and of those of a matrix: the same in every run.

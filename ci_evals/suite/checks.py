@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from ci_evals import graders
 from ci_evals import suite as parts
-from ci_evals.errors import Problem
+from ci_evals.errors import Place, Problem
 from ci_evals.format import closest
 from ci_evals.graders.base import ModelGrader
-from ci_evals.model.case import NO_OVERRIDES, Case
+from ci_evals.model.case import NO_OVERRIDES, Case, Fixture
 from ci_evals.model.fields import Bool
 from ci_evals.model.request import Request
 from ci_evals.model.response import Detail, Message
@@ -22,7 +22,7 @@ from ci_evals.suite.keys import keys_of
 from ci_evals.suite.nodes import Node
 from ci_evals.suite.overrides import Overrides
 from ci_evals.suite.problems import and_more, problems_of_cases, try_check, unknown
-from ci_evals.suite.rendering import Templates, variables
+from ci_evals.suite.rendering import Templates, names_without_value, variables
 from ci_evals.suite.types import CheckedSuite, variants_of
 from ci_evals.templating import describe_error
 
@@ -175,6 +175,9 @@ def _prompt_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
             remedy = f"add `prompts` that make a question for {chat} of them, or an `input`"
             yield case, "", f"has only `vars`: {remedy}"
         for prompt in draft.columns_of(case).prompts:
+            has_setup = case.setup or draft.shares_setup or draft.has_setup_of_provider
+            if has_setup and names_without_value(prompt, case):
+                continue  # the setup of a run gives the rest; see `check_setups`
             try:
                 templates.render(prompt, case)
             except Exception as error:  # noqa: BLE001  a user's template can raise anything
@@ -228,6 +231,8 @@ def _first_requests(draft: Draft, options: ProviderOptions) -> Iterator[Request]
         columns = draft.columns_of(case)
         if case.recording is not None or options not in columns.providers:
             continue
+        if draft.shares_setup or case.setup or options.setup:
+            continue  # its vars are not known yet
         line = None
         if case.turns:
             line = case.turns[0].user
@@ -293,6 +298,50 @@ def _override_misfits(draft: Draft) -> Iterator[tuple[Case, str, str]]:
                 continue
             for message in changed.problems(draft.folder):
                 yield case, "overrides", f"{message} (with provider {options.name})"
+
+
+def check_setups(draft: Draft) -> Iterator[Problem]:
+    """Find fixtures that cannot be set up, and templates over vars that no fixture gives."""
+    found: dict[Fixture, Place] = {}
+    if draft.settings is not None:
+        for index, fixture in enumerate(draft.settings.setup):
+            place = draft.node["setup"]
+            if isinstance(place.value, list | tuple):
+                place = place[index]
+            found.setdefault(fixture, place.place)
+    for options in draft.providers.selected:
+        place_of_provider = draft.places[str(options.name)]
+        for fixture in options.setup:
+            found.setdefault(fixture, place_of_provider._replace(path="setup"))
+    for case in draft.cases.cases:
+        for fixture in case.setup:
+            path = f"case {case.id!r}: setup"
+            found.setdefault(fixture, Place(case.file, case.line, path))
+    for fixture, found_at in found.items():
+        for text in parts.fixture_problems(fixture, draft.folder):
+            yield Problem(*found_at, text)
+    yield from problems_of_cases(_vars_of_no_setup(draft))
+
+
+def _vars_of_no_setup(draft: Draft) -> Iterator[tuple[Case, str, str]]:
+    """Yield the cases with templates that wait for a setup, on providers without one."""
+    if draft.shares_setup or not draft.has_setup_of_provider:
+        return  # a suite or case with a setup has it on all of its providers
+    for case in draft.cases.cases:
+        columns = draft.columns_of(case)
+        for options in columns.providers:
+            if case.setup or options.setup:
+                continue
+            names: set[str] = set()
+            for prompt in columns.prompts:
+                if not options.prompts or prompt.name in options.prompts:
+                    names |= names_without_value(prompt, case)
+            if names or any(expectation.template for expectation in case.expect):
+                what = "`expect`"
+                if names:
+                    what = ", ".join(sorted(names))
+                text = f"{what} waits for a `setup`, and the provider {options.name} has none"
+                yield case, "", text
 
 
 def check_gate(draft: Draft) -> Iterator[Problem]:
@@ -523,10 +572,12 @@ def check_paths(draft: Draft) -> Iterator[Problem]:
         return
     if not settings.paths:
         for options in (*draft.providers.selected, *draft.stages.values()):
-            if options.own_code or options.serve:
+            if options.own_code or options.serve or options.setup:
                 owner = str(options.name)
-                if not options.own_code:
+                if options.serve and not options.own_code:
                     owner = f"the service of {owner}"
+                elif not options.own_code:
+                    owner = f"the setup of {owner}"
                 text = f"{owner} is your own code: name its files in `paths`"
                 yield node["skip_unchanged"].problem(f"{text}, or changes to them are skipped")
                 return
@@ -569,6 +620,7 @@ CHECKS: Sequence[Callable[[Draft], Iterable[Problem]]] = (
     check_prices,
     check_runs,
     check_executor,
+    check_setups,
     check_pythonpath,
     check_paths,
     check_selected_tags,

@@ -74,6 +74,16 @@ class Draft:
         return self._columns[choice]
 
     @cached_property
+    def shares_setup(self) -> bool:
+        """True if the suite itself has a setup, which gives vars to all runs."""
+        return bool(self.node["setup"].value)
+
+    @cached_property
+    def has_setup_of_provider(self) -> bool:
+        """True if a selected provider gives vars to its runs."""
+        return any(options.setup for options in self.providers.selected)
+
+    @cached_property
     def budget(self) -> Budget:
         """The budget; an empty one if it is wrong."""
         if self.settings is not None and isinstance(self.settings.budget, Budget):

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ci_evals import user_code
 from ci_evals.graders.scoring import identity, model_graders
-from ci_evals.model.case import NO_OVERRIDES, Case, CaseOverrides
+from ci_evals.model.case import NO_OVERRIDES, Case, CaseOverrides, Fixture
 from ci_evals.model.fields import Secret
 from ci_evals.model.fingerprint import digest, encode
 from ci_evals.providers.base import McpServer, ProviderOptions
@@ -89,6 +90,8 @@ def provider_identity(options: ProviderOptions) -> str:
         identity.append([options.before, options.after])
     if tools := getattr(options, "tools", ()):
         identity.append([[_tool_identity(tool) for tool in tools], getattr(options, "max_steps")])  # noqa: B009  whoever has tools has it
+    if options.setup:
+        identity.append({"setup": setup_identity(options.setup)})
     return encode(identity)
 
 
@@ -96,6 +99,17 @@ def _tool_identity(tool: str | McpServer) -> Any:
     if isinstance(tool, str):
         return tool
     return [tool.mcp, tool.cwd, tool.only, sorted(tool.env), sorted(tool.headers)]
+
+
+def setup_identity(setup: Iterable[Fixture]) -> list[Any]:
+    """Return what decides what fixtures set up: how each is made and shared, and not its values."""
+    identities = []
+    for fixture in setup:
+        target = fixture.python
+        if target is not None and not isinstance(target, str):
+            target = user_code.identity(target)
+        identities.append([target, fixture.command, fixture.teardown, fixture.scope])
+    return identities
 
 
 def apply_case_overrides(options: ProviderOptions, overrides: CaseOverrides) -> ProviderOptions:
@@ -132,6 +146,8 @@ def _question(case: Case) -> list[Any]:
             recorded = case.recording.digest
         # The time-out takes no part: it changes no answer.
         asked.append({"model": overrides.model, "params": overrides.params, "recorded": recorded})
+    if case.setup:
+        asked.append({"setup": setup_identity(case.setup)})
     return asked
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from jinja2 import Template
 
-from ci_evals.model.case import Case, Prompt
+from ci_evals.model.case import Case, Prompt, PromptTurns
 from ci_evals.model.response import Message, Part, Role
 from ci_evals.providers.parts import content_fields, identify, message_fields
-from ci_evals.templating import Render, json_renderer, json_text, template_sandbox
+from ci_evals.templating import Render, json_renderer, json_text, names_used, template_sandbox
 
 _ONLY_INPUT = re.compile(r"\{\{-?\s*input\s*-?\}\}")
 
@@ -31,7 +31,7 @@ class Templates:
     """
 
     def __init__(self, folder: Path = Path()) -> None:
-        self._folder = folder
+        self.folder = folder
         self._compiled: dict[str, Template] = {}
         self._renderers: dict[str, Render] = {}
 
@@ -47,18 +47,12 @@ class Templates:
             return _render_case(case)
         values = variables(case)
         turns = []
-        template = prompt.turns
-        if prompt.function is not None:
-            template = prompt.made[case.id]
-        for role, content in template:
+        for role, content in _turns_of(prompt, case):
             if isinstance(case.input, Message) and _is_only_input(content):
                 turns.append(replace(case.input, role=role))
             else:
                 turns.append(self._turn(role, content, values))
-        messages = (*turns, *case.messages)
-        if len(messages) == 1 and turns and turns[0].role == "user":
-            return Rendered(content_fields(turns[0]), messages)
-        return Rendered(message_fields(messages), messages)
+        return _as_rendered(turns, case)
 
     def _turn(
         self, role: Role, content: str | Sequence[Part], values: Mapping[str, Any]
@@ -69,7 +63,7 @@ class Templates:
         for part in content:
             texts = {key: self.text(source, values) for key, source in template_texts(part)}
             parts.append(replace(part, **texts))
-        return identify(Message(role, parts), self._folder)
+        return identify(Message(role, parts), self.folder)
 
     def text(self, source: str, values: Mapping[str, Any]) -> str:
         """Render one template text."""
@@ -96,6 +90,37 @@ class Templates:
             template = template_sandbox(lists_may_grow=True).from_string(source)
             self._compiled[source] = template
         return template
+
+
+def _turns_of(prompt: Prompt, case: Case) -> PromptTurns:
+    """Return the templates of a prompt, which a function may have made for the case."""
+    if prompt.function is not None:
+        return prompt.made[case.id]
+    return prompt.turns
+
+
+def _as_rendered(turns: Sequence[Message], case: Case) -> Rendered:
+    messages = (*turns, *case.messages)
+    if len(messages) == 1 and turns and turns[0].role == "user":
+        return Rendered(content_fields(turns[0]), messages)
+    return Rendered(message_fields(messages), messages)
+
+
+def names_without_value(prompt: Prompt | None, case: Case) -> frozenset[str]:
+    """Return the names that a prompt uses and that have no value in a case."""
+    if prompt is None:
+        return frozenset()
+    used: set[str] = set()
+    for _, content in _turns_of(prompt, case):
+        for source in template_sources(content):
+            used |= names_used(source)
+    return frozenset(used - variables(case).keys())
+
+
+def unfilled(prompt: Prompt, case: Case) -> Rendered:
+    """Return a prompt as it is written, for a case whose other vars are known only in a run."""
+    turns = [Message(role, content) for role, content in _turns_of(prompt, case)]
+    return _as_rendered(turns, case)
 
 
 def _is_only_input(content: str | Sequence[Part]) -> bool:

@@ -40,6 +40,7 @@ _PARTS = _list_of(_refer("Expectation")) | {"minItems": 1}
 _SOURCES = (CaseFiles, TaskFolders, CaseFunction)
 _NAMED = [_refer(cls.__name__) for cls in _SOURCES]
 _COLUMNS = _or_null({"type": "object", "propertyNames": {"enum": [*keys_of(Case)]}})
+_SETUP = _any_of(_TEXT, _refer("Fixture"), _list_of(_any_of(_TEXT, _refer("Fixture"))))
 _ANNOTATIONS = ("description", "default")
 _SPELLINGS: dict[str, Schema] = {  # of what is checked entry by entry
     "Suite.providers": _list_of(_refer("Provider")),
@@ -56,6 +57,7 @@ _SPELLINGS: dict[str, Schema] = {  # of what is checked entry by entry
     "UserTurn.expect": _EXPECT,
     "AllOf.of": _PARTS,
     "AnyOf.of": _PARTS,
+    "Fixture.python": _TEXT,
     "SimulatedUser.provider": _any_of(_TEXT, _refer("Provider")),
 }
 _IN_CASES = ("Case", "CaseOverrides", "Message", "Part", "ToolCall", "UserTurn", "SimulatedUser")
@@ -83,6 +85,7 @@ def suite_schema() -> Schema:
         _add_type(definition, kind)
         definition["required"] = ["type", *definition.get("required", ())]
         definitions[f"provider.{provider.__name__}"] = definition
+    del shared["provider.Fixture"]  # which is that of suites and cases
     for kind, executor in EXECUTORS.loadable():
         definition = _define(executor, shared, "executor.")
         _add_type(definition, kind)
@@ -140,6 +143,8 @@ def _tidy(schema: Schema, name: str) -> Schema:
         spelling = _SPELLINGS.get(f"{name}.{key}")
         if (name, key) == ("ReportOptions", "formats"):
             spelling = {"type": "array", "minItems": 1, "items": {"enum": [*FORMATS]}}
+        if key == "setup":
+            spelling = _SETUP
         if spelling:
             kept = spelling | _select(kept, _ANNOTATIONS)
         properties[key] = kept

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from ci_evals.errors import Place
 from ci_evals.format import closest, number_of
 from ci_evals.graders.scoring import model_graders
-from ci_evals.model.case import Case, Prompt, Variant, written_at
+from ci_evals.model.case import Case, Prompt, Setup, Variant, written_at
 from ci_evals.model.fields import (
     Above0,
     Bool,
@@ -36,7 +36,7 @@ from ci_evals.model.rules import Budget, ConfirmRuns, Gate
 from ci_evals.providers.base import ProviderOptions
 from ci_evals.registry import FORMATS
 from ci_evals.suite.executor import LOCAL, ExecutorOptions, OrShortExecutor
-from ci_evals.suite.fingerprint import Fingerprints, identify
+from ci_evals.suite.fingerprint import Fingerprints, identify, setup_identity
 from ci_evals.user_code import NO_CODE_FOLDERS, CodeFolders
 
 _NO_BUDGET = Budget()
@@ -247,6 +247,9 @@ class Suite(Options):
     vars: Annotated[
         Mapping[str, Any], Field(description="Vars of every case; those of the case itself win.")
     ] = field(default_factory=dict)
+    setup: Annotated[
+        Setup, Field(description="Functions or commands that set up each run and give it vars.")
+    ] = ()
     expect: Annotated[
         Any, Field(description="Expected of every case; texts may be templates over its vars.")
     ] = ()
@@ -410,5 +413,7 @@ class CheckedSuite(Suite):
 
     @cached_property
     def _fingerprints(self) -> Fingerprints:
-        settings = (self.runs, self.max_runs, self.prompts, self.columns)
+        settings: tuple[Any, ...] = (self.runs, self.max_runs, self.prompts, self.columns)
+        if self.setup:
+            settings = (*settings, setup_identity(self.setup))
         return identify(settings, self.providers, self.judges, self.grader_models, self.cases)

@@ -1,0 +1,479 @@
+"""Fixtures: what the `setup` of a suite, a provider or a case sets up for runs, and tears down."""
+
+import asyncio
+import inspect
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from ci_evals import suite as parts
+from ci_evals.engine.cells import Cells, PreparedCell
+from ci_evals.errors import ConfigError, Problem
+from ci_evals.format import abridge, describe_status, one_line
+from ci_evals.model.case import Fixture, Scope
+from ci_evals.model.request import FixtureRequest
+from ci_evals.model.result import Result
+from ci_evals.providers.command_line import resolve_command
+from ci_evals.providers.subprocess import Descendants, ProgramEnd, run_program
+from ci_evals.redaction import MASK, sounds_secret
+from ci_evals.suite.types import CheckedSuite
+from ci_evals.templating import describe_error, json_text
+from ci_evals.user_code import (
+    call_in_thread,
+    describe_crash,
+    describe_stack,
+    ends_work,
+    load_target,
+)
+
+MAX_KEPT_CHARACTERS: Final = 20_000
+"""Of the JSON of a var, as it is kept with the result of a run."""
+
+_MOST_OF_A_STACK = 8_000
+_REASON_CHARACTERS = 300
+_SCOPES: Sequence[Scope] = ("suite", "case", "run")
+"""The scopes, in the order in which fixtures are set up."""
+_END: Final = object()
+
+
+class SetupError(Exception):
+    """A fixture could not be set up, so that a run could not be made."""
+
+    def __init__(self, message: str, detail: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+
+
+class _Work(Protocol):
+    """How a fixture is set up and torn down."""
+
+    async def start(self) -> Any:
+        """Return what the setup gives; whatever it raises is its failure."""
+        ...
+
+    async def end(self) -> None:
+        """Tear down; whatever it raises is its failure."""
+        ...
+
+    def abandon(self) -> None:
+        """Do without the rest: it takes too long, or the run is stopped."""
+        ...
+
+
+class _FunctionWork:
+    """A function of the team's own, or a generator whose rest is the teardown.
+
+    A generator is run by one thread, or by one task if it is async, from its start to its end: what
+    it holds may be of use only there. If it is given up during its setup, the thread still tears
+    down what it has set up by then.
+    """
+
+    def __init__(self, function: Callable[..., Any], request: FixtureRequest) -> None:
+        self._function = function
+        self._arguments = _arguments_of(function, request)
+        self._loop = asyncio.get_running_loop()
+        self._yielded: asyncio.Future[Any] = self._loop.create_future()
+        self._may_end = threading.Event()
+        self._may_end_here = asyncio.Event()
+        self._life: asyncio.Task[BaseException | None] | None = None
+
+    async def start(self) -> Any:
+        self._life = asyncio.create_task(self._live())
+        await asyncio.wait([self._life, self._yielded], return_when=asyncio.FIRST_COMPLETED)
+        if self._yielded.done():
+            return self._yielded.result()
+        raised = self._life.result()
+        assert raised is not None
+        raise raised
+
+    async def end(self) -> None:
+        assert self._life is not None
+        self._let_end()
+        await asyncio.wait([self._life])
+        raised = self._life.result()
+        if raised is not None:
+            raise raised
+
+    def abandon(self) -> None:
+        self._let_end()
+        if self._life is not None:
+            self._life.cancel()
+
+    def _let_end(self) -> None:
+        self._may_end.set()
+        self._may_end_here.set()
+
+    async def _live(self) -> BaseException | None:
+        """Return what the function raised, at whatever point; None if all went well."""
+        try:
+            if inspect.isasyncgenfunction(self._function):
+                await self._run_async_generator()
+            elif inspect.iscoroutinefunction(self._function):
+                self._deliver(await self._function(*self._arguments))
+            else:
+                await call_in_thread(self._run_in_thread)
+        except BaseException as raised:  # the team's own code may raise anything
+            if ends_work(raised):
+                raise
+            return raised
+        return None
+
+    async def _run_async_generator(self) -> None:
+        generator = self._function(*self._arguments)
+        try:
+            self._deliver(await anext(generator))
+            await self._may_end_here.wait()
+            if await anext(generator, _END) is not _END:
+                raise RuntimeError("the function yielded more than once")
+        finally:
+            await generator.aclose()
+
+    def _run_in_thread(self) -> None:
+        made = self._function(*self._arguments)
+        if not inspect.isgenerator(made):
+            self._deliver_from_thread(made)
+            return
+        with suppress(RuntimeError):  # the loop is closed: nobody is waiting
+            self._deliver_from_thread(next(made, None))
+        self._may_end.wait()
+        if next(made, _END) is not _END:
+            raise RuntimeError("the function yielded more than once")
+
+    def _deliver_from_thread(self, values: Any) -> None:
+        self._loop.call_soon_threadsafe(self._deliver, values)
+
+    def _deliver(self, values: Any) -> None:
+        if not self._yielded.done():
+            self._yielded.set_result(values)
+
+
+def _arguments_of(function: Callable[..., Any], request: FixtureRequest) -> tuple[Any, ...]:
+    """Return the request if the function has a parameter for it."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some builtins have no signature
+        return ()
+    for parameter in parameters:
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            return (request,)
+    return ()
+
+
+class _CommandWork:
+    """A program that sets up, and one that tears down. Daemons that they start live until then."""
+
+    def __init__(self, fixture: Fixture, request: FixtureRequest, suite: CheckedSuite) -> None:
+        self._fixture = fixture
+        self._folder = suite.folder.absolute()
+        self._vars = dict(request.vars)
+        self._fields = {
+            "id": None if request.case is None else request.case.id,
+            "provider": request.provider,
+            "prompt": request.prompt,
+            "run": request.run,
+        }
+        self._descendants = Descendants()
+
+    async def start(self) -> Any:
+        stdout = await self._run(self._fixture.command)
+        if not stdout.strip():
+            return None
+        try:
+            values = json.loads(stdout)
+        except (ValueError, RecursionError) as error:
+            raise SetupError(f"stdout is not a JSON object: {error}") from None
+        if isinstance(values, dict):
+            self._vars |= values
+        return values
+
+    async def end(self) -> None:
+        try:
+            if self._fixture.teardown:
+                await self._run(self._fixture.teardown)
+        finally:
+            await self._descendants.end(gently=True)
+
+    def abandon(self) -> None:
+        """Do nothing: `run_program`, which is cancelled, ends the program."""
+
+    async def _run(self, command: str | Sequence[str]) -> bytes:
+        stdin = json_text({**self._fields, "vars": self._vars}) + "\n"
+        ended = await run_program(
+            resolve_command(command, self._folder),
+            stdin.encode("utf-8", "replace"),
+            cwd=self._folder,
+            env=None,
+            timeout_s=self._fixture.timeout_s,
+            descendants=self._descendants,
+        )
+        if ended.why != "exit" or ended.status:
+            raise SetupError(_describe_end(ended), ended.stderr or None)
+        return ended.stdout
+
+
+def _describe_end(ended: ProgramEnd) -> str:
+    if ended.why == "timeout":
+        return "it took too long"
+    if ended.why == "too_large":
+        return "it wrote too much to stdout"
+    text = describe_status(ended.status or 0)
+    if ended.reason:
+        text = f"{text}: {ended.reason}"
+    return text
+
+
+class _Life:
+    """A fixture from its setup to its teardown, which may be shared by several runs."""
+
+    def __init__(self, fixture: Fixture, work: _Work) -> None:
+        self._name = parts.fixture_name(fixture)
+        self._timeout_s = fixture.timeout_s
+        self._work = work
+        self._setting_up: asyncio.Task[Mapping[str, Any]] | None = None
+        self._is_up = False
+
+    async def set_up(self) -> Mapping[str, Any]:
+        """Set it up if that was not begun before; return its vars.
+
+        Raises:
+            SetupError: it could not be set up, now or before.
+        """
+        if self._setting_up is None:
+            self._setting_up = asyncio.create_task(self._set_up())
+        return await asyncio.shield(self._setting_up)
+
+    async def _set_up(self) -> Mapping[str, Any]:
+        what = f"setup {self._name}"
+        values = await self._bounded(self._work.start, what)
+        self._is_up = True
+        if values is None:
+            return {}
+        if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+            kind = type(values).__name__
+            raise SetupError(f"{what} gave a {kind}: expected a mapping of vars by name")
+        return dict(values)
+
+    async def tear_down(self) -> str | None:
+        """Tear it down, if it was set up; return why that failed, if it did."""
+        setting_up, self._setting_up = self._setting_up, None
+        if setting_up is None:
+            return None
+        if not setting_up.done():
+            setting_up.cancel()
+        await asyncio.wait([setting_up])
+        if not setting_up.cancelled():
+            setting_up.exception()  # which every run that needs it has reported
+        if not self._is_up:
+            return None
+        self._is_up = False
+        try:
+            await self._bounded(self._work.end, f"teardown of {self._name}")
+        except SetupError as error:
+            return error.message
+        return None
+
+    async def _bounded(self, step: Callable[[], Any], what: str) -> Any:
+        """Return the result of a step that may take `timeout_s`.
+
+        Raises:
+            SetupError: it raised, or took longer.
+        """
+        scope = asyncio.timeout(self._timeout_s)
+        try:
+            async with scope:
+                return await step()
+        except BaseException as raised:
+            if scope.expired():
+                self._work.abandon()
+                raise SetupError(f"{what} took more than {self._timeout_s:g} s") from None
+            if ends_work(raised):
+                self._work.abandon()
+                raise
+            if isinstance(raised, SetupError):
+                raise SetupError(f"{what}: {raised.message}", raised.detail) from None
+            text = one_line(describe_crash(raised), _REASON_CHARACTERS)
+            detail = abridge(describe_stack(raised), _MOST_OF_A_STACK)
+            raise SetupError(f"{what} raised {text}", detail) from raised
+
+
+class Stay:
+    """The fixtures of one run: its own, and those that it shares with others."""
+
+    def __init__(self, fixtures: "Fixtures", cell: PreparedCell, run: int) -> None:
+        self._fixtures = fixtures
+        self._cell = cell
+        self._run = run
+        self._own: list[_Life] = []
+
+    async def set_up(self) -> Mapping[str, Any]:
+        """Return the vars that all fixtures give together; of the same name, the last one counts.
+
+        Raises:
+            SetupError: one of them could not be set up, or gave a var that the case has, too.
+        """
+        given: dict[str, Any] = {}
+        chain: list[Fixture] = []
+        case = self._cell.case
+        for fixture in sorted(self._cell.setup, key=lambda each: _SCOPES.index(each.scope)):
+            chain.append(fixture)
+            life = self._fixtures.find(tuple(chain), self._cell, self._run, given)
+            if fixture.scope == "run":
+                self._own.append(life)
+            values = await life.set_up()
+            for name in values:
+                if name in case.vars:
+                    text = f"gave {name!r}, which is a var of the case, too: rename one of them"
+                    raise SetupError(f"setup {parts.fixture_name(fixture)} {text}")
+            given |= values
+        return given
+
+    async def tear_down(self) -> Sequence[str]:
+        """Tear down what no other run has, the last one first; return why teardowns failed."""
+        return await _tear_down_all(self._own)
+
+
+class Fixtures:
+    """The fixtures of one invocation.
+
+    Raises:
+        ConfigError: the function of one cannot be imported; it lists all that cannot.
+    """
+
+    def __init__(self, suite: CheckedSuite) -> None:
+        self._suite = suite
+        self._functions: dict[Fixture, Callable[..., Any]] = {}
+        self._shared: dict[tuple[Any, ...], _Life] = {}
+        problems: dict[Problem, None] = {}
+        setups = [suite.setup]
+        setups += [options.setup for options in suite.providers]
+        setups += [case.setup for case in suite.cases]
+        for fixture in {fixture: None for setup in setups for fixture in setup}:
+            if isinstance(fixture.python, str):
+                try:
+                    self._functions[fixture] = load_target(fixture.python)
+                except ConfigError as error:
+                    problems |= dict.fromkeys(error.problems)
+            elif fixture.python is not None:
+                self._functions[fixture] = fixture.python
+        if problems:
+            raise ConfigError(problems)
+
+    def stay(self, cell: PreparedCell, run: int) -> Stay:
+        """Return the fixtures of one run, of which nothing is set up yet."""
+        return Stay(self, cell, run)
+
+    def find(
+        self,
+        chain: tuple[Fixture, ...],
+        cell: PreparedCell,
+        run: int,
+        given: Mapping[str, Any],
+    ) -> _Life:
+        """Return the life of the last fixture of a chain: a new one, or one that runs share.
+
+        Args:
+            chain: the fixture, after those before it, whose vars it sees.
+            cell: the cell of the run that needs it.
+            run: the run number.
+            given: the vars of those before it.
+        """
+        fixture = chain[-1]
+        case, variant = cell.case, cell.variant
+        match fixture.scope:
+            case "run":
+                request = FixtureRequest(
+                    {**case.vars, **given}, case, variant.provider, variant.prompt, run
+                )
+                return self._make(fixture, request)
+            case "case":
+                key: tuple[Any, ...] = (chain, case.id, variant)
+                request = FixtureRequest(
+                    {**case.vars, **given}, case, variant.provider, variant.prompt
+                )
+            case "suite":
+                key = (chain,)
+                request = FixtureRequest(given)
+        if key not in self._shared:
+            self._shared[key] = self._make(fixture, request)
+        return self._shared[key]
+
+    def _make(self, fixture: Fixture, request: FixtureRequest) -> _Life:
+        function = self._functions.get(fixture)
+        if function is not None:
+            return _Life(fixture, _FunctionWork(function, request))
+        return _Life(fixture, _CommandWork(fixture, request, self._suite))
+
+    async def end_case(self, cell: PreparedCell) -> Sequence[str]:
+        """Tear down what the runs of a cell share, after the last of them; return why teardowns
+        failed.
+        """
+        ending = (cell.case.id, cell.variant)
+        keys = [key for key in self._shared if key[1:] == ending]
+        return await _tear_down_all([self._shared.pop(key) for key in keys])
+
+    async def close(self) -> Sequence[str]:
+        """Tear down all that is left, the last one first; return why teardowns failed."""
+        left = list(self._shared.values())
+        self._shared.clear()
+        return await _tear_down_all(left)
+
+
+async def _tear_down_all(lives: Sequence[_Life]) -> Sequence[str]:
+    failures = []
+    for life in reversed(lives):
+        failure = await life.tear_down()
+        if failure is not None:
+            failures.append(failure)
+    return failures
+
+
+# Vars in prompts and graders.
+
+
+def fill(cells: Cells, cell: PreparedCell, values: Mapping[str, Any]) -> PreparedCell:
+    """Return the cell of one run, with the vars that its setup gave in prompt and graders.
+
+    Raises:
+        SetupError: they do not fit.
+    """
+    try:
+        return cells.fill(cell, values, _vars_to_keep(values))
+    except Exception as error:  # a user's template can raise anything
+        lack = describe_error(error, [*cell.case.vars, *values])
+        raise SetupError(f"the vars of its setup do not fit: {lack}") from error
+
+
+def fill_recorded(cells: Cells, cell: PreparedCell, recorded: Result) -> PreparedCell:
+    """Return the cell of a run that is not made again, with the vars that were kept of it.
+
+    Raises:
+        SetupError: a grader needs one that was not kept.
+    """
+    kept = recorded.setup_vars or {}
+    values = {name: value for name, value in kept.items() if MASK not in json_text(value)}
+    try:
+        return cells.fill_recorded(cell, recorded, values)
+    except Exception as error:  # a user's template can raise anything
+        lack = describe_error(error, [*cell.case.vars, *values])
+        text = f"the recording has no setup, and not all vars that it gave: {lack}"
+        raise SetupError(text) from error
+
+
+def _vars_to_keep(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the vars that are kept with a result: those that JSON can say, that are not too long,
+    and whose names do not say that they are secret.
+    """
+    kept = {}
+    for name, value in values.items():
+        if sounds_secret(name):
+            continue
+        try:
+            text = json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            continue
+        if len(text) <= MAX_KEPT_CHARACTERS:
+            kept[name] = value
+    return kept

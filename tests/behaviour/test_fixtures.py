@@ -1,0 +1,545 @@
+"""`setup`: what is set up for runs, joins their vars, and is torn down after them."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import get_ident
+from typing import Any
+
+import psutil
+import pytest
+from fakes.http_server import Scripted, serving
+from leftovers import journal_lines, journaled, report_in
+from processes import Finished, ci_evals, finished, start, until
+from suites import write_suite
+
+from ci_evals import Case, Fixture, FixtureRequest, Suite, evaluate
+from ci_evals.graders import Equals
+from ci_evals.suite.schema import suite_schema
+
+MODULE = """
+import time
+from pathlib import Path
+
+LOG = Path(__file__).with_name("log.txt")
+
+def log(text):
+    with LOG.open("a") as file:
+        file.write(text + "\\n")
+
+def order(request):
+    number = f"{request.case.id}-{request.run}"
+    log(f"up {number}")
+    yield {"order_id": number}
+    log(f"down {number}")
+
+def plain():
+    return {"order_id": "A1"}
+
+def shared(request):
+    log(f"up {request.case.id if request.case else 'suite'} {request.provider}")
+    yield {"order_id": "A1", "seen": dict(request.vars)}
+    log(f"down {request.case.id if request.case else 'suite'} {request.provider}")
+
+def nested(request):
+    return {"line_id": request.vars["order_id"] + "/1"}
+
+def broken():
+    raise KeyError("no database")
+
+def broken_for_b(request):
+    if request.case.id == "b":
+        raise KeyError("no database")
+    return {"order_id": "A1"}
+
+def broken_teardown(request):
+    yield {"order_id": "A1"}
+    if request.run == 1:
+        raise OSError("the disk is gone")
+
+def slow():
+    time.sleep(60)
+
+def slow_teardown():
+    yield {"order_id": "A1"}
+    time.sleep(60)
+
+def a_list():
+    return ["order_id"]
+
+def taken():
+    return {"topic": "other"}
+
+def secret():
+    return {"order_id": "A1", "api_token": "tok-123456789", "handle": object()}
+
+def waits():
+    log("up")
+    yield {"order_id": "A1"}
+    log("down")
+
+def answer(input, request):
+    log(f"call {request.case.vars['order_id']}")
+    return f"{input} done"
+
+def hangs(input, request):
+    log("call")
+    time.sleep(60)
+
+def is_logged(output, answer):
+    order_id = answer.request.case.vars["order_id"]
+    log(f"grade {order_id}")
+    return f"down {order_id}" not in LOG.read_text()
+"""
+AGENT = {"name": "agent", "type": "python", "target": "shop:answer"}
+ECHO = {"name": "echo", "type": "mock"}
+PROMPTS = ["Cancel {{ order_id }}"]
+
+
+def case(id_: str = "a", **settings: Any) -> dict[str, Any]:
+    return {
+        "id": id_,
+        "vars": {"topic": "orders"},
+        "expect": [{"contains": "Cancel {{ order_id }}"}],
+        **settings,
+    }
+
+
+async def run(folder: Path, *arguments: str, **settings: Any) -> Finished:
+    settings = {"providers": [AGENT], "prompts": PROMPTS, "cases": [case()], **settings}
+    (folder / "shop.py").write_text(MODULE, "utf-8")
+    write_suite(folder, **settings)
+    return await ci_evals(folder, "run", "--out", "out", *arguments)
+
+
+def log_of(folder: Path) -> list[str]:
+    file = folder / "log.txt"
+    if not file.exists():
+        return []
+    return file.read_text().splitlines()
+
+
+def results_in(folder: Path) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = report_in(folder / "out")["results"]
+    return results
+
+
+async def test_every_run_has_a_setup_of_its_own_until_it_is_graded(tmp_path: Path) -> None:
+    checks = [{"contains": "Cancel {{ order_id }} done"}, {"python": "shop:is_logged"}]
+    cases = [case("a", expect=checks), case("b", expect=checks)]
+    ended = await run(tmp_path, setup="shop:order", cases=cases, runs=3)
+    assert ended.code == 0, ended.out + ended.err
+    ids = [f"{name}-{number}" for name in "ab" for number in (1, 2, 3)]
+    log = log_of(tmp_path)
+    for id_ in ids:
+        mine = [line for line in log if line.endswith(id_)]
+        assert mine == [f"up {id_}", f"call {id_}", f"grade {id_}", f"down {id_}"]
+    found = {result["messages"][0]["content"] for result in results_in(tmp_path)}
+    assert found == {f"Cancel {id_}" for id_ in ids}
+    assert {result["setup_vars"]["order_id"] for result in results_in(tmp_path)} == set(ids)
+
+
+@pytest.mark.parametrize(
+    ("scope", "log"),
+    [
+        ("suite", ["up suite None", "down suite None"]),
+        ("case", [f"{how} {name} agent" for name in "ab" for how in ("up", "down")]),
+    ],
+)
+async def test_runs_share_a_fixture_of_a_wider_scope(
+    tmp_path: Path, scope: str, log: list[str]
+) -> None:
+    setup = {"python": "shop:shared", "scope": scope}
+    ended = await run(tmp_path, setup=setup, cases=[case("a"), case("b")], runs=3)
+    assert ended.code == 0, ended.out + ended.err
+    lines = log_of(tmp_path)
+    assert sorted(line for line in lines if not line.startswith("call")) == sorted(log)
+    assert lines[0].startswith("up")
+    assert lines[-1].startswith("down")
+
+
+async def test_variants_do_not_share_the_fixture_of_a_case(tmp_path: Path) -> None:
+    agents = [AGENT, {**AGENT, "name": "other"}]
+    setup = {"python": "shop:shared", "scope": "case"}
+    await run(tmp_path, setup=setup, providers=agents, runs=2)
+    ups = [line for line in log_of(tmp_path) if line.startswith("up")]
+    assert sorted(ups) == ["up a agent", "up a other"]
+
+
+async def test_fixtures_of_suite_provider_and_case_see_those_before_them(tmp_path: Path) -> None:
+    ended = await run(
+        tmp_path,
+        setup=[{"python": "shop:plain", "scope": "suite"}],
+        providers=[{**AGENT, "setup": "shop:nested"}],
+        prompts=["Cancel {{ order_id }}: {{ line_id }}"],
+        cases=[case(setup={"python": "shop:shared"})],
+    )
+    assert ended.code == 0, ended.out + ended.err
+    (result,) = results_in(tmp_path)
+    assert result["response"]["output"] == "Cancel A1: A1/1 done"
+    assert result["setup_vars"]["seen"] == {
+        "topic": "orders",
+        "order_id": "A1",
+        "line_id": "A1/1",
+    }
+
+
+async def test_a_failing_setup_makes_its_runs_errored_and_the_others_go_on(tmp_path: Path) -> None:
+    ended = await run(
+        tmp_path,
+        setup="shop:broken_for_b",
+        cases=[case("a"), case("b")],
+        gate={"max_error_rate": 0.6},
+    )
+    assert "errored" in ended.out
+    passed, errored = results_in(tmp_path)
+    assert (passed["status"], errored["status"]) == ("passed", "errored")
+    assert errored["error"]["kind"] == "environment"
+    assert errored["error"]["message"].startswith(
+        "setup shop:broken_for_b raised KeyError: 'no database' (shop.py:"
+    )
+    assert "broken_for_b" in errored["error"]["detail"]
+    assert log_of(tmp_path) == ["call A1"], "no call without its setup"
+
+
+@pytest.mark.parametrize(
+    ("setup", "message"),
+    [
+        ({"python": "shop:slow", "timeout_s": 0.2}, "setup shop:slow took more than 0.2 s"),
+        ("shop:a_list", "setup shop:a_list gave a list: expected a mapping of vars by name"),
+        ("shop:taken", "setup shop:taken gave 'topic', which is a var of the case, too"),
+        (
+            {"command": [sys.executable, "-c", "raise SystemExit('no database')"]},
+            "exit status 1: no database",
+        ),
+        ({"command": [sys.executable, "-c", "print('up')"]}, "stdout is not a JSON object"),
+        ("shop:nothing_of_use", "the vars of its setup do not fit: 'order_id' is undefined"),
+    ],
+)
+async def test_what_is_wrong_with_a_setup_is_the_reason_of_its_runs(
+    tmp_path: Path, setup: Any, message: str
+) -> None:
+    module = MODULE + "\ndef nothing_of_use():\n    return {'order_ids': 'A1'}\n"
+    (tmp_path / "shop.py").write_text(module, "utf-8")
+    write_suite(tmp_path, [case()], providers=[AGENT], prompts=PROMPTS, setup=setup)
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 3
+    (result,) = results_in(tmp_path)
+    assert message in result["error"]["message"]
+    assert result["status"] == "errored"
+    assert log_of(tmp_path) == []
+
+
+@pytest.mark.parametrize("scope", ["run", "case", "suite"])
+async def test_a_failing_teardown_is_told_and_changes_no_grade(tmp_path: Path, scope: str) -> None:
+    setup = {"python": "shop:slow_teardown", "timeout_s": 0.2, "scope": scope}
+    report = {"formats": ["json", "markdown", "html"]}
+    ended = await run(tmp_path, setup=setup, report=report)
+    assert ended.code == 0, ended.out + ended.err
+    reason = "teardown of shop:slow_teardown took more than 0.2 s"
+    (result,) = results_in(tmp_path)
+    assert result["teardown_error"] == reason
+    assert (result["status"], len(result["grades"])) == ("passed", 1)
+    note = "failed after 1 of 1 run, which changes no grade"
+    assert f"Teardown: {note}" in ended.out
+    assert note in (tmp_path / "out/summary.md").read_text()
+    assert note in (tmp_path / "out/report.html").read_text()
+
+
+async def test_a_teardown_that_raises_is_noted_with_its_run_alone(tmp_path: Path) -> None:
+    await run(tmp_path, setup="shop:broken_teardown", runs=2)
+    first, second = results_in(tmp_path)
+    assert "raised OSError: the disk is gone (shop.py:" in first["teardown_error"]
+    assert "teardown_error" not in second
+
+
+async def test_a_resumed_run_sets_up_only_what_it_runs_and_keeps_the_note(tmp_path: Path) -> None:
+    await run(tmp_path, setup="shop:broken_teardown", runs=1)
+    calls = log_of(tmp_path)
+    ended = await run(tmp_path, "--resume", setup="shop:broken_teardown", runs=2)
+    assert "1 of 2 runs kept" in ended.out
+    assert len(log_of(tmp_path)) == len(calls) + 1
+    first, second = results_in(tmp_path)
+    assert "teardown_error" in first
+    assert "teardown_error" not in second
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.parametrize("scope", ["run", "case", "suite"])
+async def test_a_signal_tears_down_what_is_set_up(tmp_path: Path, scope: str) -> None:
+    (tmp_path / "shop.py").write_text(MODULE, "utf-8")
+    setup = {"python": "shop:waits", "scope": scope}
+    agent = {**AGENT, "target": "shop:hangs"}
+    write_suite(tmp_path, [case()], providers=[agent], prompts=PROMPTS, setup=setup)
+    process = await start(tmp_path, "run", "--out", "out")
+    await until(lambda: "call" in log_of(tmp_path))
+    process.send_signal(signal.SIGINT)
+    ended = await finished(process)
+    assert ended.code == 130
+    assert log_of(tmp_path) == ["up", "call", "down"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+async def test_a_signal_ends_a_setup(tmp_path: Path) -> None:
+    program = "import time; open('log.txt', 'w').write('up\\n'); time.sleep(60)"
+    setup = {"command": [sys.executable, "-c", program]}
+    write_suite(tmp_path, [case()], prompts=PROMPTS, setup=setup)
+    process = await start(tmp_path, "run", "--out", "out")
+    await until(lambda: log_of(tmp_path) == ["up"])
+    process.send_signal(signal.SIGINT)
+    ended = await finished(process)
+    assert ended.code == 130
+    assert report_in(tmp_path / "out")["interrupted"] == "SIGINT"
+
+
+DAEMON = """
+import json, subprocess, sys
+given = json.load(sys.stdin)
+command = [sys.executable, "-c", "import time; time.sleep(60)"]
+child = subprocess.Popen(command, start_new_session=True)
+print(json.dumps({"order_id": given["id"] + str(given["run"]), "pid": child.pid}))
+"""
+TEARDOWN = """
+import json, sys
+from pathlib import Path
+import psutil
+given = json.load(sys.stdin)["vars"]
+is_alive = psutil.Process(given["pid"]).status() != psutil.STATUS_ZOMBIE
+Path("ended.json").write_text(json.dumps([given, is_alive]))
+"""
+
+
+async def test_a_command_sets_up_and_its_daemons_live_until_the_teardown(tmp_path: Path) -> None:
+    (tmp_path / "up.py").write_text(DAEMON, "utf-8")
+    (tmp_path / "down.py").write_text(TEARDOWN, "utf-8")
+    setup = {"command": f"{sys.executable} up.py", "teardown": [sys.executable, "down.py"]}
+    ended = await run(tmp_path, setup=setup)
+    assert ended.code == 0, ended.out + ended.err
+    assert log_of(tmp_path) == ["call a1"]
+    given, lived = json.loads((tmp_path / "ended.json").read_text())
+    assert lived
+    assert given["order_id"] == "a1"
+    assert given["topic"] == "orders"
+    with suppress(psutil.NoSuchProcess):  # else nobody has reaped it
+        assert psutil.Process(given["pid"]).status() == psutil.STATUS_ZOMBIE
+
+
+async def test_an_answer_that_is_graded_again_has_the_vars_and_no_setup(tmp_path: Path) -> None:
+    await run(tmp_path, setup="shop:order", runs=2)
+    (tmp_path / "log.txt").unlink()
+    (tmp_path / "out").rename(tmp_path / "first")
+    checks = [{"icontains": "CANCEL {{ order_id }} DONE"}]
+    again = await run(
+        tmp_path,
+        "--replay",
+        "first",
+        "--replay-only",
+        setup="shop:order",
+        cases=[case(expect=checks)],
+        runs=2,
+        gate={"on_unchecked": "warn"},
+    )
+    assert again.code == 0, again.out + again.err
+    assert log_of(tmp_path) == []
+    for number, result in enumerate(results_in(tmp_path), 1):
+        assert result["recorded"]
+        assert result["messages"][0]["content"] == f"Cancel a-{number}"
+        assert result["setup_vars"] == {"order_id": f"a-{number}"}
+
+
+async def test_secrets_and_handles_are_not_kept_and_a_grader_that_needs_one_gives_no_verdict(
+    tmp_path: Path,
+) -> None:
+    checks = [{"not_contains": "{{ api_token }}"}]
+    ended = await run(tmp_path, setup="shop:secret", cases=[case(expect=checks)])
+    assert ended.code == 0, ended.out + ended.err
+    (line,) = journaled(tmp_path / "out")
+    assert line["setup_vars"] == {"order_id": "A1"}
+    (tmp_path / "out").rename(tmp_path / "first")
+    again = await run(
+        tmp_path,
+        *("--replay", "first", "--replay-only"),
+        setup="shop:secret",
+        cases=[case(expect=checks)],
+    )
+    assert again.code == 3
+    (result,) = results_in(tmp_path)
+    assert "'api_token' is undefined" in result["error"]["message"]
+
+
+async def test_the_definition_of_a_setup_is_part_of_the_fingerprint_and_its_values_are_not(
+    tmp_path: Path,
+) -> None:
+    prints = []
+    for setup in ("shop:order", "shop:order", {"python": "shop:order", "scope": "case"}):
+        await run(tmp_path, setup=setup, runs=2)
+        prints.append({line["fingerprint"] for line in journaled(tmp_path / "out")})
+    assert prints[0] == prints[1]
+    assert len(prints[0]) == 1, "both runs ask the same question"
+    assert prints[0] != prints[2]
+
+
+async def test_an_http_request_has_the_vars(tmp_path: Path) -> None:
+    async with serving() as server:
+        server.answers(Scripted({"output": "Cancel A1"}))
+        provider = {"name": "service", "type": "http", "url": server.url}
+        good = {**provider, "body": {"order": "{{ vars.order_id }}"}}
+        ended = await run(tmp_path, setup="shop:plain", providers=[good])
+        assert ended.code == 0, ended.out + ended.err
+        assert server.seen[0].json == {"order": "A1"}
+        asked = len(server.seen)
+        bad = {**provider, "body": {"order": "{{ vars.order }}"}}
+        ended = await run(tmp_path, setup="shop:plain", providers=[bad])
+        assert ended.code == 3
+        (result,) = results_in(tmp_path)
+        assert result["status"] == "errored"
+        assert "the vars of its setup do not fit" in result["error"]["message"]
+        assert len(server.seen) == asked
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"setup": "shop:nothing"}, "there is no 'nothing' in shop"),
+        ({"setup": "shop.py"}, "setup: 'shop.py' is not of the form module:function"),
+        ({"setup": [{"scope": "run"}]}, "setup[0]: name a function with `python`, or a program"),
+        (
+            {"setup": {"python": "shop:order", "scope": "session"}},
+            "setup.scope: expected run, case",
+        ),
+        ({"setup": [{"python": "shop:order", "scop": "case"}]}, "did you mean 'scope'?"),
+        ({"setup": {"command": "no-such-program"}}, "there is no program 'no-such-program'"),
+        (
+            {"setup": {"python": "shop:order", "teardown": "rm x"}},
+            "`teardown` is for a `command`",
+        ),
+        (
+            {"providers": [{**AGENT, "setup": "shop:order"}, ECHO]},
+            "case 'a': order_id waits for a `setup`, and the provider echo has none",
+        ),
+        ({}, "the prompt 'prompt 1' does not fit this case: 'order_id' is undefined"),
+    ],
+)
+async def test_what_can_be_seen_to_be_wrong_is_told_before_any_call(
+    tmp_path: Path, settings: Mapping[str, Any], message: str
+) -> None:
+    ended = await run(tmp_path, **settings)
+    assert ended.code == 2, ended.out
+    assert message in ended.err
+    assert log_of(tmp_path) == []
+
+
+def test_the_schema_has_every_spelling() -> None:
+    schema = suite_schema()
+    spellings = schema["properties"]["setup"]["anyOf"]
+    assert spellings[:2] == [{"type": "string"}, {"$ref": "#/$defs/Fixture"}]
+    assert schema["$defs"]["Case"]["properties"]["setup"]["anyOf"] == spellings
+    assert schema["$defs"]["provider.Http"]["properties"]["setup"]["anyOf"] == spellings
+    assert set(schema["$defs"]["Fixture"]["properties"]) == {
+        *("python", "command", "teardown", "scope", "timeout_s")
+    }
+
+
+# In Python.
+
+
+async def test_a_generator_is_run_by_one_thread_and_an_async_one_by_one_task(
+    tmp_path: Path,
+) -> None:
+    threads: list[int] = []
+    tasks: list[Any] = []
+
+    def order(request: FixtureRequest) -> Iterator[Mapping[str, Any]]:
+        threads.append(get_ident())
+        yield {"order_id": f"A{request.run}"}
+        threads.append(get_ident())
+
+    async def basket() -> AsyncIterator[Mapping[str, Any]]:
+        tasks.append(asyncio.current_task())
+        yield {"basket": "B"}
+        tasks.append(asyncio.current_task())
+
+    async def user() -> Mapping[str, Any]:
+        return {"user": "U"}
+
+    def agent(text: str) -> str:
+        return text
+
+    suite = Suite(
+        providers=agent,
+        prompts=["{{ order_id }}{{ basket }}{{ user }}"],
+        cases=[Case(id="a", vars={"x": 1}, expect=[Equals("A1BU")])],
+        setup=[Fixture(order), basket, user],
+        folder=tmp_path,
+    )
+    report = await evaluate(suite)
+    assert report.all_passed, report.summary()
+    assert threads[0] == threads[1] != get_ident()
+    assert tasks[0] is tasks[1]
+
+
+async def test_parallel_runs_never_share_the_fixture_of_a_run(tmp_path: Path) -> None:
+    in_use: set[str] = set()
+    most = 0
+
+    def order(request: FixtureRequest) -> Iterator[Mapping[str, Any]]:
+        nonlocal most
+        name = f"{request.run}"
+        assert name not in in_use
+        in_use.add(name)
+        most = max(most, len(in_use))
+        yield {"name": name}
+        in_use.remove(name)
+
+    barrier = asyncio.Barrier(4)
+
+    async def agent(text: str) -> str:
+        await barrier.wait()
+        return text
+
+    suite = Suite(
+        providers=agent,
+        prompts=["{{ name }}"],
+        cases=[Case(id="a", vars={"x": 1})],
+        expect=[{"contains": "{{ name }}"}],
+        setup=order,
+        runs=4,
+        folder=tmp_path,
+    )
+    report = await evaluate(suite)
+    assert report.all_passed, report.summary()
+    assert most == 4
+    assert not in_use
+
+
+async def test_a_setup_that_is_given_up_still_tears_down(tmp_path: Path) -> None:
+    torn_down = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def order() -> AsyncIterator[Mapping[str, Any]]:
+        try:
+            await asyncio.Event().wait()
+            yield {}
+        finally:
+            loop.call_soon_threadsafe(torn_down.set)
+
+    suite = Suite(
+        providers=lambda text: text,
+        cases=[Case(id="a", input="x", expect=[Equals("x")])],
+        setup=Fixture(order, timeout_s=0.05),
+        folder=tmp_path,
+    )
+    report = await evaluate(suite)
+    assert report.errored == 1
+    await asyncio.wait_for(torn_down.wait(), 10)
+
+
+async def test_a_run_without_a_setup_leaves_no_trace_of_one(tmp_path: Path) -> None:
+    write_suite(tmp_path)
+    await ci_evals(tmp_path, "run", "--out", "out")
+    _, line = journal_lines(tmp_path / "out")
+    assert not {"setup_vars", "teardown_error"} & set(line)
