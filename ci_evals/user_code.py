@@ -44,6 +44,8 @@ CODE_IN_SUITE = "<python>"
 _NOT_IMPORTED_BY_LIBRARIES = {"antigravity", "test", "this"}
 _homes: dict[str, str] = {}
 """The folder of each top-level module that a suite imported."""
+_imports: list[str] = []
+"""The modules that `load_module` is importing in the main thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +271,18 @@ def load_module(name: str) -> ModuleType:
         Exception: whatever the module raises.
     """
     find_module(name)
-    return importlib.import_module(name)
+    if threading.current_thread() is not threading.main_thread():
+        return importlib.import_module(name)
+    _imports.append(name)
+    try:
+        return importlib.import_module(name)
+    finally:
+        _imports.remove(name)
+
+
+def is_importing() -> bool:
+    """Return True while the main thread imports a module of a suite, which a signal may end."""
+    return bool(_imports)
 
 
 def load(target: str) -> Any:

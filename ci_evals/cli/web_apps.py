@@ -244,14 +244,45 @@ def _ask(
 
 
 def _parameters(function: Definition) -> Sequence[tuple[str, str]]:
-    """Return the parameters of a function, with their annotations."""
+    """Return the parameters of a function that a request fills, with their types.
+
+    `Annotated[Ask, Body()]` is an `Ask`. What `Depends` makes is left out.
+    """
+    arguments = function.args
+    by_place = [*arguments.posonlyargs, *arguments.args]
+    defaults: dict[str, ast.expr | None] = {}
+    for each, default in zip(reversed(by_place), reversed(arguments.defaults), strict=False):
+        defaults[each.arg] = default
+    for each, by_name in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        defaults[each.arg] = by_name
     parameters = []
-    for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
-        annotation = ""
-        if each.annotation is not None:
-            annotation = ast.unparse(each.annotation)
-        parameters.append((each.arg, annotation))
+    for each in (*by_place, *arguments.kwonlyargs):
+        annotation, *marks = _parts_of_annotation(each.annotation)
+        if any(_is_dependency(mark) for mark in (*marks, defaults.get(each.arg))):
+            continue
+        text = ""
+        if annotation is not None:
+            text = ast.unparse(annotation)
+        parameters.append((each.arg, text))
     return parameters
+
+
+def _parts_of_annotation(annotation: ast.expr | None) -> Sequence[ast.expr | None]:
+    """Return the type, and what `Annotated` adds to it."""
+    match annotation:
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=parts)):
+            return parts
+        case ast.Subscript(value=ast.Attribute(attr="Annotated"), slice=ast.Tuple(elts=parts)):
+            return parts
+    return (annotation,)
+
+
+def _is_dependency(expression: ast.expr | None) -> bool:
+    """Return True for `Depends(…)` and `Security(…)`, with which FastAPI makes the argument."""
+    match expression:
+        case ast.Call(func=ast.Name(id=name)) | ast.Call(func=ast.Attribute(attr=name)):
+            return name in ("Depends", "Security")
+    return False
 
 
 def _body_of(function: Definition, models: Mapping[str, ast.ClassDef]) -> Mapping[str, Any] | None:

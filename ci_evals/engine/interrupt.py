@@ -17,6 +17,7 @@ from typing import Any, NoReturn, Self, TypeVar
 from ci_evals.engine.runner import Run
 from ci_evals.errors import EXIT_CODES
 from ci_evals.providers.subprocess import kill_all
+from ci_evals.user_code import is_importing
 
 T = TypeVar("T")
 
@@ -117,6 +118,10 @@ class _Signals:
                 _exit_at_once(which)
             self.received = which
             self._on_first(which.name)
+            if self._task is not None and is_importing():
+                # The event loop, which would cancel it, waits for the import.
+                self._task.cancel()
+                raise asyncio.CancelledError
             if self._task is not None:
                 loop.call_soon_threadsafe(self._task.cancel)
 

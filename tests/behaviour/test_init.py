@@ -338,6 +338,45 @@ async def test_an_app_is_known_by_its_files(
     assert written == {"name": "service", "type": "http", **provider}
 
 
+ROUTE_WITH_DEPENDENCIES = """
+from typing import Annotated
+from fastapi import Body, Depends, FastAPI
+from pydantic import BaseModel
+
+app = FastAPI()
+
+class User(BaseModel):
+    message: str
+
+class Settings(BaseModel):
+    text: str
+
+class Ask(BaseModel):
+    question: str
+
+@app.post("/ask")
+def ask({parameters}): return {{"answer": body.question}}
+"""
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        "body: Annotated[Ask, Body()]",
+        "user: Annotated[User, Depends(current_user)], body: Annotated[Ask, Body(embed=False)]",
+        "body: Ask, user: User = Depends(current_user)",
+        "user: User = Depends(current_user), *, settings: Settings = Depends(), body: Ask",
+    ],
+)
+async def test_a_body_is_what_the_request_fills(parameters: str, tmp_path: Path) -> None:
+    route = ROUTE_WITH_DEPENDENCIES.format(parameters=parameters)
+    (tmp_path / "app.py").write_text(route)
+    assert (await ci_evals(tmp_path, "init")).code == 0
+    (service,) = yaml.safe_load((tmp_path / "evals.yaml").read_text())["providers"]
+    assert service["url"] == "http://127.0.0.1:8123/ask"
+    assert service["body"] == {"question": "{{ input }}"}
+
+
 async def test_an_app_without_a_known_route_is_still_to_do(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("from fastapi import FastAPI\napp = FastAPI()\n")
     written = await ci_evals(tmp_path, "init")

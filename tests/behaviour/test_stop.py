@@ -282,6 +282,25 @@ async def test_the_second_signal_ends_a_loop_that_the_function_blocks(
     assert journaled(tmp_path) == []
 
 
+@pytest.mark.parametrize("waits", ["time.sleep(600)", "while True: pass"], ids=["blocked", "busy"])
+async def test_the_first_signal_ends_the_import_of_a_slow_module(
+    waits: str, tmp_path: Path
+) -> None:
+    (tmp_path / "agent.py").write_text(
+        f"import pathlib, time\npathlib.Path('importing').touch()\n{waits}\n"
+        "def answer(question): return question\n"
+    )
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    case = {"id": "a", "input": 1, "expect": [{"equals": "ok"}]}
+    write_suite(tmp_path, [case], providers=[provider])
+    process = await start(tmp_path, "run")
+    await until((tmp_path / "importing").exists)
+    process.send_signal(signal.SIGINT)
+    ended = await finished(process)
+    assert ended.code == 130
+    assert "Traceback" not in ended.err
+
+
 STUBBORN_FUNCTION = """
 import asyncio, pathlib
 
