@@ -383,6 +383,7 @@ PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
         ),
         "anthropic": Entry("ci_evals.providers.anthropic:Anthropic", "A Claude model."),
         "gemini": Entry("ci_evals.providers.gemini:Gemini", "A Gemini model."),
+        "bedrock": Entry("ci_evals.providers.bedrock:Bedrock", "A model of Amazon Bedrock."),
         "embeddings": Entry(
             "ci_evals.providers.openai:Embeddings",
             "OpenAI's embeddings, or any endpoint that speaks like them.",

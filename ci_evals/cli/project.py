@@ -268,4 +268,7 @@ def key_variables(kind: str) -> list[str]:
     options = PROVIDERS.get(kind)
     if options is None or not issubclass(options, ModelOptions):
         return []
-    return [options.default_key_variable]
+    variable = options.default_key_variable
+    if variable is None:
+        return []
+    return [variable]

@@ -25,7 +25,7 @@ from ci_evals.model.fingerprint import digest
 from ci_evals.model.grading import Expectation
 from ci_evals.model.request import Request
 from ci_evals.model.response import Response
-from ci_evals.providers.base import Provider, ProviderOptions, Service
+from ci_evals.providers.base import Credentials, Provider, ProviderOptions, Service
 from ci_evals.providers.pricing import Pricer, pricer
 from ci_evals.suite.executor import Executor
 from ci_evals.suite.fingerprint import apply_case_overrides, provider_identity
@@ -150,7 +150,7 @@ def _prepare_graders(expectations: Iterable[Expectation], executor: Executor) ->
 async def prepare(
     called: Iterable[ProviderOptions], places: Mapping[str, Place], resources: EngineResources
 ) -> None:
-    """Fetch the tokens of providers, start their services and the servers of their tools, each
+    """Fetch the credentials of providers, start their services and the servers of their tools, each
     once, before the first call.
 
     Args:
@@ -162,25 +162,24 @@ async def prepare(
         ConfigError: something is missing; it lists everything that is.
     """
     problems: list[Problem] = []
-    tokens: dict[Any, str] = {}
+    credentials: dict[Credentials, str] = {}
     services: dict[Service, str] = {}
     toolboxes: dict[Any, str] = {}
     for options in called:
-        command = getattr(options, "token", None)
-        if command is not None:
-            token = providers.shared_token(command, resources)
-            tokens.setdefault(token, str(options.name))
+        found = options.credentials(resources)
+        if found is not None:
+            credentials.setdefault(found, str(options.name))
         if options.serve is not None:
             service: Service = providers.shared_service(options.serve, resources)
             services.setdefault(service, str(options.name))
         if tools := getattr(options, "tools", ()):
             toolbox = providers.shared_toolbox(tools, resources)
             toolboxes.setdefault(toolbox, str(options.name))
-    for token, name in tokens.items():
+    for found, name in credentials.items():
         try:
-            await token.get()
+            await found.fetch()
         except ProviderError as error:
-            problems.append(Problem(*places[name], f"token: {error.message}"))
+            problems.append(Problem(*places[name], f"{found.noun}: {error.message}"))
     if problems:
         raise ConfigError(problems)
     for service, name in services.items():

@@ -6,10 +6,14 @@ from ci_evals.registry import PROVIDERS, lazy_attributes
 
 if TYPE_CHECKING:
     from ci_evals.providers.anthropic import Anthropic as Anthropic
+    from ci_evals.providers.aws import AmazonEventReader as AmazonEventReader
+    from ci_evals.providers.aws import aws_credentials as aws_credentials
+    from ci_evals.providers.aws import aws_region as aws_region
     from ci_evals.providers.base import McpServer as McpServer
     from ci_evals.providers.base import ProviderOptions as ProviderOptions
     from ci_evals.providers.base import Serve as Serve
     from ci_evals.providers.base import TokenCommand as TokenCommand
+    from ci_evals.providers.bedrock import Bedrock as Bedrock
     from ci_evals.providers.command import Command as Command
     from ci_evals.providers.command_line import command_problems as command_problems
     from ci_evals.providers.command_line import program_problems as program_problems
@@ -47,10 +51,13 @@ _MODULES = {
 }
 
 _PARTS = {
+    "AmazonEventReader": "ci_evals.providers.aws",
     "Function": "ci_evals.providers.python",
     "HttpClient": "ci_evals.providers.http_client",
     "McpTools": "ci_evals.providers.mcp_client",
     "ResponsesEndpoint": "ci_evals.providers.openai_responses",
+    "aws_credentials": "ci_evals.providers.aws",
+    "aws_region": "ci_evals.providers.aws",
     "attach_recorder": "ci_evals.providers.telemetry",
     "command_problems": "ci_evals.providers.command_line",
     "is_listed": "ci_evals.providers.price_list",

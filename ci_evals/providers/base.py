@@ -148,6 +148,21 @@ class McpServer(Options):
         return found
 
 
+class Credentials(Protocol):
+    """What authorizes the calls of providers."""
+
+    noun: str
+    """The start of a problem with them: `token`, `credentials`."""
+
+    async def fetch(self) -> None:
+        """Get them, before the first call.
+
+        Raises:
+            ProviderError: there are none.
+        """
+        ...
+
+
 class Service(Protocol):
     """A service that is started once, for all providers that have the same `serve`."""
 
@@ -329,6 +344,12 @@ class ProviderOptions(Options):
     def misfits(self, requests: Iterable[Request], folder: Path) -> Iterator[tuple[Request, str]]:
         """Yield requests that cannot be sent, each with the reason, without sending any."""
         return iter(())
+
+    def credentials(self, resources: Resources) -> Credentials | None:
+        """Return what authorizes its calls and is fetched before the first one, the same for all
+        providers of a run that have the same source; None for a key, and for nothing.
+        """
+        return None
 
     def open(self, resources: Resources) -> Provider:
         """Make the live provider; what it holds open is put on `resources.stack`."""

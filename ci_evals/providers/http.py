@@ -13,6 +13,7 @@ from jinja2.meta import find_undeclared_variables
 from pydantic import TypeAdapter
 from yarl import URL
 
+from ci_evals import providers
 from ci_evals.errors import ProviderError
 from ci_evals.format import number_of, one_line
 from ci_evals.jsonpath import find_all, is_singular, missing_field, path_problems
@@ -25,6 +26,7 @@ from ci_evals.providers.http_messages import (
     END_OF_STREAM,
     Call,
     Event,
+    HttpCredentials,
     Reply,
     decode,
     header_problems,
@@ -182,6 +184,11 @@ class Http(ProviderOptions):
             except ProviderError as error:
                 yield request, error.message
 
+    def credentials(self, resources: Resources) -> HttpCredentials | None:
+        if self.token is None:
+            return None
+        return providers.shared_token(self.token, resources)
+
     def open(self, resources: Resources) -> Provider:
         return HttpService(self, resources)
 
@@ -191,7 +198,7 @@ class HttpService:
 
     def __init__(self, options: Http, resources: Resources) -> None:
         self._options = options
-        self._http = open_http_client(resources, options.token)
+        self._http = open_http_client(resources, options.credentials(resources))
         self._template = _RequestTemplate(options)
         self._reads_json = any(True for _ in options.paths)
 

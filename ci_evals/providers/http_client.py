@@ -13,19 +13,20 @@ from urllib.request import proxy_bypass
 import aiohttp
 from yarl import URL
 
+from ci_evals import providers
 from ci_evals.errors import ConfigError, ErrorKind, Problem, ProviderError
-from ci_evals.providers.base import Resources, TokenCommand
+from ci_evals.providers.base import Resources
 from ci_evals.providers.http_headers import date_in, number_in, retry_after_s
 from ci_evals.providers.http_messages import (
     Call,
     Event,
+    HttpCredentials,
     Reply,
     authority,
     kind_of,
     place_of,
     readable,
 )
-from ci_evals.providers.tokens import Token, shared_token
 from ci_evals.redaction import MASK, SHORTEST
 
 MAX_BYTES = 50 * 1024 * 1024
@@ -108,35 +109,38 @@ class HttpClient:
 
     Args:
         resources: the engine's.
-        token: the command that prints the bearer token to send.
+        credentials: what authorizes its calls, if the headers don't.
         max_bytes: the longest body that is read.
     """
 
     def __init__(
-        self, resources: Resources, token: TokenCommand | None = None, max_bytes: int = MAX_BYTES
+        self,
+        resources: Resources,
+        credentials: HttpCredentials | None = None,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self._session = resources.shared(open_session)
         self._proxies = resources.shared(_proxies_of_run)
         self._observe = resources.observe
         self._max_bytes = max_bytes
-        self._token = None
-        if token is not None:
-            self._token = shared_token(token, resources)
+        self._credentials = credentials
 
     def send(self, call: Call, timeout_s: float) -> Awaitable[Reply]:
-        if self._token is None:
+        if self._credentials is None:
             return self._send(call, call.headers, timeout_s)
-        return self._send_with_token(call, self._token, timeout_s)
+        return self._send_authorized(call, self._credentials, timeout_s)
 
-    async def _send_with_token(self, call: Call, source: Token, timeout_s: float) -> Reply:
-        token = await source.get()
+    async def _send_authorized(
+        self, call: Call, credentials: HttpCredentials, timeout_s: float
+    ) -> Reply:
+        headers = await credentials.authorize(call)
         try:
-            return await self._send(call, _with_token(call.headers, token), timeout_s)
+            return await self._send(call, headers, timeout_s)
         except ProviderError as error:
             if error.status != 401:
                 raise
-        token = await source.get(refused=token)
-        return await self._send(call, _with_token(call.headers, token), timeout_s)
+        headers = await credentials.authorize(call, refused=headers)
+        return await self._send(call, headers, timeout_s)
 
     async def _send(self, call: Call, headers: Mapping[str, str], timeout_s: float) -> Reply:
         start = time.perf_counter()
@@ -157,10 +161,15 @@ class HttpClient:
                 if not 200 <= response.status < 300:
                     raise await _refusal(response, headers)
                 events = None
-                if response.content_type == "text/event-stream":
+                content_type = response.content_type
+                if content_type == "text/event-stream":
                     reader = _EventReader(start)
                     events = reader.events
                     body = await _read(response, self._max_bytes, reader.feed)
+                elif content_type == "application/vnd.amazon.eventstream":
+                    amazon_reader = providers.AmazonEventReader(start)
+                    events = amazon_reader.events
+                    body = await _read(response, self._max_bytes, amazon_reader.feed)
                 else:
                     body = await _read(response, self._max_bytes)
         except TimeoutError as error:
@@ -187,10 +196,6 @@ def why_lost(error: Exception) -> str:
     if isinstance(cause, OSError) and cause.errno and reason.startswith("Connect call failed"):
         reason = os.strerror(cause.errno)  # instead of asyncio's own words
     return readable(reason) or type(error).__name__
-
-
-def _with_token(headers: Mapping[str, str], token: str) -> Mapping[str, str]:
-    return {**headers, "Authorization": f"Bearer {token}"}
 
 
 async def _read(
@@ -313,6 +318,7 @@ def _message(body: bytes) -> str | None:
             {"error": {"message": str(text)}}
             | {"error": str(text)}
             | {"message": str(text)}
+            | {"Message": str(text)}
             | {"detail": str(text)}
         ):
             return text

@@ -14,7 +14,7 @@ from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.format import one_line
 from ci_evals.model.fields import first_problem, is_complete_url
 from ci_evals.providers.answer import plain_json
-from ci_evals.providers.base import Resources, TokenCommand
+from ci_evals.providers.base import Credentials, Resources, TokenCommand
 from ci_evals.providers.http_headers import number_in
 
 END_OF_STREAM = "[DONE]"
@@ -64,6 +64,24 @@ class Reply(NamedTuple):
         return number_in(self.headers.get("x-litellm-response-cost"))
 
 
+class HttpCredentials(Credentials, Protocol):
+    """Authorizes the calls of providers."""
+
+    async def authorize(
+        self, call: Call, refused: Mapping[str, str] | None = None
+    ) -> Mapping[str, str]:
+        """Return the headers of a call, with what authorizes it.
+
+        Args:
+            call: the request.
+            refused: headers that were refused: what is in them is fetched again.
+
+        Raises:
+            ProviderError: there are no credentials.
+        """
+        ...
+
+
 class HttpSender(Protocol):
     """Makes the calls of one provider."""
 
@@ -77,14 +95,14 @@ class HttpSender(Protocol):
 
         Raises:
             ProviderError: there was no answer, its status is outside 2xx, or it is too long; or
-                there is no token.
+                there are no credentials.
         """
         ...
 
 
-def open_http_client(resources: Resources, token: TokenCommand | None = None) -> HttpSender:
-    """Return a client for one provider; `token` is the command of the bearer token to send."""
-    return providers.HttpClient(resources, token)
+def open_http_client(resources: Resources, credentials: HttpCredentials | None) -> HttpSender:
+    """Return a client for one provider."""
+    return providers.HttpClient(resources, credentials)
 
 
 def decode(adapter: TypeAdapter[T], body: bytes, host: str | None) -> T:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from struct import pack
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 from zlib import crc32
 
@@ -18,6 +19,8 @@ from ci_evals.providers.http_messages import END_OF_STREAM
 Json = dict[str, Any]
 
 _DIMENSIONS = 256
+_FRAME_BYTES = 16  # of an event of AWS's beyond headers and payload: two lengths, two checksums
+_STRING = 7  # the type of a header there
 
 
 class ModelApi(Protocol):
@@ -27,12 +30,21 @@ class ModelApi(Protocol):
     """The type of a request's body. Its `turns` are the conversation, oldest message first."""
     end_of_stream: ClassVar[str]
     """The data of an event that follows the last one of a stream; empty for none."""
+    stream_type: ClassVar[str] = "text/event-stream"
+    """The content type of a stream."""
 
     def render(self, response: Response, model: str, number: int) -> Json:
         """Return the `number`-th answer."""
 
     def events(self, answer: Json) -> Iterator[tuple[str, Json]]:
         """Yield the name, which may be empty, and the data of each event that streams an answer."""
+
+    def frame(self, name: str, data: Json) -> bytes:
+        """Return an event as it is sent."""
+        event = b"data: " + json.dumps(data).encode() + b"\n\n"
+        if name:
+            event = f"event: {name}\n".encode() + event
+        return event
 
     def error(self, status: int, kind: ErrorKind | None, message: str) -> Json:
         """Return the body of an error."""
@@ -480,6 +492,108 @@ class GenerateContent(ModelApi):
         }
         name = names.get(kind, "INVALID_ARGUMENT")
         return {"error": {"code": status, "message": message, "status": name}}
+
+
+# Bedrock's Converse.
+
+
+@dataclass(frozen=True, slots=True)
+class _ConverseBlock:
+    """A block of a message. Of images, documents and tool calls, nothing is read."""
+
+    text: str = ""
+    toolResult: dict[str, Any] | None = None  # noqa: N815  the API's own name
+
+
+@dataclass(frozen=True, slots=True)
+class _ConverseTurn:
+    role: Literal["user", "assistant"]
+    content: Annotated[list[_ConverseBlock], Field(min_length=1)]
+
+    @property
+    def turn(self) -> Message:
+        text = "".join(block.text for block in self.content)
+        if not text and any(block.toolResult is not None for block in self.content):
+            return Message("tool", "")
+        return Message(self.role, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _ConverseBody:
+    messages: Annotated[list[_ConverseTurn], Field(min_length=1)]
+
+    @property
+    def turns(self) -> Sequence[Message]:
+        return [message.turn for message in self.messages]
+
+
+class Converse(ModelApi):
+    """Amazon Bedrock's `converse`, and `converse-stream` in AWS's binary framing."""
+
+    body = _ConverseBody
+    end_of_stream = ""
+    stream_type = "application/vnd.amazon.eventstream"
+
+    def render(self, response: Response, model: str, number: int) -> Json:
+        content: list[Json] = []
+        if response.output or not response.tool_calls:
+            content.append({"text": response.output})
+        for index, call in enumerate(response.tool_calls):
+            use = {
+                "toolUseId": call.id or f"tooluse_{number}_{index}",
+                "name": call.name,
+                "input": _arguments_object(call),
+            }
+            content.append({"toolUse": use})
+        stop_reason = "end_turn"
+        if response.tool_calls:
+            stop_reason = "tool_use"
+        usage = response.usage or Usage()
+        return {
+            "output": {"message": {"role": "assistant", "content": content}},
+            "stopReason": stop_reason,
+            "usage": {
+                "inputTokens": usage.input_tokens,
+                "outputTokens": usage.output_tokens,
+                "totalTokens": usage.total_tokens,
+            },
+            "metrics": {"latencyMs": 0},
+        }
+
+    def events(self, answer: Json) -> Iterator[tuple[str, Json]]:
+        yield "messageStart", {"role": "assistant"}
+        for index, block in enumerate(answer["output"]["message"]["content"]):
+            place = {"contentBlockIndex": index}
+            deltas: list[Json] = [{"text": word} for word in _words(block.get("text", ""))]
+            if "toolUse" in block:
+                use = dict(block["toolUse"])
+                written = json.dumps(use.pop("input"))
+                yield "contentBlockStart", {"start": {"toolUse": use}, **place}
+                deltas = [{"toolUse": {"input": written}}]
+            for delta in deltas:
+                yield "contentBlockDelta", {"delta": delta, **place}
+            yield "contentBlockStop", place
+        yield "messageStop", {"stopReason": answer["stopReason"]}
+        yield "metadata", {"usage": answer["usage"], "metrics": answer["metrics"]}
+
+    def frame(self, name: str, data: Json) -> bytes:
+        headers = b""
+        for key, value in (
+            (":message-type", "event"),
+            (":event-type", name),
+            (":content-type", "application/json"),
+        ):
+            headers += pack("!B", len(key)) + key.encode()
+            headers += pack("!BH", _STRING, len(value)) + value.encode()
+        payload = json.dumps(data).encode()
+        prelude = pack("!II", len(headers) + len(payload) + _FRAME_BYTES, len(headers))
+        prelude += pack("!I", crc32(prelude))
+        message = prelude + headers + payload
+        return message + pack("!I", crc32(message))
+
+    def error(self, status: int, kind: ErrorKind | None, message: str) -> Json:
+        del status, kind
+        return {"message": message}
 
 
 # OpenAI's embeddings.

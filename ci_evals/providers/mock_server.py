@@ -1,7 +1,6 @@
 """The mock behind the endpoints of model APIs, so that a config can be tried without a key."""
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from ci_evals.providers.mock import MODEL, Mock, MockProvider
 from ci_evals.providers.mock_apis import (
     AnthropicMessages,
     ChatCompletions,
+    Converse,
     EmbeddingsBody,
     GenerateContent,
     ModelApi,
@@ -36,7 +36,9 @@ _MAX_REQUEST_BYTES = 50 * 1024 * 1024
 _TIMEOUT_S = 3600.0
 _SERVED = (
     "POST /v1/chat/completions, /v1/responses, /v1/embeddings (a base_url ends in /v1),"
-    " /v1/messages and /v1beta/models/MODEL:generateContent, and GET /v1/models"
+    " /v1/messages, /v1beta/models/MODEL:generateContent,"
+    " /v1/projects/PROJECT/locations/LOCATION/publishers/google/models/MODEL:generateContent and"
+    " /model/MODEL/converse, and GET /v1/models"
 )
 
 
@@ -84,11 +86,15 @@ def application(options: Mock, log: Log | None = None) -> web.Application:
     endpoint = _Endpoint(options, log or (lambda _: None))
     app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
     gemini = GenerateContent()
+    google = "{method:generateContent|streamGenerateContent}"
+    vertex = "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}"
     for path, api in (
         ("/v1/chat/completions", ChatCompletions()),
         ("/v1/responses", Responses()),
         ("/v1/messages", AnthropicMessages()),
-        (r"/v1beta/{model:.+}:{method:generateContent|streamGenerateContent}", gemini),
+        (f"/v1beta/{{model:.+}}:{google}", gemini),
+        (f"{vertex}:{google}", gemini),
+        ("/model/{model}/{method:converse|converse-stream}", Converse()),
     ):
         app.router.add_post(path, partial(endpoint.answer, api, TypeAdapter(api.body)))
     app.router.add_post("/v1/embeddings", endpoint.embed)
@@ -121,9 +127,9 @@ class _Endpoint:
             status = error.status or 400
             refusal = api.error(status, error.kind, error.message)
             return self._reply(http, status, refusal, headers)
-        if isinstance(api, GenerateContent):  # the path says what the body of others does
+        if "model" in http.match_info:  # the path says what the body of others does
             model = http.match_info["model"].rpartition("/")[2]
-            is_streamed = http.match_info["method"] == "streamGenerateContent"
+            is_streamed = http.match_info["method"] in ("streamGenerateContent", "converse-stream")
         else:
             model, is_streamed = body.model, bool(body.stream)
         answer = api.render(response, model, next(self._ids))
@@ -165,12 +171,10 @@ class _Endpoint:
         self, http: web.Request, api: ModelApi, answer: dict[str, Any]
     ) -> web.StreamResponse:
         self._log(f"{http.method} {http.path!r} 200")
-        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        stream = web.StreamResponse(headers={"Content-Type": api.stream_type})
         await stream.prepare(http)
         for name, data in api.events(answer):
-            if name:
-                await stream.write(f"event: {name}\n".encode())
-            await stream.write(b"data: " + json.dumps(data).encode() + b"\n\n")
+            await stream.write(api.frame(name, data))
         if api.end_of_stream:
             await stream.write(f"data: {api.end_of_stream}\n\n".encode())
         return stream

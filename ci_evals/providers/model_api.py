@@ -21,6 +21,7 @@ from ci_evals.providers.http_messages import (
     END_OF_STREAM,
     Call,
     Event,
+    HttpCredentials,
     Reply,
     decode,
     header_problems,
@@ -70,7 +71,7 @@ class ModelOptions(ProviderOptions):
         max_steps: how often the model may be called for one answer.
     """
 
-    default_key_variable: ClassVar[str]
+    default_key_variable: ClassVar[str | None]
     vendor_host: ClassVar[str]
     key_header: ClassVar[str]
     key_prefix: ClassVar[str] = ""
@@ -104,21 +105,31 @@ class ModelOptions(ProviderOptions):
 
     @property
     def may_report_cost(self) -> bool:
-        return not providers.is_listed(self.base_url)
+        return self.api_url is None or not providers.is_listed(self.api_url)
+
+    @property
+    def address(self) -> str:
+        """Where the API is."""
+        return self.base_url
 
     @property
     def api_url(self) -> str | None:
         on_this_machine = r"https?://(localhost|127\.|\[::1\])"
-        if re.match(on_this_machine, self.base_url, re.IGNORECASE):
+        if re.match(on_this_machine, self.address, re.IGNORECASE):
             return None
-        return self.base_url
+        return self.address
+
+    @property
+    def wants_credentials(self) -> bool:
+        """Return True at the vendor's own address, if the config has neither a key nor a token."""
+        if self.api_key is not None or self.token is not None:
+            return False
+        at_vendor = rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])"
+        return re.match(at_vendor, self.address) is not None
 
     @property
     def key_variable(self) -> str | None:
-        if self.api_key is not None or self.token is not None:
-            return None
-        at_vendor = rf"https?://([\w.-]+\.)?{re.escape(self.vendor_host)}(?![\w.-])"
-        if re.match(at_vendor, self.base_url):
+        if self.wants_credentials:
             return self.default_key_variable
         return None
 
@@ -126,7 +137,7 @@ class ModelOptions(ProviderOptions):
         found = []
         if not self.model.strip():
             found.append("model: is empty")
-        found += url_problems("base_url", self.base_url)
+        found += url_problems("base_url", self.address)
         for name in self.reserved:
             if name in self.params:
                 advice = "leave it out"
@@ -156,6 +167,11 @@ class ModelOptions(ProviderOptions):
             )
         return found
 
+    def credentials(self, resources: Resources) -> HttpCredentials | None:
+        if self.token is None:
+            return None
+        return providers.shared_token(self.token, resources)
+
     def endpoint(
         self,
         resources: Resources,
@@ -163,6 +179,8 @@ class ModelOptions(ProviderOptions):
         fields: Mapping[str, Any],
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
+        *,
+        is_quoted: bool = False,
     ) -> "Endpoint":
         """Return the API at a path below the base URL, whose own query is kept.
 
@@ -172,16 +190,17 @@ class ModelOptions(ProviderOptions):
             fields: sent in the body of every call.
             headers: sent with every call, as is the key; those of the config win.
             query: added to the query of the base URL.
+            is_quoted: True if the path has its final escapes.
         """
-        base = URL(self.base_url)
-        url = base.joinpath(*path.split("/")).with_query(base.query)
+        base = URL(self.address)
+        url = base.joinpath(*path.split("/"), encoded=is_quoted).with_query(base.query)
         if query:
             url = url.update_query(query)
         merged = CIMultiDict({"Content-Type": "application/json", **(headers or {})})
         if self.api_key:
             merged[self.key_header] = f"{self.key_prefix}{self.api_key.reveal().strip()}"
         merged.update(self.headers)
-        return Endpoint(resources, url, merged, fields, self.token)
+        return Endpoint(resources, url, merged, fields, self.credentials(resources))
 
 
 class Endpoint:
@@ -193,7 +212,7 @@ class Endpoint:
         url: URL,
         headers: Mapping[str, str],
         fields: Mapping[str, Any],
-        token: TokenCommand | None,
+        credentials: HttpCredentials | None,
     ) -> None:
         self.folder = resources.folder
         self.host = url.host
@@ -201,7 +220,7 @@ class Endpoint:
         self._url = url
         self._headers = headers
         self._takes_schema = True
-        self._http = open_http_client(resources, token)
+        self._http = open_http_client(resources, credentials)
 
     def post(self, fields: Mapping[str, Any], timeout_s: float) -> Awaitable[Reply]:
         """Post `fields` with those of every call.

@@ -2,12 +2,14 @@
 
 import asyncio
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from ci_evals.errors import ProviderError
 from ci_evals.format import one_line
 from ci_evals.providers.base import Resources, TokenCommand
 from ci_evals.providers.command_line import resolve_command, split_command
+from ci_evals.providers.http_messages import Call
 from ci_evals.providers.subprocess import run_program
 from ci_evals.redaction import learn
 
@@ -15,7 +17,9 @@ _TIMEOUT_S = 60.0
 
 
 class Token:
-    """The token of one command."""
+    """The token of one command. See `http_messages.Credentials`."""
+
+    noun = "token"
 
     def __init__(self, argv: tuple[str, ...], folder: Path) -> None:
         self._argv = argv
@@ -23,21 +27,28 @@ class Token:
         self._value: str | None = None
         self._lock = asyncio.Lock()
 
-    async def get(self, refused: str | None = None) -> str:
-        """Return the token.
+    async def fetch(self) -> None:
+        await self._get(None)
 
-        Args:
-            refused: a token that was refused: it is fetched again, once for all calls that sent it.
+    async def authorize(
+        self, call: Call, refused: Mapping[str, str] | None = None
+    ) -> Mapping[str, str]:
+        refused_value = None
+        if refused is not None:
+            refused_value = refused["Authorization"].removeprefix("Bearer ")
+        token = await self._get(refused_value)
+        return {**call.headers, "Authorization": f"Bearer {token}"}
 
-        Raises:
-            ProviderError: the command does not print a token.
+    async def _get(self, refused: str | None) -> str:
+        """Return the token. One that was refused is fetched again, once for all calls that sent
+        it.
         """
         async with self._lock:
             if self._value is None or self._value == refused:
-                self._value = await self._fetch()
+                self._value = await self._run()
             return self._value
 
-    async def _fetch(self) -> str:
+    async def _run(self) -> str:
         argv = resolve_command(self._argv, self._folder)
         try:
             ended = await run_program(argv, b"", cwd=self._folder, env=None, timeout_s=_TIMEOUT_S)

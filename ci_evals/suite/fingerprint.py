@@ -14,9 +14,10 @@ from ci_evals.providers.base import McpServer, ProviderOptions
 from ci_evals.suite.rendering import Rendered
 
 # Settings that change no answer, or that take part below.
-_UNSEEN = frozenset(
-    {"token", "tools", "max_steps", *(field.name for field in dataclasses.fields(ProviderOptions))}
-)
+_CREDENTIALS = ("profile", "project", "token")
+_TOOLS = ("tools", "max_steps")
+_OF_ALL = [field.name for field in dataclasses.fields(ProviderOptions)]
+_UNSEEN = frozenset({*_CREDENTIALS, *_TOOLS, *_OF_ALL})
 # Only the names of these take part: their values may be secrets, which differ without meaning.
 _MAY_HOLD_SECRETS = frozenset({"headers", "env"})
 

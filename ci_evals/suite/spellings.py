@@ -139,6 +139,7 @@ KEY_SPELLINGS: Mapping[str, tuple[str, ...]] = {
 
 PROVIDER_SPELLINGS: Mapping[str, str] = {
     **dict.fromkeys(("google", "vertex", "vertexai"), "gemini"),
+    **dict.fromkeys(("aws", "amazon", "converse"), "bedrock"),
     **dict.fromkeys(("claude", "messages"), "anthropic"),
     **dict.fromkeys(("chat", "gpt", "responses"), "openai"),
     **dict.fromkeys(("cli", "exec", "program", "script", "shell"), "command"),
@@ -179,7 +180,7 @@ _LACKING: Mapping[str, Mapping[str, str]] = {
     },
     "provider type": {
         **dict.fromkeys(
-            ("azure", "azure_openai", "azureopenai", "bedrock", "deepseek", "fireworks"),
+            ("azure", "azure_openai", "azureopenai", "deepseek", "fireworks"),
             _COMPATIBLE,
         ),
         **dict.fromkeys(

@@ -128,12 +128,12 @@ async def test_what_has_no_counterpart_is_listed_and_stays_as_a_comment(
     assert ended.code == 0
     golden("imported-promptfoo-everything.yaml", ended.out)
     lost = not_imported(ended)
-    assert len(lost) == ended.out.count("# not imported") == 29
+    assert len(lost) == ended.out.count("# not imported") == 28
     start = "not imported, which weakens the suite: everything.yaml:"
     assert f"{start}105: assert: bleu: overlap of words is no measure here" in ended.err
     weakening = [line.startswith(start) for line in lost]
-    assert weakening == [True] * 19 + [False] * 10
-    assert "for want of 19 of these, a wrong answer could pass" in ended.err
+    assert weakening == [True] * 18 + [False] * 10
+    assert "for want of 18 of these, a wrong answer could pass" in ended.err
     assert "should-not-be-copied" not in ended.out + ended.err
     written = await ci_evals(tmp_path, "import", "everything.yaml", "--to", "out/evals.yaml")
     assert "../prompts/ask.txt" in (tmp_path / "out" / "evals.yaml").read_text()
@@ -1320,6 +1320,36 @@ tests:
             },
         }
     ]
+
+
+async def test_models_of_bedrock_have_their_region_and_settings(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts: ['{{ q }}']
+providers:
+  - id: bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0
+    config: {region: us-east-1, max_tokens: 200, temperature: 0, top_k: 5, accessKeyId: AKIDEXAMPLE}
+  - bedrock:converse:amazon.nova-lite-v1:0
+tests:
+  - {vars: {q: hi}, assert: [{type: contains, value: hi}]}
+""",
+    )
+    assert suite["providers"] == [
+        {
+            "type": "bedrock",
+            "model": "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            "region": "us-east-1",
+            "params": {
+                "inferenceConfig": {"maxTokens": 200, "temperature": 0},
+                "additionalModelRequestFields": {"top_k": 5},
+            },
+        },
+        {"type": "bedrock", "model": "amazon.nova-lite-v1:0"},
+    ]
+    (line,) = lost
+    assert "config.accessKeyId: a key does not belong in the file" in line
+    assert "AKIDEXAMPLE" not in (tmp_path / "evals.yaml").read_text()
 
 
 async def test_prompts_and_tests_made_by_code_are_made(tmp_path: Path) -> None:

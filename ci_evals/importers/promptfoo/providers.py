@@ -311,6 +311,37 @@ def _vertex(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     }
 
 
+def _bedrock(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+    model = rest
+    for kind in ("converse", "completion"):
+        model = model.removeprefix(f"{kind}:")
+    options: dict[str, Any] = {"type": "bedrock", "model": model}
+    settings = {key: value for key, value in config.items() if key not in _KEYS_OF_AWS}
+    for key in _KEYS_OF_AWS:
+        if key in config:
+            made.lost.append((f"config.{key}", _NO_AWS_KEY))
+    for key in ("region", "profile"):
+        if key in config:
+            options[key] = _reference(str(config[key]))
+            settings.pop(key)
+    common = _common(settings, made, None)
+    inference = {}
+    params = {}
+    for key, value in common.pop("params", {}).items():
+        if key in _OF_CONVERSE:
+            params[key] = value
+        elif key in _OF_INFERENCE:
+            inference[_OF_INFERENCE[key]] = value
+        else:
+            extra = params.setdefault("additionalModelRequestFields", {})
+            extra[key] = value
+    if inference:
+        params["inferenceConfig"] = {**params.get("inferenceConfig", {}), **inference}
+    if params:
+        common["params"] = params
+    return {**options, **common}
+
+
 def _azure(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     host = _reference(str(config.get("apiHost") or "${AZURE_API_HOST}")).removeprefix("https://")
     settings = _common(config, made, None)
@@ -347,6 +378,7 @@ _APIS: Mapping[str, Callable[[str, Mapping[str, Any], Made], dict[str, Any]]] = 
     "google": _gemini,
     "gemini": _gemini,
     "vertex": _vertex,
+    "bedrock": _bedrock,
     "azure": _azure,
     "azureopenai": _azure,
     "webhook": _webhook,
@@ -354,10 +386,30 @@ _APIS: Mapping[str, Callable[[str, Mapping[str, Any], Made], dict[str, Any]]] = 
 }
 _OF_GEMINI = frozenset({"safetySettings", "tools", "toolConfig", "systemInstruction"})
 _CAMEL = {"max_tokens": "maxOutputTokens", "top_p": "topP", "top_k": "topK"}
+_KEYS_OF_AWS = ("accessKeyId", "secretAccessKey", "sessionToken")
+_NO_AWS_KEY = "a key does not belong in the file: AWS's own variables and profiles are read"
+_OF_CONVERSE = frozenset(
+    {
+        "additionalModelRequestFields",
+        "guardrailConfig",
+        "inferenceConfig",
+        "performanceConfig",
+        "serviceTier",
+        "toolConfig",
+    }
+)
+_OF_INFERENCE = {
+    "max_tokens": "maxTokens",
+    "maxTokens": "maxTokens",
+    "stop": "stopSequences",
+    "stopSequences": "stopSequences",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "topP": "topP",
+}
 _REASONS = {
     "exec": "a judge is a model: a `python` provider can run the program",
     "python": "a judge is a model: a `python` provider can call the function",
-    "bedrock": "docs/providers.md has a recipe for Bedrock's OpenAI-compatible endpoint",
     "promptfoo": "red-teaming is not done here",
     "websocket": "only HTTP services are called",
 }
