@@ -19,10 +19,10 @@ if TYPE_CHECKING:  # they are imported by name, when they are used
     from ci_evals.graders.base import GraderOptions
     from ci_evals.hosts import Host
     from ci_evals.providers.base import ProviderOptions
-    from ci_evals.providers.transcripts import TranscriptReader
     from ci_evals.reports.files import Format
     from ci_evals.suite.executor import ExecutorOptions
     from ci_evals.suite.foreign import Importer
+    from ci_evals.tasks.transcripts.reader import TranscriptReader
 
 T = TypeVar("T")
 
@@ -418,7 +418,7 @@ TRANSCRIPTS: "Registry[type[TranscriptReader]]" = Registry(
             "ci_evals.tasks.transcripts.opencode:OpenCode", "opencode run --format json"
         ),
     },
-    "ci_evals.providers.transcripts:TranscriptReader",
+    "ci_evals.tasks.transcripts.reader:TranscriptReader",
 )
 """What coding agents print about their work."""
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ci_evals.providers.telemetry import attach_recorder as attach_recorder
     from ci_evals.providers.tokens import shared_token as shared_token
     from ci_evals.providers.tools import shared_toolbox as shared_toolbox
-    from ci_evals.providers.transcripts import transcript_answer as transcript_answer
     from ci_evals.tasks.agent import TaskAgent as TaskAgent
 
 _MODULES = {
@@ -67,7 +66,6 @@ _PARTS = {
     "shared_service": "ci_evals.providers.serve",
     "shared_token": "ci_evals.providers.tokens",
     "shared_toolbox": "ci_evals.providers.tools",
-    "transcript_answer": "ci_evals.providers.transcripts",
 }
 """Parts of ours, with libraries that a suite that is only checked does without."""
 

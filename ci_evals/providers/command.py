@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from ci_evals import providers
 from ci_evals.errors import ProviderError
 from ci_evals.format import describe_status
 from ci_evals.model.fields import Many, NonEmpty
@@ -170,8 +169,8 @@ class _Program:
             raise ProviderError("crash", text) from error
         failure = _failure(ended, request.timeout_s)
         if self._transcript is not None:
-            read = providers.transcript_answer
-            return await asyncio.to_thread(read, self._transcript, ended.stdout, failure)
+            reader = TRANSCRIPTS[self._transcript]
+            return await asyncio.to_thread(reader.answer, ended.stdout, failure)
         if failure is not None:
             raise failure
         return _response(ended)

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 from jinja2 import TemplateSyntaxError
 
-from ci_evals import providers
 from ci_evals.errors import ProviderError, StorageError
 from ci_evals.files import file_name
 from ci_evals.format import one_line
@@ -27,6 +26,7 @@ from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.command import ProgramOptions
 from ci_evals.providers.command_line import program_problems
 from ci_evals.providers.subprocess import ProgramEnd
+from ci_evals.registry import TRANSCRIPTS
 from ci_evals.tasks.containers import ContainerEngine
 from ci_evals.tasks.repositories import Changes, Repositories
 from ci_evals.tasks.sandboxes import MakeSandbox, Sandbox, folder_sandbox
@@ -251,9 +251,8 @@ class _Agent:
             show = ("cat", "--", options.transcript_file)
             read = await sandbox.run(show, stdin=b"", env=env, timeout_s=_READ_S)
             transcript = read.stdout
-        return await asyncio.to_thread(
-            providers.transcript_answer, options.transcript, transcript, failure
-        )
+        reader = TRANSCRIPTS[options.transcript]
+        return await asyncio.to_thread(reader.answer, transcript, failure)
 
 
 async def _put_repository(sandbox: Sandbox, checkout: Path) -> None:

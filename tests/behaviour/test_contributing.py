@@ -104,6 +104,16 @@ def test_a_command_is_added_as_the_page_says(checkout: Path) -> None:
     assert run(checkout, "cases").stdout == "greeting\n"
 
 
+def test_a_transcript_is_added_as_the_page_says(checkout: Path) -> None:
+    events = ('{"kind": "call", "tool": "look"}', '{"kind": "done", "answer": "42"}')
+    provider = {"type": "command", "command": ["printf", r"%s\n", *events], "transcript": "acme"}
+    expect = [{"equals": "42"}, {"trajectory": {"calls": ["look"]}}]
+    suite = {"providers": [provider], "cases": [{"input": "?", "expect": expect}]}
+    (checkout / "agent.yaml").write_text(json.dumps(suite), "utf-8")
+    ended = run(checkout, "run", "-c", "agent.yaml", "--out", "of-the-agent")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
 def test_what_is_added_is_in_the_schema(checkout: Path) -> None:
     schema = run(checkout, "schema").stdout
     assert all(f'"{name}"' in schema for name in ("word_count", "shout", "csv"))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ci_evals.model.response import Step, Usage
-from ci_evals.providers.transcripts import (
+from ci_evals.tasks.transcripts.reader import (
     TranscriptReader,
     count_at,
     mapping_of,
@@ -37,7 +37,7 @@ class ClaudeCode(TranscriptReader):
     def __init__(self) -> None:
         super().__init__()
         self.tells_steps = False
-        self._request: tuple[str, int] | None = None
+        self._requests: dict[str, int] = {}
         self._agents: dict[str, str] = {}
         self._api_error: str | None = None
 
@@ -84,13 +84,14 @@ class ClaudeCode(TranscriptReader):
         self, message: Mapping[str, Any], model: str, text: str, agent: str | None
     ) -> None:
         """Add the request that a message answers; further parts of it add to its text."""
-        message_id = str(message.get("id"))
-        if self._request is not None and self._request[0] == message_id:
-            index = self._request[1]
+        message_id = text_at(message, "id")
+        if message_id in self._requests:
+            index = self._requests[message_id]
             if text and index < len(self.steps):
                 self.add_text(index, text)
             return
-        self._request = (message_id, len(self.steps))
+        if message_id is not None:
+            self._requests[message_id] = len(self.steps)
         usage = _usage(mapping_of(message, "usage"))
         request = Step("model_request", model, result=text or None, usage=usage, agent=agent)
         self.add_step(request)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ci_evals.model.response import Step, Usage
-from ci_evals.providers.transcripts import (
+from ci_evals.tasks.transcripts.reader import (
     TranscriptReader,
     count_at,
     mapping_of,

@@ -9,13 +9,11 @@ import pytest
 from ci_evals.errors import ProviderError
 from ci_evals.model.response import Response, Step, Usage
 from ci_evals.providers.answer import MAX_STEP_CHARACTERS, MAX_STEPS
-from ci_evals.providers.transcripts import (
+from ci_evals.registry import TRANSCRIPTS
+from ci_evals.tasks.transcripts.reader import (
     MAX_CHARACTERS,
     MAX_EVENT_BYTES,
-    read_transcript,
-    transcript_answer,
 )
-from ci_evals.registry import TRANSCRIPTS
 
 RECORDED = Path(__file__).parents[2] / "data" / "transcripts"
 FORMATS = ["claude-code", "codex", "gemini-cli", "opencode"]
@@ -26,12 +24,12 @@ def recorded(name: str) -> bytes:
 
 
 def answer(format_name: str, data: bytes) -> Response:
-    return transcript_answer(format_name, data, None)
+    return TRANSCRIPTS[format_name].answer(data)
 
 
 def failure(format_name: str, data: bytes, ended: ProviderError | None = None) -> ProviderError:
     with pytest.raises(ProviderError) as raised:
-        transcript_answer(format_name, data, ended)
+        TRANSCRIPTS[format_name].answer(data, ended)
     return raised.value
 
 
@@ -247,9 +245,7 @@ def test_an_agent_that_was_ended_keeps_its_steps_and_its_reason(format_name: str
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("data", [b"", b"Fixed it.\n", b"{\n", b'{"other": 1}\n', b"[" * 100_000])
-def test_what_is_no_transcript_is_said_with_the_options_to_use(
-    format_name: str, data: bytes
-) -> None:
+def test_other_output_is_said_with_the_options_to_use(format_name: str, data: bytes) -> None:
     error = failure(format_name, data)
     assert error.kind == "bad_answer"
     assert f"is not a transcript of {format_name}: it " in error.message
@@ -273,7 +269,7 @@ def test_fields_of_other_types_and_missing_ones_are_not_a_crash(format_name: str
                 if isinstance(inner, dict):
                     lines += [{**event, key: {**inner, name: wrong}} for name in inner]
         data = "\n".join(map(json.dumps, [*lines, *events])).encode()
-        assert read_transcript(format_name, data).response().steps
+        assert TRANSCRIPTS[format_name].of(data).response().steps
 
 
 def test_hostile_text_is_data() -> None:

@@ -1,10 +1,10 @@
-"""Transcripts: what a coding agent prints about its work, read as steps, usage, cost and answer."""
+"""The base of all formats: reads what a coding agent prints as steps, usage, cost and answer."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.format import number_of, one_line
@@ -167,72 +167,76 @@ class TranscriptReader:
         response = as_response(fields)
         return replace(response, usage=response.tokens)
 
+    @classmethod
+    def of(cls, data: bytes) -> Self:
+        """Read a transcript as far as it goes. Lines that are not events are skipped.
 
-def read_transcript(format_name: str, data: bytes) -> TranscriptReader:
-    """Read a transcript as far as it goes. Lines that are not events are skipped.
+        Raises:
+            ProviderError: there is no event of this format.
+        """
+        reader = cls()
+        events = 0
+        for event in _events(data):
+            if reader.read(event):
+                events += 1
+        if not events:
+            start = one_line(data[:400].decode(errors="replace"), 80)
+            said = "it is empty"
+            if start:
+                said = f"it starts with {start!r}"
+            advice = ""
+            if cls.options:
+                advice = f"; run the agent with `{cls.options}`"
+            name = TRANSCRIPTS.name_of(cls)
+            text = f"the output is not a transcript of {name}: {said}{advice}"
+            raise ProviderError("bad_answer", text)
+        return reader
 
-    Raises:
-        ProviderError: there is no event of this format.
-        PluginError: the format is another package's, which cannot be loaded.
+    @classmethod
+    def answer(cls, data: bytes, failure: ProviderError | None = None) -> Response:
+        """Return the answer that a transcript tells.
+
+        Args:
+            data: what the agent wrote.
+            failure: why its program did not end well; None if it did.
+
+        Raises:
+            ProviderError: the agent failed, by its program's end or by its own words; or the
+                transcript is cut off. `partial` is the response as far as it came.
+        """
+        try:
+            reader = cls.of(data)
+        except ProviderError as error:
+            raise failure or error from error
+        response = reader.response()
+        cause = _failure_of(reader, failure, response)
+        if cause is None:
+            return response
+        cause.partial = response
+        raise cause
+
+
+def _failure_of(
+    reader: TranscriptReader, failure: ProviderError | None, response: Response
+) -> ProviderError | None:
+    """Return why an agent failed; None if it did not.
+
+    A refusal of the model's API explains the end of a program, and not the other way round.
     """
-    reader: TranscriptReader = TRANSCRIPTS[format_name]()
-    events = 0
-    for event in _events(data):
-        if reader.read(event):
-            events += 1
-    if not events:
-        start = one_line(data[:400].decode(errors="replace"), 80)
-        said = "it is empty"
-        if start:
-            said = f"it starts with {start!r}"
-        advice = ""
-        if reader.options:
-            advice = f"; run the agent with `{reader.options}`"
-        text = f"the output is not a transcript of {format_name}: {said}{advice}"
-        raise ProviderError("bad_answer", text)
-    return reader
-
-
-def transcript_answer(format_name: str, data: bytes, failure: ProviderError | None) -> Response:
-    """Return the answer that a transcript tells.
-
-    Args:
-        format_name: the format, a name in `TRANSCRIPTS`.
-        data: what the agent wrote.
-        failure: why the program did not end well; None if it did.
-
-    Raises:
-        ProviderError: the agent failed, by its program's end or by its own words; or the transcript
-            is cut off. `partial` is the response as far as it came.
-    """
-    try:
-        reader = read_transcript(format_name, data)
-    except ProviderError as error:
-        raise failure or error from error
-    response = reader.response()
     told = reader.error
-    if told is not None and (failure is None or told.kind != "crash"):
-        told.partial = response
-        if failure is not None:
-            told.detail = failure.detail
-        raise told
-    if failure is not None:
-        failure.partial = response
-        if told is not None:
-            failure.message = f"{failure.message}: {told.message}"
-        elif not reader.has_ended:
-            failure.message = f"{failure.message}; {_how_far(response)}"
-        raise failure
-    if not reader.has_ended:
-        text = f"the agent's transcript is cut off; {_how_far(response)}"
-        failure = ProviderError("bad_answer", text)
-        failure.partial = response
-        raise failure
-    return response
-
-
-def _how_far(response: Response) -> str:
-    return f"its transcript has {number_of(len(response.steps or ()), 'step')}"
+    how_far = f"its transcript has {number_of(len(response.steps or ()), 'step')}"
+    if failure is None:
+        if told is None and not reader.has_ended:
+            return ProviderError("bad_answer", f"the agent's transcript is cut off; {how_far}")
+        return told
+    if told is not None and told.kind != "crash":
+        told.detail = failure.detail
+        return told
+    if told is not None:
+        failure.message = f"{failure.message}: {told.message}"
+    elif not reader.has_ended:
+        failure.message = f"{failure.message}; {how_far}"
+    return failure
 
 
 def model_error(message: str, status: int | None = None) -> ProviderError:
