@@ -12,7 +12,9 @@ from ci_evals.gate.bars import VerdictStatus
 from ci_evals.reports.markdown import VERDICT_MARKS, code
 
 MAX_BYTES: Final = 65_000
-"""GitHub's limit is 262,144 bytes, and 65,536 characters on older servers."""
+"""GitHub's limit is 262,144 bytes, and 65,536 characters on older servers; GitLab's, 1,000,000
+characters.
+"""
 
 _MAX_HEADLINE_BYTES = 1_500  # of a section that is reduced to make room for others
 _MAX_LINE_BYTES = 500  # of the line under which a section is folded

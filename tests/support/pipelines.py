@@ -54,12 +54,17 @@ class Project(Checkout):
         self.check_out(sha)
         environ = {"CI_COMMIT_BRANCH": "main", "CI_COMMIT_BEFORE_SHA": before, **changes}
         pipeline = self.fake.add_pipeline(sha)
-        job = await self.job(pipeline, *arguments, **environ)
+        job = await self.job(pipeline, *arguments, command=("run",), **environ)
         self.keep(job)
         return job
 
     async def merge_request(
-        self, sha: str, *arguments: str, pipeline: StoredPipeline | None = None, **changes: str
+        self,
+        sha: str,
+        *arguments: str,
+        pipeline: StoredPipeline | None = None,
+        command: tuple[str, ...] = ("run",),
+        **changes: str,
     ) -> Job:
         """A push to the merge request that is open on the fake."""
         self.check_out(sha)
@@ -73,10 +78,16 @@ class Project(Checkout):
             "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
             **changes,
         }
-        return await self.job(pipeline, *arguments, **environ)
+        return await self.job(pipeline, *arguments, command=command, **environ)
 
-    async def job(self, pipeline: StoredPipeline, *arguments: str, **changes: str) -> Job:
-        """Run `ci-evals run` as a job of a pipeline."""
+    async def job(
+        self,
+        pipeline: StoredPipeline,
+        *arguments: str,
+        command: tuple[str, ...] = ("run",),
+        **changes: str,
+    ) -> Job:
+        """Run a command, `ci-evals run` unless another is given, as a job of a pipeline."""
         stored = self.fake.add_job(pipeline, name=changes.get("CI_JOB_NAME", "evals"))
         out = f"{RESULTS}-{stored.id}"
         environ = {
@@ -99,7 +110,13 @@ class Project(Checkout):
             **changes,
         }
         ended = await ci_evals(
-            self.folder, "run", *arguments, "--out", out, environ=environ, constants=self.constants
+            self.folder,
+            *command,
+            *arguments,
+            "--out",
+            out,
+            environ=environ,
+            constants=self.constants,
         )
         return Job(ended, self.folder / out, stored)
 

@@ -424,3 +424,22 @@ async def test_a_broken_suite_is_in_the_note(project: Project, fake: FakeGitLab)
     assert (await project.merge_request(RED)).ended.code == 0
     (note,) = fake.notes_of(IID)
     assert "The suite is broken" not in note.body
+
+
+async def test_the_job_that_merges_shards_gives_the_verdict(
+    project: Project, fake: FakeGitLab
+) -> None:
+    open_merge_request(fake, RED)
+    project.suite(wrong=("river",))
+    shards = []
+    for number in ("1", "2"):
+        name = f"shard {number}/2"
+        shard = await project.merge_request(RED, "--shard", f"{number}/2", CI_JOB_NAME=name)
+        assert shard.ended.code == 0, shard.ended.err
+        shards.append(shard.results.name)
+    assert fake.notes == {}
+    merged = await project.merge_request(RED, command=("merge", *shards), CI_JOB_NAME="verdict")
+    assert merged.ended.code == 1
+    assert merged.ended.out.splitlines()[-1].startswith("FAIL: ")
+    (note,) = fake.notes_of(IID)
+    assert "part=verdict" in note.body
