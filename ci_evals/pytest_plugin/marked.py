@@ -35,7 +35,10 @@ from ci_evals.suite.types import Suite
 T = TypeVar("T")
 
 _WIDTH = 100
-_SUITE_SETTINGS = ("expect", "judges", "gate", "threshold", "timeout_s", "retries", "budget")
+_SUITE_SETTINGS = (
+    *("expect", "judges", "setup"),
+    *("gate", "threshold", "timeout_s", "retries", "budget"),
+)
 _INPUTS = ("prompt", "prompts", "cases", "config")
 _ARGUMENTS = (*_INPUTS, "target", "runs", "max_concurrency", *_SUITE_SETTINGS)
 

@@ -571,22 +571,33 @@ def check_paths(draft: Draft) -> Iterator[Problem]:
             yield node["paths"].problem(text)
         return
     if not settings.paths:
-        for options in (*draft.providers.selected, *draft.stages.values()):
-            if options.own_code or options.serve or options.setup:
-                owner = str(options.name)
-                if options.serve and not options.own_code:
-                    owner = f"the service of {owner}"
-                elif not options.own_code:
-                    owner = f"the setup of {owner}"
-                text = f"{owner} is your own code: name its files in `paths`"
-                yield node["skip_unchanged"].problem(f"{text}, or changes to them are skipped")
-                return
+        owner = next(_owners_of_code(draft), None)
+        if owner is not None:
+            text = f"{owner} is your own code: name its files in `paths`"
+            yield node["skip_unchanged"].problem(f"{text}, or changes to them are skipped")
+            return
     for index, pattern in enumerate(settings.paths):
         if not parts.fits_any_file(pattern, draft.folder):
             start = str(draft.folder)
             if pattern.startswith("/"):
                 start = "the root of the repository"
             yield node["paths"][index].problem(f"{pattern!r} matches no file (looked in {start})")
+
+
+def _owners_of_code(draft: Draft) -> Iterator[str]:
+    """Yield what runs the team's own code."""
+    for options in (*draft.providers.selected, *draft.stages.values()):
+        if options.own_code:
+            yield str(options.name)
+        elif options.serve:
+            yield f"the service of {options.name}"
+        elif options.setup:
+            yield f"the setup of {options.name}"
+    if draft.shares_setup:
+        yield "the setup of the suite"
+    for case in draft.cases.cases:
+        if case.setup:
+            yield f"the setup of the case {case.id!r}"
 
 
 def check_selected_tags(draft: Draft) -> Iterator[Problem]:

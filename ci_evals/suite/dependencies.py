@@ -80,7 +80,7 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            if key in ("command", "mcp") and isinstance(item, str):
+            if key in ("command", "mcp", "teardown") and isinstance(item, str):
                 yield from _split_command(item)
             else:
                 yield from _texts(item)

@@ -234,6 +234,47 @@ async def test_what_is_wrong_with_a_setup_is_the_reason_of_its_runs(
     assert log_of(tmp_path) == []
 
 
+async def test_a_shared_setup_that_fails_is_tried_once(tmp_path: Path) -> None:
+    module = MODULE + "\ndef fails():\n    log('up')\n    raise KeyError('no database')\n"
+    (tmp_path / "shop.py").write_text(module, "utf-8")
+    setup = {"python": "shop:fails", "scope": "suite"}
+    cases = [case("a"), case("b")]
+    write_suite(tmp_path, cases, providers=[AGENT], prompts=PROMPTS, setup=setup, runs=2)
+    ended = await ci_evals(tmp_path, "run", "--out", "out")
+    assert ended.code == 3
+    messages = {result["error"]["message"] for result in results_in(tmp_path)}
+    assert len(messages) == 1
+    assert log_of(tmp_path) == ["up"]
+
+
+async def test_a_conversation_has_the_vars_in_every_turn(tmp_path: Path) -> None:
+    ended = await run(
+        tmp_path,
+        setup="shop:order",
+        cases=[
+            {
+                "id": "a",
+                "turns": [{"user": "one"}, {"user": "two"}],
+                "expect": [{"contains": "{{ order_id }}"}],
+            }
+        ],
+        prompts=[{"messages": [{"role": "system", "content": "Order {{ order_id }}"}]}],
+        providers=[{**ECHO, "default": "{{ order_id }}: {{ input }}"}],
+    )
+    assert ended.code == 0, ended.out + ended.err
+    (result,) = results_in(tmp_path)
+    outputs = [turn["response"]["output"] for turn in result["response"]["turns"]]
+    assert outputs == ["a-1: one", "a-1: two"]
+    assert result["messages"][0]["content"] == "Order a-1"
+    assert log_of(tmp_path) == ["up a-1", "down a-1"]
+
+
+async def test_what_a_suite_depends_on_includes_its_setup(tmp_path: Path) -> None:
+    ended = await run(tmp_path, setup="shop:order", providers=[ECHO], skip_unchanged=True)
+    assert ended.code == 2
+    assert "the setup of the suite is your own code: name its files in `paths`" in ended.err
+
+
 @pytest.mark.parametrize("scope", ["run", "case", "suite"])
 async def test_a_failing_teardown_is_told_and_changes_no_grade(tmp_path: Path, scope: str) -> None:
     setup = {"python": "shop:slow_teardown", "timeout_s": 0.2, "scope": scope}

@@ -54,6 +54,26 @@ def test_a_suite_that_is_named_is_one_test_for_each_case(pytester: pytest.Pytest
     ])  # fmt: skip
 
 
+def test_a_setup_is_run_and_its_failure_told(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        shop="""
+    def order(request):
+        if request.case.id == "bad":
+            raise KeyError("no database")
+        return {"name": "hello"}
+    """
+    )
+    cases = [
+        {"id": name, "vars": {"x": 1}, "expect": [{"equals": "{{ name }}"}]}
+        for name in ("good", "bad")
+    ]
+    done = run(
+        pytester, "-v", "evals.yaml", cases=cases, prompts=["{{ name }}"], setup="shop:order"
+    )
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(["*setup shop:order raised KeyError: 'no database'*"])
+
+
 def test_a_suite_that_nobody_named_is_not_run(pytester: pytest.Pytester) -> None:
     assert run(pytester).ret == pytest.ExitCode.NO_TESTS_COLLECTED
     assert run(pytester, ".").ret == pytest.ExitCode.NO_TESTS_COLLECTED

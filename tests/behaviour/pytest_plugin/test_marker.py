@@ -43,6 +43,29 @@ def run(
     return session(project, *arguments, plugins=plugins, ini=ini)
 
 
+def test_a_setup_gives_vars_to_each_run(project: pytest.Pytester) -> None:
+    done = run(
+        project,
+        """
+    ups = []
+
+    def order(request):
+        ups.append(request.run)
+        yield {"order_id": f"A{request.run}"}
+        ups.remove(request.run)
+
+    def has_order(output, answer):
+        return answer.request.case.vars["order_id"] == f"A{answer.request.run}"
+
+    @pytest.mark.evals(prompt="hello", expect=[has_order], setup=order, runs=3)
+    def test_hello(evals_result):
+        assert evals_result.all_passed, evals_result.summary()
+        assert ups == []
+    """,
+    )
+    done.assert_outcomes(passed=1)
+
+
 def test_a_test_takes_the_result_and_decides(project: pytest.Pytester) -> None:
     done = run(
         project,
