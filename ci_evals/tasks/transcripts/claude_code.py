@@ -42,7 +42,7 @@ class ClaudeCode(TranscriptReader):
         self._api_error: str | None = None
 
     def read(self, event: Mapping[str, Any]) -> bool:
-        kind = event.get("type")
+        kind = text_at(event, "type")
         if kind not in _EVENTS:
             return False
         if kind != "result":

@@ -26,11 +26,15 @@ class GeminiCli(TranscriptReader):
 
     def __init__(self) -> None:
         super().__init__()
+        self.tells_steps = False
         self._said: list[str] = []
 
     def read(self, event: Mapping[str, Any]) -> bool:
         at_s = _seconds(event.get("timestamp"))
-        match event.get("type"):
+        kind = event.get("type")
+        if kind is not None:
+            self.tells_steps = True
+        match kind:
             case "init":
                 self.model = text_at(event, "model")
             case "message":
@@ -88,7 +92,6 @@ class GeminiCli(TranscriptReader):
     def _read_document(self, document: Mapping[str, Any]) -> None:
         """Read the one object of `--output-format json`, which tells no steps."""
         self.has_ended = True
-        self.tells_steps = False
         self.output = text_of(document.get("response"))
         models = mapping_of(document, "stats", "models")
         for name in models:

@@ -148,11 +148,7 @@ class TranscriptReader:
         return cut or {}
 
     def response(self) -> Response:
-        """Return what has been read as a response.
-
-        Raises:
-            ValueError: a field is not what it should be.
-        """
+        """Return what has been read as a response."""
         fields: dict[str, Any] = {
             "output": self.output,
             "usage": self.usage,
@@ -206,8 +202,10 @@ class TranscriptReader:
         """
         try:
             reader = cls.of(data)
-        except ProviderError as error:
-            raise failure or error from error
+        except ProviderError as unreadable:
+            if failure is None:
+                raise
+            raise failure from unreadable
         response = reader.response()
         cause = _failure_of(reader, failure, response)
         if cause is None:
