@@ -409,6 +409,7 @@ def _calls(  # noqa: PLR0913  all that calls of a provider depend on
             engine.CallsWithTools,
             toolbox=providers.shared_toolbox(tools, resources),
             max_steps=getattr(options, "max_steps"),  # noqa: B009  whoever has tools has it
+            declares_others=bool(params.get("tools")),
             price=price,
         )
     return make(

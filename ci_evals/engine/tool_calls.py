@@ -33,6 +33,8 @@ class CallsWithTools(Calls):
         limiter: see `Calls`.
         toolbox: the tools, which are started.
         max_steps: how often the model may be called for one answer.
+        declares_others: whether the model knows of further tools, which nobody carries out: an
+            answer that calls none but those is the last one.
         price: what an answer of the model cost.
         settings: those of `Calls`.
     """
@@ -44,12 +46,14 @@ class CallsWithTools(Calls):
         *,
         toolbox: Toolbox,
         max_steps: int,
+        declares_others: bool,
         price: Pricer,
         **settings: Any,
     ) -> None:
         super().__init__(provider, limiter, **settings)
         self._toolbox = toolbox
         self._max_steps = max_steps
+        self._declares_others = declares_others
         self._price = price
 
     async def call(self, request: Request, slot: Slot, *, continued: bool = False) -> CallResult:
@@ -70,7 +74,7 @@ class CallsWithTools(Calls):
                 raise way.lost(lost) from lost
             way.add_answer(made)
             response = made.response
-            if not response.tool_calls:
+            if self._is_last(response):
                 return way.result
             if number + 1 == self._max_steps:
                 break
@@ -91,6 +95,11 @@ class CallsWithTools(Calls):
             f" {self._max_steps}`"
         )
         raise way.failed(ProviderError("max_steps", text))
+
+    def _is_last(self, response: Response) -> bool:
+        if not response.tool_calls:
+            return True
+        return self._declares_others and not self._toolbox.has_any(response.tool_calls)
 
 
 class _Way:
@@ -131,6 +140,7 @@ class _Way:
         first, last = self._made[0], self._made[-1]
         return Response(
             output=last.response.output,
+            tool_calls=last.response.tool_calls,
             usage=self._usage,
             model=last.response.model,
             finish_reason=last.response.finish_reason,

@@ -5,7 +5,11 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
+
+from pydantic import BeforeValidator
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
 
 from ci_evals import providers
 from ci_evals.model.case import Setup
@@ -146,6 +150,23 @@ class McpServer(Options):
         else:
             found += providers.program_problems(self.mcp, cwd, self.env.get("PATH"))
         return found
+
+
+def _check_tool(value: Any) -> Any:
+    if isinstance(value, str | McpServer) or callable(value):
+        return value
+    if isinstance(value, Mapping) and "mcp" in value:
+        return value
+    raise PydanticCustomError(
+        "problem",
+        "expected a function as module:function, or an MCP server with `mcp`; definitions of tools"
+        " that nobody carries out go into `params.tools`",
+    )
+
+
+Function = SkipJsonSchema[Callable[..., Any]]  # in Python
+Tool = Annotated[NonEmpty | McpServer | Function, BeforeValidator(_check_tool)]
+"""A tool that a model may call."""
 
 
 class Credentials(Protocol):

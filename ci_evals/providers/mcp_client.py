@@ -111,7 +111,7 @@ class McpTools:
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
                 await connection.close()
-                ending = f"ended during a call of `{name}`; {connection.last_lines}"
+                ending = f"ended before it answered a call of `{name}`; {connection.last_lines}"
                 raise ProviderError("environment", f"{self.shown} {ending}") from error
             raise ToolError(one_line(error.message, _MAX_REASON)) from error
         except Exception as error:  # the server is foreign, and so is what comes of its answers

@@ -13,10 +13,10 @@ from yarl import URL
 
 from ci_evals import providers
 from ci_evals.errors import ProviderError
-from ci_evals.model.fields import Bool, Many, NonEmpty, Positive, Secret
+from ci_evals.model.fields import Bool, Many, Positive, Secret
 from ci_evals.model.response import Detail, Message
 from ci_evals.providers.answer import encode_json
-from ci_evals.providers.base import McpServer, ProviderOptions, Resources, TokenCommand
+from ci_evals.providers.base import McpServer, ProviderOptions, Resources, TokenCommand, Tool
 from ci_evals.providers.http_messages import (
     END_OF_STREAM,
     Call,
@@ -66,8 +66,9 @@ class ModelOptions(ProviderOptions):
         params: further fields of the request body, in the vendor's own words.
         headers: further HTTP headers; they win over those that are set by themselves.
         stream: have the answer streamed, so that the time to its first token is measured.
-        tools: what the model may call: functions of the team's own, each as `module:function`, and
-            MCP servers. Calls are carried out, and the model goes on with their results.
+        tools: what the model may call: functions of the team's own, each as `module:function` or
+            in Python itself, and MCP servers. Their calls are carried out, and the model goes on
+            with the results.
         max_steps: how often the model may be called for one answer.
     """
 
@@ -87,7 +88,7 @@ class ModelOptions(ProviderOptions):
     params: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     stream: Bool = False
-    tools: Many[NonEmpty | McpServer] = ()
+    tools: Many[Tool] = ()
     max_steps: Positive = 10
 
     @property
@@ -153,8 +154,10 @@ class ModelOptions(ProviderOptions):
     def _problems_of_tools(self, folder: Path) -> list[str]:
         found = []
         for index, tool in enumerate(self.tools):
-            if not isinstance(tool, str):
+            if isinstance(tool, McpServer):
                 found += [f"tools[{index}]: {problem}" for problem in tool.problems(folder)]
+            elif not isinstance(tool, str):
+                continue  # a function, in Python
             elif target_parts(tool) is None:
                 example = target_of_file(tool) or "shop:find_order"
                 text = f"{tool!r} is not of the form module:function, as in {example}"

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NotRequired, Protocol, get_type_hints
 
@@ -23,6 +23,7 @@ from ci_evals.user_code import (
     call_in_thread,
     describe_crash,
     ends_work,
+    identity,
     is_async,
     load_target,
     target_problem,
@@ -81,22 +82,24 @@ class Toolbox:
     """The tools of a provider.
 
     Args:
-        tools: a function as `module:function`, or an MCP server, each.
+        tools: a function, itself or as `module:function`, or an MCP server, each.
         resources: the engine's.
 
     Raises:
         ConfigError: a function cannot be imported, or not be described to a model.
     """
 
-    def __init__(self, tools: Sequence[str | McpServer], resources: Resources) -> None:
+    def __init__(self, tools: Sequence[Any], resources: Resources) -> None:
         self._tools: dict[str, Tool] = {}
         self._servers: list[Server] = []
         self._is_started = False
         for tool in tools:
-            if isinstance(tool, str):
-                self._add(FunctionTool(tool))
-            else:
+            if isinstance(tool, McpServer):
                 self._servers.append(providers.McpTools(tool, resources.folder))
+            elif isinstance(tool, str):
+                self._add(FunctionTool(load_target(tool), tool))
+            else:
+                self._add(FunctionTool(tool, identity(tool)))
 
     async def start(self, resources: Resources) -> None:
         """Start the servers.
@@ -126,6 +129,10 @@ class Toolbox:
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """What the model is told of the tools."""
         return tuple(tool.definition for tool in self._tools.values())
+
+    def has_any(self, calls: Iterable[ToolCall]) -> bool:
+        """Return True if one of the calls is for one of these tools."""
+        return any(call.name in self._tools for call in calls)
 
     async def use(
         self, calls: Iterable[ToolCall], request: Request
@@ -168,13 +175,14 @@ class Toolbox:
     async def _call(self, call: ToolCall, request: Request) -> str:
         tool = self._tools.get(call.name)
         if tool is None:
-            raise ToolError(f"there is no tool {call.name!r}; known: {', '.join(self._tools)}")
+            name = one_line(call.name, 80)
+            raise ToolError(f"there is no tool {name!r}; known: {', '.join(self._tools)}")
         if isinstance(call.arguments, str):
             raise ToolError("the arguments are not a JSON object")
         return await tool.call(call.arguments, request)
 
 
-def shared_toolbox(tools: Sequence[str | McpServer], resources: Resources) -> Toolbox:
+def shared_toolbox(tools: Sequence[Any], resources: Resources) -> Toolbox:
     """Return the toolbox of these tools, the same for all providers that have them.
 
     Raises:
@@ -189,7 +197,7 @@ def shared_toolbox(tools: Sequence[str | McpServer], resources: Resources) -> To
     return toolbox
 
 
-def _toolboxes(_: Resources) -> list[tuple[Sequence[str | McpServer], Toolbox]]:
+def _toolboxes(_: Resources) -> list[tuple[Sequence[Any], Toolbox]]:
     return []
 
 
@@ -221,14 +229,15 @@ class FunctionTool:
     A parameter annotated as `Request` gets the request, and the model never sees it.
 
     Args:
-        target: `module:function`.
+        function: the function.
+        target: its name in errors, `module:function`.
 
     Raises:
-        ConfigError: it cannot be imported, or its parameters cannot be described.
+        ConfigError: its parameters cannot be described.
     """
 
-    def __init__(self, target: str) -> None:
-        self._function = load_target(target)
+    def __init__(self, function: Callable[..., Any], target: str) -> None:
+        self._function = function
         self._request_parameter: str | None = None
         self._arguments = self._read_parameters(target)
         self.definition = ToolDefinition(

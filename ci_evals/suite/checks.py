@@ -593,6 +593,8 @@ def _owners_of_code(draft: Draft) -> Iterator[str]:
             yield f"the service of {options.name}"
         elif options.setup:
             yield f"the setup of {options.name}"
+        elif getattr(options, "tools", ()):
+            yield f"what the tools of {options.name} run"
     if draft.shares_setup:
         yield "the setup of the suite"
     for case in draft.cases.cases:

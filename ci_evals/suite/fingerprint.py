@@ -12,6 +12,7 @@ from ci_evals.model.fields import Secret
 from ci_evals.model.fingerprint import digest, encode
 from ci_evals.providers.base import McpServer, ProviderOptions
 from ci_evals.suite.rendering import Rendered
+from ci_evals.user_code import identity as identity_of
 
 # Settings that change no answer, or that take part below.
 _CREDENTIALS = ("profile", "project", "token")
@@ -96,9 +97,11 @@ def provider_identity(options: ProviderOptions) -> str:
     return encode(identity)
 
 
-def _tool_identity(tool: str | McpServer) -> Any:
+def _tool_identity(tool: Any) -> Any:
     if isinstance(tool, str):
         return tool
+    if not isinstance(tool, McpServer):
+        return identity_of(tool)
     return [tool.mcp, tool.cwd, tool.only, sorted(tool.env), sorted(tool.headers)]
 
 

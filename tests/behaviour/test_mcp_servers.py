@@ -167,7 +167,7 @@ async def test_a_server_that_dies_costs_the_runs_that_it_was_working_for(folder:
     lost = results(folder)["poison"]
     assert lost["status"] == "errored"
     assert lost["error"]["kind"] == "environment"
-    assert "server.py well` ended during a call of `count`" in lost["error"]["message"]
+    assert "server.py well` ended before it answered a call of `count`" in lost["error"]["message"]
     assert results(folder)["chair"]["status"] == "passed"
     assert living(folder) == []
 

@@ -10,7 +10,10 @@ from leftovers import journaled, report_in
 from processes import Finished, ci_evals
 from suites import write_suite
 
+from ci_evals import Case, Suite, evaluate
+from ci_evals.graders import Equals
 from ci_evals.model.response import ToolCall
+from ci_evals.providers import OpenAI
 from ci_evals.providers.mock import Mock, MockAnswer
 from ci_evals.providers.mock_server import run_server
 
@@ -479,7 +482,9 @@ async def test_a_call_that_is_lost_after_a_tool_errors_the_run_and_what_was_paid
     [
         ({"tools": ["shop"]}, "tools[0]: 'shop' is not of the form module:function, as in"),
         ({"tools": ["shop:find_ordr"]}, "tools[0]: there is no 'find_ordr' in shop, did you mean"),
-        ({"tools": [{"type": "function"}]}, "tools[0]"),
+        ({"tools": [{"type": "function"}]}, "tools[0]: expected a function as module:function, or"),
+        ({"tools": [7]}, "tools[0]: expected a function as module:function, or an MCP server"),
+        ({"tools": [{"mcp": ["python3"], "evn": {}}]}, "unknown key 'evn', did you mean 'env'?"),
         ({"tools": ["shop:find_order"], "max_steps": 0}, "max_steps"),
         ({"tools": ["shop:find_order"], "before": ["shop:one"]}, "a provider with tools has no"),
         ({"tools": [{"mcp": "no-such-program"}]}, "no-such-program"),
@@ -524,3 +529,70 @@ async def test_answers_with_tools_are_not_reused_as_the_code_behind_them_may_hav
     asks = MockAnswer(tool_calls=[call("find_order", number=17)], then="{{ results[0] }}")
     await run(tmp_path, Mock(answers={QUESTION: asks}), "shop:find_order")
     assert report_in(tmp_path / "ci-evals-results")["suite"]["own_code"] == ["shop"]
+
+
+async def test_an_answer_that_calls_only_what_is_defined_in_params_is_the_last_one(
+    tmp_path: Path,
+) -> None:
+    first = MockAnswer(
+        tool_calls=[call("find_order", number=17)],
+        then=MockAnswer(tool_calls=[call("hand_over", to="Ada")]),
+    )
+    ended = await run(
+        tmp_path,
+        Mock(answers={QUESTION: first}),
+        "shop:find_order",
+        params={"tools": [{"type": "function", "function": {"name": "hand_over"}}]},
+        expect=[
+            {"tool_call": {"tool": "hand_over", "arguments": {"to": "Ada"}}},
+            {"trajectory": ["find_order"]},
+        ],
+    )
+    assert ended.code == 0, ended.out + ended.err
+
+
+async def test_each_turn_of_a_conversation_has_its_tools(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    answers = {
+        f"And {number}?": MockAnswer(
+            tool_calls=[call("find_order", number=number)], then="{{ results | join }}"
+        )
+        for number in (17, 18)
+    }
+    turns = [
+        {"user": "And 17?", "expect": [{"contains": "shipped"}]},
+        {"user": "And 18?", "expect": [{"contains": "packed"}, {"not_contains": "shipped"}]},
+    ]
+    trajectory = {"calls": ["find_order", "find_order"], "match": "exact"}
+    talk = {"id": "talk", "turns": turns, "expect": [{"trajectory": trajectory}]}
+    async with run_server(Mock(answers=answers)) as url:
+        write_suite(tmp_path, [talk], providers=[provider(url, "shop:find_order")])
+        ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+
+
+async def test_a_judge_may_have_tools(tmp_path: Path, server: FakeServer) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    verdict = {"content": '{"reason": "so", "verdict": "pass"}'}
+    judged = {"choices": [{"message": verdict, "finish_reason": "stop"}]}
+    server.answers(Scripted(CALLS["openai"]), Scripted(judged))
+    judge = provider(server.url, "shop:find_order")
+    write_suite(tmp_path, [case({"judge": {"rubric": "is it right?"}})], judges=[judge])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+    assert len(server.seen) == 2
+    assert server.seen[1].json["messages"][-1]["content"] == FAILED
+
+
+async def test_in_python_a_tool_is_the_function_itself() -> None:
+    def find(number: int) -> str:
+        """Look an order up."""
+        return f"order {number} is shipped"
+
+    asks = MockAnswer(tool_calls=[call("find", number=17)], then="{{ results[0] }}")
+    async with run_server(Mock(answers={QUESTION: asks})) as url:
+        asked = Case(input=QUESTION, expect=[Equals("order 17 is shipped")])
+        model = OpenAI(model="m", base_url=url, tools=[find])
+        report = await evaluate(Suite(providers=[model], cases=[asked]))
+    (record,) = report.records.values()
+    assert record.status == "passed"
