@@ -4,6 +4,7 @@ Each question becomes a case, with what was recorded: nothing is made up, and no
 taken for a right one.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,8 @@ Each reference is an answer as it was recorded, right or wrong. Read it and corr
 then remove the quarantine of its case."""
 _INNER_KINDS = frozenset({"EMBEDDING", "EVALUATOR", "GUARDRAIL", "RERANKER", "RETRIEVER", "TOOL"})
 """Spans whose input is not what the app was asked."""
+_MAX_LEVELS = 30
+"""Of an input that is not text; a deeper one becomes the text of its JSON."""
 _MAX_TYPOS = 2
 _SHORTEST_TYPO = 5
 """Characters; shorter words that differ are different words."""
@@ -243,6 +246,8 @@ def _clean(trace: _Recorded, redactor: Redactor) -> _Recorded:
     """Return a trace without secrets, and with text that can be written."""
     trace = redactor.clean(trace)
     question = trace.question
+    if _is_deep(question, _MAX_LEVELS):
+        question = json.dumps(question)
     if isinstance(question, str):
         question = clean_text(question).strip()
     answer = trace.answer
@@ -255,6 +260,15 @@ def _clean(trace: _Recorded, redactor: Redactor) -> _Recorded:
         context=[clean_text(text) for text in trace.context],
         history=[replace(message, content=clean_text(message.text)) for message in trace.history],
     )
+
+
+def _is_deep(value: Any, levels: int) -> bool:
+    """Return True if a value is nested more than this many levels deep."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return False
+    return levels == 0 or any(_is_deep(item, levels - 1) for item in value)
 
 
 # Near twins.

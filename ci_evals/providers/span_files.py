@@ -11,6 +11,8 @@ from ci_evals.providers.chats import answer_in, decode
 from ci_evals.providers.spans import Span
 
 EXPECTED = "OTLP JSON (`resourceSpans`), or spans exported from Phoenix, Langfuse or LangSmith"
+_DETAILS = "gen_ai.client.inference.operation.details"
+"""The event that has what was asked and answered, where spans don't."""
 _MAX_BYTES = 200_000_000
 _MAX_DEPTH = 20
 _HOLDERS = ("data", "spans", "traces", "runs", "items")
@@ -53,6 +55,10 @@ def read_documents(file: Path) -> Iterator[tuple[str, Any]]:
 
 def _documents(stream: IO[bytes], file: Path) -> Iterator[tuple[str, Any]]:
     first = stream.readline(_MAX_BYTES)
+    number = 1
+    while first.isspace():
+        first = stream.readline(_MAX_BYTES)
+        number += 1
     try:
         document = json.loads(first)
     except (ValueError, RecursionError):
@@ -61,10 +67,9 @@ def _documents(stream: IO[bytes], file: Path) -> Iterator[tuple[str, Any]]:
             hint = "export it as JSON Lines, which are read one by one"
             raise StorageError(f"{file}: one document of more than 200 MB: {hint}") from None
         if text.strip():
-            yield str(file), _decode(text, file, 1)
+            yield str(file), _decode(text, file, number)
         return
-    yield f"{file}:1", document
-    number = 1
+    yield f"{file}:{number}", document
     while line := stream.readline(_MAX_BYTES):
         number += 1
         if line.strip():
@@ -83,10 +88,22 @@ def _decode(text: bytes, file: Path, number: int) -> Any:
 
 
 def spans_in(document: Any) -> list[Span] | None:
-    """Return the spans of a document; None if it is not one of the formats."""
+    """Return the spans of a document; None if it is not one of the formats.
+
+    The collector may write logs and metrics to the same file: these have none.
+    """
+    try:
+        return _spans_in(document)
+    except RecursionError:
+        return None
+
+
+def _spans_in(document: Any) -> list[Span] | None:
     match document:
         case {"resourceSpans": _}:
             return list(_otlp_spans(document))
+        case {"resourceLogs": _} | {"resourceMetrics": _}:
+            return []
         case {"context": {"trace_id": _}} | {"context.trace_id": _}:
             return [_openinference_span(document)]
         case {"run_type": str(), "id": str()}:
@@ -113,7 +130,7 @@ def _spans_of_list(items: Any) -> list[Span] | None:
     for item in items:
         if not isinstance(item, dict):
             return None
-        spans_of_item = spans_in(item)
+        spans_of_item = _spans_in(item)
         if spans_of_item is None:
             return None
         spans += spans_of_item
@@ -129,6 +146,9 @@ def _otlp_spans(document: Mapping[str, Any]) -> Iterator[Span]:
         for scope in mappings_in(resource, "scopeSpans"):
             for span in mappings_in(scope, "spans"):
                 attributes = shared | _attributes(span)
+                for event in mappings_in(span, "events"):
+                    if event.get("name") == _DETAILS:
+                        attributes |= _attributes(event)
                 yield Span(
                     trace_id=str(span.get("traceId")),
                     span_id=str(span.get("spanId")),

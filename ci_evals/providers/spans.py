@@ -18,6 +18,7 @@ _KINDS: Mapping[str, StepKind] = {
     "TOOL": "tool_call",
     "AGENT": "agent",
 }
+_MAX_DEPTH = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ def _nested(attributes: Mapping[str, Any], start: str) -> list[Any]:
     for name, value in attributes.items():
         if not name.startswith(start):
             continue
-        *parents, last = name.removeprefix(start).split(".")
+        *parents, last = name.removeprefix(start).split(".", _MAX_DEPTH)
         holder = root
         for parent in parents:
             inner = holder.setdefault(parent, {})

@@ -268,6 +268,48 @@ async def test_odd_shapes_crash_nothing(tmp_path: Path, value: Any) -> None:
     await import_traces(tmp_path, write(tmp_path / "t.jsonl", asked("a", "Open?"), odd, run, row))
 
 
+async def test_logs_and_metrics_of_the_same_collector_are_left_out(tmp_path: Path) -> None:
+    others: list[Any] = [{"resourceLogs": [{}]}, {"resourceMetrics": []}]
+    path = write(tmp_path / "t.jsonl", others[0], asked("a", "Open?"), others[1])
+    path.write_text("\n\n" + path.read_text("utf-8"), "utf-8")
+    suite, _ = await import_traces(tmp_path, path)
+    assert [case["input"] for case in suite["cases"]] == ["Open?"]
+
+
+async def test_messages_may_be_in_an_event(tmp_path: Path) -> None:
+    def chat(role: str, text: str) -> str:
+        return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+    made = span("a", 1, CHAT)
+    details = {"gen_ai.input.messages": chat("user", "Open?")}
+    details["gen_ai.output.messages"] = chat("assistant", "Yes.")
+    event = span("a", 1, details)
+    event["name"] = "gen_ai.client.inference.operation.details"
+    made["events"] = [event]
+    suite, _ = await import_traces(tmp_path, write(tmp_path / "t.jsonl", otlp(made)))
+    (case,) = suite["cases"]
+    assert (case["input"], case["expect"][0]["judge"]["reference"]) == ("Open?", "Yes.")
+
+
+async def test_deep_values_crash_nothing(tmp_path: Path) -> None:
+    deep: Any = "bottom"
+    for _ in range(300):
+        deep = {"output": deep}
+    text = json.dumps(deep)
+    dotted = {"llm.input_messages." + "0." * 5000 + "x": "y"}
+    path = write(
+        tmp_path / "t.jsonl",
+        asked("a", "Open?"),
+        asked("b", text, text),
+        otlp(span("c", 1, CHAT | dotted)),
+        {"id": "d", "run_type": "chain", "inputs": deep, "outputs": deep},
+        {"context": {"trace_id": "e"}, "attributes": deep},
+    )
+    done = await ci_evals(tmp_path, "import", str(path), "--to", "evals.yaml")
+    assert done.code in (0, 2), done.err
+    assert "Traceback" not in done.err
+
+
 async def test_hostile_text_is_written_as_text(tmp_path: Path) -> None:
     question = "a: b\n- *x {{ y }} \u2028 \x07 \ud800 'z' \"w\" #"
     answer = "\n\n  !!python/object:os.system\t"

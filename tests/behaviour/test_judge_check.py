@@ -97,3 +97,28 @@ def test_the_judge_of_a_turn_is_checked_and_is_shown_no_question_where_a_row_has
     assert done.code == 3, done.err
     _, *data, _ = (tmp_path / "asked.txt").read_text("utf-8").splitlines()
     assert json.loads("".join(data)) == {"answer": "x"}
+
+
+def test_labels_may_say_where_they_come_from_and_why(tmp_path: Path) -> None:
+    row = {
+        "suite": "shop",
+        "case": "refund",
+        "provider": "gpt",
+        "prompt": None,
+        "run": 2,
+        "run_id": "dc2f1dfc4801483089f92758b3a8bd04",
+        "input": [{"role": "user", "content": "Can I return it?"}],
+        "output": "No.\u2028Never.",
+        "label": "fail",
+        "note": 'Rude: "Never." \u2014 and wrong\nby the policy',
+    }
+    labels = tmp_path / "labels.jsonl"
+    line = json.dumps(row, ensure_ascii=False)
+    labels.write_text(f"{line}\n\n{line}\n", "utf-8")
+    judge: dict[str, Any] = {"name": "strict", "type": "mock", "default": FAILS}
+    case = {"id": "a", "input": "?", "expect": [{"judge": "polite"}]}
+    suite = write_suite(tmp_path, [case], judges=[judge])
+    words = (*CHECK, str(labels), "--suite", str(suite), "--format", "json")
+    done = python(tmp_path, *words)
+    assert done.code == 3, done.out + done.err
+    assert json.loads(done.out)["calls"] == 2
