@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ci_evals.graders.scoring import may_grade_slowly
-from ci_evals.model.case import Case, Fixture, Variant
+from ci_evals.model.case import Case, Fixture, Prompt, Variant
 from ci_evals.model.fingerprint import encode
 from ci_evals.model.plan import RunPlan
 from ci_evals.model.request import Request
@@ -103,7 +103,9 @@ class Cells:
     def _prepare(self, number: int) -> PreparedCell:
         case = self.plan.case(number)
         variant = self.plan.variant(number)
-        prompt = self._prompts[variant.prompt] if variant.prompt else None
+        prompt = None
+        if variant.prompt:
+            prompt = self._prompts[variant.prompt]
         setup = (*self._suite.setup, *self._setups[variant.provider], *case.setup)
         if setup and prompt is not None and names_without_value(prompt, case):
             rendered = unfilled(prompt, case)
@@ -140,10 +142,7 @@ class Cells:
                 raises.
         """
         case = self._fill_case(cell.case, values)
-        prompt = None
-        if cell.variant.prompt:
-            prompt = self._prompts[cell.variant.prompt]
-        rendered = self._templates.render(prompt, case)
+        rendered = self._templates.render(self._prompt_of(cell.variant), case)
         return replace(
             cell,
             case=case,
@@ -156,7 +155,8 @@ class Cells:
     def fill_recorded(
         self, cell: PreparedCell, recorded: Result, values: Mapping[str, Any]
     ) -> PreparedCell:
-        """Return the cell of a run that is not made again, with the messages that were sent.
+        """Return the cell of a run that is not made again. Its question is filled in as far as the
+        vars allow; the messages that were sent are kept.
 
         Args:
             cell: the cell.
@@ -166,14 +166,22 @@ class Cells:
         Raises:
             Exception: a grader needs a var that was not kept; see `fill`.
         """
-        messages = recorded.messages or cell.kept_messages
+        case = self._fill_case(cell.case, values)
+        prompt = self._prompt_of(cell.variant)
+        if not names_without_value(prompt, case):
+            rendered = self._templates.render(prompt, case)
+            cell = replace(cell, input=rendered.input, messages=tuple(rendered.messages))
         return replace(
             cell,
-            case=self._fill_case(cell.case, values),
-            messages=messages,
-            kept_messages=messages,
+            case=case,
+            kept_messages=recorded.messages or cell.kept_messages,
             setup_vars=values,
         )
+
+    def _prompt_of(self, variant: Variant) -> Prompt | None:
+        if variant.prompt:
+            return self._prompts[variant.prompt]
+        return None
 
     def _fill_case(self, case: Case, values: Mapping[str, Any]) -> Case:
         filled = replace(case, vars={**case.vars, **values})

@@ -17,7 +17,7 @@ from ci_evals.model.request import FixtureRequest
 from ci_evals.model.result import Result
 from ci_evals.providers.command_line import resolve_command
 from ci_evals.providers.subprocess import Descendants, ProgramEnd, run_program
-from ci_evals.redaction import MASK, sounds_secret
+from ci_evals.redaction import MASK, learn, sounds_secret
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.templating import describe_error, json_text
 from ci_evals.user_code import (
@@ -25,7 +25,9 @@ from ci_evals.user_code import (
     describe_crash,
     describe_stack,
     ends_work,
+    is_async,
     load_target,
+    target_problem,
 )
 
 MAX_KEPT_CHARACTERS: Final = 20_000
@@ -111,7 +113,7 @@ class _FunctionWork:
         try:
             if inspect.isasyncgenfunction(self._function):
                 await self._run_async_generator()
-            elif inspect.iscoroutinefunction(self._function):
+            elif is_async(self._function):
                 self._deliver(await self._function(*self._arguments))
             else:
                 await call_in_thread(self._run_in_thread)
@@ -178,13 +180,11 @@ class _CommandWork:
         self._descendants = Descendants()
 
     async def start(self) -> Any:
-        stdout = await self._run(self._fixture.command)
-        if not stdout.strip():
-            return None
         try:
-            values = json.loads(stdout)
-        except (ValueError, RecursionError) as error:
-            raise SetupError(f"stdout is not a JSON object: {error}") from None
+            values = _read_vars(await self._run(self._fixture.command))
+        except BaseException:  # it may have left daemons behind
+            await self._descendants.end(gently=True)
+            raise
         if isinstance(values, dict):
             self._vars |= values
         return values
@@ -212,6 +212,16 @@ class _CommandWork:
         if ended.why != "exit" or ended.status:
             raise SetupError(_describe_end(ended), ended.stderr or None)
         return ended.stdout
+
+
+def _read_vars(stdout: bytes) -> Any:
+    """Return the JSON on stdout; None if nothing was written."""
+    if not stdout.strip():
+        return None
+    try:
+        return json.loads(stdout)
+    except (ValueError, RecursionError) as error:
+        raise SetupError(f"stdout is not a JSON object: {error}") from None
 
 
 def _describe_end(ended: ProgramEnd) -> str:
@@ -351,13 +361,12 @@ class Fixtures:
         setups += [options.setup for options in suite.providers]
         setups += [case.setup for case in suite.cases]
         for fixture in {fixture: None for setup in setups for fixture in setup}:
-            if isinstance(fixture.python, str):
-                try:
-                    self._functions[fixture] = load_target(fixture.python)
-                except ConfigError as error:
-                    problems |= dict.fromkeys(error.problems)
-            elif fixture.python is not None:
-                self._functions[fixture] = fixture.python
+            if fixture.python is None:
+                continue
+            try:
+                self._functions[fixture] = _load_function(fixture)
+            except ConfigError as error:
+                problems |= dict.fromkeys(error.problems)
         if problems:
             raise ConfigError(problems)
 
@@ -421,6 +430,27 @@ class Fixtures:
         return await _tear_down_all(left)
 
 
+def _load_function(fixture: Fixture) -> Callable[..., Any]:
+    """Return the function of a fixture.
+
+    Raises:
+        ConfigError: it cannot be imported, or takes more than one argument.
+    """
+    function = fixture.python
+    if isinstance(function, str):
+        function = load_target(function)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some builtins have no signature
+        return function  # type: ignore[no-any-return]  # it was checked to be callable
+    try:
+        signature.bind(*_arguments_of(function, FixtureRequest({})))
+    except TypeError as error:
+        text = f"a fixture takes one argument or none: {error}"
+        raise target_problem(parts.fixture_name(fixture), function, text) from None
+    return function  # type: ignore[no-any-return]  # it was checked to be callable
+
+
 async def _tear_down_all(lives: Sequence[_Life]) -> Sequence[str]:
     failures = []
     for life in reversed(lives):
@@ -439,6 +469,9 @@ def fill(cells: Cells, cell: PreparedCell, values: Mapping[str, Any]) -> Prepare
     Raises:
         SetupError: they do not fit.
     """
+    for name, value in values.items():
+        if sounds_secret(name) and isinstance(value, str):
+            learn(value)
     try:
         return cells.fill(cell, values, _vars_to_keep(values))
     except Exception as error:  # a user's template can raise anything

@@ -95,5 +95,5 @@ def sendable_request(request: Request) -> Request:
     """Return the request of a `sendable` answer."""
     case = request.case
     turns = [replace(turn, expect=()) for turn in case.turns]
-    case = replace(case, expect=(), user=None, turns=tuple(turns))
+    case = replace(case, expect=(), user=None, turns=tuple(turns), setup=())
     return replace(request, case=case)

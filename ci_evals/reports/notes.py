@@ -188,11 +188,16 @@ def _share(runs: int, report: SuiteReport) -> str:
 
 def _teardown_notes(report: SuiteReport) -> Iterator[Note]:
     """`failed after 2 of 6 runs, which changes no grade: teardown of shop:open raised …`."""
-    failed = [index for index, record in report.records.items() if record.teardown_failed]
-    if failed:
-        first = next(report.results(failed[:1])).teardown_error or ""
-        share = f"failed after {len(failed):,} of {number_of(report.total, 'run')}"
-        text = f"{share}, which changes no grade: {one_line(first, _REASON_CHARACTERS)}"
+    failures = []
+    total = 0
+    for part in (report, report.confirmation):
+        if part is not None:
+            total += len(part.records)
+            failed = [index for index, record in part.records.items() if record.teardown_failed]
+            failures += [result.teardown_error or "" for result in part.results(failed)]
+    if failures:
+        share = f"failed after {len(failures):,} of {number_of(total, 'run')}"
+        text = f"{share}, which changes no grade: {one_line(failures[0], _REASON_CHARACTERS)}"
         yield Note("Teardown", text, brief=True)
 
 

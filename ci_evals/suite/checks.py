@@ -320,7 +320,18 @@ def check_setups(draft: Draft) -> Iterator[Problem]:
     for fixture, found_at in found.items():
         for text in parts.fixture_problems(fixture, draft.folder):
             yield Problem(*found_at, text)
+    for options in (*draft.judges.by_name.values(), *_players(draft)):
+        if options.setup:
+            text = f"{options.name} judges or plays a user: only what answers cases has a setup"
+            yield Problem(*draft.places[str(options.name)], text)
     yield from problems_of_cases(_vars_of_no_setup(draft))
+
+
+def _players(draft: Draft) -> Iterator[ProviderOptions]:
+    """Yield the providers that do nothing but play users."""
+    for case in draft.cases.cases:
+        if case.user is not None and case.user.provider.name not in draft.providers.names:
+            yield case.user.provider
 
 
 def _vars_of_no_setup(draft: Draft) -> Iterator[tuple[Case, str, str]]:

@@ -68,6 +68,9 @@ def slow_teardown():
     yield {"order_id": "A1"}
     time.sleep(60)
 
+def two(request, other):
+    return {}
+
 def a_list():
     return ["order_id"]
 
@@ -369,6 +372,16 @@ async def test_a_command_sets_up_and_its_daemons_live_until_the_teardown(tmp_pat
         assert psutil.Process(given["pid"]).status() == psutil.STATUS_ZOMBIE
 
 
+async def test_a_command_that_fails_leaves_no_daemon_behind(tmp_path: Path) -> None:
+    program = DAEMON + 'open("pid", "w").write(str(child.pid))\nsys.exit("no database")\n'
+    (tmp_path / "up.py").write_text(program, "utf-8")
+    ended = await run(tmp_path, setup={"command": [sys.executable, "up.py"]})
+    assert ended.code == 3
+    pid = int((tmp_path / "pid").read_text())
+    with suppress(psutil.NoSuchProcess):  # else nobody has reaped it
+        assert psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
 async def test_an_answer_that_is_graded_again_has_the_vars_and_no_setup(tmp_path: Path) -> None:
     await run(tmp_path, setup="shop:order", runs=2)
     (tmp_path / "log.txt").unlink()
@@ -400,6 +413,9 @@ async def test_secrets_and_handles_are_not_kept_and_a_grader_that_needs_one_give
     assert ended.code == 0, ended.out + ended.err
     (line,) = journaled(tmp_path / "out")
     assert line["setup_vars"] == {"order_id": "A1"}
+    for file in (tmp_path / "out").iterdir():
+        if file.is_file():
+            assert b"tok-123456789" not in file.read_bytes(), file
     (tmp_path / "out").rename(tmp_path / "first")
     again = await run(
         tmp_path,
@@ -453,6 +469,11 @@ async def test_an_http_request_has_the_vars(tmp_path: Path) -> None:
             "setup.scope: expected run, case",
         ),
         ({"setup": [{"python": "shop:order", "scop": "case"}]}, "did you mean 'scope'?"),
+        ({"setup": "shop:two"}, "a fixture takes one argument or none: missing a required"),
+        (
+            {"judges": [{**ECHO, "name": "judge", "setup": "shop:order"}]},
+            "judge judges or plays a user: only what answers cases has a setup",
+        ),
         ({"setup": {"command": "no-such-program"}}, "there is no program 'no-such-program'"),
         (
             {"setup": {"python": "shop:order", "teardown": "rm x"}},
