@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from yarl import URL
 
 from ci_evals.errors import ConfigError, HostError
-from ci_evals.gitlab.context import Context
+from ci_evals.gitlab.context import GitLabContext
 from ci_evals.hosts.requests import (
     DOWNLOAD_TIMEOUT,
     TIMEOUT,
@@ -242,7 +242,7 @@ def _message_in(body: bytes) -> str:
 
 @asynccontextmanager
 async def connect(
-    context: Context,
+    context: GitLabContext,
     project_id: str,
     *,
     sleep: Sleep = asyncio.sleep,

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from ci_evals.engine.journal import JOURNAL, journals_of
 from ci_evals.errors import HostError, StorageError
 from ci_evals.gitlab.api import GitLab, connect
-from ci_evals.gitlab.context import TRUSTED_SOURCES, Context
+from ci_evals.gitlab.context import TRUSTED_SOURCES, GitLabContext
 from ci_evals.hosts import ArtifactNames, BaselineChoice, Previous
 from ci_evals.hosts.archives import OWN_LIMITS, unpack
 from ci_evals.hosts.baseline import (
@@ -28,7 +28,7 @@ from ci_evals.hosts.baseline import (
 from ci_evals.suite.types import CheckedSuite
 
 MAX_COMMITS: Final = 50
-MAX_PIPELINES: Final = 100
+MAX_PIPELINES: Final = 50
 MAX_JOBS: Final = 1_000  # of one pipeline
 MAX_CHANGED: Final = 1_000  # files of a merge request
 
@@ -77,7 +77,7 @@ class _ChangedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class _Search:
     """The report of the base branch to look for.
 
     Attributes:
@@ -93,7 +93,7 @@ class Search:
     start: str
 
 
-def search_for(context: Context) -> Search | None:
+def _search_for(context: GitLabContext) -> _Search | None:
     """Return the report that a pipeline is compared with; None for no comparison.
 
     Merge requests are compared with the branch that they are to be merged into, a push to the
@@ -103,16 +103,16 @@ def search_for(context: Context) -> Search | None:
     merge_request = context.merge_request
     if merge_request is not None and merge_request.target_branch:
         branch = merge_request.target_branch
-        return Search(context.job_name, branch, merge_request.base_sha, "the merge base")
+        return _Search(context.job_name, branch, merge_request.base_sha, "the merge base")
     if context.branch and context.makes_baselines:
-        return Search(context.job_name, context.branch, context.before_sha, "its base")
+        return _Search(context.job_name, context.branch, context.before_sha, "its base")
     return None
 
 
 def find_earlier(
     choice: BaselineChoice,
     suite: CheckedSuite,
-    context: Context,
+    context: GitLabContext,
     artifacts: ArtifactNames,
     folder: Path,
 ) -> Previous:
@@ -128,7 +128,7 @@ def find_earlier(
         folder: where artifacts are unpacked.
     """
     previous = Previous()
-    search = search_for(context)
+    search = _search_for(context)
     if choice == "auto" and search:
         previous = asyncio.run(
             _find_base(context, search, suite, artifacts.suites, folder / "base")
@@ -145,8 +145,8 @@ def find_earlier(
 
 
 async def _find_base(
-    context: Context,
-    search: Search,
+    context: GitLabContext,
+    search: _Search,
     suite: CheckedSuite,
     suites: Sequence[CheckedSuite],
     folder: Path,
@@ -170,7 +170,7 @@ async def _find_base(
     return previous_of(found, search.branch, suite, suites)
 
 
-async def _find_journals(context: Context, suite: str, folder: Path) -> tuple[Path, ...]:
+async def _find_journals(context: GitLabContext, suite: str, folder: Path) -> tuple[Path, ...]:
     """Return the journals of a suite that earlier attempts of this job have left, if any."""
     async with connect(context, context.project_id, patience_s=PATIENCE_S) as gitlab:
         jobs = await _jobs(gitlab, context.pipeline_id, context.job_name, include_retried="true")
@@ -183,7 +183,7 @@ async def _find_journals(context: Context, suite: str, folder: Path) -> tuple[Pa
 class Pipelines(BaseBranch[_Pipeline]):
     """The base branch as its pipelines have left it. Needs an access token with `read_api`."""
 
-    def __init__(self, gitlab: GitLab, search: Search) -> None:
+    def __init__(self, gitlab: GitLab, search: _Search) -> None:
         self.name = search.branch
         self.start = search.start
         self._gitlab = gitlab
@@ -246,7 +246,7 @@ class LastGreenPipeline(BaseBranch[None]):
     of forks are not among them. Where the commit belongs, such a token may not ask.
     """
 
-    def __init__(self, gitlab: GitLab, search: Search, project_url: str) -> None:
+    def __init__(self, gitlab: GitLab, search: _Search, project_url: str) -> None:
         self.name = search.branch
         self.start = search.start
         self._gitlab = gitlab

@@ -49,7 +49,7 @@ class MergeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class GitLabContext:
     """A job: its pipeline, its commits and its tokens.
 
     Attributes:
@@ -144,7 +144,7 @@ def remove_credentials(environ: MutableMapping[str, str]) -> None:
         environ.pop(name, None)
 
 
-def read_context(environ: Mapping[str, str]) -> Context:
+def read_context(environ: Mapping[str, str]) -> GitLabContext:
     """Read the environment. Never raises: what is not known is None or empty."""
     before_sha = environ.get("CI_COMMIT_BEFORE_SHA") or None
     if before_sha == _NO_COMMIT:
@@ -152,7 +152,7 @@ def read_context(environ: Mapping[str, str]) -> Context:
     workspace = None
     if environ.get("CI_PROJECT_DIR"):
         workspace = Path(environ["CI_PROJECT_DIR"])
-    return Context(
+    return GitLabContext(
         api_url=environ.get("CI_API_V4_URL", "https://gitlab.com/api/v4").rstrip("/"),
         project_id=environ.get("CI_PROJECT_ID", ""),
         project_url=environ.get("CI_PROJECT_URL", "").rstrip("/"),

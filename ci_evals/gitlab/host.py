@@ -14,7 +14,7 @@ from ci_evals.gitlab.api import connect
 from ci_evals.gitlab.baseline import changed_files, find_earlier
 from ci_evals.gitlab.context import read_context, remove_credentials
 from ci_evals.gitlab.job import GitLabJob
-from ci_evals.gitlab.log import JobLog, without_sections
+from ci_evals.gitlab.log import GitLabLog, without_sections
 from ci_evals.gitlab.note import post_text
 from ci_evals.hosts import (
     ArtifactNames,
@@ -144,7 +144,7 @@ class GitLabCI(Host):
         except HostError as error:
             changed, problem = None, str(error)
         if changed is None:
-            JobLog(stream).warn(
+            GitLabLog(stream).warn(
                 f"{suite.name} runs although it has `skip_unchanged`:"
                 f" what has changed is not known: {problem}"
             )
@@ -160,7 +160,7 @@ class GitLabCI(Host):
         """Show why a suite was not run."""
         shown = unchanged_text(text, suite, self._context.job_url)
         self._show_text(shown, "pass", suite, posting, stream)
-        JobLog(stream).say([f"{suite}: not run: {text}"])
+        GitLabLog(stream).say([f"{suite}: not run: {text}"])
 
     def report_problems(
         self, error: CiEvalsError, folder: Path, suite: str, posting: Posting, stream: TextIO
@@ -188,7 +188,7 @@ class GitLabCI(Host):
             return
         posted = post_text(text, state, suite, self._context, posting.comment)
         if posted.warning:
-            JobLog(stream).warn(posted.warning)
+            GitLabLog(stream).warn(posted.warning)
 
     def _root(self) -> Path:
         """Return the root of the repository; the current folder where that is not known."""

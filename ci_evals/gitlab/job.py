@@ -9,8 +9,8 @@ from typing import TextIO
 from ci_evals.errors import CiEvalsError
 from ci_evals.files import write_atomically
 from ci_evals.gate.bars import VERDICTS
-from ci_evals.gitlab.context import Context
-from ci_evals.gitlab.log import JobLog
+from ci_evals.gitlab.context import GitLabContext
+from ci_evals.gitlab.log import GitLabLog
 from ci_evals.gitlab.note import links_of, post_summary, post_text
 from ci_evals.gitlab.quality import FILE, render
 from ci_evals.hosts import Job, Posting
@@ -41,13 +41,13 @@ class GitLabJob(Job):
     def __init__(
         self,
         suite: CheckedSuite,
-        context: Context,
+        context: GitLabContext,
         posting: Posting,
         stream: TextIO,
         workspace: Path,
     ) -> None:
         self._redactor = Redactor(suite.secrets)
-        self._job_log = JobLog(stream)
+        self._job_log = GitLabLog(stream)
         self._context = context
         self._posting = posting
         self._suite = suite.name

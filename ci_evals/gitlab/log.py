@@ -14,7 +14,7 @@ _SECTION = re.compile(r"section_(?=(?:start|end):)")
 _ERASE = "\x1b[0K"
 
 
-class JobLog:
+class GitLabLog:
     """A stream that GitLab shows."""
 
     def __init__(self, stream: TextIO) -> None:

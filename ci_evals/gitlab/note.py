@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from ci_evals.errors import HostError
 from ci_evals.gitlab.api import GitLab, connect
-from ci_evals.gitlab.context import Context, MergeRequest
+from ci_evals.gitlab.context import GitLabContext, MergeRequest
 from ci_evals.gitlab.markdown import inert
 from ci_evals.hosts.comment import (
     NOT_POSTED,
@@ -30,7 +30,7 @@ _NEEDED: Final = "a project access token with the scope `api` in GITLAB_TOKEN"
 
 
 def post_summary(
-    summary: Summary, context: Context, mode: Mode, page: Path | None = None
+    summary: Summary, context: GitLabContext, mode: Mode, page: Path | None = None
 ) -> CommentOutcome:
     """Put a suite's section into the note on the merge request of this job.
 
@@ -49,7 +49,7 @@ def post_summary(
 
 
 def post_text(
-    text: str, state: State, suite: str, context: Context, mode: Mode = "auto"
+    text: str, state: State, suite: str, context: GitLabContext, mode: Mode = "auto"
 ) -> CommentOutcome:
     """Put Markdown in place of a suite's section.
 
@@ -62,7 +62,7 @@ def post_text(
     return _post(contribution, context, mode)
 
 
-def links_of(context: Context, page: Path | None = None) -> Links:
+def links_of(context: GitLabContext, page: Path | None = None) -> Links:
     """Return the pages that a section leads to."""
     page_url = None
     if page is not None:
@@ -70,14 +70,14 @@ def links_of(context: Context, page: Path | None = None) -> Links:
     return Links(context.job_url, context.artifacts_url, context.source_url, page_url)
 
 
-def _stamp(context: Context) -> Stamp:
+def _stamp(context: GitLabContext) -> Stamp:
     sha = ""
     if context.merge_request is not None:
         sha = context.merge_request.head_sha
     return Stamp(context.pipeline_id, context.job_id, sha)  # a retried job has a higher id
 
 
-def _post(contribution: Contribution, context: Context, mode: Mode) -> CommentOutcome:
+def _post(contribution: Contribution, context: GitLabContext, mode: Mode) -> CommentOutcome:
     merge_request = context.merge_request
     if merge_request is None or merge_request.in_train:
         return CommentOutcome(note="no merge request: nothing was posted")

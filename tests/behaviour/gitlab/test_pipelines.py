@@ -5,6 +5,8 @@ import json
 from xml.etree import ElementTree as ET
 
 import pytest
+from aiohttp import web
+from fakes.chat import completion
 from fakes.gitlab import (
     BOT,
     FORK_ID,
@@ -16,8 +18,9 @@ from fakes.gitlab import (
     Fault,
     expired,
 )
+from fakes.http_server import serving
 from pipelines import IID, Job, Project, open_merge_request
-from suites import write_suite
+from suites import chat, write_suite
 
 OLDER, BASE, RED, GREEN = "a" * 40, "b" * 40, "c" * 40, "d" * 40
 FEATURE = "f" * 40
@@ -351,6 +354,29 @@ async def test_a_forks_own_pipeline_says_why_it_posts_nothing(
     assert fake.notes == {}
 
 
+async def test_a_fork_without_keys_is_answered_from_what_main_recorded(
+    project: Project, fake: FakeGitLab
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        question = (await request.json())["messages"][-1]["content"]
+        body = completion(f"the {question}")
+        return web.Response(body=body, content_type="application/json")
+
+    fake.add_history(OLDER, BASE)
+    open_merge_request(fake, RED, source_project_id=FORK_ID)
+    async with serving() as server:
+        server.answers(answer)
+        provider = chat(server.url, api_key="${AGENT_KEY}")
+        project.suite(providers=[provider])
+        recorded = await project.push(BASE, before=OLDER, AGENT_KEY="a-key-of-the-agent")
+        assert recorded.ended.code == 0, recorded.ended.err
+        asked = len(server.seen)
+        job = await project.merge_request(RED, CI_PROJECT_ID=str(FORK_ID), GITLAB_TOKEN="")
+        assert len(server.seen) == asked == 20
+    assert job.report["totals"]["passed"] == 20
+    assert "a-key-of-the-agent" not in (recorded.results / "results.jsonl").read_text()
+
+
 async def test_a_merge_request_that_the_token_cannot_see_is_a_warning(
     project: Project, fake: FakeGitLab
 ) -> None:
@@ -443,3 +469,43 @@ async def test_the_job_that_merges_shards_gives_the_verdict(
     assert merged.ended.out.splitlines()[-1].startswith("FAIL: ")
     (note,) = fake.notes_of(IID)
     assert "part=verdict" in note.body
+
+
+async def test_several_suites_of_a_job_have_a_section_each(
+    project: Project, fake: FakeGitLab
+) -> None:
+    open_merge_request(fake, RED)
+    names = ("billing", "search")
+    for name in names:
+        (project.folder / name).mkdir()
+        write_suite(project.folder / name, name=name)
+    files = [f"{name}/evals.yaml" for name in names]
+    job = await project.merge_request(RED, *files)
+    assert job.ended.code == 0, job.ended.err
+    (note,) = fake.notes_of(IID)
+    for name in names:
+        assert f"suite={name} " in note.body
+        assert json.loads((job.results / name / "gl-code-quality-report.json").read_bytes()) == []
+
+
+async def test_the_note_can_say_that_a_run_is_under_way(project: Project, fake: FakeGitLab) -> None:
+    open_merge_request(fake, RED)
+    project.suite()
+    await project.merge_request(RED, "--comment-progress")
+    (note,) = fake.notes_of(IID)
+    assert "Running" in note.versions[0]
+    assert "✅" in note.body
+
+
+@pytest.mark.parametrize(
+    "changes", [{"CI_MERGE_REQUEST_EVENT_TYPE": "merge_train"}, {"CI_EVALS_COMMENT": "off"}]
+)
+async def test_nothing_is_posted_in_a_merge_train_or_where_nobody_wants_it(
+    changes: dict[str, str], project: Project, fake: FakeGitLab
+) -> None:
+    open_merge_request(fake, RED)
+    project.suite(wrong=("river",))
+    job = await project.merge_request(RED, command=("run",), pipeline=None, **changes)
+    assert job.ended.code == 1
+    assert fake.notes == {}
+    assert fake.asked("GET", "notes") == []

@@ -8,22 +8,22 @@ from fakes.http_server import FakeServer, Scripted, serving
 
 from ci_evals.errors import HostError
 from ci_evals.gitlab.api import connect
-from ci_evals.gitlab.context import Context
+from ci_evals.gitlab.context import GitLabContext
 from ci_evals.model.fields import Secret
 
 TOKEN = "glpat-0123456789abcdefghij"
 
 
-def context_of(server: FakeServer) -> Context:
-    return Context(api_url=server.url, project_id="7", token=Secret(TOKEN, "GITLAB_TOKEN"))
+def context_of(server: FakeServer) -> GitLabContext:
+    return GitLabContext(api_url=server.url, project_id="7", token=Secret(TOKEN, "GITLAB_TOKEN"))
 
 
-async def listed(context: Context) -> tuple[str, ...]:
+async def listed(context: GitLabContext) -> tuple[str, ...]:
     async with connect(context, "7", patience_s=0) as gitlab:
         return await gitlab.list("names", str)
 
 
-async def refused(context: Context) -> HostError:
+async def refused(context: GitLabContext) -> HostError:
     with pytest.raises(HostError) as caught:
         await listed(context)
     assert TOKEN not in str(caught.value)
