@@ -15,7 +15,7 @@ from ci_evals.format import describe_status, one_line
 from ci_evals.model.case import Task
 from ci_evals.providers.base import Resources
 from ci_evals.providers.subprocess import ProgramEnd, run_program
-from ci_evals.tasks.sandboxes import Sandbox
+from ci_evals.tasks.sandboxes import Sandbox, local_environment
 
 _FETCH_S = 600.0
 _DIFF_S = 120.0
@@ -67,8 +67,7 @@ async def _check_out(repository: str, revision: str | None, folder: Path) -> Non
     fetch = ["fetch", "--quiet", "--depth", "1"]
     if not is_url(repository):
         named = f"{wanted}^{{commit}}"
-        resolve = ("rev-parse", "--verify", "--quiet", "--end-of-options", named)
-        found = await _git(*resolve, cwd=Path(repository))
+        found = await _git("rev-parse", "--verify", "--quiet", named, cwd=Path(repository))
         wanted = found.stdout.decode().strip()
         if not wanted:
             why = "there is no such revision"
@@ -99,7 +98,7 @@ def _not_checked_out(
 
 
 async def _git(*arguments: str, cwd: Path) -> ProgramEnd:
-    env = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    env = {**local_environment(), "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
     try:
         return await run_program(["git", *arguments], b"", cwd=cwd, env=env, timeout_s=_FETCH_S)
     except FileNotFoundError as error:

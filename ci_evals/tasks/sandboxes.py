@@ -14,6 +14,23 @@ from ci_evals.errors import ProviderError
 from ci_evals.model.case import Task
 from ci_evals.providers.subprocess import Descendants, ProgramEnd, run_program
 
+_OF_A_REPOSITORY = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_DIR",
+        "GIT_INDEX_FILE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_WORK_TREE",
+    }
+)
+
+
+def local_environment() -> dict[str, str]:
+    """Return the environment of this process, without the repository that a git hook sets."""
+    return {name: value for name, value in os.environ.items() if name not in _OF_A_REPOSITORY}
+
 
 class Sandbox(Protocol):
     """One working copy of a task.
@@ -95,7 +112,7 @@ class _Folder:
             argv,
             stdin,
             cwd=self._root / "work",
-            env={**os.environ, **env},
+            env={**local_environment(), **env},
             timeout_s=timeout_s,
             descendants=self._descendants,
         )

@@ -279,6 +279,32 @@ async def test_a_repository_by_its_address_is_checked_out_once_for_all_runs(
     assert (tmp_path / "fetches").read_text() == "fetch\n"
 
 
+async def test_a_hook_of_another_repository_keeps_its_own(tmp_path: Path) -> None:
+    """Git sets `GIT_DIR` and the like for hooks, and runs ci-evals in one."""
+    repository, _ = write_repository(tmp_path)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    git(mine, "init", "--quiet", "--initial-branch", "work")
+    (mine / "mine.txt").write_text("mine\n")
+    git(mine, "add", ".")
+    git(mine, "commit", "--quiet", "--message", "Begin")
+    toml = f'[environment]\nrepository = "file://{repository}"\nrevision = "v1"\n'
+    git(repository, "tag", "v1")
+    write_task(tmp_path, toml, test=HAS_DIFF)
+    script = f"echo new > shop.py; git add .; {show('claude-code.jsonl')}"
+    write_suite(tmp_path, TASKS, providers=[agent(script)])
+    environ = {
+        "GIT_DIR": str(mine / ".git"),
+        "GIT_WORK_TREE": str(mine),
+        "GIT_INDEX_FILE": str(mine / ".git" / "index"),
+    }
+    ended = await ci_evals(tmp_path, "run", environ=environ)
+    assert ended.code == 0, ended.out + ended.err
+    assert git(mine, "status", "--porcelain", "--branch") == "## work"
+    assert git(mine, "ls-files") == "mine.txt"
+    assert git(mine, "branch", "--format", "%(refname:short)") == "work"
+
+
 async def test_a_repository_that_cannot_be_had_says_nothing_about_the_agent(
     tmp_path: Path,
 ) -> None:
