@@ -1,5 +1,6 @@
 """The base of all graders: a grader *is* its options, and its fields are the keys in the YAML."""
 
+import re
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -215,6 +216,14 @@ def failed(reason: str, score: float = 0.0, *, got: str | None = None) -> Findin
         got: what the answer has instead, quoted.
     """
     return Finding(passed=False, score=score, reason=reason, got=got)
+
+
+def find_texts(texts: Iterable[str], output: str, *, ignore_case: bool) -> list[str]:
+    """Return those of some texts that an output has, as they are written there."""
+    if not ignore_case:
+        return [text for text in texts if text in output]
+    expression = "|".join(re.escape(text) for text in texts)
+    return re.findall(expression, output, re.IGNORECASE)
 
 
 def inconclusive(reason: str, *, got: str | None = None, detail: str | None = None) -> Finding:

@@ -1,10 +1,11 @@
 """`equals`: the answer is exactly this, compared as text or as data."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ci_evals.format import quote
-from ci_evals.graders.base import GraderOptions, failed, passed
+from ci_evals.graders.base import GraderOptions, failed, find_texts, passed
 from ci_evals.graders.json import first_difference, judge_json
 from ci_evals.model.fields import Bool
 from ci_evals.model.grading import Finding
@@ -37,6 +38,11 @@ class Equals(GraderOptions):
         if output == self.value or self._normalize(output) == self._normalize(self.value):
             return passed(f"equals {quote(self.value)}")
         return _text_difference(self.value, output)
+
+    def find_in(self, output: str) -> Iterable[str]:
+        if not isinstance(self.value, str) or not self.value or output == self.value:
+            return ()  # a mark on all of an answer says nothing
+        return find_texts((self.value,), output, ignore_case=self.ignore_case)
 
     def _compare_data(self, data: Any) -> Finding:
         difference = first_difference(self.value, data)

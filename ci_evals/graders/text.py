@@ -1,12 +1,11 @@
 """Graders of the answer's text: `contains`, `starts_with`, `max_length` and their kin."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ci_evals.format import number_of, quote
-from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, passed
+from ci_evals.graders.base import AlwaysTrue, GraderOptions, failed, find_texts, passed
 from ci_evals.model.fields import Bool, Count, NonEmpty, OneOrMore
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer
@@ -38,7 +37,7 @@ class Contains(GraderOptions):
         return passed(f"contains {quote(self.value)}")
 
     def find_in(self, output: str) -> Iterable[str]:
-        return _find((self.value,), output, ignore_case=self.ignore_case)
+        return find_texts((self.value,), output, ignore_case=self.ignore_case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class IContains(GraderOptions):
         return Contains(self.value, ignore_case=True).grade(answer)
 
     def find_in(self, output: str) -> Iterable[str]:
-        return _find((self.value,), output, ignore_case=True)
+        return find_texts((self.value,), output, ignore_case=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Texts(GraderOptions):
     ignore_case: Bool = False
 
     def find_in(self, output: str) -> Iterable[str]:
-        return _find(self.value, output, ignore_case=self.ignore_case)
+        return find_texts(self.value, output, ignore_case=self.ignore_case)
 
     def _find_absent(self, output: str) -> list[str]:
         if self.ignore_case:
@@ -102,14 +101,6 @@ class ContainsAny(Texts):
         return failed(f"contains none of {_join(absent)}", got=quote(output))
 
 
-def _find(texts: Iterable[str], output: str, *, ignore_case: bool) -> list[str]:
-    """Return the texts as they are written in the output."""
-    if not ignore_case:
-        return [text for text in texts if text in output]
-    expression = "|".join(re.escape(text) for text in texts)
-    return re.findall(expression, output, re.IGNORECASE)
-
-
 def _join(texts: Sequence[str]) -> str:
     shown = ", ".join(quote(text, 60) for text in texts[:_MOST_LISTED])
     more = len(texts) - _MOST_LISTED
@@ -131,6 +122,13 @@ class Affix(GraderOptions):
     value: NonEmpty
     ignore_case: Bool = False
     trim: Bool = False
+
+    def find_in(self, output: str) -> Iterable[str]:
+        """Return the value, unless the answer has it in several places: only one counts."""
+        found = find_texts((self.value,), output, ignore_case=self.ignore_case)
+        if output.count(self.value) > 1 or len(found) > 1:
+            return ()
+        return found
 
     def _texts(self, answer: Answer) -> tuple[str, str]:
         """Return the answer and the value in the form in which they are compared."""

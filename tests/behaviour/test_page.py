@@ -19,7 +19,17 @@ from rendered import html_of
 import ci_evals.reports.page
 from ci_evals.cli.live import LivePage, run_server
 from ci_evals.engine.journal import Header, Journal
-from ci_evals.graders import AnyOf, Contains, ContainsAny, IContains, Regex
+from ci_evals.graders import (
+    AnyOf,
+    Contains,
+    ContainsAny,
+    EndsWith,
+    Equals,
+    IContains,
+    Regex,
+    StartsWith,
+)
+from ci_evals.graders.base import GraderOptions
 from ci_evals.model.case import Variant
 from ci_evals.model.grading import Expectation
 from ci_evals.model.response import Response, ToolCall, Turn
@@ -562,6 +572,28 @@ async def test_what_a_grader_looks_for_is_marked_in_the_answer(
         "five days",
     ]
     assert await tab.evaluate(texts.format("s")) == ["sorry"]
+
+
+@pytest.mark.parametrize(
+    ("grader", "marked"),
+    [
+        (Equals("Paris"), ["Paris"]),
+        (Equals("It is Paris, on the Seine. It is."), []),
+        (Equals("paris", ignore_case=True), ["Paris"]),
+        (Equals(4), []),
+        (StartsWith("It is Paris"), ["It is Paris"]),
+        (StartsWith("It"), []),
+        (EndsWith("it is.", ignore_case=True), ["It is."]),
+        (EndsWith("Seine. It is."), ["Seine. It is."]),
+    ],
+    ids=repr,
+)
+async def test_a_text_that_an_answer_must_equal_begin_or_end_with_is_marked_where_it_is_once(
+    grader: GraderOptions, marked: list[str], tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.open(page(answered("It is Paris, on the Seine. It is.", Expectation("x", grader))))
+    texts = "[...document.querySelectorAll('.answer mark')].map((each) => each.textContent)"
+    assert await tab.evaluate(texts) == marked
 
 
 async def test_a_long_answer_is_cut_until_all_of_it_is_asked_for(
