@@ -49,7 +49,8 @@
     if (text === null) return;
     const inside = toElements(text);
     inside.querySelectorAll(".commands p").forEach(addButtons);
-    for (const each of inside.querySelectorAll(":scope > .facts:first-child, .cell > .on")) each.append(" ", linkButton());
+    for (const command of inside.querySelectorAll(".lacks code")) command.after(" ", copyButton("copy", "copy"));
+    for (const each of inside.querySelectorAll(".question > .facts:first-child, .cell > .on")) each.append(" ", linkButton());
     for (const each of inside.querySelectorAll(".run > summary")) each.after(linkButton());
   };
   const unfoldRows = (text) => toElements(text).querySelectorAll(".case[open]").forEach(unfold);
@@ -287,7 +288,7 @@
     return copied;
   };
   const lack = (row, column) => {
-    if (column === "base") return "The base's answers are kept only for cases that got worse.";
+    if (column === "base") return "The base's answers are kept only for cases that changed or failed.";
     if (!chipOf(row, column)) return "This variant does not have the case.";
     return "No answer.";
   };

@@ -41,7 +41,7 @@ from ci_evals.reports.answer_forms import (
     text_of,
 )
 from ci_evals.reports.charts import Spark, spark
-from ci_evals.reports.findings import brief_tally
+from ci_evals.reports.findings import brief_chance, brief_tally
 from ci_evals.reports.summary import Summary, once_per_summary
 from ci_evals.reports.view import (
     TEXT_CHARACTERS,
@@ -122,6 +122,7 @@ class PageCase:
         change: its passed and graded runs on the base and here over all variants, if it changed.
         input: what the case has, where it is more than what was asked.
         asked: what all its cells were asked; empty where that differs.
+        explain: the command that shows what there was no room for; empty if there was.
     """
 
     id: str
@@ -140,6 +141,7 @@ class PageCase:
     asked: str
     expected: Sequence["PageExpectation"]
     cells: Sequence["PageCell"]
+    explain: str
 
     @property
     def cells_with_details(self) -> Sequence["PageCell"]:
@@ -321,11 +323,11 @@ class PageExpectation:
 def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
     """Return what the page shows of a case; what unfolds only if there is room for it."""
     worst, case, cells = row.worst, row.worst.case, row.case.cells
-    change = reason = quarantine = description = renamed_from = given = asked = ""
+    change = reason = quarantine = description = renamed_from = given = asked = explain = ""
     if worst.changed and row.case.base.graded:
         change = f"{brief_tally(row.case.base)} → {brief_tally(row.case.head)}"
         if len(cells) > 1:
-            change += f" on {len(cells)} variants"
+            change += f" on {len(cells)} variants{_chance_of_case(row)}"
     if row.shows_reason:
         reason = _reason(worst)
     if case.description:
@@ -353,6 +355,8 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
             for view, results, question in zip(cells, all_results, questions, strict=True)
         ]
         expected = _expectations(case.expect)
+    else:
+        _, explain = next(_commands(worst))
     return PageCase(
         id=one_line(case.id, NAME_CHARACTERS),
         address=address_of(case.id),
@@ -370,7 +374,17 @@ def page_case(row: PageRow, *, has_room: bool = True) -> PageCase:
         asked=asked,
         expected=expected,
         cells=list(_cells(row, details)),
+        explain=explain,
     )
+
+
+def _chance_of_case(row: PageRow) -> str:
+    """Return `, p < 0.001` of a case that is worse over its variants; of another one, nothing."""
+    comparison = row.worst.summary.compared
+    found = comparison.by_case.get(row.case.case.id) if comparison else None
+    if found is None:
+        return ""
+    return f", {brief_chance(found.adjusted_p)}"
 
 
 # Columns.

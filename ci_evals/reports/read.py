@@ -12,6 +12,7 @@ from pydantic_core import from_json
 from ci_evals.errors import StorageError
 from ci_evals.format import name_of, number_of, one_line, shorten
 from ci_evals.gate.baseline import Baseline, join
+from ci_evals.gate.cells import CellComparison
 from ci_evals.gate.compare import Comparison, NoComparison
 from ci_evals.gate.outages import find_lost_reports
 from ci_evals.gate.wording import lost_report_sentences
@@ -36,7 +37,7 @@ from ci_evals.reports.summary import Note, Summary
 from ci_evals.reports.view import TEXT_CHARACTERS, answer_text
 
 MAX_REPORT_BYTES: Final = 1 << 30
-MAX_ANSWERS: Final = 100
+MAX_ANSWERS: Final = 300
 
 _OTHER_SUFFIXES: Final = (".html", ".jsonl", ".md", ".xml", ".yaml", ".yml")
 """Of files that are named by mistake."""
@@ -240,15 +241,16 @@ def baseline_of(
 
 
 def with_answers(summary: Summary) -> Summary:
-    """Return the summary with what the baseline answered where answers look worse.
+    """Return the summary with what the baseline answered where answers changed or are wrong.
 
-    Without the baseline's file there is nothing: a missing answer is no reason to lose the verdict.
+    An answer that passed is preferred. Without the baseline's file there is nothing: a missing
+    answer is no reason to lose the verdict.
     """
     comparison = summary.compared
     if comparison is None or comparison.baseline.source is None:
         return summary
-    worse = (*comparison.select("regressed"), *comparison.select("suspect"))[:MAX_ANSWERS]
-    if not worse:
+    cells = _cells_to_compare(comparison)
+    if not cells:
         return summary
     try:
         base = read_report(Path(comparison.baseline.source)).report
@@ -256,17 +258,28 @@ def with_answers(summary: Summary) -> Summary:
         return summary
     numbers = {base.plan.key(cell): cell for cell in range(len(base.plan))}
     answers: dict[CellKey, str] = {}
-    for cell in worse:
+    for cell in cells:
         number = numbers.get(comparison.base_key(cell.key))
         if number is None:
             continue
         for part in (base, base.confirmation):
             if part is None or cell.key in answers:
                 continue
-            passed = next(part.results(part.indices("passed", (number,))), None)
-            if passed is not None:
-                answers[cell.key] = shorten(answer_text(passed) or "", TEXT_CHARACTERS)
+            statuses: tuple[Status, ...] = ("passed", "failed")
+            for status in statuses:
+                result = next(part.results(part.indices(status, (number,))), None)
+                if result is not None:
+                    answers[cell.key] = shorten(answer_text(result) or "", TEXT_CHARACTERS)
+                    break
     return replace(summary, before=answers)
+
+
+def _cells_to_compare(comparison: Comparison) -> Sequence[CellComparison]:
+    """Return the cells whose answers are compared with the base's, the most important first."""
+    chosen = [*comparison.select("regressed"), *comparison.select("suspect", "fixed")]
+    others = comparison.select("flaky", "unchanged")
+    chosen += [cell for cell in others if cell.head.passed < cell.head.graded]
+    return chosen[:MAX_ANSWERS]
 
 
 # Reports of others.

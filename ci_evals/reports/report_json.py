@@ -293,7 +293,7 @@ class BaseCellEntry:
             sum and that of their squares; mean cost and tokens; median latency.
         quarantined: its case was in quarantine.
         bar: the share of its runs that had to pass; None if that is not known.
-        answer: what it answered when it passed, if the cell looks worse now.
+        answer: what it answered, if the cell changed or failed since.
     """
 
     case: str

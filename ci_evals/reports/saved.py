@@ -107,7 +107,7 @@ class SavedReport:
         gate: the rules that it was judged by.
         base: what it was compared with, or why there was nothing; None if nobody asked.
         confirm_runs: how often its suspects were to be run again.
-        before: what the baseline answered to cells that look worse.
+        before: what the baseline answered to cells that changed or failed.
         path: the file; None if it was not read from one.
     """
 

@@ -40,7 +40,7 @@ class Summary:
         verdict: what the gate says of it.
         gate: the rules for merging; None if there are none.
         comparison: the report against its baseline, or why there is none; None if nobody asked.
-        before: what the baseline answered to cells that look worse, if it is known.
+        before: what the baseline answered to cells that changed or failed, if it is known.
         notes: what else a reader should know about how the report was judged.
         links: the name and URL of pages of the CI system about it.
         is_going_on: the run has not ended, so `verdict` is provisional.

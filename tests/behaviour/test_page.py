@@ -699,7 +699,7 @@ async def test_the_base_and_a_variant_stand_side_by_side_where_the_base_is_known
         "We <del>pay</del> for it, to your card.",
         "We <ins>give credit</ins> for it, to your card.",
     ]
-    assert found["lost"][0] == "The base's answers are kept only for cases that got worse."
+    assert found["lost"][0] == "The base's answers are kept only for cases that changed or failed."
     await tab.evaluate("document.querySelector('[name=differ]').click()")
     assert await tab.evaluate(SHOWN) == ["other"]
     await tab.evaluate("document.querySelector('.case:not([hidden]) > summary').click()")

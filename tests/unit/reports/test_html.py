@@ -342,6 +342,8 @@ def test_up_to_three_failing_cases_are_unfolded_and_more_have_a_line_each(
 def test_a_change_over_several_variants_says_so() -> None:
     changes = re.findall(r'<span class="change">(.*?)</span>', text_of(pages.support_bot()))
     assert changes[0] == "60/60 → 3/15 on 2 variants"
+    worse = re.findall(r'<span class="change">(.*?)</span>', text_of(pages.policy_change()))
+    assert worse[0] == "17/18 → 0/60 on 6 variants, p &lt; 0.001"
 
 
 def test_errored_cases_are_counted_as_other_cases_are() -> None:
@@ -769,8 +771,9 @@ def test_a_page_stays_small_and_says_what_it_left_out(monkeypatch: pytest.Monkey
     shown = text.count('<section class="cell"') // 2
     assert 0 < shown < 100
     assert '<section class="cell"' not in folded(text)
-    assert text.count("The answers are in report.json and results.jsonl.") == 200 - shown
-    assert f"{200 - shown} cases without answers here, to keep this file small" in text
+    assert text.count("The answers had no room on this page.") == 200 - shown
+    assert f"the last {200 - shown} cases of the list have no answers here" in text
+    assert "<code>ci-evals explain &#39;case 200&#39; --provider a</code> shows them" in text
     monkeypatch.setattr(ci_evals.reports.page, "_MAX_CELLS", 300)
     text = text_of(summary)
     assert len(rows(text)) == 150

@@ -298,6 +298,25 @@ def test_regressed_cells_have_what_the_baseline_answered_when_it_passed(tmp_path
     assert summary.before == {("a", "agent", None): "Paris 2", ("b", "agent", None): "Paris 1"}
 
 
+def test_fixed_and_failing_cells_have_what_the_baseline_answered(tmp_path: Path) -> None:
+    def answer(result: Result) -> Result:
+        return replace(result, response=Response(output=f"{result.status} {result.run}"))
+
+    base = report_of(
+        {"fixed": "FFFFF", "failing": "FFFFF", "flaky": "FPPPP", "passed": "PPPPP"},
+        edit=answer,
+        started_at=STARTED_AT - DAY_S,
+    )
+    head = report_of({"fixed": "PPPPP", "failing": "FFFFF", "flaky": "PPPFP", "passed": "PPPPP"})
+    baseline = read_baseline([write(tmp_path, base)], "capitals")
+    before = with_answers(summarize(head, None, baseline)).before
+    assert before == {
+        ("fixed", "agent", None): "failed 1",
+        ("failing", "agent", None): "failed 1",
+        ("flaky", "agent", None): "passed 2",
+    }
+
+
 def test_so_have_those_of_a_renamed_variant(tmp_path: Path) -> None:
     base = write(tmp_path, base_of(variants=(Variant("old"),)))
     summary = with_answers(regressed(base, variants=(Variant("new", "polite"),)))
