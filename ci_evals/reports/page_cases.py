@@ -567,17 +567,27 @@ def _failed_graders(runs: Sequence[RunView]) -> list[str]:
 
 def _commands(view: CellView) -> Iterator[tuple[str, str]]:
     """Yield commands that tell more of a cell, with what they do."""
-    report = view.summary.report
+    case = shlex.quote(view.case.id)
+    run = _run_command(view.summary)
     explain_options, run_options = _command_options(view.summary)[view.variant]
-    words = ["ci-evals", "explain", view.case.id, *explain_options]
-    yield "Explain", visible(shlex.join(words))
-    if _is_config(report.suite.file):  # cases of pytest and of Python are run by what has them
-        command = run_again(report.suite.file, "--case", view.case.id, *run_options)
-        yield "Run this case", command
+    yield "Explain", visible(f"ci-evals explain {case}{explain_options}")
+    if run:
+        yield "Run this case", visible(f"{run} --case {case}{run_options}")
 
 
 @once_per_summary
-def _command_options(summary: Summary) -> Mapping[Variant, tuple[list[str], list[str]]]:
+def _run_command(summary: Summary) -> str:
+    """Return the command that runs the suite; empty for cases of pytest and of Python, which are
+    run by what has them.
+    """
+    file = summary.report.suite.file
+    if not _is_config(file):
+        return ""
+    return run_again(file)
+
+
+@once_per_summary
+def _command_options(summary: Summary) -> Mapping[Variant, tuple[str, str]]:
     """Return what `explain` and `run` need to find the cells of each variant."""
     report = summary.report
     options = {}
@@ -591,8 +601,12 @@ def _command_options(summary: Summary) -> Mapping[Variant, tuple[list[str], list
             run += ["--providers", variant.provider]
             if variant.prompt:
                 explain += ["--prompt", variant.prompt]
-        options[variant] = explain, run
+        options[variant] = _as_options(explain), _as_options(run)
     return options
+
+
+def _as_options(words: Sequence[str]) -> str:
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _is_config(file: str) -> bool:

@@ -287,7 +287,7 @@ async def test_links_of_a_case_a_cell_and_a_run_can_be_copied(
         " (text) => { window.copied = text; return Promise.resolve(); }"
     )
     for place, address in (
-        (".inside > .facts", "case=lost-package"),
+        (".question > .facts", "case=lost-package"),
         (".cell > .on", "case=lost-package&on=gpt-5-mini"),
         (".run >", "case=lost-package&on=gpt-5-mini&run=1"),
     ):
@@ -893,7 +893,7 @@ async def test_what_unfolds_of_thousands_of_runs_costs_nothing_before(
         print(f"\nopened in {opened_s:.2f} s, {nodes:,} elements")  # noqa: T201  the figures
     assert opened_s < most_s
     assert nodes < 50_000
-    assert "without answers here" not in await tab.evaluate("document.body.textContent")
+    assert "have no answers here" not in await tab.evaluate("document.body.textContent")
 
 
 @pytest.mark.slow
