@@ -111,8 +111,7 @@ class McpTools:
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
                 await connection.close()
-                ending = f"ended before it answered a call of `{name}`; {connection.last_lines}"
-                raise ProviderError("environment", f"{self.shown} {ending}") from error
+                raise self._broken(f"ended before it answered a call of `{name}`") from error
             raise ToolError(one_line(error.message, _MAX_REASON)) from error
         except Exception as error:  # the server is foreign, and so is what comes of its answers
             why = f"gave a call of `{name}` a result that does not fit its own schema"
@@ -134,8 +133,7 @@ class McpTools:
             except TimeoutError:
                 await connection.close()
                 within = f"within {self._options.timeout_s:g} s"
-                text = f"{self.shown} was not ready {within}; {connection.last_lines}"
-                raise ProviderError("environment", text) from None
+                raise self._broken(f"was not ready {within}") from None
             except Exception as error:  # whatever the SDK raises where a server cannot be reached
                 what = "could not be started"
                 if self._options.url is not None:
@@ -143,12 +141,14 @@ class McpTools:
                 raise self._broken(what, error) from error
             return connection
 
-    def _broken(self, what: str, error: BaseException) -> ProviderError:
-        said = ""
+    def _broken(self, what: str, error: BaseException | None = None) -> ProviderError:
+        """Return the error of a server, with what the SDK and the server itself say of it."""
+        text = f"{self.shown} {what}"
+        if error is not None:
+            text = f"{text}: {one_line(describe_exception(error), _MAX_REASON)}"
         if self._connection is not None and self._options.url is None:
-            said = f"; {self._connection.last_lines}"
-        reason = one_line(describe_exception(error), _MAX_REASON)
-        return ProviderError("environment", f"{self.shown} {what}: {reason}{said}")
+            text = f"{text}; {self._connection.last_lines}"
+        return ProviderError("environment", text)
 
     async def _close(self) -> None:
         if self._connection is not None:
@@ -224,7 +224,7 @@ class _Connection:
         """End a server that answers nothing, so that the next call starts it again."""
         try:
             async with asyncio.timeout(_PING_S):
-                await self.client.send_ping()
+                await self.client.list_tools(cache_mode="refresh")
         except TimeoutError:
             await self.close()
         except MCPError as error:

@@ -44,7 +44,7 @@ server = MCPServer("stock")
 @server.tool()
 def count(item: str) -> str:
     """Count what is left of an item."""
-    if item == "poison":
+    if item.startswith("poison"):
         os._exit(9)
     if item == "hang":
         Path("hangs").touch()
@@ -234,9 +234,89 @@ async def test_a_server_over_http(folder: Path) -> None:
         ended = await run(folder, {"mcp": f"http://127.0.0.1:{port}/nowhere"}, "chair")
         assert ended.code == 2, ended.out + ended.err
         assert f"the MCP server `127.0.0.1:{port}/nowhere` could not be reached" in ended.err
-        ended = await run(folder, {"mcp": url}, "poison")
+        ended = await run(folder, {"mcp": url}, "poison", "poison again", max_concurrency=1)
         assert ended.code == 3, ended.out + ended.err
-        assert results(folder)["poison"]["error"]["kind"] in ("environment", "timeout")
+        errors = [result["error"] for result in results(folder).values()]
+        assert {error["kind"] for error in errors} == {"environment"}
+        assert errors[0]["message"].endswith("/mcp` ended before it answered a call of `count`")
+        assert "/mcp` could not be reached: " in errors[1]["message"]
     finally:
         served.kill()
         served.wait()
+
+
+# A server without the SDK, which may say what the SDK would not.
+
+RAW = """
+import json, sys
+
+item = {"type": "object", "properties": {"item": {"type": "string"}}}
+number = {"type": "object", "properties": {"left": {"type": "integer"}}, "required": ["left"]}
+tool = {"name": "count", "inputSchema": item, "outputSchema": number}
+texts = {
+    "hostile": "<script>alert(1)</script> \\x1b[31mred ::error::told by the server",
+}
+
+for line in sys.stdin:
+    message = json.loads(line)
+    result = None
+    match message.get("method"):
+        case "initialize":
+            version = message["params"]["protocolVersion"]
+            result = {"protocolVersion": version, "capabilities": {"tools": {}}}
+            result["serverInfo"] = {"name": "raw", "version": "1"}
+        case "tools/list":
+            result = {"tools": [tool]}
+        case "tools/call":
+            item = message["params"]["arguments"]["item"]
+            result = {"content": [{"type": "text", "text": texts.get(item, item)}]}
+            if item == "wrong":
+                result["structuredContent"] = {"left": "many"}
+            else:
+                result["structuredContent"] = {"left": 3}
+            if item == "shapeless":
+                result = {"content": "none"}
+    print("this line is not JSON", flush=True)
+    if "id" in message:
+        answer = {"jsonrpc": "2.0", "id": message["id"]}
+        if result is None:
+            answer["error"] = {"code": -32601, "message": "no such method"}
+        else:
+            answer["result"] = result
+        print(json.dumps(answer), flush=True)
+"""
+
+
+async def test_a_result_that_does_not_fit_its_schema_errors_the_run_alone(folder: Path) -> None:
+    (folder / "raw.py").write_text(RAW)
+    raw = {"mcp": [sys.executable, "raw.py"]}
+    ended = await run(folder, raw, "wrong", "shapeless", "chair", timeout_s=10)
+    assert ended.code == 3, ended.out + ended.err
+    for item in ("wrong", "shapeless"):
+        error = results(folder)[item]["error"]
+        assert error["kind"] == "environment"
+        assert (
+            "gave a call of `count` a result that does not fit its own schema" in error["message"]
+        )
+    assert results(folder)["chair"]["status"] == "passed"
+    assert "Traceback" not in ended.err
+    assert "not JSON" not in ended.err
+
+
+async def test_what_a_server_says_does_no_harm_in_reports(folder: Path) -> None:
+    (folder / "raw.py").write_text(RAW)
+    ended = await run(folder, {"mcp": [sys.executable, "raw.py"]}, "hostile")
+    assert ended.code == 0, ended.out + ended.err
+    assert "\x1b[31m" not in ended.out
+    page = (folder / "ci-evals-results" / "report.html").read_text("utf-8")
+    assert "<script>alert(1)" not in page
+    assert "<script>" in output(folder, "hostile")
+
+
+async def test_without_the_sdk_the_extra_is_named_before_anything_is_called(folder: Path) -> None:
+    (folder / "sitecustomize.py").write_text("import sys\nsys.modules['mcp'] = None\n")
+    async with run_server(Mock()) as url:
+        suite(folder, url, stock(), "chair")
+        ended = await ci_evals(folder, "run", environ={"PYTHONPATH": str(folder)})
+    assert ended.code == 2, ended.out + ended.err
+    assert "takes the MCP SDK: install ci-evals with the extra `mcp`" in ended.err

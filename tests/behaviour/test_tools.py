@@ -16,6 +16,7 @@ from ci_evals.model.response import ToolCall
 from ci_evals.providers import OpenAI
 from ci_evals.providers.mock import Mock, MockAnswer
 from ci_evals.providers.mock_server import run_server
+from ci_evals.suite.load import load_suite
 
 SHOP = '''
 import asyncio
@@ -596,3 +597,27 @@ async def test_in_python_a_tool_is_the_function_itself() -> None:
         report = await evaluate(Suite(providers=[model], cases=[asked]))
     (record,) = report.records.values()
     assert record.status == "passed"
+
+
+@pytest.mark.parametrize("changed", [{"tools": ["shop:one"]}, {"max_steps": 3}])
+async def test_a_fingerprint_changes_with_the_tools(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    prints = set()
+    for settings in ({}, changed):
+        shop = provider("http://127.0.0.1:9/v1", "shop:find_order") | settings
+        config = write_suite(tmp_path, [case({"not_empty": True})], providers=[shop])
+        prints.add(load_suite(config, {}).fingerprint)
+    assert len(prints) == 2
+
+
+async def test_a_suite_is_not_skipped_as_unchanged_if_the_code_of_its_tools_is_not_named(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    shop = provider("http://127.0.0.1:9/v1", "shop:find_order")
+    write_suite(tmp_path, [case({"not_empty": True})], providers=[shop], skip_unchanged=True)
+    ended = await ci_evals(tmp_path, "validate")
+    assert ended.code == 2
+    assert "what the tools of shop run is your own code: name its files in `paths`" in ended.err
