@@ -62,6 +62,7 @@ class _Job:
 
     @property
     def has_expired(self) -> bool:
+        """Return True if artifacts have expired, although GitLab may have kept the newest ones."""
         return self.artifacts_expire_at is not None and self.artifacts_expire_at < datetime.now(UTC)
 
 
@@ -175,7 +176,7 @@ async def _find_journals(context: GitLabContext, suite: str, folder: Path) -> tu
     async with connect(context, context.project_id, patience_s=PATIENCE_S) as gitlab:
         jobs = await _jobs(gitlab, context.pipeline_id, context.job_name, include_retried="true")
         for job in jobs:
-            if job.id < context.job_id and job.artifacts_file and not job.has_expired:
+            if job.id < context.job_id and job.artifacts_file:
                 return journals_of(await _fetch(gitlab, _path(job), folder, (JOURNAL,)), suite)
     return ()
 
@@ -221,11 +222,11 @@ class Pipelines(BaseBranch[_Pipeline]):
         for job in await _jobs(self._gitlab, source.id, self._search.job):
             if job.tag:
                 return "it ran on a tag"
-            if job.has_expired:
-                return "its artifacts have expired"
             if job.artifacts_file:
                 files = await _fetch(self._gitlab, _path(job), folder, names)
                 return Download(files, source.web_url)
+            if job.has_expired:
+                return "its artifacts have expired"
         return None
 
     async def has_commit(self, sha: str) -> bool:

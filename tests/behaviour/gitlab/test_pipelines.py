@@ -244,13 +244,23 @@ async def test_results_of_others_are_no_baseline(project: Project, fake: FakeGit
     merge_request = fake.add_pipeline(BASE, source="merge_request_event")
     fake.add_job(merge_request, content=forged)  # of a pipeline that names main, but tests a change
     fake.add_job(fake.add_pipeline(BASE), content=forged, tag=True)  # a tag that is called main
-    fake.add_job(fake.add_pipeline(BASE), content=forged, expire_at=expired())
+    fake.add_job(fake.add_pipeline(BASE), expire_at=expired())
     fake.jobs[first.stored.id].content = None
     open_merge_request(fake, RED)
     job = await project.merge_request(RED, CI_MERGE_REQUEST_DIFF_BASE_SHA=BASE)
     assert "it ran on a tag" in job.ended.out
     assert "its artifacts have expired" in job.ended.out
     assert "compared with main" not in job.ended.out
+
+
+async def test_artifacts_that_gitlab_keeps_beyond_their_time_are_a_baseline(
+    project: Project, fake: FakeGitLab
+) -> None:
+    first = await main_pipeline(project)
+    first.stored.expire_at = expired()
+    open_merge_request(fake, RED)
+    job = await project.merge_request(RED, CI_MERGE_REQUEST_DIFF_BASE_SHA=BASE)
+    assert "compared with main at bbbbbbb" in job.ended.out
 
 
 async def test_a_report_of_a_commit_that_main_lacks_is_no_baseline(
