@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 
 from ci_evals import engine
@@ -13,12 +14,12 @@ from ci_evals.engine.judges import ask_each
 from ci_evals.engine.setup import OpenSuite, open_suite
 from ci_evals.errors import UsageError
 from ci_evals.graders.judge import LlmJudge
-from ci_evals.graders.scoring import model_graders
+from ci_evals.graders.scoring import model_graders, passes, score_of
 from ci_evals.model.case import Case
 from ci_evals.model.plan import CellKey, plan_runs
 from ci_evals.model.report import RunRecord, SuiteReport, Tally
 from ci_evals.model.request import Answer
-from ci_evals.model.result import Judging, Result
+from ci_evals.model.result import Grade, Judging, Result
 from ci_evals.suite.types import CheckedSuite
 
 
@@ -225,7 +226,36 @@ class Regrading:
         # A run of its own, so that the judge is asked anew and no draw or cache answers for it.
         request = answer.cell.request(self._last_run + result.run)
         again = Answer(request, response, result.latency_s, result.cost_usd)
-        return await grade_answer(again, opened.judges, executor=opened.executor)
+        if not answer.cell.setup:
+            return await grade_answer(again, opened.judges, executor=opened.executor)
+        return await self._ask_judges_alone(again, result.grades, opened)
+
+    async def _ask_judges_alone(
+        self, answer: Answer, known: Sequence[Grade], opened: OpenSuite
+    ) -> RunOutcome:
+        """Grade an answer by its judges; its other grades stay, as what they looked at may have
+        been torn down.
+        """
+        case = answer.request.case
+        judging = [any(model_graders([expectation])) for expectation in case.expect]
+        judges = tuple(compress(case.expect, judging))
+        request = replace(answer.request, case=replace(case, expect=judges))
+        outcome = await grade_answer(
+            replace(answer, request=request), opened.judges, executor=opened.executor
+        )
+        if outcome.status == "errored":
+            return outcome
+        new = iter(outcome.grades)
+        grades = []
+        for grade, is_of_judge in zip(known, judging, strict=True):
+            if is_of_judge:
+                grades.append(next(new))
+            else:
+                grades.append(grade)
+        outcome.grades = tuple(grades)
+        outcome.score = score_of(grades)
+        outcome.status = "passed" if passes(grades, case.threshold) else "failed"
+        return outcome
 
     @property
     def judging(self) -> Judging:

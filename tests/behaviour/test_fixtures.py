@@ -405,6 +405,41 @@ async def test_an_answer_that_is_graded_again_has_the_vars_and_no_setup(tmp_path
         assert result["setup_vars"] == {"order_id": f"a-{number}"}
 
 
+async def test_a_judge_that_is_checked_sees_the_vars_and_other_grades_stay(tmp_path: Path) -> None:
+    judge = {"name": "judge", "type": "mock", "default": '{"verdict": "pass", "reason": "ok"}'}
+    checks = [{"judge": "cancels {{ order_id }}"}, {"python": "shop:is_logged"}]
+    ended = await run(
+        tmp_path,
+        setup="shop:order",
+        cases=[case(expect=checks)],
+        judges=[judge],
+        runs=20,
+    )
+    assert ended.code == 0, ended.out
+    log = log_of(tmp_path)
+    ended = await ci_evals(tmp_path, "judge", "check", "out", "--yes")
+    assert "of 20 answers again (0 failed, 20 passed)" in ended.err
+    assert "then failed" not in ended.err
+    assert log_of(tmp_path) == log, "neither a setup nor a check that looks at it"
+
+
+async def test_suspects_are_set_up_again_to_be_confirmed(tmp_path: Path) -> None:
+    setup = {"python": "shop:shared", "scope": "case"}
+    bar = {"min_pass_rate": 0.1}
+    await run(tmp_path, setup=setup, runs=6, gate=bar)
+    (tmp_path / "out").rename(tmp_path / "base")
+    (tmp_path / "log.txt").unlink()
+    worse = [{**AGENT, "after": ["shop:spoil"]}]
+    module = MODULE + "\ndef spoil(text):\n    return 'wrong'\n"
+    (tmp_path / "shop.py").write_text(module, "utf-8")
+    write_suite(tmp_path, [case()], providers=worse, prompts=PROMPTS, setup=setup, runs=6, gate=bar)
+    ended = await ci_evals(tmp_path, "run", "--out", "out", "--baseline", "base")
+    assert "confirming 1 suspect" in ended.err
+    log = log_of(tmp_path)
+    assert log.count("up a agent") == log.count("down a agent") == 2
+    assert (log[0], log[-1]) == ("up a agent", "down a agent")
+
+
 async def test_secrets_and_handles_are_not_kept_and_a_grader_that_needs_one_gives_no_verdict(
     tmp_path: Path,
 ) -> None:
