@@ -6,13 +6,14 @@ taken for a right one.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
 from ci_evals.errors import StorageError, UsageError
@@ -35,9 +36,9 @@ _INNER_KINDS = frozenset({"EMBEDDING", "EVALUATOR", "GUARDRAIL", "RERANKER", "RE
 """Spans whose input is not what the app was asked."""
 _MAX_LEVELS = 30
 """Of an input that is not text; a deeper one becomes the text of its JSON."""
-_MAX_TYPOS = 2
 _SHORTEST_TYPO = 5
-"""Characters; shorter words that differ are different words."""
+_LONGEST_TYPO = 40
+"""Characters of words in which a typo is possible; others that differ are different words."""
 _MAX_WORDINGS = 5
 _PROMPT_CHARACTERS = 2000
 
@@ -278,61 +279,51 @@ def _merge(traces: Iterable[_Recorded]) -> list[_Question]:
     """Return the questions that traces ask, the most frequent first, then in order of time.
 
     Questions are the same if their conversations are, and if their texts differ only by case,
-    punctuation and a typo or two in long words.
+    punctuation and a typo in long words.
     """
-    questions: list[_Question] = []
-    known: dict[tuple[Any, ...], _Question] = {}
-    alike: dict[tuple[Any, ...], dict[str, _Question]] = {}
-    for trace in sorted(traces, key=lambda each: each.start_ns):
+    ordered = sorted(traces, key=lambda each: each.start_ns)
+    words_of_traces = [_words(trace.question) for trace in ordered]
+    usual = _usual_spellings(chain.from_iterable(words_of_traces))
+    questions: dict[tuple[Any, ...], _Question] = {}
+    for trace, written in zip(ordered, words_of_traces, strict=True):
         conversation = tuple((message.role, message.text) for message in trace.history)
-        text = _plain(trace.question)
-        found = known.get((conversation, text))
-        if found is None:
-            group = alike.setdefault((conversation, _skeleton(text)), {})
-            found = _find_twin(text, group)
-            if found is None:
-                found = _Question()
-                questions.append(found)
-                group[text] = found
-            known[conversation, text] = found
-        found.traces.append(trace)
+        words = tuple(usual.get(word, word) for word in written)
+        question = questions.setdefault((conversation, words), _Question())
+        question.traces.append(trace)
         wording = str(trace.question)
-        found.wordings[wording] = found.wordings.get(wording, 0) + 1
-    return sorted(questions, key=lambda question: -len(question.traces))
+        question.wordings[wording] = question.wordings.get(wording, 0) + 1
+    return sorted(questions.values(), key=lambda question: -len(question.traces))
 
 
-def _plain(question: Any) -> str:
-    """Return a question as lower-case words; JSON for one that is not text."""
+def _words(question: Any) -> list[str]:
+    """Return the lower-case words of a question; its JSON as one if it is not text."""
     if not isinstance(question, str):
-        return encode_json(question).decode()
-    words = re.findall(r"\w+(?:[^\w\s]\w+)*", question.casefold())
-    return " ".join(words) or question
+        return [encode_json(question).decode()]
+    return re.findall(r"\w+(?:[^\w\s]\w+)*", question.casefold()) or [question]
 
 
-def _skeleton(text: str) -> tuple[str, ...]:
-    """Return the words of a text in which no typo is looked for: short ones and numbers. The other
-    words are empty.
+def _usual_spellings(words: Iterable[str]) -> dict[str, str]:
+    """Return the usual spelling of long words: the most frequent one that is at most one typo away.
+
+    Words that are one typo apart have a text in common that a deleted letter leaves: so no word is
+    compared with all others.
     """
-    words = []
-    for word in text.split():
-        if len(word) >= _SHORTEST_TYPO and word.isalpha():
-            words.append("")
+    usual: dict[str, str] = {}
+    by_rest: dict[str, str] = {}
+    for word, _ in Counter(words).most_common():
+        if not _SHORTEST_TYPO <= len(word) <= _LONGEST_TYPO or not word.isalpha():
+            continue
+        rests = [word, *(word[:index] + word[index + 1 :] for index in range(len(word)))]
+        usual[word] = word
+        for rest in rests:
+            other = by_rest.get(rest)
+            if other is not None and OSA.distance(word, other) <= 1:
+                usual[word] = other
+                break
         else:
-            words.append(word)
-    return tuple(words)
-
-
-def _find_twin(text: str, group: Mapping[str, _Question]) -> _Question | None:
-    """Return the question of a group whose text differs only by typos."""
-    near = process.extract_iter(text, list(group), scorer=OSA.distance, score_cutoff=_MAX_TYPOS)
-    for other, _, _ in near:
-        if all(map(_is_same_word, text.split(), other.split())):
-            return group[other]
-    return None
-
-
-def _is_same_word(word: str, other: str) -> bool:
-    return OSA.distance(word, other) <= 1
+            for rest in rests:
+                by_rest.setdefault(rest, word)
+    return usual
 
 
 # Cases.

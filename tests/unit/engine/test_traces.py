@@ -11,7 +11,9 @@ from ci_evals.engine.traces import match_traces, read_traces
 from ci_evals.errors import StorageError
 from ci_evals.model.response import Passage, Step, Usage
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "exported_traces" / "traces.jsonl"
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "exported_traces" / "traces.jsonl"
+EXPORTS = sorted((ROOT / "tests" / "data" / "traces").iterdir())
 
 
 def span(
@@ -61,6 +63,28 @@ def test_genai_and_openinference_spans_become_steps() -> None:
     assert weather == Step(
         "tool_call", "get_weather", {"city": "Rome"}, result="sunny", duration_s=0.29
     )
+
+
+@pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.name)
+def test_exports_of_other_tools_become_steps(path: Path) -> None:
+    helmet, stock = read_traces(path)
+    assert helmet.question == "How do I return a helmet?"
+    assert helmet.response is not None
+    assert helmet.response.output == "Bring it back within 30 days, with the receipt."
+    assert helmet.response.model == "gpt-4o-mini"
+    assert helmet.response.usage == Usage(50, 12)
+    passages = helmet.response.context or ()
+    assert [passage.text for passage in passages] == [
+        "Helmets can be returned within 30 days. Bring the receipt."
+    ]
+    assert stock.question == "Is it in stock in Hamburg?"
+    assert stock.response is not None
+    assert stock.response.output == "Yes, two of them."
+    (call,) = stock.response.calls_made
+    assert (call.name, call.arguments) == ("look_up_stock", {"shop": "Hamburg"})
+    (step,) = [step for step in stock.response.steps or () if step.kind == "tool_call"]
+    assert step.result == "2"
+    assert (stock.started_at - helmet.started_at) == 60
 
 
 def test_what_retrievers_found_is_the_context(tmp_path: Path) -> None:
