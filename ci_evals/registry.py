@@ -384,6 +384,7 @@ PROVIDERS: "Registry[type[ProviderOptions]]" = Registry(
         "anthropic": Entry("ci_evals.providers.anthropic:Anthropic", "A Claude model."),
         "gemini": Entry("ci_evals.providers.gemini:Gemini", "A Gemini model."),
         "bedrock": Entry("ci_evals.providers.bedrock:Bedrock", "A model of Amazon Bedrock."),
+        "vertex": Entry("ci_evals.providers.vertex:Vertex", "A model of Google's Vertex AI."),
         "embeddings": Entry(
             "ci_evals.providers.openai:Embeddings",
             "OpenAI's embeddings, or any endpoint that speaks like them.",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ci_evals.providers.command_line import command_problems as command_problems
     from ci_evals.providers.command_line import program_problems as program_problems
     from ci_evals.providers.gemini import Gemini as Gemini
+    from ci_evals.providers.google import google_credentials as google_credentials
     from ci_evals.providers.http import Http as Http
     from ci_evals.providers.http import Stream as Stream
     from ci_evals.providers.http_client import HttpClient as HttpClient
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ci_evals.providers.telemetry import attach_recorder as attach_recorder
     from ci_evals.providers.tokens import shared_token as shared_token
     from ci_evals.providers.tools import shared_toolbox as shared_toolbox
+    from ci_evals.providers.vertex import Vertex as Vertex
     from ci_evals.tasks.agent import TaskAgent as TaskAgent
 
 _MODULES = {
@@ -59,6 +61,7 @@ _PARTS = {
     "aws_region": "ci_evals.providers.aws",
     "attach_recorder": "ci_evals.providers.telemetry",
     "command_problems": "ci_evals.providers.command_line",
+    "google_credentials": "ci_evals.providers.google",
     "is_listed": "ci_evals.providers.price_list",
     "list_price_usd": "ci_evals.providers.price_list",
     "listed_models": "ci_evals.providers.price_list",

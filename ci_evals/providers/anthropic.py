@@ -23,7 +23,7 @@ from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
 from ci_evals.providers.parts import attach
 
 _VERSION = "2023-06-01"
-_MAX_TOKENS = 1024  # the API requires a number
+DEFAULT_MAX_TOKENS = 1024  # the API requires a number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Anthropic(ModelOptions):
     base_url: str = "https://api.anthropic.com"
 
     def open(self, resources: Resources) -> Provider:
-        fields: dict[str, Any] = {"model": self.model, "max_tokens": _MAX_TOKENS}
+        fields: dict[str, Any] = {"model": self.model, "max_tokens": DEFAULT_MAX_TOKENS}
         if self.stream:
             fields["stream"] = True
         fields |= self.params

@@ -10,11 +10,11 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.eventstream import EventStreamBuffer, ParserError
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.session import Session
 from botocore.utils import get_token_from_environment
 
-from ci_evals.errors import ConfigError, Problem, ProviderError
+from ci_evals.errors import ConfigError, ErrorKind, Problem, ProviderError
 from ci_evals.providers.base import Resources
 from ci_evals.providers.http_messages import Call, Event, readable
 from ci_evals.redaction import learn
@@ -94,7 +94,10 @@ class AwsCredentials:
 
 
 def _failure(error: Exception) -> ProviderError:
-    return ProviderError("auth", f"no AWS credentials: {readable(str(error))}")
+    kind: ErrorKind = "auth"
+    if isinstance(error, HTTPClientError):
+        kind = "network"
+    return ProviderError(kind, f"no AWS credentials: {readable(str(error))}")
 
 
 def aws_credentials(

@@ -53,7 +53,7 @@ class Gemini(ModelOptions):
     """A Gemini model. Settings such as the temperature go into `params.generationConfig`."""
 
     kind: ClassVar[str] = "gemini"
-    default_key_variable: ClassVar[str] = "GEMINI_API_KEY"
+    default_key_variable: ClassVar[str | None] = "GEMINI_API_KEY"
     vendor_host: ClassVar[str] = "generativelanguage.googleapis.com"
     key_header: ClassVar[str] = "x-goog-api-key"
     reserved: ClassVar[tuple[str, ...]] = ("model", "contents", "stream")

@@ -138,7 +138,8 @@ KEY_SPELLINGS: Mapping[str, tuple[str, ...]] = {
 }
 
 PROVIDER_SPELLINGS: Mapping[str, str] = {
-    **dict.fromkeys(("google", "vertex", "vertexai"), "gemini"),
+    **dict.fromkeys(("google", "googleai"), "gemini"),
+    **dict.fromkeys(("vertex_ai", "vertexai"), "vertex"),
     **dict.fromkeys(("aws", "amazon", "converse"), "bedrock"),
     **dict.fromkeys(("claude", "messages"), "anthropic"),
     **dict.fromkeys(("chat", "gpt", "responses"), "openai"),

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from fakes.bedrock import check_request, is_signed_by
+from fakes.google import check_vertex, giving_tokens, write_key_file
 from fakes.http_server import FakeServer, Scripted, serving
 from leftovers import journaled
 from processes import ci_evals
@@ -99,3 +101,81 @@ async def test_missing_aws_credentials_end_everything_before_any_call(tmp_path: 
     start = "evals.yaml:1: providers[0]: credentials: no AWS credentials were found: set AWS_ACCESS"
     assert ended.err.startswith(start)
     assert "1 problem, nothing was run" in ended.err
+
+
+# Vertex AI.
+
+VERTEX = {
+    "type": "vertex",
+    "model": "gemini-2.5-flash",
+    "project": "shop",
+    "location": "us-central1",
+    "base_url": "http://us-central1-aiplatform.googleapis.com",
+}
+
+
+async def gemini(request: web.Request) -> web.StreamResponse:
+    """Answers with what was sent as authorization."""
+    text = f"Paris {request.headers['Authorization']}"
+    answer = {
+        "candidates": [
+            {"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}
+        ],
+        "usageMetadata": {"promptTokenCount": 1000, "candidatesTokenCount": 100},
+        "modelVersion": "gemini-2.5-flash",
+    }
+    return web.json_response(answer)
+
+
+async def test_vertex_is_called_with_a_token_that_is_shown_nowhere(tmp_path: Path) -> None:
+    async with serving() as server:
+        server.answers(giving_tokens(gemini))
+        write_key_file(tmp_path / "key.json", f"{server.url}/token")
+        write_suite(
+            tmp_path,
+            CASES,
+            providers=[VERTEX, {**VERTEX, "name": "other"}],
+            report={"formats": ["json", "junit", "markdown", "html"]},
+        )
+        environ = {
+            "GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "key.json"),
+            "HTTP_PROXY": server.url,
+            "NO_PROXY": "127.0.0.1",
+        }
+        ended = await ci_evals(tmp_path, "run", environ=environ)
+        assert ended.code == 0, ended.out + ended.err
+        tokens, *calls = server.seen
+    assert tokens.path == "/token"
+    assert {seen.headers["Authorization"] for seen in calls} == {"Bearer ya29-google-1-Zx9qPw"}
+    assert len(calls) == 6
+    for seen in calls:
+        check_vertex(seen.json, "request")
+    outputs = {result["response"]["output"] for result in journaled(tmp_path / RESULTS)}
+    assert outputs == {"Paris Bearer ***"}
+    written = [path.read_text() for path in (tmp_path / RESULTS).iterdir() if path.is_file()]
+    assert [text for text in (*written, ended.out, ended.err) if "Zx9qPw" in text] == []
+
+
+async def test_missing_google_credentials_end_everything_before_any_call(tmp_path: Path) -> None:
+    async with serving() as server:
+        server.answers(Scripted())
+        write_suite(tmp_path, CASES, providers=[VERTEX])
+        missing = str(tmp_path / "none.json")
+        environ = {"HTTP_PROXY": server.url, "GOOGLE_APPLICATION_CREDENTIALS": missing}
+        ended = await ci_evals(tmp_path, "run", environ=environ)
+        assert server.seen == []
+    assert ended.code == 2
+    assert ended.err.startswith("evals.yaml:1: providers[0]: credentials: no Google credentials: ")
+    assert "gcloud auth application-default login" in ended.err
+
+
+async def test_a_missing_project_and_region_are_problems_of_one_run(tmp_path: Path) -> None:
+    write_suite(tmp_path, CASES, providers=[bedrock(), {"type": "vertex", "model": "m"}])
+    ended = await ci_evals(tmp_path, "run", environ={"AWS_EC2_METADATA_DISABLED": "true"})
+    assert ended.code == 2
+    region = "region: name the AWS region, as in `region: us-east-1`, or set AWS_REGION"
+    project = "project: name the Google Cloud project, or set GOOGLE_CLOUD_PROJECT"
+    assert ended.err.splitlines()[:2] == [
+        f"evals.yaml:1: providers[0]: {region}",
+        f"evals.yaml:1: providers[1]: {project}",
+    ]

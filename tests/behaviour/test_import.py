@@ -1352,6 +1352,38 @@ tests:
     assert "AKIDEXAMPLE" not in (tmp_path / "evals.yaml").read_text()
 
 
+async def test_models_of_vertex_have_their_place_and_settings(tmp_path: Path) -> None:
+    suite, lost = await import_promptfoo(
+        tmp_path,
+        """\
+prompts: ['{{ q }}']
+providers:
+  - id: vertex:gemini-2.5-pro
+    config: {projectId: shop, region: europe-west1, temperature: 0, keyFilename: key.json}
+  - {id: 'vertex:claude-sonnet-4-5@20250929', config: {region: us-east5, max_tokens: 200}}
+tests:
+  - {vars: {q: hi}, assert: [{type: contains, value: hi}]}
+""",
+    )
+    assert suite["providers"] == [
+        {
+            "type": "vertex",
+            "model": "gemini-2.5-pro",
+            "project": "shop",
+            "location": "europe-west1",
+            "params": {"generationConfig": {"temperature": 0}},
+        },
+        {
+            "type": "vertex",
+            "model": "claude-sonnet-4-5@20250929",
+            "location": "us-east5",
+            "params": {"max_tokens": 200},
+        },
+    ]
+    (line,) = lost
+    assert "config.keyFilename: Google's application default credentials are used" in line
+
+
 async def test_prompts_and_tests_made_by_code_are_made(tmp_path: Path) -> None:
     suite, lost = await import_promptfoo(
         tmp_path,

@@ -283,6 +283,29 @@ def _anthropic(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, An
 
 def _gemini(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
     settings = _common(config, made, "GEMINI_API_KEY")
+    return {"type": "gemini", "model": rest, **_in_generation_config(settings)}
+
+
+def _vertex(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
+    options: dict[str, Any] = {"type": "vertex", "model": rest}
+    if "projectId" in config:
+        options["project"] = _reference(str(config["projectId"]))
+    options["location"] = _reference(str(config.get("region") or "us-central1"))
+    settings = {}
+    for key, value in config.items():
+        if key in _CREDENTIALS_OF_GOOGLE:
+            made.lost.append((f"config.{key}", _DEFAULT_CREDENTIALS))
+        else:
+            settings[key] = value
+    common = _common(settings, made, None)
+    if rest.startswith("claude"):
+        return {**options, **common}
+    return {**options, **_in_generation_config(common)}
+
+
+def _in_generation_config(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of Gemini with its params where they belong."""
+    settings = dict(settings)
     params = {}
     generation = {}
     for key, value in settings.pop("params", {}).items():
@@ -295,20 +318,7 @@ def _gemini(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
         params["generationConfig"] = generation
     if params:
         settings["params"] = params
-    return {"type": "gemini", "model": rest, **settings}
-
-
-def _vertex(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
-    region = config.get("region", "us-central1")
-    project = config.get("projectId", "${VERTEX_PROJECT_ID}")
-    host = f"https://{region}-aiplatform.googleapis.com"
-    return {
-        "type": "openai",
-        "model": f"google/{rest}",
-        "base_url": f"{host}/v1/projects/{project}/locations/{region}/endpoints/openapi",
-        "token": {"command": "gcloud auth print-access-token"},
-        **_common(config, made, None),
-    }
+    return settings
 
 
 def _bedrock(rest: str, config: Mapping[str, Any], made: Made) -> dict[str, Any]:
@@ -386,6 +396,8 @@ _APIS: Mapping[str, Callable[[str, Mapping[str, Any], Made], dict[str, Any]]] = 
 }
 _OF_GEMINI = frozenset({"safetySettings", "tools", "toolConfig", "systemInstruction"})
 _CAMEL = {"max_tokens": "maxOutputTokens", "top_p": "topP", "top_k": "topK"}
+_CREDENTIALS_OF_GOOGLE = ("credentials", "keyFilename", "googleAuthOptions")
+_DEFAULT_CREDENTIALS = "Google's application default credentials are used"
 _KEYS_OF_AWS = ("accessKeyId", "secretAccessKey", "sessionToken")
 _NO_AWS_KEY = "a key does not belong in the file: AWS's own variables and profiles are read"
 _OF_CONVERSE = frozenset(

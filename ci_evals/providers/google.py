@@ -1,0 +1,86 @@
+"""Google Cloud: application default credentials by google-auth."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import google.auth
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
+from google.auth.transport.requests import Request
+
+from ci_evals.errors import ErrorKind, ProviderError
+from ci_evals.providers.base import Resources
+from ci_evals.providers.http_messages import Call, readable
+from ci_evals.redaction import learn
+
+_SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+_ADVICE = (
+    "run `gcloud auth application-default login`, or name a key file in"
+    " GOOGLE_APPLICATION_CREDENTIALS"
+)
+
+
+class GoogleCredentials:
+    """The application default credentials. See `http_messages.HttpCredentials`.
+
+    Tokens are fetched in a thread: before the first call, when they expire, and when one is
+    refused.
+    """
+
+    noun = "credentials"
+
+    def __init__(self, _: Resources) -> None:
+        self._found: Any = None
+        self._lock = asyncio.Lock()
+
+    async def fetch(self) -> None:
+        async with self._lock:
+            if self._found is None:
+                self._found = await asyncio.to_thread(_find)
+            if not self._found.valid:
+                await asyncio.to_thread(_refresh, self._found)
+
+    async def authorize(
+        self, call: Call, refused: Mapping[str, str] | None = None
+    ) -> Mapping[str, str]:
+        await self.fetch()
+        if refused is not None:
+            async with self._lock:
+                if _authorization(refused) == _authorization(self._headers({})):
+                    await asyncio.to_thread(_refresh, self._found)
+        return self._headers(call.headers)
+
+    def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        authorized = dict(headers)
+        self._found.apply(authorized)
+        return authorized
+
+
+def _authorization(headers: Mapping[str, str]) -> str | None:
+    return headers.get("authorization")
+
+
+def _find() -> Any:
+    try:
+        found, _project = google.auth.default(scopes=_SCOPES)
+    except DefaultCredentialsError as error:
+        text = f"no Google credentials: {readable(str(error))} {_ADVICE}"
+        raise ProviderError("auth", text) from error
+    return found
+
+
+def _refresh(found: Any) -> None:
+    try:
+        found.refresh(Request())
+    except GoogleAuthError as error:
+        kind: ErrorKind = "auth"
+        if isinstance(error, TransportError):
+            kind = "network"
+        text = f"no token of Google: {readable(str(error))}; {_ADVICE}"
+        raise ProviderError(kind, text) from error
+    learn(found.token)
+
+
+def google_credentials(resources: Resources) -> GoogleCredentials:
+    """Return the credentials, the same for all providers."""
+    return resources.shared(GoogleCredentials)
