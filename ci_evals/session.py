@@ -86,6 +86,7 @@ class Invocation:
         replay: a recording that answers before any provider is called.
         replay_only: call no provider and no judge.
         reusable: journals of earlier runs, for a suite that reuses answers.
+        reuse_own_code: the team's own code has not changed since, so its answers are reused, too.
         without_secrets: GitHub gives the job no secrets, so only recordings answer.
         replayed: a recording answered in one of the sources, or in the journal that is resumed.
         traces: answers from elsewhere by case; no provider is called then, but judges are.
@@ -94,6 +95,7 @@ class Invocation:
         files: the folder for files that answers bring, where reports of an earlier run are removed;
             None keeps none.
         baseline: what to compare with, or why there is nothing; None for no comparison.
+        first: the cases to run first.
         failed_before: the cases outside a selection that did not pass when they last ran.
         on_default_branch: True on the default branch; None if nobody knows.
     """
@@ -109,6 +111,7 @@ class Invocation:
     replay: Path | None = None
     replay_only: bool = False
     reusable: tuple[Path, ...] = ()
+    reuse_own_code: bool = False
     without_secrets: bool = False
     replayed: bool = False
     traces: Mapping[str, Sequence[Trace]] | None = None
@@ -116,6 +119,7 @@ class Invocation:
     run_id: str | None = None
     files: Path | None = None
     baseline: Baseline | NoComparison | None = None
+    first: frozenset[str] = frozenset()
     failed_before: tuple[str, ...] = ()
     on_default_branch: bool | None = None
 
@@ -235,6 +239,7 @@ async def execute(
                 on_result=watcher.note_result,
                 files=invocation.files,
             )
+            run.first = invocation.first
             session = _Session(
                 invocation, run, journal, recordings, redactor, watcher, continued, time.time()
             )
@@ -286,8 +291,11 @@ def _add_answers(recordings: Recordings, invocation: Invocation, *, resumed: boo
         reusable = list(invocation.reusable)
         if not resumed and _has_lines(invocation.journal):  # which is about to be replaced
             reusable.insert(0, invocation.journal)
+        changing = invocation.suite.own_code
+        if invocation.reuse_own_code:
+            changing = ()
         for path in reusable:
-            recordings.add_reusable(path, not_before, invocation.suite.own_code)
+            recordings.add_reusable(path, not_before, changing)
 
 
 def _add_results(

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
@@ -13,13 +14,14 @@ from uuid import uuid4
 
 import click
 
-from ci_evals import engine, reports
+from ci_evals import cli, engine, reports
 from ci_evals.cli import options, run_options
 from ci_evals.cli.console import Console, git
 from ci_evals.cli.run_options import RunRequest
 from ci_evals.cli.suites import (
     Selection,
     failed_before,
+    failed_last,
     load_suite_of_job,
     load_suites_of_job,
     select,
@@ -55,6 +57,7 @@ from ci_evals.session import (
     missing_shards_clause,
 )
 from ci_evals.streams import redirect_prints
+from ci_evals.suite.configs import find_configs
 from ci_evals.suite.environment import read_dotenv
 from ci_evals.suite.overrides import ALL_CASES, Overrides
 from ci_evals.suite.types import RESULTS, CheckedSuite
@@ -486,10 +489,15 @@ def run_command(
       ci-evals run --case 'refund*'             or --first 5, --tags smoke
       ci-evals run --failed                     what did not pass the last time
       ci-evals run --baseline main/report.json  what got worse, and how sure it is
+      ci-evals run --watch                      again at every change
       ci-evals run --resume                     after a crash or a cancelled job
       ci-evals run --shard 2/5 --out shard-2    then: ci-evals merge shard-*
     """
     request.check()
+    if request.watch:
+        arguments = [word for word in sys.argv[2:] if word != "--watch"]
+        out = overrides.out or Path(RESULTS)
+        return cli.watch_suites(find_configs(named), out, arguments, console)
     with _reporting_errors(console, posting_of(posting, request.shard)):
         all_cases = replace(overrides, **ALL_CASES)
         suites, without_secrets = load_suites_of_job(
@@ -564,6 +572,9 @@ def _run_suite(
     durations_s: Mapping[CellKey, float] = {}
     if request.balance_by:
         durations_s = known_durations(request.balance_by)
+    first: frozenset[str] = frozenset()
+    if request.failed_first:
+        first = failed_last(suite)
     invocation = Invocation(
         suite=suite,
         journal=suite.out / JOURNAL,
@@ -574,9 +585,11 @@ def _run_suite(
         replay=recording,
         replay_only=request.replay_only or lacks_secrets,
         without_secrets=lacks_secrets,
+        reuse_own_code=request.reuse_own_code,
         checkout=read_checkout(suite.folder),
         run_id=request.run_id or uuid4().hex,
         files=suite.out,
+        first=first,
         failed_before=failed_before(suite),
     )
     base = posting.artifact

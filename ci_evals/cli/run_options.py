@@ -30,6 +30,7 @@ _SECTIONS = {
         "tags",
         "cases",
         "failed",
+        "failed_first",
         "first",
         "sample",
         "shard",
@@ -43,12 +44,14 @@ _SECTIONS = {
         "timeout_s",
         "retries",
         "executor",
+        "watch",
     ),
     "Earlier answers": (
         "resume",
         "resume_from",
         "run_missing",
         "reuse",
+        "reuse_own_code",
         "replay",
         "replay_only",
         "record",
@@ -70,6 +73,7 @@ _COMMON = (
     "runs",
     "resume",
     "run_missing",
+    "watch",
     "baseline",
     "fail_on",
     "out",
@@ -371,6 +375,9 @@ class RunRequest:
     replay: Path | None
     replay_only: bool
     record: Path | None
+    failed_first: bool
+    reuse_own_code: bool
+    watch: bool
     run_id: str | None
     baseline: BaselineChoice
 
@@ -382,6 +389,10 @@ class RunRequest:
         """
         if self.replay_only and self.replay is None:
             raise click.UsageError("--replay-only needs --replay PATH")
+        if self.watch and (self.resume or self.resume_from or self.shard):
+            raise click.UsageError("--watch goes with neither --resume nor --shard")
+        if self.watch and find_host(environment()):
+            raise click.UsageError("--watch is for a terminal, not for a CI system")
 
     def check_for_several(self, number: int) -> None:
         """Check that the options can be used with several suites.
@@ -450,6 +461,22 @@ request = options.collect(
             metavar="PATH",
             help="The results.jsonl of an earlier run that answers, each time, where a pull request"
             " of a fork gets no secrets; default: the base branch's. It is only read.",
+        ),
+        "failed_first": options.option(
+            "--failed-first",
+            is_flag=True,
+            help="Start with the cases that did not pass the last time.",
+        ),
+        "reuse_own_code": options.option(
+            "--reuse-own-code",
+            is_flag=True,
+            help="With --reuse: take the answers of your own code, too, as it has not changed.",
+        ),
+        "watch": options.option(
+            "--watch",
+            is_flag=True,
+            help="Run again whenever a file changes, and reuse the answers that the change does not"
+            " touch; `q` ends it.",
         ),
         "run_id": run_id,
         "baseline": baseline,

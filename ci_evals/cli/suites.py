@@ -144,21 +144,27 @@ def select(suites: Sequence[CheckedSuite], overrides: Overrides, failed: str | N
 
 
 def failed_before(suite: CheckedSuite) -> tuple[str, ...]:
-    """Return the cases outside a selection that did not pass when they last ran.
+    """Return the cases outside a selection that did not pass when they last ran."""
+    if suite.selection is None:
+        return ()
+    failed = failed_last(suite)
+    return tuple(sorted(failed - {case.id for case in suite.cases}))
+
+
+def failed_last(suite: CheckedSuite) -> frozenset[str]:
+    """Return the cases that did not pass when they last ran.
 
     The report in the results folder tells, which the one of this run replaces.
     """
-    if suite.selection is None:
-        return ()
     try:
         saved = reports.read_reports(suite.out)
     except StorageError:  # `--failed` will say what is wrong with it
-        return ()
+        return frozenset()
     failed: set[str] = set()
     for report in saved:
         if report.suite.name == suite.name:
             failed |= report.failed_cases
-    return tuple(sorted(failed - {case.id for case in suite.cases}))
+    return frozenset(failed)
 
 
 def _select_by_overrides(suites: Sequence[CheckedSuite], overrides: Overrides) -> Selection:

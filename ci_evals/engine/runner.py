@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -133,6 +133,9 @@ class Run:
         files: the results folder, for files in answers; None keeps none.
     """
 
+    first: Container[str] = ()
+    """The cases that come first in each round."""
+
     def __init__(
         self,
         suite: CheckedSuite,
@@ -188,7 +191,7 @@ class Run:
     def _order(self, provider: ProviderOptions) -> Iterator[int]:
         """Return the runs of a provider that have no result, in the order of their execution."""
         name, seed = str(provider.name), self.suite.seed
-        return execution_order(self.plan, name, seed, self.records, self._rounds)
+        return execution_order(self.plan, name, seed, self.records, self._rounds, self.first)
 
     @property
     def cost_usd(self) -> float:

@@ -152,7 +152,12 @@ def plan_further_runs(plan: RunPlan, runs: Mapping[int, int]) -> RunPlan:
 
 
 def execution_order(
-    plan: RunPlan, provider: str, seed: int, done: Container[int], rounds: int | None = None
+    plan: RunPlan,
+    provider: str,
+    seed: int,
+    done: Container[int],
+    rounds: int | None = None,
+    first: Container[str] = (),
 ) -> Iterator[int]:
     """Yield the index of each run of a provider without a result.
 
@@ -165,6 +170,7 @@ def execution_order(
         seed: makes the shuffles repeatable.
         done: the indices to skip, looked up when their turn comes.
         rounds: how many rounds; None means all.
+        first: the cases that come first in each round.
     """
     cells = [cell for cell in range(len(plan)) if plan.variant(cell).provider == provider]
     last = plan.rounds
@@ -174,6 +180,8 @@ def execution_order(
         shuffled = cells.copy()
         generator = random.Random(f"{seed}:{number}")  # noqa: S311  an order, not a secret
         generator.shuffle(shuffled)
+        if first:
+            shuffled.sort(key=lambda cell: plan.case(cell).id not in first)
         for cell in shuffled:
             if number < plan.counts[cell]:
                 index = plan.indices(cell)[number]

@@ -1,0 +1,175 @@
+"""`run --watch`: runs a suite again whenever a file changes, until `q`."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ci_evals.cli.console import Console, git
+from ci_evals.errors import EXIT_CODES, UsageError
+
+try:
+    from watchfiles import DefaultFilter, awatch
+except ImportError:
+    raise UsageError("--watch takes watchfiles: install ci-evals with the extra `watch`") from None
+
+if sys.platform != "win32":
+    import termios
+    import tty
+
+_CLEAR = "\x1b[2J\x1b[3J\x1b[H"
+_KEYS = frozenset("qQ")
+
+
+def watch_suites(
+    configs: Sequence[Path], out: Path, arguments: Sequence[str], console: Console
+) -> int:
+    """Run `ci-evals run` with these arguments now and after each change, and return the exit code
+    of the last run that ended.
+
+    Args:
+        configs: the files of the suites. After a change of only these, unchanged questions keep
+            their answers; after any other one, the team's own code is asked again, too.
+        out: the results folder, whose changes don't count.
+        arguments: of the command line, without `--watch`.
+        console: the terminal.
+    """
+    watch = _Watch(configs, out, arguments, console)
+    with _keys_at_once():
+        return asyncio.run(watch.run())
+
+
+class _Watch:
+    def __init__(
+        self, configs: Sequence[Path], out: Path, arguments: Sequence[str], console: Console
+    ) -> None:
+        self._configs = frozenset(path.resolve() for path in configs)
+        self._out = out.resolve()
+        self._arguments = arguments
+        self._console = console
+        self._folders = _folders_of(self._configs)
+        self._changes: asyncio.Queue[Collection[Path]] = asyncio.Queue()
+        self._quit = asyncio.Event()
+
+    async def run(self) -> int:
+        """Run, wait for a change, and so on; `q` and the end of the input end it."""
+        loop = asyncio.get_running_loop()
+        if sys.stdin.isatty() and sys.platform != "win32":
+            loop.add_reader(sys.stdin, self._read_key)
+        started = asyncio.Event()
+        collecting = asyncio.create_task(self._collect(started))
+        code = EXIT_CODES[signal.SIGINT]
+        is_code_known = False
+        try:
+            watched = asyncio.create_task(started.wait())
+            await asyncio.wait({watched, collecting}, return_when=asyncio.FIRST_COMPLETED)
+            if collecting.done():
+                collecting.result()  # the system allows no more watches
+            while not self._quit.is_set():
+                ended = await self._run_once(is_code_known=is_code_known)
+                if ended is None:
+                    break
+                code = ended
+                self._console.say([f"watching {self._names()}; q ends"])
+                changed = await self._next_change()
+                is_code_known = changed <= self._configs
+        finally:
+            collecting.cancel()
+            with suppress(asyncio.CancelledError):
+                await collecting
+        return code
+
+    async def _run_once(self, *, is_code_known: bool) -> int | None:
+        """Run the suite; return its exit code, or None if `q` ended it."""
+        if self._console.stdout.isatty():
+            self._console.stdout.write(_CLEAR)
+            self._console.stdout.flush()
+        command = [sys.executable, "-m", "ci_evals", "run", *self._arguments]
+        command += ["--reuse", "--failed-first"]
+        if is_code_known:
+            command.append("--reuse-own-code")
+        process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL)
+        ended = asyncio.create_task(process.wait())
+        stopped = asyncio.create_task(self._quit.wait())
+        try:
+            await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            if process.returncode is None:
+                process.send_signal(signal.SIGINT)
+            code = await ended
+        if self._quit.is_set():
+            return None
+        return code
+
+    async def _next_change(self) -> frozenset[Path]:
+        """Wait for files to change, and return those that did since the last run began."""
+        waiting = asyncio.create_task(self._changes.get())
+        stopped = asyncio.create_task(self._quit.wait())
+        await asyncio.wait({waiting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not waiting.done():
+            waiting.cancel()
+            return frozenset()
+        changed = set(waiting.result())
+        while not self._changes.empty():
+            changed.update(self._changes.get_nowait())
+        return frozenset(changed)
+
+    async def _collect(self, started: asyncio.Event) -> None:
+        """Put changed files into the queue, but for those that git ignores, such as logs."""
+        watching = awatch(
+            *self._folders,
+            watch_filter=DefaultFilter(ignore_paths=[self._out]),
+            yield_on_timeout=True,
+            rust_timeout=100,
+        )
+        async for changes in watching:
+            started.set()  # after the first time-out, everything is watched
+            changed = {Path(path) for _, path in changes}
+            if changed:
+                changed -= _ignored_by_git(changed)
+            if changed:
+                await self._changes.put(changed)
+
+    def _read_key(self) -> None:
+        if sys.stdin.read(1) in _KEYS | {""}:
+            self._quit.set()
+
+    def _names(self) -> str:
+        return ", ".join(folder.name for folder in self._folders)
+
+
+def _folders_of(configs: Collection[Path]) -> Sequence[Path]:
+    """Return the repositories of suites; the folder of a suite that is in none."""
+    folders: dict[Path, None] = {}
+    for config in sorted(configs):
+        inside = [folder for folder in config.parents if (folder / ".git").exists()]
+        folders[next(iter(inside), config.parent)] = None
+    return list(folders)
+
+
+def _ignored_by_git(paths: Collection[Path]) -> set[Path]:
+    ignored: set[Path] = set()
+    for folder in {path.parent for path in paths}:
+        names = [path.name for path in paths if path.parent == folder]
+        listed = git("check-ignore", "-z", "--", *names, folder=folder)
+        ignored.update(folder / name for name in listed.split("\0") if name)
+    return ignored
+
+
+@contextmanager
+def _keys_at_once() -> Iterator[None]:
+    """Let a key be read without Enter, and unseen, while the context lasts."""
+    if not sys.stdin.isatty() or sys.platform == "win32":
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
