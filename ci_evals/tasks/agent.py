@@ -4,6 +4,7 @@ verifier rewards what it left there.
 
 import asyncio
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.command import ProgramOptions
 from ci_evals.providers.command_line import program_problems
 from ci_evals.providers.subprocess import ProgramEnd
+from ci_evals.redaction import Redactor, sensitive_values
 from ci_evals.registry import TRANSCRIPTS
 from ci_evals.tasks.containers import ContainerEngine
 from ci_evals.tasks.repositories import Changes, Repositories
@@ -34,6 +36,7 @@ from ci_evals.templating import Absent, describe_error, template_sandbox
 from ci_evals.user_code import load_target, missing_target, target_parts
 
 _READ_S = 60.0
+_DIFF = "agent.diff"
 BUILT_IN = ("auto", "folder", "docker", "podman")
 
 
@@ -158,6 +161,7 @@ class _Agent:
     def __init__(self, options: TaskAgent, make_sandbox: MakeSandbox, resources: Resources) -> None:
         self._options = options
         self._make_sandbox = make_sandbox
+        self._redactor = Redactor(sensitive_values({**os.environ, **options.env}))
         self._repositories = resources.shared(Repositories)
         self._files = resources.files
         self._folder = str(resources.folder)
@@ -203,14 +207,14 @@ class _Agent:
         argv = _render_command(options, request, self._folder)
         stdin = _instruction(request)
         agent = await sandbox.run(argv, stdin=stdin, env=env, timeout_s=agent_s)
-        await asyncio.to_thread(_keep, kept, "agent", agent)
+        await asyncio.to_thread(_keep, kept, "agent", agent, self._redactor)
         if changes is not None and await changes.write():
             env["DIFF_FILE"] = changes.path
         failure = _failure(agent, "the agent", agent_s)
         try:
             response = await self._response(sandbox, agent, failure, env)
         except ProviderError as error:
-            await sandbox.get_logs(kept / "logs")
+            await self._get_logs(sandbox, kept)
             if error.partial is not None:
                 error.partial = await asyncio.to_thread(_with_diff, error.partial, kept)
             raise
@@ -219,15 +223,20 @@ class _Agent:
         await sandbox.put_tests(task.folder / "tests")
         verify = ("bash", f"{sandbox.tests}/test.sh")
         verifier = await sandbox.run(verify, stdin=b"", env=env, timeout_s=verifier_s)
-        await asyncio.to_thread(_keep, kept, "verifier", verifier)
+        await asyncio.to_thread(_keep, kept, "verifier", verifier, self._redactor)
         # Its exit status says nothing: a verifier may end with the result of its tests.
         failure = _failure(verifier, "the verifier", verifier_s)
         if failure is not None and verifier.why != "exit":
             raise failure
-        await sandbox.get_logs(kept / "logs")
+        await self._get_logs(sandbox, kept)
         reward = await asyncio.to_thread(_read_reward, kept / "logs" / "verifier", verifier)
         response = replace(response, reward=reward)
         return await asyncio.to_thread(_with_diff, response, kept)
+
+    async def _get_logs(self, sandbox: Sandbox, kept: Path) -> None:
+        """Keep what is in the sandbox's `logs`, the diff without secrets."""
+        await sandbox.get_logs(kept / "logs")
+        await asyncio.to_thread(_redact, kept / "logs" / _DIFF, self._redactor)
 
     async def _response(
         self,
@@ -346,7 +355,7 @@ def _read_reward(logs: Path, ended: ProgramEnd) -> float:
 
 def _with_diff(response: Response, kept: Path) -> Response:
     """Return a response with the diff among its metadata, and as the last step for readers."""
-    path = kept / "logs" / "agent.diff"
+    path = kept / "logs" / _DIFF
     if not path.is_file():
         return response
     with path.open("rb") as file:
@@ -371,10 +380,28 @@ def _make_kept_folder(files: Path | None, provider: str, request: Request) -> Pa
     return kept
 
 
-def _keep(kept: Path, who: str, ended: ProgramEnd) -> None:
+def _keep(kept: Path, who: str, ended: ProgramEnd, redactor: Redactor) -> None:
+    """Keep what a program printed, without secrets."""
     with _storage_errors(kept):
-        (kept / f"{who}.stdout.txt").write_bytes(ended.stdout)
-        (kept / f"{who}.stderr.txt").write_bytes(ended.stderr_tail)
+        (kept / f"{who}.stdout.txt").write_bytes(_without_secrets(ended.stdout, redactor))
+        (kept / f"{who}.stderr.txt").write_bytes(_without_secrets(ended.stderr_tail, redactor))
+
+
+def _redact(file: Path, redactor: Redactor) -> None:
+    """Take secrets out of a file, if it is there.
+
+    A link that came out of a container may lead to any file of this machine, so it is removed.
+    """
+    with _storage_errors(file):
+        if file.is_symlink():
+            file.unlink()
+        elif file.is_file():
+            file.write_bytes(_without_secrets(file.read_bytes(), redactor))
+
+
+def _without_secrets(printed: bytes, redactor: Redactor) -> bytes:
+    text = printed.decode(errors="surrogateescape")
+    return redactor.clean_text(text).encode(errors="surrogateescape")
 
 
 @contextmanager

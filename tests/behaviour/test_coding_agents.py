@@ -161,6 +161,23 @@ async def test_an_agent_that_prints_without_end_has_failed_and_keeps_its_first_s
     assert len(line["response"]["steps"]) == 6
 
 
+async def test_secrets_that_an_agent_prints_or_writes_are_kept_nowhere(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    secret = "correct-horse-battery-staple"
+    events = ({"type": "thread.started"}, {"type": "turn.failed", "error": {"message": "%s"}})
+    printed = r"\n".join(map(json.dumps, events))
+    script = f"""echo "$SHOP_TOKEN" | tee shop.py >&2; printf '{printed}' "$SHOP_TOKEN\""""
+    write_suite(tmp_path, TASKS, providers=[agent(script, transcript="codex")])
+    ended = await ci_evals(tmp_path, "run", environ={"SHOP_TOKEN": secret})
+    assert ended.code == 1, ended.out + ended.err
+    results = tmp_path / "ci-evals-results"
+    kept = results / "tasks" / "fix" / "agent" / "run-1"
+    assert (kept / "logs" / "agent.diff").read_text().endswith("-old\n+***\n")
+    files = [path for path in results.rglob("*") if path.is_file()]
+    assert [path.name for path in files if secret.encode() in path.read_bytes()] == []
+    assert secret not in ended.out + ended.err
+
+
 async def test_files_that_cannot_be_read_are_left_out_of_the_diff(tmp_path: Path) -> None:
     write_task(tmp_path, test=HAS_DIFF)
     script = f"echo new > shop.py; mkfifo pipe; ln -s / everything; {show('claude-code.jsonl')}"
