@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
@@ -12,7 +13,7 @@ from ci_evals import suite as parts
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.errors import ConfigError, Problem
 from ci_evals.format import abridge, describe_status, one_line
-from ci_evals.model.case import Fixture, Scope
+from ci_evals.model.case import Fixture, Scope, Variant
 from ci_evals.model.request import FixtureRequest
 from ci_evals.model.result import Result
 from ci_evals.providers.command_line import resolve_command
@@ -342,7 +343,10 @@ class Stay:
 
     async def tear_down(self) -> Sequence[str]:
         """Tear down what no other run has, the last one first; return why teardowns failed."""
-        return await _tear_down_all(self._own)
+        try:
+            return await _tear_down_all(self._own)
+        finally:
+            self._fixtures.leave(self._cell)
 
 
 class Fixtures:
@@ -356,6 +360,7 @@ class Fixtures:
         self._suite = suite
         self._functions: dict[Fixture, Callable[..., Any]] = {}
         self._shared: dict[tuple[Any, ...], _Life] = {}
+        self._staying: Counter[tuple[str, Variant]] = Counter()
         problems: dict[Problem, None] = {}
         setups = [suite.setup]
         setups += [options.setup for options in suite.providers]
@@ -372,7 +377,12 @@ class Fixtures:
 
     def stay(self, cell: PreparedCell, run: int) -> Stay:
         """Return the fixtures of one run, of which nothing is set up yet."""
+        self._staying[cell.case.id, cell.variant] += 1
         return Stay(self, cell, run)
+
+    def leave(self, cell: PreparedCell) -> None:
+        """Record that a run of a cell has torn down its own."""
+        self._staying[cell.case.id, cell.variant] -= 1
 
     def find(
         self,
@@ -416,10 +426,12 @@ class Fixtures:
         return _Life(fixture, _CommandWork(fixture, request, self._suite))
 
     async def end_case(self, cell: PreparedCell) -> Sequence[str]:
-        """Tear down what the runs of a cell share, after the last of them; return why teardowns
-        failed.
+        """Tear down what the runs of a cell share, unless one of them is still there; return why
+        teardowns failed.
         """
         ending = (cell.case.id, cell.variant)
+        if self._staying[ending]:
+            return ()
         keys = [key for key in self._shared if key[1:] == ending]
         return await _tear_down_all([self._shared.pop(key) for key in keys])
 

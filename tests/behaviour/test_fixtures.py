@@ -613,6 +613,36 @@ async def test_parallel_runs_never_share_the_fixture_of_a_run(tmp_path: Path) ->
     assert not in_use
 
 
+async def test_a_fixture_of_a_case_outlives_those_of_its_runs(tmp_path: Path) -> None:
+    log: list[str] = []
+    both_recorded = asyncio.Barrier(2)
+
+    async def case_wide() -> AsyncIterator[Mapping[str, Any]]:
+        log.append("up")
+        yield {"shop": "open"}
+        log.append("down")
+
+    async def order() -> AsyncIterator[Mapping[str, Any]]:
+        yield {"order": "A"}
+        await both_recorded.wait()
+        await asyncio.sleep(0)
+        log.append("run down")
+
+    async def agent(text: str) -> str:
+        return text
+
+    suite = Suite(
+        providers=agent,
+        cases=[Case(id="a", input="x", expect=[Equals("x")])],
+        setup=[order, Fixture(case_wide, scope="case")],
+        runs=2,
+        folder=tmp_path,
+    )
+    report = await evaluate(suite)
+    assert report.all_passed, report.summary()
+    assert log == ["up", "run down", "run down", "down"]
+
+
 async def test_a_setup_that_is_given_up_still_tears_down(tmp_path: Path) -> None:
     torn_down = asyncio.Event()
     loop = asyncio.get_running_loop()
