@@ -90,10 +90,7 @@ class CallsWithTools(Calls):
                     "assistant", response.output, response.tool_calls, native=response.native
                 )
             asked = replace(asked, messages=(*asked.messages, said, *results))
-        text = (
-            f"the model still called tools in its call {self._max_steps} of `max_steps:"
-            f" {self._max_steps}`"
-        )
+        text = f"the model called tools and gave no answer within `max_steps: {self._max_steps}`"
         raise way.failed(ProviderError("max_steps", text))
 
     def _is_last(self, response: Response) -> bool:

@@ -5,6 +5,7 @@ import inspect
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NotRequired, Protocol, get_type_hints
 
@@ -12,7 +13,7 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from ci_evals import providers
-from ci_evals.errors import ConfigError, Problem, ProviderError, describe_exception
+from ci_evals.errors import ConfigError, Problem, describe_exception
 from ci_evals.format import one_line
 from ci_evals.model.fields import first_problem
 from ci_evals.model.request import Request, ToolDefinition
@@ -145,30 +146,24 @@ class Toolbox:
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._use(call, request)) for call in calls]
-        except* ProviderError as failed:
-            raise _first(failed) from None
+        except BaseExceptionGroup as failures:
+            raise _first(failures) from None
         used = [task.result() for task in tasks]
         steps = as_steps([step for step, _ in used])
         return steps, [result for _, result in used]
 
     async def _use(self, call: ToolCall, request: Request) -> tuple[Step, ToolResult]:
-        error = None
+        step = Step("tool_call", call.name or "?", call.arguments)
         started = time.perf_counter()
         try:
             text = _cut(clean_text(await self._call(call, request)))
+            step = replace(step, result=text)
+            is_error = False
         except ToolError as raised:
-            error = f"{raised.reason}{raised.place}"
             text = f"Error: {raised.reason}"
-        duration_s = round(time.perf_counter() - started, 6)
-        step = Step(
-            "tool_call",
-            call.name,
-            call.arguments,
-            result=None if error else text,
-            error=error,
-            duration_s=duration_s,
-        )
-        is_error = error is not None
+            step = replace(step, error=f"{raised.reason}{raised.place}")
+            is_error = True
+        step = replace(step, duration_s=round(time.perf_counter() - started, 6))
         result = ToolResult("tool", text, tool_call_id=call.id, name=call.name, is_error=is_error)
         return step, result
 
@@ -206,7 +201,8 @@ def tools_problem(text: str) -> ConfigError:
     return ConfigError([Problem("", None, "", f"tools: {text}")])
 
 
-def _first(failures: BaseExceptionGroup[ProviderError]) -> BaseException:
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the failure that ended the calls; the others were cancelled by it."""
     first: BaseException = failures
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]

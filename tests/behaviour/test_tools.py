@@ -621,3 +621,27 @@ async def test_a_suite_is_not_skipped_as_unchanged_if_the_code_of_its_tools_is_n
     ended = await ci_evals(tmp_path, "validate")
     assert ended.code == 2
     assert "what the tools of shop run is your own code: name its files in `paths`" in ended.err
+
+
+async def test_a_call_without_a_name_or_of_no_shape_tells_the_model(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    calls = [
+        {"id": "1", "type": "function", "function": {"name": "", "arguments": "{}"}},
+        {"id": "2", "type": "function", "function": {"arguments": "[" * 2000}},
+        {"id": "3", "type": "function", "function": {"name": "n" * 500, "arguments": None}},
+    ]
+    message = {"content": None, "tool_calls": calls}
+    server.answers(
+        Scripted({"choices": [{"message": message, "finish_reason": "tool_calls"}]}),
+        Scripted(ANSWERS["openai"]),
+    )
+    shop = provider(server.url, "shop:find_order")
+    write_suite(tmp_path, [case({"equals": "Lost."})], providers=[shop])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+    assert all("there is no tool" in step["error"] for step in tool_steps(tmp_path))
+    sent = server.seen[1].json["messages"][-3:]
+    assert [message["tool_call_id"] for message in sent] == ["1", "2", "3"]
+    assert all(len(message["content"]) < 200 for message in sent)
