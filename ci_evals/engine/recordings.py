@@ -209,7 +209,8 @@ class Recordings:
         for offset, result in read_results(path):
             is_recent = result.started_at >= not_before
             is_replayed = result.recorded and not result.reused
-            if result.response is not None and is_recent and not is_replayed:
+            is_answer = result.response is not None and not result.is_broken_off
+            if is_answer and is_recent and not is_replayed:
                 question = _question_of(result)
                 found[question] = _Place(file, offset)
         self._reusable = found | self._reusable

@@ -129,6 +129,16 @@ async def test_an_agent_that_is_killed_has_failed_and_keeps_its_steps_and_its_di
     assert "grades" not in replayed
 
 
+async def test_what_was_kept_of_an_agent_that_failed_is_not_reused(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    calls = tmp_path / "calls"
+    script = f"echo called >> '{calls}'; {show('opencode-overloaded.jsonl')}; exit 1"
+    write_suite(tmp_path, TASKS, providers=[agent(script, transcript="opencode")])
+    for _ in range(2):
+        await ci_evals(tmp_path, "run", "--reuse", "--reuse-own-code")
+    assert calls.read_text() == "called\ncalled\n"
+
+
 async def test_a_budget_goes_on_after_an_agent_that_was_killed_before_it_told_its_cost(
     tmp_path: Path,
 ) -> None:
