@@ -71,6 +71,11 @@ def slow_teardown():
 def two(request, other):
     return {}
 
+def reachable(output):
+    if LOG.with_name("offline").exists():
+        raise ConnectionError("nobody is there")
+    return True
+
 def a_list():
     return ["order_id"]
 
@@ -310,6 +315,27 @@ async def test_a_resumed_run_sets_up_only_what_it_runs_and_keeps_the_note(tmp_pa
     first, second = results_in(tmp_path)
     assert "teardown_error" in first
     assert "teardown_error" not in second
+
+
+async def test_a_run_that_was_not_graded_is_made_again_with_its_setup(tmp_path: Path) -> None:
+    cases = [case(expect=[{"python": "shop:reachable"}])]
+    (tmp_path / "offline").touch()
+    ended = await run(tmp_path, setup="shop:order", cases=cases)
+    assert ended.code == 3
+    made = ["up a-1", "call a-1", "down a-1"]
+    assert log_of(tmp_path) == made
+    (tmp_path / "offline").unlink()
+    ended = await run(tmp_path, "--resume", setup="shop:order", cases=cases)
+    assert ended.code == 0, ended.out + ended.err
+    assert log_of(tmp_path) == made * 2
+
+
+async def test_answers_of_runs_with_a_setup_are_not_reused(tmp_path: Path) -> None:
+    settings = {"providers": [ECHO], "reuse": {"max_age_days": 7}}
+    for _ in range(2):
+        ended = await run(tmp_path, setup="shop:order", **settings)
+        assert ended.code == 0, ended.out + ended.err
+    assert log_of(tmp_path) == ["up a-1", "down a-1"] * 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

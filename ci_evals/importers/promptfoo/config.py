@@ -44,7 +44,7 @@ _SETTINGS: Mapping[str, str] = {
     "nunjucksFilters": "templates are Jinja2's, and have its filters",
     "tags": "`label` is kept in reports",
     "tracing": "the extra `otel` reads the spans of Python agents",
-    "extensions": "a hook is code of yours: `setup` calls it, and what comes after its `yield`",
+    "extensions": "a function of yours, named by `setup`, is called before and after a run",
     "metadata": "`metadata` is one of cases",
     "writeLatestResults": "results are files in a folder",
 }
