@@ -152,7 +152,7 @@ def _installed_action() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a suite asks.
+    """The provider that a suite asks.
 
     Args:
         name: what it is, for people.

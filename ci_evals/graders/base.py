@@ -128,7 +128,7 @@ class AlwaysTrue(GraderOptions):
     """A grader without options of its own: `value` is always true."""
 
     instead: ClassVar[str]
-    """What to write for `false`."""
+    """The text to write for `false`."""
 
     value: Bool = True
 

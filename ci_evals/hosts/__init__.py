@@ -147,7 +147,7 @@ class Host:
     """
 
     name = ""
-    """What people call it; empty without a CI system."""
+    """The name that people know; empty without a CI system."""
     lacks_secrets = False
     """True if the host gives no secrets to this job, as for pull requests of forks."""
     on_default_branch: bool | None = None

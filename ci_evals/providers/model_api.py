@@ -79,7 +79,7 @@ class ModelOptions(ProviderOptions):
     reserved: ClassVar[tuple[str, ...]] = ("model", "messages", "stream")
     """The fields of the body that ci-evals sets."""
     settings: ClassVar[Mapping[str, str]] = {name: f"params.{name}" for name in _PARAMS}
-    """Where a vendor's setting belongs that is often written beside `model`."""
+    """The place of each vendor's setting that is often written next to `model`."""
 
     model: str
     base_url: str

@@ -631,7 +631,7 @@ class CellView(CellReport):
 
     @property
     def change(self) -> Change | None:
-        """What happened to it since the base; None without a comparison."""
+        """The change since the base; None without a comparison."""
         if self.found is None or self.summary.compared is None:
             return None
         return self.summary.compared.change(self.found)
@@ -808,7 +808,7 @@ class CaseView:
 
     @property
     def fall(self) -> float:
-        """How far its pass rate fell. A case that was not compared is taken to have passed."""
+        """The fall of its pass rate. A case that was not compared is taken to have passed."""
         base, head = self.base, self.head
         if not head.graded:
             return 0.0
