@@ -122,6 +122,7 @@ def test_the_help_of_a_run_lists_the_options_of_the_first_day() -> None:
         "--first",
         "--runs",
         "--resume",
+        "--watch",
         "--baseline",
         "--fail-on",
         "--out",
