@@ -21,6 +21,19 @@
 
   // What unfolds is text until somebody looks: of a case in its noscript element, of rows in script elements.
 
+  const unpack = async (packed) => {
+    const bytes = Uint8Array.from(atob(packed.textContent), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    packed.textContent = await new Response(stream).text();
+    packed.type = "text/html";
+  };
+  const rowsToElements = (text) => {
+    const rows = document.createElement("div");
+    rows.className = "rows";
+    rows.innerHTML = text.textContent;
+    text.replaceWith(rows);
+    return rows;
+  };
   const toElements = (text) => {
     text.insertAdjacentHTML("afterend", text.textContent); // a template would make elements of the noscript inside, too
     const made = text.nextElementSibling;
@@ -53,7 +66,7 @@
     for (const each of inside.querySelectorAll(".question > .facts:first-child, .cell > .on")) each.append(" ", linkButton());
     for (const each of inside.querySelectorAll(".run > summary")) each.after(linkButton());
   };
-  const unfoldRows = (text) => toElements(text).querySelectorAll(".case[open]").forEach(unfold);
+  const unfoldRows = (text) => rowsToElements(text).querySelectorAll(".case[open]").forEach(unfold);
   const unfoldIn = (opened) => {
     if (opened.matches(".case")) unfold(opened);
     else if (opened.matches(".group, .alike")) {
@@ -520,14 +533,19 @@
     }, 250);
   }
 
-  tools.hidden = false;
   const bar = tools.parentElement;
   new ResizeObserver(() => document.documentElement.style.setProperty("--bar", `${bar.offsetHeight}px`)).observe(bar);
   for (const command of document.querySelectorAll(".next code")) command.after(" ", copyButton("copy", "copy"));
-  listGraders();
-  list.querySelectorAll(".case[open]").forEach(unfold);
-  groups.filter((each) => each.open).forEach(unfoldIn);
-  follow();
-  // Once more: until then the browser itself goes to the fragment, and takes the focus.
-  addEventListener("load", () => { follow(); restoreLook(); });
+  const start = () => {
+    tools.hidden = false;
+    listGraders();
+    list.querySelectorAll(".case[open]").forEach(unfold);
+    groups.filter((each) => each.open).forEach(unfoldIn);
+    follow();
+  };
+  const loaded = new Promise((resolve) => { addEventListener("load", resolve); });
+  const packed = [...list.querySelectorAll("script[type='application/zlib']")];
+  const ready = packed.length ? Promise.all(packed.map(unpack)).then(start) : start();
+  // Once more: until the page is loaded, the browser itself goes to the fragment, and takes the focus.
+  Promise.all([ready, loaded]).then(() => { follow(); restoreLook(); });
 }

@@ -1,6 +1,7 @@
 """report.html: one file to open in a browser, in which nothing from elsewhere is loaded or run."""
 
 import re
+import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,10 @@ from ci_evals.reports.summary import Summary
 from ci_evals.reports.variants import TIES
 from ci_evals.reports.view import CellOutcome
 
-_DETAILS_BYTES = 12_000_000  # of what unfolds of the cases
+_DETAILS_BYTES = 12_000_000  # of what unfolds of the cases, in the file
+_PLAIN_BYTES = 4_000_000  # of folded rows as text; further ones are compressed
+_UNPACKED_BYTES = 80_000_000  # of compressed rows, in the browser
+_BATCH = 40  # rows
 _MAX_ROWS = 100  # of a table
 _MAX_ENTRIES_OF_SUITE = 10  # of a group, on the page of several suites
 _MAX_SUITES_NAMED = 5
@@ -159,6 +163,8 @@ class _Cases:
             }
         )
         self._room = _DETAILS_BYTES
+        self._plain_room = _PLAIN_BYTES
+        self._unpacked_room = _UNPACKED_BYTES
         self.without_details = 0
 
     def html(self, rows: Sequence[PageRow]) -> Iterator[Markup]:
@@ -174,6 +180,40 @@ class _Cases:
                 self._room = 0
             self.without_details += 1
             yield self._macros.case(page_case(row, has_room=False))
+
+    def folded(self, rows: Sequence[PageRow]) -> Iterator[tuple[Markup, str]]:
+        """Yield batches of rows that are no elements at first, each with its media type.
+
+        Beyond some megabytes they are compressed, in base64. Those that have no room even so lack
+        what unfolds.
+        """
+        for start in range(0, len(rows), _BATCH):
+            batch = rows[start : start + _BATCH]
+            yield self._with_details(batch) or self._without_details(batch)
+
+    def _with_details(self, batch: Sequence[PageRow]) -> tuple[Markup, str] | None:
+        """Return a batch of rows; None from the first one on that there is no room for."""
+        if not self._room:
+            return None
+        text = Markup("").join(self._macros.case(page_case(row)) for row in batch)
+        data = text.encode("utf-8", "replace")
+        if len(data) <= min(self._plain_room, self._room):
+            self._plain_room -= len(data)
+            self._room -= len(data)
+            return text, "text/html"
+        packed = b64encode(zlib.compress(data))
+        if len(packed) > self._room or len(data) > self._unpacked_room:
+            self._room = 0
+            return None
+        self._plain_room = 0
+        self._room -= len(packed)
+        self._unpacked_room -= len(data)
+        return Markup(packed.decode()), "application/zlib"  # noqa: S704  base64
+
+    def _without_details(self, batch: Sequence[PageRow]) -> tuple[Markup, str]:
+        self.without_details += len(batch)
+        text = Markup("").join(self._macros.case(page_case(row, has_room=False)) for row in batch)
+        return text, "text/html"
 
 
 # Several suites.

@@ -1,6 +1,7 @@
 """report.html in a real browser: search, filters, order, links, keys, no scripts, largest size."""
 
 import json
+import random
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -16,6 +17,7 @@ from browser import Tab, browser, browsing
 from factories import STARTED_AT, baseline_of, many, report_of
 from rendered import html_of
 
+import ci_evals.reports.html
 import ci_evals.reports.page
 from ci_evals.cli.live import LivePage, run_server
 from ci_evals.engine.journal import Header, Journal
@@ -896,6 +898,57 @@ async def test_what_unfolds_of_thousands_of_runs_costs_nothing_before(
     assert "have no answers here" not in await tab.evaluate("document.body.textContent")
 
 
+async def test_compressed_rows_are_found_and_unfold_as_others_do(
+    tab: Tab, page: Callable[[Summary], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def edit(result: Result) -> Result:
+        return replace(result, response=Response(f"</script> {result.case} says é & <b>"))
+
+    summary = summarize(report_of(many((3, "F"), (300, "P")), edit=edit), None)
+    monkeypatch.setattr(ci_evals.reports.html, "_PLAIN_BYTES", 0)
+    url = page(summary)
+    text = html_of(summary)
+    assert "case 303 says" not in text
+    assert "application/zlib" in text
+    await tab.open(f"{url}#case=case%20303&run=1")
+    await tab.until("document.getElementById('case=case%20303')?.open")
+    answer = "document.getElementById('case=case%20303').querySelector('.answer').textContent"
+    assert await tab.evaluate(answer) == "</script> case 303 says é & <b>"
+    await tab.press("/")
+    await tab.type("case 299 says")
+    await tab.until("document.querySelector('.tools output').value === '1 of 303 cases'")
+    assert await tab.evaluate(SHOWN) == ["case 299"]
+    assert tab.logged == []
+
+
+@pytest.mark.slow
+async def test_a_page_has_20000_answers_that_all_differ(
+    tab: Tab, page: Callable[[Summary], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(20)
+    words = ("we", "refund", "the", "order", "to", "your", "card", "when", "it", "is", "back")
+
+    def edit(result: Result) -> Result:
+        text = " ".join(rng.choices(words, k=80))
+        return replace(result, response=Response(f"{text} {result.case}.{result.run}"))
+
+    summary = summarize(report_of(many((4000, "PPPPP")), edit=edit), None)
+    size = len(html_of(summary).encode())
+    url = page(summary)
+    await tab.call("Performance.enable", timeDomain="threadTicks")
+    await tab.open(url)
+    await tab.until("!document.getElementById('tools').hidden")
+    opened_s = await busy_s(tab)
+    with capsys.disabled():
+        print(f"\n20,000 answers: {size / 1e6:.1f} MB, opened in {opened_s:.2f} s")  # noqa: T201
+    assert size < 15_000_000
+    assert opened_s < 2
+    await tab.evaluate("location.hash = '#case=case%204000&run=5'")
+    await tab.until("document.getElementById('case=case%204000')?.open")
+    answers = "document.getElementById('case=case%204000').textContent"
+    assert "case 4000.5" in await tab.evaluate(answers)
+
+
 @pytest.mark.slow
 def test_a_page_of_50000_runs_is_below_15_mb(capsys: pytest.CaptureFixture[str]) -> None:
     report = report_of(many((2500, "P" * 10), (2500, "F" * 10)), edit=pages.talkative)
@@ -924,6 +977,81 @@ async def test_axe_finds_nothing_serious(
                 found.violations.map((each) => [each.impact, each.id, each.nodes[0].html]))"""
         )
         assert [each for each in found if each[0] in ("serious", "critical")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["support-bot", "policy-change"])
+async def test_axe_finds_nothing_serious_side_by_side(
+    name: str, tab: Tab, page: Callable[[Summary], str], axe: str
+) -> None:
+    url = page(pages.SITUATIONS[name]())
+    for scheme, width in (("light", 1200), ("dark", 400)):
+        await tab.prefer(scheme)
+        await tab.resize(width, 900)
+        await tab.open("about:blank")
+        await tab.open(f"{url}#view=sides")
+        await tab.until("document.querySelector('.pair')")
+        await tab.evaluate(f"{axe}; 0")
+        found = await tab.evaluate(
+            """axe.run().then((found) =>
+                found.violations.map((each) => [each.impact, each.id, each.nodes[0].html]))"""
+        )
+        assert [each for each in found if each[0] in ("serious", "critical")] == []
+
+
+async def test_the_page_can_be_walked_with_the_keyboard_alone(
+    tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.open(page(pages.policy_change()))
+    open_cases = "[...document.querySelectorAll('.case[open] .id')].map((each) => each.textContent)"
+    focused = "document.activeElement.closest('.case')?.id"
+    for key in ("j", "Enter"):
+        await tab.press(key)
+    assert await tab.evaluate(open_cases) == ["refund-1"]
+    for key in ("Enter", "j", "Enter"):
+        await tab.press(key)
+    assert await tab.evaluate(open_cases) == ["refund-2"]
+    assert await tab.evaluate("location.hash") == "#case=refund-2"
+
+    await tab.evaluate("history.back()")
+    await tab.until(f"{focused} === 'case=refund-1'")
+    assert "refund-1" in await tab.evaluate(open_cases)
+    await tab.evaluate("history.forward()")
+    await tab.until(f"{focused} === 'case=refund-2'")
+
+    await tab.press("/")
+    for _ in range(10):
+        await tab.press("Tab")
+        if await tab.evaluate("document.activeElement.name === 'view'"):
+            break
+    await tab.press(" ")
+    await tab.until("document.querySelectorAll('.pair').length > 1")
+    assert await tab.evaluate(open_cases) == []
+    await tab.press(" ")
+    await tab.until("document.querySelectorAll('.pair').length === 0")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "x" * 200_000,
+        "word " * 40_000,
+        f"# Title\n\n**{'x' * 200_000}**",
+        json.dumps({"text": "x" * 200_000}),
+        f"a,b\n{'x' * 200_000},1\nc,2",
+    ],
+    ids=["a word", "a line of words", "Markdown", "JSON", "CSV"],
+)
+async def test_a_line_of_200_kb_is_cut_and_wrapped(
+    answer: str, tab: Tab, page: Callable[[Summary], str]
+) -> None:
+    await tab.open(page(answered(answer)))
+    text = await tab.evaluate("document.querySelector('.answer').textContent")
+    assert 1000 < len(text) < 10_000
+    width = "document.documentElement.scrollWidth <= innerWidth"
+    assert await tab.evaluate(width)
+    await tab.resize(390, 900)
+    assert await tab.evaluate(width)
 
 
 @pytest.fixture(scope="session")
