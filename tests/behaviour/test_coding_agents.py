@@ -162,7 +162,7 @@ async def test_an_agent_that_prints_without_end_has_failed_and_keeps_its_first_s
 ) -> None:
     write_task(tmp_path)
     some = f"head -n 6 '{RECORDED / 'claude-code.jsonl'}'"
-    write_suite(tmp_path, TASKS, providers=[agent(f"{some}; exec yes")])
+    write_suite(tmp_path, TASKS, providers=[agent(f'{some}; exec yes "$(printf %01000d 0)"')])
     ended = await ci_evals(tmp_path, "run")
     assert ended.code == 1, ended.out + ended.err
     (line,) = journaled(tmp_path / "ci-evals-results")

@@ -23,6 +23,8 @@ from benchmarks.pull_requests import (
 )
 from benchmarks.simulate import BASE_BRANCH, BETA, BROKEN, COMMON_LUCK, NOTHING_CHANGED, OUTAGES
 
+pytestmark = pytest.mark.slow
+
 SMALL = {
     name: row
     for name, row in NOTHING_CHANGED.items()
