@@ -9,7 +9,7 @@
   const groups = [...list.querySelectorAll(".group")];
   const parts = [...document.querySelectorAll(".parts a:not([href^='#case=']), .broken .tag")];
   const names = ["q", "outcome", "change", "tag", "grader", "variant", "prompt", "provider", "flaky", "sort",
-    "view", "left", "right", "differ"];
+    "marks", "view", "left", "right", "differ"];
   const total = tools.querySelector("output").value; // `40 cases`
   const sorted = document.createElement("div");
   const ROWS = "script[type='text/html']";
@@ -40,7 +40,7 @@
     text.remove();
     return made;
   };
-  const copyButton = (name, title) => {
+  const makeButton = (name, title) => {
     const button = document.createElement("button");
     button.type = "button";
     button.className = name;
@@ -48,23 +48,24 @@
     return button;
   };
   const linkButton = () => {
-    const button = copyButton("copy link", "🔗");
+    const button = makeButton("copy link", "🔗");
     button.title = "copy the link";
     button.ariaLabel = button.title;
     return button;
   };
   const addButtons = (commands) => {
-    for (const command of commands.querySelectorAll("code")) command.after(" ", copyButton("copy", "copy"));
-    commands.append("\n", copyButton("copy json", "copy all as JSON"));
+    for (const command of commands.querySelectorAll("code")) command.after(" ", makeButton("copy", "copy"));
+    commands.append("\n", makeButton("copy json", "copy all as JSON"));
   };
   const unfold = (each) => {
     const text = each.querySelector(":scope > noscript");
     if (text === null) return;
     const inside = toElements(text);
     inside.querySelectorAll(".commands p").forEach(addButtons);
-    for (const command of inside.querySelectorAll(".lacks code")) command.after(" ", copyButton("copy", "copy"));
+    for (const command of inside.querySelectorAll(".lacks code")) command.after(" ", makeButton("copy", "copy"));
     for (const each of inside.querySelectorAll(".question > .facts:first-child, .cell > .on")) each.append(" ", linkButton());
     for (const each of inside.querySelectorAll(".run > summary")) each.after(linkButton());
+    inside.querySelectorAll(".run").forEach(addMarkButtons);
   };
   const unfoldRows = (text) => rowsToElements(text).querySelectorAll(".case[open]").forEach(unfold);
   const unfoldIn = (opened) => {
@@ -131,17 +132,22 @@
   const texts = new Map(); // what is searched, by case
   const characters = { amp: "&", lt: "<", gt: ">", "#34": '"', "#39": "'" };
   const withoutTags = (html) => html.replace(/<[^>]*>/g, "").replace(/&(amp|lt|gt|#34|#39);/g, (_, name) => characters[name]);
+  const textWithoutControls = (element) => {
+    const copied = element.cloneNode(true);
+    for (const each of copied.querySelectorAll("button, .people")) each.remove();
+    return copied.textContent;
+  };
   const textOfCase = (each) => {
     if (!texts.has(each)) {
       const [name, inside] = each.children;
       const folded = inside.matches("noscript");
-      const text = folded ? withoutTags(inside.textContent) : inside.textContent;
+      const text = folded ? withoutTags(inside.textContent) : textWithoutControls(inside);
       texts.set(each, [name.textContent, each.nextElementSibling.textContent, text].join("\n").toLowerCase());
     }
     return texts.get(each);
   };
   const filter = () => {
-    const { q, outcome, change, variant, prompt, provider, flaky, tag, grader, differ } = Object.fromEntries(chosen());
+    const { q, outcome, change, variant, prompt, provider, flaky, tag, grader, differ, marks: ofMarks } = Object.fromEntries(chosen());
     const words = (q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
     const columns = new Set();
     [...tools.elements.variant?.options ?? []].forEach((option, number) => {
@@ -154,12 +160,14 @@
       && (!byVariant || columns.has(chip.dataset.v)) && (!grader || chip.dataset.g?.split("\n").includes(grader))
       && (!flaky || (chip.dataset.p > 0 && chip.dataset.p < 1));
     const byCell = outcome || change || byVariant || grader || flaky;
-    const filtered = Boolean(byCell || tag || words.length || differ);
+    const filtered = Boolean(byCell || tag || words.length || differ || ofMarks);
+    const marked = casesMarked(ofMarks === "against");
     const cases = filtered ? everyCase() : every ?? [];
     let shown = 0;
     for (const each of cases) {
       each.hidden = filtered && !((!tag || [...each.querySelectorAll(".tag")].some((one) => one.textContent === tag))
         && words.every((word) => textOfCase(each).includes(word)) && (!differ || differs(each.parentNode))
+        && (!ofMarks || marked.has(each.id))
         && (!byCell || chipsOf(each).some(fits)));
       shown += !each.hidden;
     }
@@ -361,6 +369,182 @@
 
   const show = () => { showSides(); sort(); filter(); };
 
+  // Marks of people: an answer is right or wrong, with a note. The browser keeps them, as lines of labels.jsonl.
+
+  const marksBar = document.getElementById("marks");
+  const storedUnder = `ci-evals labels ${marksBar.dataset.suite} ${marksBar.dataset.runId} `;
+  const marks = new Map(); // by the address of the run
+  let areKept = true; // some browsers keep nothing for a file, or for a page in a frame
+  const loadMarks = () => {
+    try {
+      for (const name of Object.keys(localStorage)) {
+        if (name.startsWith(storedUnder)) marks.set(name.slice(storedUnder.length), JSON.parse(localStorage[name]));
+      }
+    } catch {
+      areKept = false;
+    }
+  };
+  const keepMark = (address) => {
+    try {
+      if (marks.has(address)) localStorage.setItem(storedUnder + address, JSON.stringify(marks.get(address)));
+      else localStorage.removeItem(storedUnder + address);
+    } catch {
+      areKept = false;
+    }
+  };
+  const isAgainst = ({ label, judge }) => Boolean(judge) && judge !== label;
+  const casesMarked = (onlyAgainst) => {
+    const addresses = [...marks.keys()].filter((address) => !onlyAgainst || isAgainst(marks.get(address)));
+    return new Set(addresses.map((address) => address.split("&", 1)[0]));
+  };
+  const showMarks = () => {
+    const against = [...marks.values()].filter(isAgainst).length;
+    let text = marks.size === 1 ? "1 run marked" : `${marks.size.toLocaleString("en")} runs marked`;
+    if (against) text += `, the judge disagrees with ${against.toLocaleString("en")}`;
+    marksBar.querySelector("output").value = text;
+    marksBar.querySelector(".facts").hidden = areKept;
+    marksBar.hidden = marks.size === 0;
+  };
+
+  const turnsOf = (run) => [...run.querySelectorAll(":scope > .turns > li")]; // of the user and of the assistant
+  const sideWithAnswer = (run) => {
+    const last = turnsOf(run).at(-1);
+    return last ? last.querySelector(":scope > .side") : run.querySelector(".here");
+  };
+  const answerIn = (side) => {
+    const text = textOf(side, ".raw") ?? textOf(side, ".answer");
+    const { characters } = side.dataset; // of the text, which tool calls follow
+    return characters ? [...text].slice(0, Number(characters)).join("") : text;
+  };
+  const inputOf = (run) => {
+    const before = turnsOf(run).slice(0, -1);
+    if (before.length) {
+      return before.map((turn) => {
+        const user = turn.querySelector(":scope > pre");
+        if (user) return { role: "user", content: user.textContent };
+        const side = turn.querySelector(":scope > .side");
+        return { role: "assistant", content: side ? answerIn(side) : "" };
+      });
+    }
+    const ofCell = run.closest(".cell").querySelector(":scope > .input, :scope > .asked > .input");
+    const ofCase = [...run.closest(".inside").querySelectorAll(".question .input")].at(-1);
+    return (ofCell ?? ofCase)?.textContent;
+  };
+  const verdictOfJudges = (run) => {
+    const verdicts = [...run.querySelectorAll("[data-judge]")].map((grade) => grade.dataset.judge);
+    if (!verdicts.length) return undefined;
+    return verdicts.includes("fail") ? "fail" : "pass";
+  };
+  const labelOf = (run, label) => ({
+    suite: marksBar.dataset.suite,
+    case: decoded(run.closest(".case").id.slice("case=".length)),
+    variant: textOf(run.closest(".cell"), "h4.on bdi"),
+    run: Number(run.id.split("run=").at(-1)),
+    run_id: marksBar.dataset.runId,
+    input: inputOf(run),
+    output: answerIn(sideWithAnswer(run)),
+    label,
+    judge: verdictOfJudges(run),
+    note: "",
+  });
+  const saying = (mark) => {
+    const said = document.createElement("span");
+    said.className = isAgainst(mark) ? "people against" : "people";
+    said.textContent = mark.label === "pass" ? "people: right" : "people: wrong";
+    return said;
+  };
+  const showMark = (run) => {
+    const mark = marks.get(run.id);
+    const note = run.querySelector(":scope > .people > input");
+    note.hidden = !mark;
+    note.value = mark?.note ?? "";
+    for (const button of run.querySelectorAll(":scope > .people > button")) {
+      button.ariaPressed = String(button.value === mark?.label);
+    }
+    for (const each of run.querySelectorAll("span.people")) each.remove();
+    if (!mark) return;
+    run.querySelector("summary").append(" ", saying(mark));
+    if (!isAgainst(mark)) return;
+    for (const grade of run.querySelectorAll(`[data-judge="${mark.judge}"]`)) {
+      const said = saying(mark);
+      said.append(", the judge disagrees");
+      grade.querySelector(".said").after(" ", said);
+    }
+  };
+  const mark = (run, label) => {
+    if (marks.get(run.id)?.label === label) marks.delete(run.id);
+    else marks.set(run.id, { ...labelOf(run, label), note: marks.get(run.id)?.note ?? "" });
+    keepMark(run.id);
+    showMark(run);
+    showMarks();
+  };
+  const addMarkButtons = (run) => {
+    const side = sideWithAnswer(run);
+    if (!side) return;
+    const controls = document.createElement("div");
+    controls.className = "people";
+    (run.querySelector(":scope > .grades") ?? run.querySelector(":scope > .sides, :scope > .side, :scope > .turns")).after(controls);
+    if (side.querySelector(".answer.cut")) {
+      controls.textContent = "The answer is too long to be marked here: the page has only its beginning.";
+      return;
+    }
+    const note = document.createElement("input");
+    note.placeholder = "note";
+    note.ariaLabel = "note";
+    note.addEventListener("input", () => {
+      marks.get(run.id).note = note.value;
+      keepMark(run.id);
+    });
+    note.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === "Escape") run.querySelector("summary").focus();
+    });
+    controls.append("Is the answer right?");
+    for (const [label, name] of [["pass", "right"], ["fail", "wrong"]]) {
+      const button = makeButton("", name);
+      button.value = label;
+      button.addEventListener("click", () => mark(run, label));
+      controls.append(button);
+    }
+    controls.append(note);
+    showMark(run);
+  };
+  const everyRunWithMarks = () => [...list.querySelectorAll(".run:has(> .people > input)")];
+  const saveMarks = () => {
+    const lines = [...marks.keys()].sort().map((address) => `${JSON.stringify(marks.get(address))}\n`);
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob(lines, { type: "application/jsonl" }));
+    link.download = "labels.jsonl";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href));
+  };
+  const clearMarks = () => {
+    if (!confirm(`Remove the marks of ${marks.size.toLocaleString("en")} runs?`)) return;
+    const addresses = [...marks.keys()];
+    marks.clear();
+    addresses.forEach(keepMark);
+    everyRunWithMarks().forEach(showMark);
+    showMarks();
+    tools.elements.marks.value = "";
+    show();
+    go("");
+  };
+  const runWithFocus = () => {
+    const place = document.activeElement;
+    const run = place.closest(".run") ?? place.closest(".case[open]")?.querySelector(".run:has(> .people > input)");
+    return run?.matches(":has(> .people > input)") ? run : null;
+  };
+  const markByKey = (key) => {
+    const run = runWithFocus();
+    if (!run) return;
+    run.open = true;
+    run.querySelector("summary").focus();
+    if (key === "r") mark(run, "pass");
+    else if (key === "w") mark(run, "fail");
+    else if (marks.has(run.id)) run.querySelector(":scope > .people > input").focus();
+  };
+  marksBar.querySelector(".save").addEventListener("click", saveMarks);
+  marksBar.querySelector(".clear").addEventListener("click", clearMarks);
+
   // A case that the URL names is opened.
 
   const reveal = (address) => {
@@ -395,7 +579,7 @@
     if (url.has("case")) reveal(asFragment(["case", "on", "run"].map((name) => [name, url.get(name)])));
   };
 
-  for (const form of [tools, sides]) form?.addEventListener("input", () => { show(); go(""); });
+  for (const form of [tools, sides, marksBar]) form?.addEventListener("input", () => { show(); go(""); });
   tools.addEventListener("submit", (event) => event.preventDefault());
   tools.addEventListener("reset", () => {
     if (sides) sides.elements.differ.checked = false;
@@ -483,9 +667,12 @@
     } else if (event.key === "/") {
       event.preventDefault();
       tools.elements.q.focus();
+    } else if (["r", "w", "n"].includes(event.key)) {
+      event.preventDefault();
+      markByKey(event.key);
     } else if (event.key === "j" || event.key === "k") {
       const rows = [...list.querySelectorAll(".case:not([hidden]) > summary")].filter((each) => !each.parentElement.parentElement.closest("details:not([open])"));
-      const here = rows.indexOf(document.activeElement);
+      const here = rows.indexOf(document.activeElement.closest(".case")?.querySelector("summary"));
       rows[event.key === "j" ? Math.min(here + 1, rows.length - 1) : Math.max(here - 1, 0)]?.focus();
     }
   });
@@ -535,9 +722,11 @@
 
   const bar = tools.parentElement;
   new ResizeObserver(() => document.documentElement.style.setProperty("--bar", `${bar.offsetHeight}px`)).observe(bar);
-  for (const command of document.querySelectorAll(".next code")) command.after(" ", copyButton("copy", "copy"));
+  for (const command of document.querySelectorAll(".next code")) command.after(" ", makeButton("copy", "copy"));
   const start = () => {
     tools.hidden = false;
+    loadMarks();
+    showMarks();
     listGraders();
     list.querySelectorAll(".case[open]").forEach(unfold);
     groups.filter((each) => each.open).forEach(unfoldIn);

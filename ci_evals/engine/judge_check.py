@@ -1,6 +1,6 @@
 """Measures a suite's judge against people's labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,12 +55,13 @@ class LabelledAnswer:
 @dataclass(frozen=True, slots=True)
 class JudgeCheck:
     """The agreement of a judge with people. Rows of the table are people's verdicts, columns the
-    judge's.
+    judge's. `left_out` counts the answers to cases of the suite that the judge does not grade.
     """
 
     table: Confusion
     kappa: Estimate | None
     unanswered: Sequence[str]
+    left_out: int
     judging: Judging
 
     @property
@@ -122,9 +123,8 @@ def find_judge(suite: CheckedSuite, rubric: str | None) -> LlmJudge:
     """
     found: dict[str, LlmJudge] = {}
     for case in suite.cases:
-        for grader in model_graders(case.expect):
-            if isinstance(grader, LlmJudge):
-                found.setdefault(grader.rubric, grader)
+        for each in _judges_of(case):
+            found.setdefault(each.rubric, each)
     if not found:
         raise UsageError(
             f"{suite.file} has no judge to check: add one to `expect`, as in `- judge: polite`"
@@ -138,23 +138,37 @@ def find_judge(suite: CheckedSuite, rubric: str | None) -> LlmJudge:
     return found[chosen]
 
 
+def _judges_of(case: Case) -> Iterator[LlmJudge]:
+    for grader in model_graders(case.expect):
+        if isinstance(grader, LlmJudge):
+            yield grader
+
+
 async def check_judge(
     suite: CheckedSuite, judge: LlmJudge, answers: Sequence[LabelledAnswer]
 ) -> JudgeCheck:
     """Ask a judge about labelled answers, `max_concurrency` at a time, and compare its verdicts
     with the labels.
 
+    An answer to a case of the suite is judged as the suite judges that case, with the case's own
+    reference and context.
+
     Raises:
         ConfigError: the judge's model cannot be opened.
     """
     suite = replace(suite, executor=LOCAL)  # nothing of the team's own runs
+    judges: dict[str | None, LlmJudge | None] = {}
+    for case in suite.cases:
+        same = (each for each in _judges_of(case) if each.rubric == judge.rubric)
+        judges[case.id] = next(same, None)
+    judged = [each for each in answers if judges.get(each.case, judge) is not None]
     async with open_suite(suite, calls=False) as opened:
         assert opened.judges is not None  # its model was found when the suite was loaded
         meter = opened.judges.meter()
 
         async def ask(numbered: tuple[int, LabelledAnswer]) -> str | GradingError:
             number, labelled = numbered
-            informed = judge
+            informed = judges.get(labelled.case) or judge
             if labelled.reference is not None:
                 informed = replace(informed, reference=labelled.reference)
             if labelled.context is not None:
@@ -168,12 +182,13 @@ async def check_judge(
                 return error
             return "pass" if finding.passed else "fail"
 
-        verdicts = await ask_each(enumerate(answers, 1), ask, at_once=suite.max_concurrency)
+        verdicts = await ask_each(enumerate(judged, 1), ask, at_once=suite.max_concurrency)
     pairs, unanswered = [], []
-    for labelled, verdict in zip(answers, verdicts, strict=True):
+    for labelled, verdict in zip(judged, verdicts, strict=True):
         if isinstance(verdict, GradingError):
             unanswered.append(verdict.message)
         else:
             pairs.append((str(labelled.verdict), verdict))
     table = confusion(pairs, ("pass", "fail"))
-    return JudgeCheck(table, cohen_kappa(table), unanswered, meter.judging)
+    left_out = len(answers) - len(judged)
+    return JudgeCheck(table, cohen_kappa(table), unanswered, left_out, meter.judging)

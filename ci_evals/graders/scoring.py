@@ -168,6 +168,7 @@ async def _grade(
     if known is not None and isinstance(grader, ModelGrader):
         return replace(known, grader=shown_name, metric=expectation.metric), True
     parts: tuple[Grade, ...] = ()
+    judge_passed = None
     conclusive = True
     seen: Answer | Finding = answer
     if expectation.turn is not None or expectation.transform is not None:
@@ -182,6 +183,8 @@ async def _grade(
                 finding = grader.combine(parts)
             elif isinstance(grader, ModelGrader) and models is not None:
                 finding = await grader.grade_with(seen, models)
+                if not grader.embeds:
+                    judge_passed = finding.passed
             else:
                 finding = await judge_by(grader, seen)
         except BaseException as raised:  # noqa: BLE001  it may be of another package
@@ -205,6 +208,7 @@ async def _grade(
         weight=expectation.weight,
         classified=finding.classified,
         orders_judge=finding.orders_judge,
+        judge_passed=judge_passed,
         metric=expectation.metric,
         parts=parts,
         statements=finding.statements,

@@ -22,9 +22,10 @@ class Grade:
     `reason` says what was expected or missed, and `got` what the answer has instead, quoted; grades
     with the same `reason` are alike. `grader` is the name of the grader, its own or that of its
     type, and `metric` the metric that the score is part of. `orders_judge` is true if the answer
-    seems to give orders to the model that judged it. `parts` are the grades of which `any_of` and
-    `all_of` are made, `statements` what a judge found statement by statement, `transform` what made
-    of the answer what the grader saw, and `detail` the stack of what the grader raised.
+    seems to give orders to the model that judged it, and `judge_passed` the verdict of that model
+    on the answer, before any `not_`; None without a judge. `parts` are the grades of which `any_of`
+    and `all_of` are made, `statements` what a judge found statement by statement, `transform` what
+    made of the answer what the grader saw, and `detail` the stack of what the grader raised.
     """
 
     grader: str
@@ -35,6 +36,7 @@ class Grade:
     weight: float = USUAL_WEIGHT
     classified: Classified | None = None
     orders_judge: bool = False
+    judge_passed: bool | None = None
     metric: str | None = None
     parts: tuple["Grade", ...] = ()
     statements: tuple[Statement, ...] = ()

@@ -211,6 +211,7 @@ class PageRun:
     Attributes:
         answer: None without one. A conversation has `turns` instead, unless it is compared.
         before: the base's answer, for the first run that failed.
+        characters: of the text of the answer, if tool calls are shown below it; else None.
         variations: answers of other runs, which differ from it in few words.
         more_variations: the number of those left out.
     """
@@ -226,6 +227,7 @@ class PageRun:
     turns: Sequence["PageTurn"]
     answer: "PageAnswer | None"
     before: "PageAnswer | None"
+    characters: int | None
     steps: Sequence["PageStep"]
     files: Sequence[str]
     context: Sequence[tuple[str, Sequence[tuple[bool, str]]]]
@@ -266,21 +268,28 @@ class PageAnswer:
         nodes: its elements, in which passages and words are marked.
         is_text: it has no elements of its own.
         is_long: only its beginning is seen at first.
+        is_cut: the page does not have all of it.
         raw: the text, where that is not what is seen.
     """
 
     nodes: Sequence[Node]
     is_text: bool
     is_long: bool
+    is_cut: bool
     raw: str
 
 
 @dataclass(frozen=True, slots=True)
 class PageGrade:
-    """A grade with the statements it is about, and the grades that it is made of."""
+    """A grade with the statements it is about, and the grades that it is made of.
+
+    Attributes:
+        judge: the verdict of a model on the answer, `pass` or `fail`; empty without one.
+    """
 
     grader: str
     passed: bool
+    judge: str
     score: str
     reason: str
     statements: Sequence[tuple[bool, str]]
@@ -622,7 +631,7 @@ def _run(
     response = run.first.response
     turns: Sequence[PageTurn] = ()
     steps: Sequence[PageStep] = ()
-    answer = before = None
+    answer = before = characters = None
     if response is not None and response.turns:
         turns = [
             _turn(turn, _passages(expect, turn.response.output, number))
@@ -632,6 +641,8 @@ def _run(
         steps = list(_steps(response))
     if response is not None and compared_with is not None:
         before, answer = _compare(compared_with, run, _passages(expect, response.output))
+        if run.answer != response.output and not response.turns:
+            characters = len(visible(response.output))
     elif response is not None and not response.turns:
         answer = _answer(response.output, _passages(expect, response.output))
     return PageRun(
@@ -646,6 +657,7 @@ def _run(
         turns=turns,
         answer=answer,
         before=before,
+        characters=characters,
         steps=steps,
         files=[file for file in run.files if _FILE.fullmatch(file)],
         context=list(_context(run)),
@@ -674,19 +686,20 @@ def _answer(text: str, passages: Iterable["_Passage"]) -> PageAnswer:
     if not text:
         return _page_answer((), ())
     raw = shorten(text, MAX_CHARACTERS)
+    is_cut = len(text) > MAX_CHARACTERS
     nodes = elements_of(visible(text))
     if nodes is None:
-        return _page_answer((raw,), passages)
-    return _page_answer(nodes, passages, raw)
+        return _page_answer((raw,), passages, is_cut=is_cut)
+    return _page_answer(nodes, passages, raw, is_cut=is_cut)
 
 
 def _page_answer(
-    nodes: Sequence[Node], passages: Iterable["_Passage"], raw: str = ""
+    nodes: Sequence[Node], passages: Iterable["_Passage"], raw: str = "", *, is_cut: bool = False
 ) -> PageAnswer:
     passages = list(passages)
     nodes = mark(nodes, [each.text for each in passages if not each.is_forbidden])
     nodes = mark(nodes, [each.text for each in passages if each.is_forbidden], "s")
-    return PageAnswer(nodes=nodes, is_text=not raw, is_long=_is_long(nodes), raw=raw)
+    return PageAnswer(nodes=nodes, is_text=not raw, is_long=_is_long(nodes), is_cut=is_cut, raw=raw)
 
 
 def _is_long(nodes: Sequence[Node]) -> bool:
@@ -740,9 +753,13 @@ def _grade(grade: Grade, response: Response | None) -> PageGrade:
         text = f"{text} (for information)"
     elif grade.weight != USUAL_WEIGHT:
         text = f"{text} (weight {grade.weight:g})"
+    judge = ""
+    if grade.judge_passed is not None:
+        judge = "pass" if grade.judge_passed else "fail"
     return PageGrade(
         grader=one_line(grade.grader, NAME_CHARACTERS),
         passed=grade.passed,
+        judge=judge,
         score=text,
         reason=one_line(_without_answer(grade, response), REASON_CHARACTERS),
         statements=statement_lines(grade),

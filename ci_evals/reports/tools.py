@@ -248,6 +248,7 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
                 "kappa_lower": lower,
                 "kappa_upper": upper,
                 "unanswered": len(check.unanswered),
+                "left_out": check.left_out,
                 "calls": judging.calls,
                 "cost_usd": judging.cost_usd,
                 "fit": check.fit,
@@ -260,6 +261,9 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
     if check.unanswered:
         count = number_of(len(check.unanswered), "answer")
         ending.append(f"{count} got no verdict and count for nothing")
+    if check.left_out:
+        count = number_of(check.left_out, "answer")
+        ending.append(f"{count} left out: the suite does not judge their cases by this rubric")
     cost = usd(judging.cost_usd, "cost unknown")
     ending.append(f"{number_of(judging.calls, 'call')} of the judge, {cost}")
     ending.append(_fitness(check))

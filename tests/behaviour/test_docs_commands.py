@@ -13,8 +13,10 @@ from processes import ci_evals, python
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-ELSEWHERE = {"start.md", "comment.md"}
-"""Pages whose commands need a job of a pull request: tests/behaviour/actions has them."""
+ELSEWHERE = {"start.md", "comment.md", "label.md"}
+"""Pages whose commands need a job of a pull request, which tests/behaviour/actions has, or labels,
+which test_page_marks.py has.
+"""
 ENDLESS = ("view --serve", "run --watch")
 """Go on until they are interrupted: test_view.py and test_watch.py have them."""
 

@@ -50,7 +50,7 @@ CHOOSE = """(() => {{ const field = document.querySelector('[name="{name}"]');
 ELEMENTS = """(() => {
     const shown = (node) => node.nodeType === Node.TEXT_NODE
         ? [node.data.replace(/\\s+/g, ' ').trim()].filter(Boolean)
-        : node.localName === 'button' ? []
+        : node.matches('button, .people') ? []
         : node.localName === 'noscript' ? [...node.childNodes].flatMap(shown)
         : [[node.localName, [...node.attributes].map((each) => `${each.name}=${each.value}`).sort(),
             [...node.childNodes].flatMap(shown)]];

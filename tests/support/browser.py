@@ -74,6 +74,7 @@ class Tab:
         self._socket = socket
         self._number = 0
         self._loaded: set[str] = set()
+        self._downloaded = 0
 
     async def call(self, method: str, **parameters: Any) -> Any:
         """Call a method of the protocol and return its result."""
@@ -95,6 +96,8 @@ class Tab:
                 | "Page.javascriptDialogOpening"
             ):
                 self.logged.append(json.dumps(message["params"]))
+            case "Page.downloadProgress" if message["params"]["state"] == "completed":
+                self._downloaded += 1
             case "Page.lifecycleEvent" if message["params"]["name"] == "load":
                 self._loaded.add(message["params"]["loaderId"])
             case _:
@@ -116,6 +119,15 @@ class Tab:
         """Wait until pages were loaded more often than `loads` times: one may do so by itself."""
         async with asyncio.timeout(60):
             while self.loads <= loads:
+                self._note(json.loads(await self._socket.receive_str()))
+
+    async def download(self, folder: Path, button: str) -> None:
+        """Click on a button, and wait until the file that it saves is in a folder."""
+        known = self._downloaded
+        await self.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+        await self.evaluate(f"document.querySelector({json.dumps(button)}).click()")
+        async with asyncio.timeout(60):
+            while self._downloaded == known:
                 self._note(json.loads(await self._socket.receive_str()))
 
     async def evaluate(self, expression: str) -> Any:

@@ -207,6 +207,7 @@ def _answered(result: Result) -> Result:
         grader="judge",
         passed=not failed,
         score=0.2 if failed else 0.9,
+        judge_passed=not failed,
         metric="helpfulness",
         reason="The answer offers store credit instead of a refund." if failed else "Answers it.",
     )
