@@ -496,7 +496,9 @@
       keepMark(run.id);
     });
     note.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" || event.key === "Escape") run.querySelector("summary").focus();
+      if (event.key !== "Enter" && event.key !== "Escape") return;
+      event.preventDefault(); // Enter would close the run
+      run.querySelector("summary").focus();
     });
     controls.append("Is the answer right?");
     for (const [label, name] of [["pass", "right"], ["fail", "wrong"]]) {
@@ -530,8 +532,11 @@
   };
   const runWithFocus = () => {
     const place = document.activeElement;
-    const run = place.closest(".run") ?? place.closest(".case[open]")?.querySelector(".run:has(> .people > input)");
-    return run?.matches(":has(> .people > input)") ? run : null;
+    const opened = place.closest(".case[open]");
+    if (!opened) return null;
+    unfold(opened);
+    const withButtons = ".run:has(> .people > input)";
+    return place.closest(withButtons) ?? opened.querySelector(withButtons);
   };
   const markByKey = (key) => {
     const run = runWithFocus();

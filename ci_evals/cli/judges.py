@@ -85,10 +85,10 @@ def judge_check(
 ) -> int:
     """Decide if a judge is fit to gate, or how noisy it is.
 
-    With LABELS.jsonl, its verdicts are compared with people's labels: each line has an answer with
-    `output`, `label` (pass or fail), and perhaps `input`, `reference`, `context` and `case`. The
-    judge is the suite's. It is fit with at least 30 labels and a Cohen's kappa whose 95 % interval
-    is at 0.6 or above.
+    With LABELS.jsonl, its verdicts are compared with people's labels. report.html saves such a
+    file: each line has an answer with `output`, `label` (pass or fail), and perhaps `input`,
+    `reference`, `context` and `case`. The judge is the suite's. It is fit with at least 30 labels
+    and a Cohen's kappa whose 95 % interval is at 0.6 or above.
 
     With RESULTS, the results folder of a run (default: the suite's), stored answers are graded
     again. It says how much of the noise between runs is the judge's, and what more `samples` or

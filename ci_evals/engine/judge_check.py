@@ -14,6 +14,7 @@ from ci_evals.graders.judge import LlmJudge
 from ci_evals.graders.scoring import model_graders
 from ci_evals.model.case import Case
 from ci_evals.model.fields import first_problem
+from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer, Request
 from ci_evals.model.response import Response
 from ci_evals.model.result import Judging
@@ -53,6 +54,16 @@ class LabelledAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Disagreement:
+    """An answer that people and the judge call `pass` or `fail`, with the judge's reason."""
+
+    case: str
+    label: str
+    judge: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class JudgeCheck:
     """The agreement of a judge with people. Rows of the table are people's verdicts, columns the
     judge's. `left_out` counts the answers to cases of the suite that the judge does not grade.
@@ -60,6 +71,7 @@ class JudgeCheck:
 
     table: Confusion
     kappa: Estimate | None
+    disagreements: Sequence[Disagreement]
     unanswered: Sequence[str]
     left_out: int
     judging: Judging
@@ -161,34 +173,40 @@ async def check_judge(
     for case in suite.cases:
         same = (each for each in _judges_of(case) if each.rubric == judge.rubric)
         judges[case.id] = next(same, None)
-    judged = [each for each in answers if judges.get(each.case, judge) is not None]
+    judged = []
+    for number, labelled in enumerate(answers, 1):
+        if judges.get(labelled.case, judge) is not None:
+            judged.append(replace(labelled, case=labelled.case or f"row {number}"))
     async with open_suite(suite, calls=False) as opened:
         assert opened.judges is not None  # its model was found when the suite was loaded
         meter = opened.judges.meter()
 
-        async def ask(numbered: tuple[int, LabelledAnswer]) -> str | GradingError:
-            number, labelled = numbered
+        async def ask(labelled: LabelledAnswer) -> Finding | GradingError:
             informed = judges.get(labelled.case) or judge
             if labelled.reference is not None:
                 informed = replace(informed, reference=labelled.reference)
             if labelled.context is not None:
                 informed = replace(informed, context=labelled.context)
-            case = Case(id=labelled.case or f"row {number}", input=labelled.input)
+            case = Case(id=str(labelled.case), input=labelled.input)
             request = Request(labelled.input, (), case, 1, timeout_s=0.0)
             answer = Answer(request, Response(labelled.output), 0.0, None)
             try:
-                finding = await informed.grade_with(answer, meter)
+                return await informed.grade_with(answer, meter)
             except GradingError as error:
                 return error
-            return "pass" if finding.passed else "fail"
 
-        verdicts = await ask_each(enumerate(judged, 1), ask, at_once=suite.max_concurrency)
-    pairs, unanswered = [], []
-    for labelled, verdict in zip(judged, verdicts, strict=True):
-        if isinstance(verdict, GradingError):
-            unanswered.append(verdict.message)
-        else:
-            pairs.append((str(labelled.verdict), verdict))
+        findings = await ask_each(judged, ask, at_once=suite.max_concurrency)
+    pairs, disagreements, unanswered = [], [], []
+    for labelled, finding in zip(judged, findings, strict=True):
+        if isinstance(finding, GradingError):
+            unanswered.append(finding.message)
+            continue
+        label = str(labelled.verdict)
+        verdict = "pass" if finding.passed else "fail"
+        pairs.append((label, verdict))
+        if verdict != label:
+            disagreements.append(Disagreement(str(labelled.case), label, verdict, finding.reason))
     table = confusion(pairs, ("pass", "fail"))
     left_out = len(answers) - len(judged)
-    return JudgeCheck(table, cohen_kappa(table), unanswered, left_out, meter.judging)
+    kappa = cohen_kappa(table)
+    return JudgeCheck(table, kappa, disagreements, unanswered, left_out, meter.judging)

@@ -21,6 +21,7 @@ PairwiseFormat = Literal["table", "markdown", "json"]
 MAX_CASES = 50
 _NAME_CHARACTERS = 100
 _REASON_CHARACTERS = 200
+_MAX_CASES = 10  # that a judge and people disagree about
 
 
 def render_power(power: Power, output: PowerFormat) -> str:
@@ -247,6 +248,7 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
                 "kappa": kappa,
                 "kappa_lower": lower,
                 "kappa_upper": upper,
+                "disagreements": check.disagreements,
                 "unanswered": len(check.unanswered),
                 "left_out": check.left_out,
                 "calls": judging.calls,
@@ -258,6 +260,13 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
     for label, counts in zip(table.labels, table.counts, strict=True):
         rows.append((f"people: {label}", *(f"{count:,}" for count in counts)))
     ending = []
+    for verdict, done in (("pass", "passed"), ("fail", "failed")):
+        cases = [each.case for each in check.disagreements if each.judge == verdict]
+        named = ", ".join(one_line(case, _NAME_CHARACTERS) for case in cases[:_MAX_CASES])
+        if len(cases) > _MAX_CASES:
+            named = f"{named} and {len(cases) - _MAX_CASES:,} more"
+        if cases:
+            ending.append(f"{done} by the judge alone: {named}")
     if check.unanswered:
         count = number_of(len(check.unanswered), "answer")
         ending.append(f"{count} got no verdict and count for nothing")

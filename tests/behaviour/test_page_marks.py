@@ -114,6 +114,7 @@ async def test_runs_are_marked_by_key_and_cases_with_marks_are_found(
     await tab.type("worn: j, r and w are text here")
     await tab.press("Enter")
     assert await tab.evaluate(f"document.activeElement === {RUN}.querySelector('summary')")
+    assert await tab.evaluate(f"{RUN}.open")
     for key in ("j", "r"):
         await tab.press(key)
     assert await tab.evaluate(MARKS) == "2 runs marked, the judge disagrees with 1"
@@ -251,4 +252,11 @@ async def test_judge_check_reads_what_the_page_saved(tab: Tab, tmp_path: Path) -
     assert checked.code == 3, checked.err
     found = json.loads(checked.out)
     assert found["confusion"] == [[2, 1], [0, 0]]
+    (disagreement,) = found["disagreements"]
+    assert disagreement == {
+        "case": "b",
+        "label": "pass",
+        "judge": "fail",
+        "reason": "judged fail: r",
+    }
     assert (found["left_out"], found["unanswered"]) == (1, 0)
