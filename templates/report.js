@@ -430,6 +430,10 @@
     const ofCase = [...run.closest(".inside").querySelectorAll(".question .input")].at(-1);
     return (ofCell ?? ofCase)?.textContent;
   };
+  const retrievedFor = (run) => {
+    const passages = [...run.querySelectorAll(":scope > .context .passage")];
+    return passages.length ? passages.map((passage) => passage.textContent) : undefined;
+  };
   const verdictOfJudges = (run) => {
     const verdicts = [...run.querySelectorAll("[data-judge]")].map((grade) => grade.dataset.judge);
     if (!verdicts.length) return undefined;
@@ -443,6 +447,7 @@
     run_id: marksBar.dataset.runId,
     input: inputOf(run),
     output: answerIn(sideWithAnswer(run)),
+    retrieved: retrievedFor(run),
     label,
     judge: verdictOfJudges(run),
     note: "",

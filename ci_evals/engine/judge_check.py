@@ -16,7 +16,7 @@ from ci_evals.model.case import Case
 from ci_evals.model.fields import first_problem
 from ci_evals.model.grading import Finding
 from ci_evals.model.request import Answer, Request
-from ci_evals.model.response import Response
+from ci_evals.model.response import Passage, Response
 from ci_evals.model.result import Judging
 from ci_evals.stats.classification import Confusion, cohen_kappa, confusion
 from ci_evals.stats.rates import Estimate
@@ -39,13 +39,18 @@ _VERDICTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class LabelledAnswer:
-    """An answer with a person's verdict: `label` is `pass` or `fail`, or true or false."""
+    """An answer with a person's verdict: `label` is `pass` or `fail`, or true or false.
+
+    `reference` and `context` replace those of the judge, and `retrieved` are the texts that were
+    retrieved for the answer.
+    """
 
     output: str
     label: bool | str
     input: Any = None
     reference: Any = None
     context: Any = None
+    retrieved: tuple[str, ...] | None = None
     case: str | None = None
 
     @property
@@ -189,7 +194,11 @@ async def check_judge(
                 informed = replace(informed, context=labelled.context)
             case = Case(id=str(labelled.case), input=labelled.input)
             request = Request(labelled.input, (), case, 1, timeout_s=0.0)
-            answer = Answer(request, Response(labelled.output), 0.0, None)
+            passages = None
+            if labelled.retrieved is not None:
+                passages = tuple(Passage(text) for text in labelled.retrieved)
+            response = Response(labelled.output, context=passages)
+            answer = Answer(request, response, 0.0, None)
             try:
                 return await informed.grade_with(answer, meter)
             except GradingError as error:

@@ -28,7 +28,7 @@ from ci_evals.gate.compare import Change
 from ci_evals.graders.base import Composite, GraderOptions
 from ci_evals.model.case import Variant
 from ci_evals.model.grading import USUAL_WEIGHT, Expectation, join_got
-from ci_evals.model.response import Response, Step, Turn
+from ci_evals.model.response import Passage, Response, Step, Turn
 from ci_evals.model.result import Grade, Result, Status, every_grade
 from ci_evals.registry import lazy_attributes
 from ci_evals.reports.answer_forms import (
@@ -44,6 +44,7 @@ from ci_evals.reports.charts import Spark, spark
 from ci_evals.reports.findings import brief_chance, brief_tally
 from ci_evals.reports.summary import Summary, once_per_summary
 from ci_evals.reports.view import (
+    MANY,
     TEXT_CHARACTERS,
     CaseView,
     CellOutcome,
@@ -53,8 +54,8 @@ from ci_evals.reports.view import (
     alike,
     asked_text,
     input_text,
+    label_passages,
     metadata_lines,
-    passage_lines,
     place_of,
     run_again,
     statement_lines,
@@ -212,6 +213,8 @@ class PageRun:
         answer: None without one. A conversation has `turns` instead, unless it is compared.
         before: the base's answer, for the first run that failed.
         characters: of the text of the answer, if tool calls are shown below it; else None.
+        context: the texts that were retrieved.
+        more_texts: the number of those left out.
         variations: answers of other runs, which differ from it in few words.
         more_variations: the number of those left out.
     """
@@ -230,7 +233,8 @@ class PageRun:
     characters: int | None
     steps: Sequence["PageStep"]
     files: Sequence[str]
-    context: Sequence[tuple[str, Sequence[tuple[bool, str]]]]
+    context: Sequence["PageText"]
+    more_texts: int
     metadata: str
     detail: str
     variations: Sequence["PageVariation"]
@@ -294,6 +298,15 @@ class PageGrade:
     reason: str
     statements: Sequence[tuple[bool, str]]
     parts: Sequence["PageGrade"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """A text that was retrieved, with the statements that judges found there."""
+
+    label: str
+    text: str
+    statements: Sequence[tuple[bool, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -632,6 +645,8 @@ def _run(
     turns: Sequence[PageTurn] = ()
     steps: Sequence[PageStep] = ()
     answer = before = characters = None
+    context: Sequence[PageText] = ()
+    more_texts = 0
     if response is not None and response.turns:
         turns = [
             _turn(turn, _passages(expect, turn.response.output, number))
@@ -645,6 +660,9 @@ def _run(
             characters = len(visible(response.output))
     elif response is not None and not response.turns:
         answer = _answer(response.output, _passages(expect, response.output))
+    if passages := run.context:
+        context = list(_context(run.grades, passages))
+        more_texts = len(passages[MANY:])
     return PageRun(
         status=run.status,
         numbers=run.numbers,
@@ -660,7 +678,8 @@ def _run(
         characters=characters,
         steps=steps,
         files=[file for file in run.files if _FILE.fullmatch(file)],
-        context=list(_context(run)),
+        context=context,
+        more_texts=more_texts,
         metadata="\n".join(metadata_lines(run.metadata)),
         detail=visible(run.detail or ""),
         variations=[_variation(run, other) for other in run.variations[:_MAX_VARIATIONS]],
@@ -775,16 +794,16 @@ def _without_answer(grade: Grade, response: Response | None) -> str:
     return join_got(grade.reason, got or None)
 
 
-def _context(run: RunView) -> Iterator[tuple[str, Sequence[tuple[bool, str]]]]:
-    """Yield the texts that were retrieved, each with the statements that judges found there."""
+def _context(grades: Sequence[Grade], passages: Sequence[Passage]) -> Iterator[PageText]:
     found: dict[int, list[tuple[bool, str]]] = {}
-    for grade in every_grade(run.grades):
+    for grade in every_grade(grades):
         for statement in grade.statements[:_MAX_ITEMS]:
             text = one_line(f"{grade.grader}: {statement.text}", REASON_CHARACTERS)
             for number in statement.texts:
                 found.setdefault(number, []).append((statement.holds, text))
-    for number, line in enumerate(passage_lines(run.context or (), _PART_CHARACTERS), 1):
-        yield line, found.get(number, ())
+    labelled = label_passages(passages, _PART_CHARACTERS)
+    for number, (label, text) in enumerate(labelled, 1):
+        yield PageText(label, text, found.get(number, ()))
 
 
 def _turn(turn: Turn, passages: Sequence[_Passage]) -> PageTurn:

@@ -423,7 +423,14 @@ def statement_lines(grade: Grade) -> list[tuple[bool, str]]:
 
 def passage_lines(passages: Sequence[Passage], characters: int = LINE_CHARACTERS) -> list[str]:
     """Return the retrieved texts, each on a line: `1. policy.md (0.83): Refunds take …`."""
-    lines = []
+    lines = [f"{label} {text}" for label, text in label_passages(passages, characters)]
+    if len(passages) > MANY:
+        lines.append(f"… and {number_of(len(passages) - MANY, 'more text')}")
+    return lines
+
+
+def label_passages(passages: Sequence[Passage], characters: int) -> Iterator[tuple[str, str]]:
+    """Yield `1. policy.md (0.83):` and the text of each of the first passages."""
     for number, passage in enumerate(passages[:MANY], 1):
         label = ""
         if passage.id:
@@ -432,10 +439,7 @@ def passage_lines(passages: Sequence[Passage], characters: int = LINE_CHARACTERS
             label += f" ({passage.score:.4g})"
         if label:
             label += ":"
-        lines.append(f"{number}.{label} {one_line(passage.text, characters)}")
-    if len(passages) > MANY:
-        lines.append(f"… and {number_of(len(passages) - MANY, 'more text')}")
-    return lines
+        yield f"{number}.{label}", one_line(passage.text, characters)
 
 
 def metadata_lines(metadata: Mapping[str, Any]) -> list[str]:

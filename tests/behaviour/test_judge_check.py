@@ -122,3 +122,21 @@ def test_labels_may_say_where_they_come_from_and_why(tmp_path: Path) -> None:
     done = python(tmp_path, *words)
     assert done.code == 3, done.out + done.err
     assert json.loads(done.out)["calls"] == 2
+
+
+def test_a_judge_of_what_was_retrieved_reads_it_in_the_label(tmp_path: Path) -> None:
+    holds = [{"text": "It takes 5 days.", "texts": [2], "holds": True}]
+    rows = [
+        {"output": "It takes 5 days.", "label": "pass", "retrieved": ["Hello.", "Five days."]},
+        {"output": "It takes 5 days.", "label": "pass"},
+    ]
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    judge = {"name": "strict", "type": "mock", "default": json.dumps({"statements": holds})}
+    case = {"id": "a", "input": "?", "expect": [{"judge": "faithful"}]}
+    suite = write_suite(tmp_path, [case], judges=[judge])
+    done = python(tmp_path, *CHECK, str(labels), "--suite", str(suite), "--format", "json")
+    assert done.code == 3, done.err
+    found = json.loads(done.out)
+    assert (found["confusion"], found["unanswered"]) == ([[1, 0], [0, 0]], 1)
+    assert "does not say what was retrieved" in done.err

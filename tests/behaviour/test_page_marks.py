@@ -14,7 +14,7 @@ from processes import python
 from rendered import html_of
 from suites import write_suite
 
-from ci_evals.model.response import Message, Response, ToolCall, Turn
+from ci_evals.model.response import Message, Passage, Response, ToolCall, Turn
 from ci_evals.model.result import Result
 from ci_evals.reports.summary import Summary, summarize
 
@@ -159,8 +159,9 @@ async def test_texts_are_saved_as_they_are_and_no_note_is_run(
     }
 
     def edit(result: Result) -> Result:
-        text = answers[result.case]
-        return replace(result, response=Response(text), grades=(grade_of(passed=False),))
+        context = (Passage("Refunds: <b>5</b> days.", "policy.md", 0.83), Passage("No: never."))
+        response = Response(answers[result.case], context=context)
+        return replace(result, response=response, grades=(grade_of(passed=False),))
 
     report = report_of(dict.fromkeys(answers, "F"), edit=edit)
     url = page(summarize(report, None))
@@ -179,6 +180,7 @@ async def test_texts_are_saved_as_they_are_and_no_note_is_run(
     lines = {each["case"]: each for each in await saved_by(tab, tmp_path)}
     del answers["long"]
     assert {case: each["output"] for case, each in lines.items()} == answers
+    assert lines["json"]["retrieved"] == ["Refunds: <b>5</b> days.", "No: never."]
     assert lines["markup"]["note"] == f"{ATTACK}\u2028"
     assert await tab.evaluate("document.querySelectorAll('img').length") == 0
     told = await tab.evaluate(

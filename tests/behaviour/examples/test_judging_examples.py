@@ -12,7 +12,8 @@ def test_the_judge_of_the_example_decides_and_is_counted_apart(tmp_path: Path) -
     assert ran.code == 0, ran.printed
     assert ran.report["totals"]["passed"] == 3
     assert ran.report["totals"]["judging"]["calls"] == 3 + 3 + 1 + 1
-    assert ran.grades("made-up")["not_judge"]["passed"]
+    grade = ran.grades("made-up")["not_judge"]
+    assert (grade["passed"], grade["judge_passed"]) == (True, False)
 
 
 def test_the_judge_of_the_labelled_answers_agrees_with_people_but_for_two(tmp_path: Path) -> None:
