@@ -200,8 +200,8 @@ baseline = options.setting(
     type=click.Path(),
     metavar="auto|none|PATH",
     help="Compare with this report.json, or a folder with one or more; may be repeated. `auto`: the"
-    " base branch's report on GitHub, otherwise `evals.baseline.json` next to the suite. Default:"
-    " auto in GitHub Actions, otherwise none.",
+    " base branch's report on GitHub or GitLab, otherwise `evals.baseline.json` next to the suite."
+    " Default: auto in their jobs, otherwise none.",
 )
 
 

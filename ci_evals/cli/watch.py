@@ -1,6 +1,7 @@
 """`run --watch`: runs a suite again whenever a file changes, until `q`."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ci_evals.cli.console import Console, git
-from ci_evals.errors import EXIT_CODES, UsageError
+from ci_evals.engine.journal import JOURNAL
+from ci_evals.errors import EXIT_CODES, ConfigError, UsageError
+from ci_evals.suite.dependencies import touched_data
+from ci_evals.suite.yaml import parse, read_text
 
 try:
     from watchfiles import DefaultFilter, awatch
@@ -21,7 +25,9 @@ if sys.platform != "win32":
     import tty
 
 _CLEAR = "\x1b[2J\x1b[3J\x1b[H"
-_KEYS = frozenset("qQ")
+_KEYS = frozenset(b"qQ")
+_ASKED = frozenset({0, 1, 3})
+"""The exit codes of a run that has asked what it was to ask."""
 
 
 def watch_suites(
@@ -31,9 +37,11 @@ def watch_suites(
     of the last run that ended.
 
     Args:
-        configs: the files of the suites. After a change of only these, unchanged questions keep
-            their answers; after any other one, the team's own code is asked again, too.
-        out: the results folder, whose changes don't count.
+        configs: the files of the suites. After a change of only these, their prompts and their
+            data, unchanged questions keep their answers; after any other one, the team's own code
+            is asked again, too.
+        out: the results folder of all. Its changes don't count, nor do those of a folder with a
+            journal.
         arguments: of the command line, without `--watch`.
         console: the terminal.
     """
@@ -53,11 +61,14 @@ class _Watch:
         self._folders = _folders_of(self._configs)
         self._changes: asyncio.Queue[Collection[Path]] = asyncio.Queue()
         self._quit = asyncio.Event()
+        self._process: asyncio.subprocess.Process | None = None
 
     async def run(self) -> int:
-        """Run, wait for a change, and so on; `q` and the end of the input end it."""
+        """Run, wait for a change, and so on; `q` and Ctrl-C end it."""
         loop = asyncio.get_running_loop()
-        if sys.stdin.isatty() and sys.platform != "win32":
+        if sys.platform != "win32":
+            loop.add_signal_handler(signal.SIGINT, self._end)
+        if _has_keys():
             loop.add_reader(sys.stdin, self._read_key)
         started = asyncio.Event()
         collecting = asyncio.create_task(self._collect(started))
@@ -70,20 +81,23 @@ class _Watch:
                 collecting.result()  # the system allows no more watches
             while not self._quit.is_set():
                 ended = await self._run_once(is_code_known=is_code_known)
-                if ended is None:
+                if self._quit.is_set():
                     break
                 code = ended
-                self._console.say([f"watching {self._names()}; q ends"])
+                if code in _ASKED:
+                    is_code_known = True
+                self._console.say([f"watching {self._names()}; {_key()} ends"])
                 changed = await self._next_change()
-                is_code_known = changed <= self._configs
+                if not changed <= self._configs | self._data_in(changed):
+                    is_code_known = False
         finally:
             collecting.cancel()
             with suppress(asyncio.CancelledError):
                 await collecting
         return code
 
-    async def _run_once(self, *, is_code_known: bool) -> int | None:
-        """Run the suite; return its exit code, or None if `q` ended it."""
+    async def _run_once(self, *, is_code_known: bool) -> int:
+        """Run the suite and return its exit code."""
         if self._console.stdout.isatty():
             self._console.stdout.write(_CLEAR)
             self._console.stdout.flush()
@@ -91,19 +105,11 @@ class _Watch:
         command += ["--reuse", "--failed-first"]
         if is_code_known:
             command.append("--reuse-own-code")
-        process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL)
-        ended = asyncio.create_task(process.wait())
-        stopped = asyncio.create_task(self._quit.wait())
+        self._process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL)
         try:
-            await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            return await self._process.wait()
         finally:
-            stopped.cancel()
-            if process.returncode is None:
-                process.send_signal(signal.SIGINT)
-            code = await ended
-        if self._quit.is_set():
-            return None
-        return code
+            await self._process.wait()  # on Windows, where a Ctrl-C goes to both
 
     async def _next_change(self) -> frozenset[Path]:
         """Wait for files to change, and return those that did since the last run began."""
@@ -119,8 +125,19 @@ class _Watch:
             changed.update(self._changes.get_nowait())
         return frozenset(changed)
 
+    def _data_in(self, changed: Collection[Path]) -> set[Path]:
+        """Return the changed files that a suite names as its prompts and data."""
+        found: set[Path] = set()
+        for config in self._configs:
+            paths = {os.path.relpath(path, config.parent): path for path in changed}
+            with suppress(ConfigError):
+                written, _, _ = parse(read_text(config, config.name), config.name)
+                names = touched_data([Path(name).as_posix() for name in paths], written)
+                found.update(paths[str(Path(name))] for name in names)
+        return found
+
     async def _collect(self, started: asyncio.Event) -> None:
-        """Put changed files into the queue, but for those that git ignores, such as logs."""
+        """Put changed files into the queue, but for results and what git ignores, such as logs."""
         watching = awatch(
             *self._folders,
             watch_filter=DefaultFilter(ignore_paths=[self._out]),
@@ -129,15 +146,22 @@ class _Watch:
         )
         async for changes in watching:
             started.set()  # after the first time-out, everything is watched
-            changed = {Path(path) for _, path in changes}
+            paths = (Path(path) for _, path in changes)
+            changed = {path for path in paths if not _is_result(path)}
             if changed:
                 changed -= _ignored_by_git(changed)
             if changed:
                 await self._changes.put(changed)
 
     def _read_key(self) -> None:
-        if sys.stdin.read(1) in _KEYS | {""}:
-            self._quit.set()
+        keys = os.read(sys.stdin.fileno(), 1024)
+        if not keys or _KEYS.intersection(keys):
+            self._end()
+
+    def _end(self) -> None:
+        self._quit.set()
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGINT)
 
     def _names(self) -> str:
         return ", ".join(folder.name for folder in self._folders)
@@ -152,6 +176,20 @@ def _folders_of(configs: Collection[Path]) -> Sequence[Path]:
     return list(folders)
 
 
+def _has_keys() -> bool:
+    return sys.stdin.isatty() and sys.platform != "win32"
+
+
+def _key() -> str:
+    if _has_keys():
+        return "q"
+    return "Ctrl-C"
+
+
+def _is_result(path: Path) -> bool:
+    return any((folder / JOURNAL).exists() for folder in (path, *path.parents))
+
+
 def _ignored_by_git(paths: Collection[Path]) -> set[Path]:
     ignored: set[Path] = set()
     for folder in {path.parent for path in paths}:
@@ -164,7 +202,7 @@ def _ignored_by_git(paths: Collection[Path]) -> set[Path]:
 @contextmanager
 def _keys_at_once() -> Iterator[None]:
     """Let a key be read without Enter, and unseen, while the context lasts."""
-    if not sys.stdin.isatty() or sys.platform == "win32":
+    if not _has_keys():
         yield
         return
     before = termios.tcgetattr(sys.stdin)

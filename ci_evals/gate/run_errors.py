@@ -10,7 +10,7 @@ from ci_evals.model.report import Counts, SuiteReport
 from ci_evals.model.result import RunError, Status
 
 HOW_TO_GO_ON = (
-    "once the cause is fixed, run with --resume, or re-run the job in GitHub Actions:"
+    "once the cause is fixed, run with --resume, or re-run the job in GitHub Actions or GitLab CI:"
     " only runs without a grade are repeated"
 )
 _MOST_READ = 1000  # runs: what is common shows in fewer

@@ -82,7 +82,7 @@ def notes(report: SuiteReport) -> Iterator[Note]:
     if reason := report.interrupted:
         if report.was_signalled:
             title = "Interrupted"
-            how = "in GitHub Actions, a re-run of the job"
+            how = "in GitHub Actions and GitLab CI, a re-run of the job"
             reason = f"{reason}; what ran is kept, and --resume goes on from it ({how})"
         elif report.totals.missing:
             title = "Incomplete"

@@ -15,6 +15,7 @@ from ci_evals.model.case import Case
 from ci_evals.user_code import NO_CODE_FOLDERS, CodeFolders
 
 _LONGEST: Final = 300
+_CODE: Final = (".py", ".js", ".cjs", ".mjs", ".ts", ".sh")
 # A glob with one of these extensions names files; any other text with `*` is an expression.
 _EXTENSIONS: Final = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".tsv", ".xlsx", ".toml")
 _TARGET = re.compile(r"([a-zA-Z_]\w*(?:\.\w+)*):\w[\w.]*")  # module:function
@@ -174,6 +175,19 @@ def touched(changed: Iterable[str], file: str, patterns: Sequence[str]) -> list[
         else:
             wanted.append(posixpath.normpath(posixpath.join(folder, pattern)))
     return [path for path in changed if any(_matches(path, pattern) for pattern in wanted)]
+
+
+def touched_data(changed: Iterable[str], written: Any) -> list[str]:
+    """Return the changed files that a suite names as its prompts and data, and that are no code.
+
+    Args:
+        changed: paths, relative to the suite's folder.
+        written: the suite as it is written.
+    """
+    named = [text for key in ("prompts", "cases") for text in _texts(written.get(key))]
+    patterns = [text for text in named if _may_be_path(text)]
+    data = [path for path in changed if not path.endswith(_CODE)]
+    return touched(data, "", patterns)
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -26,6 +27,13 @@ def answer(question):
     with open(r"{log}", "a") as log:
         log.write(question + "\\n")
     return "{word} " + question
+"""
+STUCK_AGENT = """
+import pathlib, time
+
+def answer(question):
+    pathlib.Path(r"{log}").touch()
+    time.sleep(600)
 """
 CASES = [{"id": name, "input": name, "expect": [{"contains": "hello"}]} for name in ("one", "two")]
 
@@ -115,6 +123,36 @@ async def test_a_change_of_the_agent_asks_it_again_and_q_ends_it(
         assert screen.process.returncode == 1
 
 
+async def test_results_are_no_change_and_any_key_before_q_is_none(
+    project: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "asked.txt"
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    write_suite(project, CASES, providers=[provider], report={"out": "of-the-suite"})
+    (project / "of-the-suite").mkdir()
+    async with watching(project) as screen:
+        await screen.shows("PASS", "2 of 2 runs passed")
+        write_agent(project, "good bye", log)
+        await screen.shows("FAIL", "2 cases failed")
+        write_agent(project, "hello", log)
+        await screen.shows("PASS", "2 of 2 runs passed")
+        screen.press("xq")
+        await until(lambda: screen.process.poll() is not None)
+        assert screen.process.returncode == 0
+    assert sorted(log.read_text().split()) == ["one"] * 3 + ["two"] * 3
+
+
+async def test_ctrl_c_ends_a_run_as_without_watching(project: Path, tmp_path: Path) -> None:
+    log = tmp_path / "asked.txt"
+    (project / "agent.py").write_text(STUCK_AGENT.format(log=log))
+    async with watching(project) as screen:
+        await until(log.exists)
+        screen.process.send_signal(signal.SIGINT)
+        await until(lambda: screen.process.poll() is not None)
+        assert screen.process.returncode == 130
+        assert screen.report()["interrupted"]
+
+
 async def test_a_change_of_the_suite_asks_only_what_it_touches(
     project: Path, tmp_path: Path
 ) -> None:
@@ -124,6 +162,21 @@ async def test_a_change_of_the_suite_asks_only_what_it_touches(
         suite = project / "evals.yaml"
         suite.write_text(suite.read_text().replace('"input": "two"', '"input": "three"'))
         await screen.shows("PASS", "1 of 2 runs was not made again")
+        assert sorted(log.read_text().split()) == ["one", "three", "two"]
+
+
+async def test_a_change_of_data_asks_only_what_it_touches(project: Path, tmp_path: Path) -> None:
+    log = tmp_path / "asked.txt"
+    provider = {"name": "agent", "type": "python", "target": "agent:answer"}
+    data = project / "data" / "questions.csv"
+    data.parent.mkdir()
+    data.write_text("input\none\ntwo\n")
+    expect = [{"contains": "hello"}]
+    write_suite(project, {"file": "data/*.csv"}, providers=[provider], expect=expect)
+    async with watching(project) as screen:
+        await screen.shows("PASS", "2 of 2 runs passed")
+        data.write_text("input\none\ntwo\nthree\n")
+        await screen.shows("PASS", "2 of 3 runs were not made again")
         assert sorted(log.read_text().split()) == ["one", "three", "two"]
 
 
@@ -142,15 +195,18 @@ async def test_cases_that_failed_come_first(project: Path, tmp_path: Path) -> No
         assert set(log.read_text().split()[:2]) == {"5", "6"}
 
 
-async def test_a_broken_suite_is_told_and_runs_again_once_it_is_mended(project: Path) -> None:
+async def test_a_broken_suite_is_told_and_once_it_is_mended_changed_code_is_asked(
+    project: Path, tmp_path: Path
+) -> None:
     suite = project / "evals.yaml"
     right = suite.read_text()
     async with watching(project) as screen:
         await screen.shows("2 of 2 runs passed")
+        write_agent(project, "good bye", tmp_path / "asked.txt")
         suite.write_text(right.replace("expect", "expekt"))
         await screen.shows("did you mean 'expect'?")
         suite.write_text(right)
-        await screen.shows("PASS")
+        await screen.shows("FAIL", "2 cases failed")
 
 
 async def test_answers_of_a_model_are_kept_when_code_changes(tmp_path: Path) -> None:
