@@ -373,7 +373,8 @@ def test_answers_that_give_orders_to_their_judge_are_counted() -> None:
 
 def test_an_interruption_is_said_with_what_it_left_undone() -> None:
     found = shown({"capital": "PP.."}, interrupted="SIGTERM")
-    way_on = "what ran is kept, and --resume goes on from it (in GitHub Actions and GitLab CI, a re-run of the job)"
+    where = "in GitHub Actions and GitLab CI, a re-run of the job"
+    way_on = f"what ran is kept, and --resume goes on from it ({where})"
     assert Note("Interrupted", f"SIGTERM; {way_on}", brief=True) in found.notes
     assert "2 not run" in found.outcome
 
