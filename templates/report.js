@@ -445,6 +445,7 @@
     variant: textOf(run.closest(".cell"), "h4.on bdi"),
     run: Number(run.id.split("run=").at(-1)),
     run_id: marksBar.dataset.runId,
+    address: run.id,
     input: inputOf(run),
     output: answerIn(sideWithAnswer(run)),
     retrieved: retrievedFor(run),
@@ -535,6 +536,23 @@
     show();
     go("");
   };
+  const parsed = (text) => { try { return JSON.parse(text); } catch { return null; } };
+  const isVerdict = (value) => value === "pass" || value === "fail";
+  const isOfThisReport = (line) => typeof line?.address === "string" && isVerdict(line.label)
+    && line.suite === marksBar.dataset.suite && line.run_id === marksBar.dataset.runId;
+  const loadFile = async (file) => {
+    const texts = (await file.text()).split("\n").filter((text) => text.trim());
+    const lines = texts.map(parsed).filter(isOfThisReport);
+    for (const line of lines) {
+      const judge = isVerdict(line.judge) ? line.judge : undefined;
+      marks.set(line.address, { ...line, judge, note: String(line.note ?? "") });
+      keepMark(line.address);
+    }
+    everyRunWithMarks().forEach(showMark);
+    showMarks();
+    const said = lines.length === 1 ? "1 mark" : `${lines.length.toLocaleString("en")} marks`;
+    document.getElementById("loaded").value = `${said} of this report in ${texts.length.toLocaleString("en")} lines`;
+  };
   const runWithFocus = () => {
     const place = document.activeElement;
     const opened = place.closest(".case[open]");
@@ -553,6 +571,9 @@
     else if (marks.has(run.id)) run.querySelector(":scope > .people > input").focus();
   };
   marksBar.querySelector(".save").addEventListener("click", saveMarks);
+  document.getElementById("labels").addEventListener("change", (event) => {
+    if (event.target.files.length) loadFile(event.target.files[0]);
+  });
   marksBar.querySelector(".clear").addEventListener("click", clearMarks);
 
   // A case that the URL names is opened.
@@ -632,7 +653,11 @@
     const button = event.target.closest("button.copy");
     if (button) copy(button);
   });
-  tools.querySelector(".help").addEventListener("click", () => keys.showModal());
+  const showKeys = () => {
+    keys.showModal();
+    keys.querySelector("form button").focus();
+  };
+  tools.querySelector(".help").addEventListener("click", showKeys);
 
   const textOf = (from, selector) => from.querySelector(selector)?.textContent;
   const asJson = (cell) => JSON.stringify({
@@ -673,7 +698,7 @@
     if (event.key === "Escape" && event.target === tools.elements.q) { tools.reset(); return; }
     if (typing) return;
     if (event.key === "?") {
-      keys.showModal();
+      showKeys();
     } else if (event.key === "/") {
       event.preventDefault();
       tools.elements.q.focus();

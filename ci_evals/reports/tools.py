@@ -261,7 +261,8 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
         rows.append((f"people: {label}", *(f"{count:,}" for count in counts)))
     ending = []
     for verdict, done in (("pass", "passed"), ("fail", "failed")):
-        cases = [each.case for each in check.disagreements if each.judge == verdict]
+        found = [each.case for each in check.disagreements if each.judge == verdict]
+        cases = list(dict.fromkeys(found))
         named = ", ".join(one_line(case, _NAME_CHARACTERS) for case in cases[:_MAX_CASES])
         if len(cases) > _MAX_CASES:
             named = f"{named} and {len(cases) - _MAX_CASES:,} more"

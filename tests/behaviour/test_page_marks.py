@@ -83,6 +83,7 @@ async def test_a_run_is_marked_by_mouse_and_a_page_opened_again_has_the_mark(
             "case": "lost-package",
             "variant": "gpt-5-mini",
             "run": 1,
+            "address": "case=lost-package&on=gpt-5-mini&run=1",
             "run_id": await tab.evaluate("document.getElementById('marks').dataset.runId"),
             "input": (
                 "system: You are the friendly support of a shop. Be brief.\n"
@@ -99,6 +100,24 @@ async def test_a_run_is_marked_by_mouse_and_a_page_opened_again_has_the_mark(
     assert await tab.evaluate(PRESSED) == ["false", "false"]
     assert await tab.evaluate("document.getElementById('marks').hidden")
     assert await tab.evaluate(SAYINGS) == []
+
+    hostile: list[Any] = [{"address": 3, "label": "pass"}, {"label": "<b>"}, None, [], {"run": 1}]
+    labels = tmp_path / "labels.jsonl"
+    with labels.open("a", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(each)}\n" for each in hostile)
+        file.write("{\n")
+    await tab.press("?")
+    assert await tab.evaluate("document.activeElement.textContent") == "close"
+    field = await tab.call(
+        "Runtime.evaluate", expression="document.getElementById('labels')", returnByValue=False
+    )
+    object_id = field["result"]["objectId"]
+    await tab.call("DOM.setFileInputFiles", files=[str(labels)], objectId=object_id)
+    await tab.until("document.getElementById('loaded').value")
+    loaded = await tab.evaluate("document.getElementById('loaded').value")
+    assert loaded == "1 mark of this report in 7 lines"
+    assert await tab.evaluate(PRESSED) == ["true", "false"]
+    assert await tab.evaluate(SAYINGS) == said
     assert tab.logged == []
 
 
