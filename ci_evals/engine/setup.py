@@ -419,7 +419,7 @@ def _calls(  # noqa: PLR0913  all that calls of a provider depend on
         retries=retries,
         retries_crashes=options.retries is not None and not options.retried,
         own_code=own_code,
-        max_tokens=params.get("max_tokens") or params.get("max_completion_tokens"),
+        max_tokens=getattr(options, "max_output_tokens", None),
         clock=time.monotonic,
         draw=draw,
     )

@@ -38,6 +38,7 @@ class AwsCredentials:
     """
 
     noun = "credentials"
+    expired_status = 403
 
     def __init__(self, profile: str | None, region: str | None) -> None:
         self._profile = profile
@@ -51,9 +52,7 @@ class AwsCredentials:
             if self._found is None and self._bearer_token is None:
                 await asyncio.to_thread(self._find)
 
-    async def authorize(
-        self, call: Call, refused: Mapping[str, str] | None = None
-    ) -> Mapping[str, str]:
+    async def authorize(self, call: Call) -> Mapping[str, str]:
         await self.fetch()
         if self._bearer_token is not None:
             return {**call.headers, "Authorization": f"Bearer {self._bearer_token}"}
@@ -64,6 +63,18 @@ class AwsCredentials:
         request = AWSRequest(call.method, str(call.url), dict(call.headers), call.data)
         SigV4Auth(self._freeze(self._found), _SERVICE, self._region).add_auth(request)
         return dict(request.headers.items())
+
+    async def renew(self, refused: Mapping[str, str]) -> bool:
+        async with self._lock:
+            if self._signs(refused):
+                await asyncio.to_thread(self._find)
+            return not self._signs(refused)
+
+    def _signs(self, headers: Mapping[str, str]) -> bool:
+        """Return True if the headers of a call are signed with the credentials of this moment."""
+        if self._found is None:  # but a bearer token, which stays the same
+            return True
+        return f" Credential={self._freeze(self._found).access_key}/" in headers["Authorization"]
 
     def _find(self) -> None:
         if self._profile is None:

@@ -21,7 +21,12 @@ from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
 from ci_evals.providers.answer import read_arguments
 from ci_evals.providers.base import NativeMessage, Provider, Resources, ToolRequest, ToolResult
-from ci_evals.providers.http_messages import Event, HttpCredentials, readable
+from ci_evals.providers.http_messages import (
+    Event,
+    HttpCredentials,
+    authorization_problems,
+    readable,
+)
 from ci_evals.providers.model_api import Endpoint, ModelOptions
 from ci_evals.providers.parts import attach
 
@@ -97,6 +102,9 @@ class Bedrock(ModelOptions):
         if find_spec("botocore") is None:
             return ["takes botocore: install ci-evals with the extra `bedrock`"]
         found = ModelOptions.problems(self, folder)
+        if self.is_signed:
+            why = "the AWS credentials are sent there; leave it out, or set `api_key` instead"
+            found += authorization_problems(self.headers, why)
         for name in self.params:
             if name in _IN_INFERENCE_CONFIG:
                 example = f"params: {{inferenceConfig: {{{name}: …}}}}"

@@ -28,6 +28,7 @@ class GoogleCredentials:
     """
 
     noun = "credentials"
+    expired_status = 401
 
     def __init__(self, _: Resources) -> None:
         self._found: Any = None
@@ -40,24 +41,20 @@ class GoogleCredentials:
             if not self._found.valid:
                 await asyncio.to_thread(_refresh, self._found)
 
-    async def authorize(
-        self, call: Call, refused: Mapping[str, str] | None = None
-    ) -> Mapping[str, str]:
+    async def authorize(self, call: Call) -> Mapping[str, str]:
         await self.fetch()
-        if refused is not None:
-            async with self._lock:
-                if _authorization(refused) == _authorization(self._headers({})):
-                    await asyncio.to_thread(_refresh, self._found)
         return self._headers(call.headers)
+
+    async def renew(self, refused: Mapping[str, str]) -> bool:
+        async with self._lock:
+            if refused["authorization"] == self._headers({})["authorization"]:
+                await asyncio.to_thread(_refresh, self._found)
+        return True
 
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         authorized = dict(headers)
         self._found.apply(authorized)
         return authorized
-
-
-def _authorization(headers: Mapping[str, str]) -> str | None:
-    return headers.get("authorization")
 
 
 def _find() -> Any:

@@ -137,9 +137,11 @@ class HttpClient:
         try:
             return await self._send(call, headers, timeout_s)
         except ProviderError as error:
-            if error.status != 401:
+            if error.status != credentials.expired_status:
                 raise
-        headers = await credentials.authorize(call, refused=headers)
+            if not await credentials.renew(headers):
+                raise
+        headers = await credentials.authorize(call)
         return await self._send(call, headers, timeout_s)
 
     async def _send(self, call: Call, headers: Mapping[str, str], timeout_s: float) -> Reply:

@@ -67,17 +67,26 @@ class Reply(NamedTuple):
 class HttpCredentials(Credentials, Protocol):
     """Authorizes the calls of providers."""
 
-    async def authorize(
-        self, call: Call, refused: Mapping[str, str] | None = None
-    ) -> Mapping[str, str]:
-        """Return the headers of a call, with what authorizes it.
+    expired_status: int
+    """The status of an answer to credentials that have expired."""
 
-        Args:
-            call: the request.
-            refused: headers that were refused: what is in them is fetched again.
+    async def authorize(self, call: Call) -> Mapping[str, str]:
+        """Return the headers of a call, with what authorizes it.
 
         Raises:
             ProviderError: there are no credentials.
+        """
+        ...
+
+    async def renew(self, refused: Mapping[str, str]) -> bool:
+        """Get other credentials than those of a call that was refused; return False if there are
+        none. Once is enough for all calls that had the same.
+
+        Args:
+            refused: the headers of the call.
+
+        Raises:
+            ProviderError: there are no credentials any more.
         """
         ...
 
@@ -152,15 +161,21 @@ def header_problems(headers: Mapping[str, str]) -> list[str]:
     return problems
 
 
+def authorization_problems(headers: Mapping[str, str], why: str) -> list[str]:
+    """Return the problem of a header that sends an authorization next to that of the credentials.
+
+    Args:
+        headers: those of the config.
+        why: the problem with it.
+    """
+    return [f"headers.{name}: {why}" for name in headers if name.lower() == "authorization"]
+
+
 def token_problems(token: TokenCommand | None, headers: Mapping[str, str]) -> list[str]:
     """Return which headers stand in the way of a token."""
     if token is None:
         return []
-    return [
-        f"headers.{name}: the `token` is sent there: leave one of them out"
-        for name in headers
-        if name.lower() == "authorization"
-    ]
+    return authorization_problems(headers, "the `token` is sent there: leave one of them out")
 
 
 # Answers and addresses in messages.

@@ -51,6 +51,14 @@ _PARAMS = (  # that are taken for keys of the provider
     "top_p",
 )
 
+_LENGTHS = (  # in tokens, as vendors call the limit of an answer
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "maxOutputTokens",
+    "maxTokens",
+)
+
 T = TypeVar("T")
 
 
@@ -107,6 +115,18 @@ class ModelOptions(ProviderOptions):
     @property
     def may_report_cost(self) -> bool:
         return self.api_url is None or not providers.is_listed(self.api_url)
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        """The longest answer that is asked for, in tokens; None if the config leaves it open."""
+        nested = [self.params.get("generationConfig"), self.params.get("inferenceConfig")]
+        for settings in (self.params, *nested):
+            if not isinstance(settings, Mapping):
+                continue
+            for name in _LENGTHS:
+                if isinstance(settings.get(name), int):
+                    return int(settings[name])
+        return None
 
     @property
     def address(self) -> str:

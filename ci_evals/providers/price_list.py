@@ -3,7 +3,6 @@
 from functools import lru_cache
 
 from genai_prices import Usage as ListUsage
-from genai_prices import calc_price
 from genai_prices.data_snapshot import get_snapshot
 
 from ci_evals.model.response import Usage
@@ -18,13 +17,30 @@ def list_price_usd(api_url: str | None, model: str, usage: Usage) -> float | Non
         model: the model's name, as the vendor writes it.
         usage: the tokens.
     """
+    price = _price_usd(model, usage, api_url=api_url)
+    if price is not None or api_url is not None:
+        return price
+    # The names of some vendors' models, such as those of Bedrock, do not lead to the vendor. One of
+    # them will do if all vendors that list it take the same price.
+    prices = set()
+    for vendor in get_snapshot().providers:
+        if any(listed.id == model for listed in vendor.models):
+            prices.add(_price_usd(model, usage, vendor=vendor.id))
+    if len(prices) != 1:
+        return None
+    return prices.pop()
+
+
+def _price_usd(
+    model: str, usage: Usage, *, vendor: str | None = None, api_url: str | None = None
+) -> float | None:
     counts = ListUsage(
         input_tokens=usage.input_tokens,
         cache_read_tokens=usage.cached_tokens or None,
         output_tokens=usage.output_tokens,
     )
     try:
-        return float(calc_price(counts, model_ref=model, provider_api_url=api_url).total_price)
+        return float(get_snapshot().calc(counts, model, vendor, api_url, None).total_price)
     except (LookupError, ValueError):
         return None
 

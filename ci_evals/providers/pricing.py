@@ -68,7 +68,8 @@ def price_problem(options: ProviderOptions) -> str | None:
     if not isinstance(name, str) or has_price(options):
         return None
     advice = "name it as its vendor does, or"
-    if close := closest(name, sorted(providers.listed_models()), 0.75):
+    others = providers.listed_models() - {name}
+    if close := closest(name, sorted(others), 0.75):
         advice = f"did you mean {close!r}? Else"
     advice = f"{advice} give `input_per_mtok` and `output_per_mtok`"
     return f"the price of a model {name!r} is not known: {advice}"

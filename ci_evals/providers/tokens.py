@@ -17,9 +17,10 @@ _TIMEOUT_S = 60.0
 
 
 class Token:
-    """The token of one command. See `http_messages.Credentials`."""
+    """The token of one command. See `http_messages.HttpCredentials`."""
 
     noun = "token"
+    expired_status = 401
 
     def __init__(self, argv: tuple[str, ...], folder: Path) -> None:
         self._argv = argv
@@ -30,14 +31,13 @@ class Token:
     async def fetch(self) -> None:
         await self._get(None)
 
-    async def authorize(
-        self, call: Call, refused: Mapping[str, str] | None = None
-    ) -> Mapping[str, str]:
-        refused_value = None
-        if refused is not None:
-            refused_value = refused["Authorization"].removeprefix("Bearer ")
-        token = await self._get(refused_value)
+    async def authorize(self, call: Call) -> Mapping[str, str]:
+        token = await self._get(None)
         return {**call.headers, "Authorization": f"Bearer {token}"}
+
+    async def renew(self, refused: Mapping[str, str]) -> bool:
+        await self._get(refused["Authorization"].removeprefix("Bearer "))
+        return True
 
     async def _get(self, refused: str | None) -> str:
         """Return the token. One that was refused is fetched again, once for all calls that sent

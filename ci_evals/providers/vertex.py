@@ -12,7 +12,7 @@ from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.anthropic import DEFAULT_MAX_TOKENS, Messages
 from ci_evals.providers.base import Provider, Resources
 from ci_evals.providers.gemini import Gemini, GeminiEndpoint
-from ci_evals.providers.http_messages import HttpCredentials
+from ci_evals.providers.http_messages import HttpCredentials, authorization_problems
 from ci_evals.providers.model_api import ModelOptions
 
 _ANTHROPIC_VERSION = "vertex-2023-10-16"
@@ -61,6 +61,9 @@ class Vertex(Gemini):
         is_installed = _is_installed("google.auth") and _is_installed("requests")
         if self.wants_credentials and not is_installed:
             found.append("takes google-auth: install ci-evals with the extra `vertex`")
+        if self.wants_credentials:
+            why = "Google's credentials are sent there; leave it out, or set `api_key` or `token`"
+            found += authorization_problems(self.headers, f"{why} instead")
         if self._is_claude:
             return found + ModelOptions.problems(self, folder)
         return found + Gemini.problems(self, folder)

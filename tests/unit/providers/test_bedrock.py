@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from fakes.bedrock import check_answer, check_event, check_request, frame, is_signed_by
-from fakes.http_server import FakeResources, FakeServer, Respond, Scripted, request_of
+from fakes.http_server import FakeResources, FakeServer, Respond, Scripted, Seen, request_of
 
 from ci_evals.errors import ConfigError, ProviderError
 from ci_evals.model.fields import Secret
@@ -17,6 +17,7 @@ from ci_evals.providers.bedrock import Bedrock
 from ci_evals.providers.mock import Mock
 from ci_evals.providers.mock_apis import Converse
 from ci_evals.providers.mock_server import run_server
+from ci_evals.providers.openai import OpenAI
 from ci_evals.providers.pricing import has_price
 
 MODEL = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
@@ -284,31 +285,66 @@ async def test_no_region_is_a_problem_that_says_what_to_try(resources: FakeResou
         Bedrock(model=MODEL).open(resources)
 
 
-async def test_temporary_credentials_are_renewed_before_they_expire(
-    server: FakeServer, resources: FakeResources, aws: Path
-) -> None:
-    script = aws / "process.sh"
+def give_temporary_credentials(folder: Path, lifetime: str) -> None:
+    """Let the profile `short` have another key each time: AKID1, AKID2, …"""
+    script = folder / "process.sh"
     script.write_text(
         f"""#!/bin/sh
-echo called >> {aws}/calls
+echo called >> {folder}/calls
 cat <<END
-{{"Version": 1, "AccessKeyId": "AKID$(wc -l < {aws}/calls | tr -d ' ')",
+{{"Version": 1, "AccessKeyId": "AKID$(wc -l < {folder}/calls | tr -d ' ')",
   "SecretAccessKey": "{SECRET}", "SessionToken": "{TOKEN}",
-  "Expiration": "$(date -u -d '+5 minutes' +%Y-%m-%dT%H:%M:%SZ)"}}
+  "Expiration": "$(date -u -d '{lifetime}' +%Y-%m-%dT%H:%M:%SZ)"}}
 END
 """
     )
     script.chmod(0o755)
-    (aws / "config").write_text(f"[profile short]\ncredential_process = {script}\n")
+    (folder / "config").write_text(f"[profile short]\ncredential_process = {script}\n")
+
+
+def access_key(seen: Seen) -> str:
+    signature = seen.headers["Authorization"]
+    return signature.partition("Credential=")[2].partition("/")[0]
+
+
+async def test_temporary_credentials_are_renewed_before_they_expire(
+    server: FakeServer, resources: FakeResources, aws: Path
+) -> None:
+    give_temporary_credentials(aws, "+5 minutes")
     server.answers(Scripted(HELLO))
     options = Bedrock(model=MODEL, base_url=server.url, profile="short", region="us-east-1")
     provider = options.open(resources)
     await provider.answer(request_of())
     await provider.answer(request_of())
-    keys = [seen.headers["Authorization"].partition("Credential=")[2] for seen in server.seen]
-    numbers = [int(key.removeprefix("AKID").partition("/")[0]) for key in keys]
-    assert numbers[0] < numbers[1]
-    assert is_signed_by(server.seen[1], f"AKID{numbers[1]}", SECRET, "us-east-1")
+    first, second = map(access_key, server.seen)
+    assert first != second
+    assert is_signed_by(server.seen[1], second, SECRET, "us-east-1")
+
+
+EXPIRED = Scripted({"message": "The security token included in the request is expired"}, 403)
+
+
+async def test_expired_credentials_are_fetched_once_more(
+    server: FakeServer, resources: FakeResources, aws: Path
+) -> None:
+    give_temporary_credentials(aws, "+6 hours")
+    server.answers(EXPIRED, Scripted(HELLO))
+    options = Bedrock(model=MODEL, base_url=server.url, profile="short", region="us-east-1")
+    provider = options.open(resources)
+    await provider.answer(request_of())
+    await provider.answer(request_of())
+    assert [access_key(seen) for seen in server.seen] == ["AKID1", "AKID2", "AKID2"]
+    assert is_signed_by(server.seen[1], "AKID2", SECRET, "us-east-1")
+
+
+async def test_a_refusal_of_credentials_that_stay_the_same_is_an_error(
+    server: FakeServer, resources: FakeResources
+) -> None:
+    server.answers(EXPIRED)
+    provider = Bedrock(model=MODEL, base_url=server.url, profile="team").open(resources)
+    with pytest.raises(ProviderError, match="answered 403: The security token") as caught:
+        await provider.answer(request_of())
+    assert (caught.value.kind, len(server.seen)) == ("auth", 1)
 
 
 # Streams.
@@ -433,7 +469,18 @@ def test_settings_in_the_wrong_place_are_problems() -> None:
     ]
 
 
+def test_a_header_that_would_replace_the_signature_is_a_problem() -> None:
+    headers = {"authorization": "Bearer mine-123456"}
+    why = "the AWS credentials are sent there; leave it out, or set `api_key` instead"
+    assert Bedrock(model=MODEL, headers=headers).problems(Path()) == [
+        f"headers.authorization: {why}"
+    ]
+    gateway = Bedrock(model=MODEL, base_url="https://llm.example.com", headers=headers)
+    assert gateway.problems(Path()) == []
+
+
 def test_models_have_a_public_price() -> None:
     assert has_price(Bedrock(model=MODEL))
     assert has_price(Bedrock(model="amazon.nova-lite-v1:0", region="eu-west-1"))
     assert not has_price(Bedrock(model=MODEL, base_url="http://localhost:8000"))
+    assert has_price(OpenAI(model="a", base_url="http://localhost", price="amazon.nova-lite-v1:0"))

@@ -1,5 +1,6 @@
 """The Vertex AI provider, against Google's documented shapes."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,13 @@ async def test_no_project_is_a_problem_unless_there_is_a_key(
 
 
 # Credentials.
+
+
+def test_a_header_that_would_replace_the_token_is_a_problem() -> None:
+    options = Vertex(model="gemini-2.5-flash", headers={"Authorization": "Bearer mine-123456"})
+    why = "Google's credentials are sent there; leave it out, or set `api_key` or `token` instead"
+    assert options.problems(Path()) == [f"headers.Authorization: {why}"]
+    assert replace(options, api_key=Secret("AIza12345")).problems(Path()) == []
 
 
 def accepting(*tokens: str) -> Respond:

@@ -1,6 +1,8 @@
 import pytest
 from projects import Project
 
+from ci_evals.providers.openai import OpenAI
+
 TWO = [{"name": "a", "type": "mock"}, {"name": "b", "type": "mock"}]
 
 
@@ -127,3 +129,21 @@ def test_a_price_that_is_not_known_is_told(project: Project, price: object, prob
     project.suite(providers=[{"type": "http", "url": "http://x", "price": price}])
     assert problem in project.problems()[0]
     assert project.problems()[0].startswith("evals.yaml:1: providers[0].price")
+
+
+@pytest.mark.parametrize(
+    ("params", "limit"),
+    [
+        ({"max_tokens": 500}, 500),
+        ({"max_completion_tokens": 500}, 500),
+        ({"max_output_tokens": 500}, 500),
+        ({"generationConfig": {"maxOutputTokens": 500}}, 500),
+        ({"inferenceConfig": {"maxTokens": 500}}, 500),
+        ({"inferenceConfig": "${CONFIG}", "max_tokens": "many"}, None),
+        ({}, None),
+    ],
+)
+def test_each_api_says_in_its_own_words_how_long_an_answer_may_be(
+    params: dict[str, object], limit: int | None
+) -> None:
+    assert OpenAI(model="m", params=params).max_output_tokens == limit
