@@ -459,8 +459,12 @@
     said.textContent = mark.label === "pass" ? "people: right" : "people: wrong";
     return said;
   };
-  const showMark = (run) => {
+  const markOf = (run) => { // none if it was of another answer, as before a run was repeated
     const mark = marks.get(run.id);
+    return mark && mark.output === answerIn(sideWithAnswer(run)) ? mark : undefined;
+  };
+  const showMark = (run) => {
+    const mark = markOf(run);
     const note = run.querySelector(":scope > .people > input");
     note.hidden = !mark;
     note.value = mark?.note ?? "";
@@ -478,8 +482,8 @@
     }
   };
   const mark = (run, label) => {
-    if (marks.get(run.id)?.label === label) marks.delete(run.id);
-    else marks.set(run.id, { ...labelOf(run, label), note: marks.get(run.id)?.note ?? "" });
+    if (markOf(run)?.label === label) marks.delete(run.id);
+    else marks.set(run.id, { ...labelOf(run, label), note: markOf(run)?.note ?? "" });
     keepMark(run.id);
     showMark(run);
     showMarks();
@@ -568,7 +572,7 @@
     run.querySelector("summary").focus();
     if (key === "r") mark(run, "pass");
     else if (key === "w") mark(run, "fail");
-    else if (marks.has(run.id)) run.querySelector(":scope > .people > input").focus();
+    else if (markOf(run)) run.querySelector(":scope > .people > input").focus();
   };
   marksBar.querySelector(".save").addEventListener("click", saveMarks);
   document.getElementById("labels").addEventListener("change", (event) => {

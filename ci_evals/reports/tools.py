@@ -273,7 +273,7 @@ def render_judge_check(check: JudgeCheck, output: Literal["table", "json"]) -> s
         ending.append(f"{count} got no verdict and count for nothing")
     if check.left_out:
         count = number_of(check.left_out, "answer")
-        ending.append(f"{count} left out: the suite does not judge their cases by this rubric")
+        ending.append(f"{count} left out, of cases that the suite does not judge by this rubric")
     cost = usd(judging.cost_usd, "cost unknown")
     ending.append(f"{number_of(judging.calls, 'call')} of the judge, {cost}")
     ending.append(_fitness(check))

@@ -210,6 +210,25 @@ async def test_texts_are_saved_as_they_are_and_no_note_is_run(
     assert tab.logged == []
 
 
+async def test_a_mark_is_not_shown_with_another_answer_of_the_same_run(
+    tab: Tab, page: Callable[[Summary], str], tmp_path: Path
+) -> None:
+    for answer, pressed in (("Paris", []), ("Lyon", []), ("Paris", ["wrong"])):
+
+        def edit(result: Result, answer: str = answer) -> Result:
+            return replace(result, response=Response(answer))
+
+        await tab.open("about:blank")
+        await tab.open(page(summarize(report_of({"one": "F"}, edit=edit), None)))
+        shown = """[...document.querySelectorAll('.people [aria-pressed=true]')]
+            .map((each) => each.textContent)"""
+        assert await tab.evaluate(shown) == pressed
+        if answer == "Paris" and not pressed:
+            await tab.press("j")
+            await tab.press("w")
+    assert [each["output"] for each in await saved_by(tab, tmp_path)] == ["Paris"]
+
+
 async def test_the_last_answer_of_a_conversation_is_marked_with_what_came_before(
     tab: Tab, page: Callable[[Summary], str], tmp_path: Path
 ) -> None:
