@@ -371,17 +371,18 @@
 
   // Marks of people: an answer is right or wrong, with a note. The browser keeps them, as lines of labels.jsonl.
 
+  const MARKABLE = ".run:has(> .people > input)"; // a run with buttons
   const marksBar = document.getElementById("marks");
   const storedUnder = `ci-evals labels ${marksBar.dataset.suite} ${marksBar.dataset.runId} `;
   const marks = new Map(); // by the address of the run
-  let areKept = true; // some browsers keep nothing for a file, or for a page in a frame
+  const sayMarksAreNotKept = () => { marksBar.querySelector(".facts").hidden = false; }; // of a file, or in a frame
   const loadMarks = () => {
     try {
       for (const name of Object.keys(localStorage)) {
         if (name.startsWith(storedUnder)) marks.set(name.slice(storedUnder.length), JSON.parse(localStorage[name]));
       }
     } catch {
-      areKept = false;
+      sayMarksAreNotKept();
     }
   };
   const keepMark = (address) => {
@@ -389,7 +390,7 @@
       if (marks.has(address)) localStorage.setItem(storedUnder + address, JSON.stringify(marks.get(address)));
       else localStorage.removeItem(storedUnder + address);
     } catch {
-      areKept = false;
+      sayMarksAreNotKept();
     }
   };
   const isAgainst = ({ label, judge }) => Boolean(judge) && judge !== label;
@@ -397,12 +398,11 @@
     const addresses = [...marks.keys()].filter((address) => !onlyAgainst || isAgainst(marks.get(address)));
     return new Set(addresses.map((address) => address.split("&", 1)[0]));
   };
-  const showMarks = () => {
+  const showCount = () => {
     const against = [...marks.values()].filter(isAgainst).length;
     let text = marks.size === 1 ? "1 run marked" : `${marks.size.toLocaleString("en")} runs marked`;
     if (against) text += `, the judge disagrees with ${against.toLocaleString("en")}`;
     marksBar.querySelector("output").value = text;
-    marksBar.querySelector(".facts").hidden = areKept;
     marksBar.hidden = marks.size === 0;
   };
 
@@ -481,12 +481,12 @@
       grade.querySelector(".said").after(" ", said);
     }
   };
-  const mark = (run, label) => {
+  const toggleMark = (run, label) => {
     if (markOf(run)?.label === label) marks.delete(run.id);
     else marks.set(run.id, { ...labelOf(run, label), note: markOf(run)?.note ?? "" });
     keepMark(run.id);
     showMark(run);
-    showMarks();
+    showCount();
   };
   const addMarkButtons = (run) => {
     const side = sideWithAnswer(run);
@@ -514,13 +514,16 @@
     for (const [label, name] of [["pass", "right"], ["fail", "wrong"]]) {
       const button = makeButton("", name);
       button.value = label;
-      button.addEventListener("click", () => mark(run, label));
+      button.addEventListener("click", () => toggleMark(run, label));
       controls.append(button);
     }
     controls.append(note);
     showMark(run);
   };
-  const everyRunWithMarks = () => [...list.querySelectorAll(".run:has(> .people > input)")];
+  const showEveryMark = () => {
+    list.querySelectorAll(MARKABLE).forEach(showMark);
+    showCount();
+  };
   const saveMarks = () => {
     const lines = [...marks.keys()].sort().map((address) => `${JSON.stringify(marks.get(address))}\n`);
     const link = document.createElement("a");
@@ -534,8 +537,7 @@
     const addresses = [...marks.keys()];
     marks.clear();
     addresses.forEach(keepMark);
-    everyRunWithMarks().forEach(showMark);
-    showMarks();
+    showEveryMark();
     tools.elements.marks.value = "";
     show();
     go("");
@@ -552,8 +554,7 @@
       marks.set(line.address, { ...line, judge, note: String(line.note ?? "") });
       keepMark(line.address);
     }
-    everyRunWithMarks().forEach(showMark);
-    showMarks();
+    showEveryMark();
     const said = lines.length === 1 ? "1 mark" : `${lines.length.toLocaleString("en")} marks`;
     document.getElementById("loaded").value = `${said} of this report in ${texts.length.toLocaleString("en")} lines`;
   };
@@ -562,16 +563,15 @@
     const opened = place.closest(".case[open]");
     if (!opened) return null;
     unfold(opened);
-    const withButtons = ".run:has(> .people > input)";
-    return place.closest(withButtons) ?? opened.querySelector(withButtons);
+    return place.closest(MARKABLE) ?? opened.querySelector(MARKABLE);
   };
   const markByKey = (key) => {
     const run = runWithFocus();
     if (!run) return;
     run.open = true;
     run.querySelector("summary").focus();
-    if (key === "r") mark(run, "pass");
-    else if (key === "w") mark(run, "fail");
+    if (key === "r") toggleMark(run, "pass");
+    else if (key === "w") toggleMark(run, "fail");
     else if (markOf(run)) run.querySelector(":scope > .people > input").focus();
   };
   marksBar.querySelector(".save").addEventListener("click", saveMarks);
@@ -765,7 +765,7 @@
   const start = () => {
     tools.hidden = false;
     loadMarks();
-    showMarks();
+    showCount();
     listGraders();
     list.querySelectorAll(".case[open]").forEach(unfold);
     groups.filter((each) => each.open).forEach(unfoldIn);
