@@ -18,7 +18,6 @@ from ci_evals.engine.pairwise import (
     Answers,
     PreferenceJudge,
     ask_preferences,
-    choose_variant,
     read_answers,
 )
 from ci_evals.engine.regrading import (
@@ -287,5 +286,5 @@ def _side(side: str, report: Path) -> tuple[str, Answers]:
     """Return the name and the answers of a side: a variant, or a path (`PATH`, `PATH::VARIANT`)."""
     path, _, name = side.partition("::")
     if Path(path).exists():
-        return choose_variant(read_answers(Path(path)), name or None, path)
-    return choose_variant(read_answers(report), side, report.as_posix())
+        return options.choose_variant(read_answers(Path(path)), name or None, path)
+    return options.choose_variant(read_answers(report), side, report.as_posix())

@@ -1,22 +1,25 @@
 """The options that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from ci_evals.cli.console import Console, environment
-from ci_evals.errors import ConfigError
+from ci_evals.errors import ConfigError, UsageError
 from ci_evals.files import check_folder
 from ci_evals.redaction import Redactor, learn, secret_values
 from ci_evals.suite.configs import find_config
 from ci_evals.suite.environment import read_dotenv
 from ci_evals.suite.load import load_suite
 from ci_evals.suite.overrides import Overrides
+from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite
+
+T = TypeVar("T")
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -109,6 +112,7 @@ suite = _config("--suite", "-c", "--config", "config")
 output = _format("table", "json", envvar="CI_EVALS_FORMAT")
 table_format = _format("table", "markdown", "json", envvar="CI_EVALS_FORMAT")
 report_format = _format("text", "markdown", "json")
+comparison_format = _format("text", "markdown", "json", "html")
 providers = setting(
     "--providers",
     callback=to_names,
@@ -223,3 +227,22 @@ def load_named_suite(
             err=True,
         )
     return suite
+
+
+def choose_variant(variants: Mapping[str, T], name: str | None, where: str) -> tuple[str, T]:
+    """Choose one variant of a report; without a name, the only one that it has.
+
+    Raises:
+        UsageError: there is none of that name, or more than one to choose from.
+    """
+    if name is None and len(variants) == 1:
+        return next(iter(variants.items()))
+    if name is None:
+        known = ", ".join(variants) or "none"
+        example = next(iter(variants), "…")
+        raise UsageError(
+            f"{where} has several variants ({known}): name one, as in '{where}::{example}'"
+        )
+    if name not in variants:
+        raise UsageError(f"{where}: {unknown('variant', name, variants)}")
+    return name, variants[name]

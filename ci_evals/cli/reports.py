@@ -15,6 +15,7 @@ from ci_evals.cli.live import LivePage, run_server
 from ci_evals.errors import UsageError
 from ci_evals.files import write_atomically
 from ci_evals.format import name_of
+from ci_evals.gate.baseline import Baseline
 from ci_evals.gate.compare import Comparison, NoComparison, compare
 from ci_evals.gate.verdict import comparison_verdict, decide, exit_code
 from ci_evals.model.rules import Gate
@@ -27,6 +28,7 @@ from ci_evals.reports.explain import (
     render_text,
 )
 from ci_evals.reports.read import (
+    baseline_of,
     read_baseline,
     read_report,
     read_summary,
@@ -39,6 +41,9 @@ from ci_evals.suite.problems import suggestion, unknown
 from ci_evals.suite.types import RESULTS
 
 ReportFormat = Literal["text", "markdown", "json"]
+ComparisonFormat = Literal["text", "markdown", "json", "html"]
+
+_OF_VARIANT = "::"
 
 
 def compare_reports(base: Sequence[Path], head: Path) -> Summary:
@@ -60,8 +65,39 @@ def compare_reports(base: Sequence[Path], head: Path) -> Summary:
     return Summary(saved.report, verdict, saved.gate, comparison)
 
 
+def compare_variants(base: Path, head: Path) -> Summary:
+    """Compare the planned runs of a variant with those of another, of one saved report or of two.
+
+    Args:
+        base, head: each `PATH::VARIANT`, or the path of a report with a single variant.
+
+    Raises:
+        StorageError: see `compare_reports`.
+        UsageError: a report has no such variant, or has several and none is named.
+    """
+    name, saved_base = _read_variant(base)
+    _, saved = _read_variant(head)
+    baseline = baseline_of([saved_base], saved.suite.name, name)
+    comparison = _compare_with(baseline, saved)
+    verdict = comparison_verdict(saved.report, saved.gate, comparison)
+    return Summary(saved.report, verdict, saved.gate, comparison)
+
+
+def _read_variant(side: Path) -> tuple[str, SavedReport]:
+    path, _, wanted = str(side).partition(_OF_VARIANT)
+    saved = read_report(Path(path))
+    variants = {str(variant): variant for variant in saved.report.plan.variants}
+    name, variant = options.choose_variant(variants, wanted or None, Path(path).as_posix())
+    return name, saved.of_variant(variant)
+
+
 def _compare(head: SavedReport, base: Sequence[Path]) -> Comparison | NoComparison:
-    baseline = read_baseline(base, head.suite.name, but=head)
+    return _compare_with(read_baseline(base, head.suite.name, but=head), head)
+
+
+def _compare_with(
+    baseline: Baseline | NoComparison, head: SavedReport
+) -> Comparison | NoComparison:
     if isinstance(baseline, NoComparison):
         return baseline
     return compare(
@@ -174,8 +210,8 @@ def _explain_missing_case(summaries: Sequence[Summary], name: str, known: Iterab
 
 @options.command("compare")
 @click.argument("reports", nargs=-1, required=True, type=options.PATH, metavar="BASE... HEAD")
-@options.report_format
-def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
+@options.comparison_format
+def compare_command(reports: tuple[Path, ...], output: ComparisonFormat) -> int:
     """Compare a report with those of its base, offline.
 
     Shows what got worse, and how sure that is. BASE and HEAD are each a report.json or a results
@@ -183,28 +219,49 @@ def compare_command(reports: tuple[Path, ...], output: ReportFormat) -> int:
     history. The exit code follows from HEAD's gate and the comparison alone, without the bars.
     Nothing is run: a case that looks worse counts only with the confirm runs that HEAD has.
 
+    PATH::VARIANT is one variant of a report, to be compared with another of the same report or of
+    another one. `--format html` writes the page compare.html next to HEAD.
+
     \b
     Examples:
       ci-evals compare main/report.json ci-evals-results
       ci-evals compare reports-of-main/ ci-evals-results --format markdown
+      ci-evals compare main/report.json ci-evals-results --format html
+      ci-evals compare ci-evals-results::gpt-4o ci-evals-results::gpt-5-mini
     """
     *base, head = reports
     if not base:
         raise click.UsageError(
             "name at least one report to compare with, and then the report that is compared"
         )
-
-    summary = compare_reports(base, head)
+    if any(_OF_VARIANT in str(side) for side in reports):
+        if len(base) > 1:
+            raise click.UsageError("name two sides if one is a variant, as in PATH::VARIANT")
+        summary = compare_variants(base[0], head)
+    else:
+        summary = compare_reports(base, head)
     console = Console.of_process(output)
     match output:
         case "markdown":
             text = b"".join(markdown.render(summary)).decode()
         case "json":
             text = report_json.render_comparison(summary)
+        case "html":
+            text = _write_comparison(summary, head).as_posix()
         case "text":
             text = terminal.render(summary, width=console.width, color=console.color)
     console.print(text)
     return exit_code(summary.verdict, summary.gate)
+
+
+def _write_comparison(summary: Summary, head: Path) -> Path:
+    """Write the page of a comparison next to its head, and return its path."""
+    report = Path(str(head).partition(_OF_VARIANT)[0])
+    page = report / "compare.html"
+    if report.is_file():
+        page = report.with_name("compare.html")
+    write_atomically(page, html.render(with_answers(summary)))
+    return page
 
 
 @options.command()

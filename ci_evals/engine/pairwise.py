@@ -19,7 +19,6 @@ from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Response
 from ci_evals.model.result import Pair, Preferred
 from ci_evals.providers.base import ProviderOptions
-from ci_evals.suite.problems import unknown
 from ci_evals.suite.types import CheckedSuite
 from ci_evals.user_code import call_in_thread, ends_work, load_target, time_limit
 
@@ -54,27 +53,6 @@ def read_answers(path: Path) -> Mapping[str, Answers]:
             name = str(Variant(result.provider, result.prompt))
             variants.setdefault(name, {})[result.case, result.run] = result.response
     return variants
-
-
-def choose_variant(
-    variants: Mapping[str, Answers], name: str | None, where: str
-) -> tuple[str, Answers]:
-    """Choose one variant of a report; without a name, the only one that it has.
-
-    Raises:
-        UsageError: there is none of that name, or more than one to choose from.
-    """
-    if name is None and len(variants) == 1:
-        return next(iter(variants.items()))
-    if name is None:
-        known = ", ".join(variants) or "none"
-        example = next(iter(variants), "…")
-        raise UsageError(
-            f"{where} has several variants ({known}): name one, as in {where}::{example}"
-        )
-    if name not in variants:
-        raise UsageError(f"{where}: {unknown('variant', name, variants)}")
-    return name, variants[name]
 
 
 @dataclass(frozen=True, slots=True)

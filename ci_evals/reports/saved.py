@@ -137,6 +137,27 @@ class SavedReport:
         suite = replace(self.report.suite, on_default_branch=False)
         return replace(self, report=replace(self.report, suite=suite))
 
+    def of_variant(self, variant: Variant) -> "SavedReport":
+        """Return the planned runs of one of its variants, compared with nothing."""
+        whole = self.report
+        cells = whole.cells_of(variant)
+        counts = [whole.plan.runs(cell) for cell in cells]
+        plan = RunPlan(whole.plan.cases, [variant], counts, first_runs=[1] * len(counts))
+        results: dict[int, Result] = {}
+        for row, cell in enumerate(cells):
+            for result in whole.results(whole.plan.indices(cell)):
+                results[plan.index(row, result.run)] = result
+        report = replace(
+            whole,
+            plan=plan,
+            records=records_of(results),
+            lines=lines_of(results),
+            confirmation=None,
+            looks=None,
+            settled=None,
+        )
+        return replace(self, report=report, base=None, confirm_runs=0, before={})
+
     @property
     def name(self) -> str:
         """Its name in sentences."""

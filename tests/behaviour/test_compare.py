@@ -1,6 +1,8 @@
 """`ci-evals compare` on two saved reports: same comparison as a run's, and its exit code."""
 
+import html
 import json
+import re
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -345,3 +347,62 @@ async def test_nothing_that_cannot_be_compared_is_green_or_a_traceback(tmp_path:
         assert base in ended.out + ended.err
     alone = await ci_evals(tmp_path, "compare", "ci-evals-results")
     assert alone.code == 2
+
+
+async def test_a_comparison_is_a_page_with_the_first_report_as_its_base(tmp_path: Path) -> None:
+    refund = {"id": "refund", "input": "I want my money", "expect": [{"contains": "refund"}]}
+    answer = {"name": "bot", "type": "mock", "answers": {"refund": "We refund you today."}}
+    write_suite(tmp_path, [refund, STEADY], runs=10, providers=[answer])
+    assert (await ci_evals(tmp_path, "run", "--out", "main")).code == 0
+    answer["answers"] = {"refund": "Here is a voucher."}
+    write_suite(tmp_path, [refund, STEADY], runs=3, providers=[answer])
+    assert (await ci_evals(tmp_path, "run", "--out", "head")).code == 1
+    own_page = (tmp_path / "head" / "report.html").read_bytes()
+    ended = await ci_evals(tmp_path, "compare", "main", "head/report.json", "--format", "html")
+    assert (ended.code, ended.out.strip()) == (1, "head/compare.html")
+    page = (tmp_path / "head" / "compare.html").read_text(encoding="utf-8")
+    text = html.unescape(re.sub(r"<[^>]*>", "", page))
+    assert "10/10 → 0/3" in text
+    assert "10 of 10 on the baseline, 0 of 3 here" in text
+    assert "We refund you today." in text
+    assert (tmp_path / "head" / "report.html").read_bytes() == own_page
+
+
+async def test_two_variants_of_a_report_are_compared(tmp_path: Path) -> None:
+    right = {"name": "right", "type": "mock"}
+    wrong = {**BROKEN, "name": "wrong"}
+    write_suite(tmp_path, [ONE_CASE, STEADY], runs=10, providers=[right, wrong])
+    assert (await ci_evals(tmp_path, "run")).code == 1
+    results = "ci-evals-results"
+    worse = await ci_evals(tmp_path, "compare", f"{results}::right", f"{results}::wrong")
+    assert worse.code == 1
+    assert "greeting: 10 of 10 on right, 0 of 10 here" in worse.out
+    better = await ci_evals(
+        tmp_path, "compare", f"{results}::wrong", f"{results}::right", "--format", "json"
+    )
+    assert better.code == 0
+    assert json.loads(better.out)["comparison"]["counts"]["fixed"] == 1
+    page = await ci_evals(
+        tmp_path, "compare", f"{results}::right", f"{results}::wrong", "--format", "html"
+    )
+    assert (page.code, page.out.strip()) == (1, f"{results}/compare.html")
+    assert "on right" in (tmp_path / results / "compare.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("sides", "problem"),
+    [
+        (("::right", "::rong"), "ci-evals-results: unknown variant 'rong', did you mean 'wrong'?"),
+        (("::right", ""), "ci-evals-results has several variants (right, wrong): name one, as in "),
+        (("::right", "::wrong", "::wrong"), "name two sides if one is a variant"),
+    ],
+)
+async def test_a_variant_that_is_not_clear_is_asked_for(
+    sides: tuple[str, ...], problem: str, tmp_path: Path
+) -> None:
+    providers = [{"name": name, "type": "mock"} for name in ("right", "wrong")]
+    write_suite(tmp_path, providers=providers)
+    assert (await ci_evals(tmp_path, "run")).code == 0
+    ended = await ci_evals(tmp_path, "compare", *(f"ci-evals-results{side}" for side in sides))
+    assert ended.code == 2
+    assert problem in ended.err

@@ -28,7 +28,10 @@ BLOCKS = [
     if "ci-evals " in block and not any(command in block for command in ENDLESS)
 ]
 SUITE: dict[str, Any] = {
-    "providers": [{"name": "gpt", "type": "mock", "answers": {"refund": "store credit"}}],
+    "providers": [
+        {"name": "gpt", "type": "mock", "answers": {"refund": "store credit"}},
+        {"name": "claude", "type": "mock"},
+    ],
     "cases": [
         {"id": name, "input": name, "tags": ["smoke"], "expect": [{"contains": name}]}
         for name in ("refund", "refund-late", "lost-package", "cancel-order")
@@ -68,8 +71,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked = with_question.replace("How is the weather in Rome?", SUITE["cases"][0]["input"])
     text = "\n".join([*traces, asked])
     (folder / "traces.jsonl").write_text(text, encoding="utf-8")
-    for name in ("main", "ci-evals-results"):
-        made = python(folder, "-m", "ci_evals", "run", "--out", name)
+    for name, providers in (("main", "gpt"), ("ci-evals-results", "gpt,claude")):
+        made = python(folder, "-m", "ci_evals", "run", "--out", name, "--providers", providers)
         assert made.code == 1, made.err
     for name in ("reports-of-main/1", "earlier-results", "downloads"):
         shutil.copytree(folder / "main", folder / name)

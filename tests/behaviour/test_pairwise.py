@@ -98,7 +98,9 @@ async def test_two_reports_are_compared_by_their_paths(tmp_path: Path) -> None:
     assert (document["a"], document["b"], document["preferred"]) == (*sides, "b")
     ambiguous = await pairwise(tmp_path, "first", "short", "--function", "taste_of_tests:shorter")
     assert ambiguous.code == 2
-    assert "first has several variants (short, long): name one, as in first::short" in ambiguous.err
+    assert (
+        "first has several variants (short, long): name one, as in 'first::short'" in ambiguous.err
+    )
 
 
 async def test_a_function_that_hangs_costs_one_pair(tmp_path: Path) -> None:
