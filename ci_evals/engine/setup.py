@@ -316,21 +316,18 @@ def _open_queues(
         limiter = limiters[_group(options)]
         with collect_problems(problems, suite.places.get(str(options.name))):
             provider, price = open_provider(options, suite.cases, resources.reporting_to(limiter))
-        if problems:
-            continue
-        if options.before or options.after:
-            before = [stages[name] for name in options.before]
-            after = [stages[name] for name in options.after]
-            provider = engine.StagedProvider(
-                options, provider, price, before, after, resources.files
-            )
-        queue = Queue(
-            options,
-            _calls(options, provider, suite, limiter, resources, price, own_code=options.own_code),
-            slots.share(_max_concurrency(options, suite)),
-            price,
-        )
-        queues.append(queue)
+            if problems:
+                continue
+            if options.before or options.after:
+                before = [stages[name] for name in options.before]
+                after = [stages[name] for name in options.after]
+                provider = engine.StagedProvider(
+                    options, provider, price, before, after, resources.files
+                )
+            own_code = options.own_code
+            calls = _calls(options, provider, suite, limiter, resources, price, own_code=own_code)
+            share = slots.share(_max_concurrency(options, suite))
+            queues.append(Queue(options, calls, share, price))
     if problems:
         raise ConfigError(problems)
     return queues

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ci_evals.providers.http import Http as Http
     from ci_evals.providers.http import Stream as Stream
     from ci_evals.providers.http_client import HttpClient as HttpClient
+    from ci_evals.providers.http_messages import header_problems as header_problems
     from ci_evals.providers.javascript import JavaScript as JavaScript
     from ci_evals.providers.mcp_client import McpTools as McpTools
     from ci_evals.providers.mock import Mock as Mock
@@ -62,6 +63,7 @@ _PARTS = {
     "attach_recorder": "ci_evals.providers.telemetry",
     "command_problems": "ci_evals.providers.command_line",
     "google_credentials": "ci_evals.providers.google",
+    "header_problems": "ci_evals.providers.http_messages",
     "is_listed": "ci_evals.providers.price_list",
     "list_price_usd": "ci_evals.providers.price_list",
     "listed_models": "ci_evals.providers.price_list",

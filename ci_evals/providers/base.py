@@ -139,16 +139,16 @@ class McpServer(Options):
             for key, value in (("env", self.env), ("cwd", self.cwd)):
                 if value:
                     found.append(f"{key}: belongs to a command, and this server is at a URL")
-            return found
+            return [*found, *providers.header_problems(self.headers)]
         if self.headers:
             found.append("headers: belong to a server at a URL, and this is a command")
-        if wrong := providers.command_problems(self.mcp):
+        if wrong := providers.command_problems(self.mcp, key="mcp"):
             return [*found, *wrong]
         cwd = folder / (self.cwd or "")
         if not cwd.is_dir():
             found.append(f"cwd: there is no folder {cwd}")
         else:
-            found += providers.program_problems(self.mcp, cwd, self.env.get("PATH"))
+            found += providers.program_problems(self.mcp, cwd, self.env.get("PATH"), key="mcp")
         return found
 
 

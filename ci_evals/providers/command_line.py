@@ -24,26 +24,26 @@ def split_command(command: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(command)
 
 
-def command_problems(command: str | Sequence[str]) -> list[str]:
-    """Return what is wrong with the words of a command."""
+def command_problems(command: str | Sequence[str], key: str = "command") -> list[str]:
+    """Return what is wrong with the words of a command, which the suite has under `key`."""
     try:
         argv = split_command(command)
     except ValueError as error:
         advice = "write it as a list: [program, argument, ...]"
-        return [f"command cannot be split into words: {error}; {advice}"]
+        return [f"{key} cannot be split into words: {error}; {advice}"]
     if not argv or not argv[0]:
-        return ["command is empty: name a program, as in [python, agent.py]"]
+        return [f"{key} is empty: name a program, as in [python, agent.py]"]
     for_shell = [word for word in argv if word in _SHELL_WORDS]
     if re.fullmatch(_ONLY_IN_A_SHELL, argv[0], re.DOTALL):
         for_shell.insert(0, argv[0])
     if for_shell:
         advice = "use `cwd` and `env`, or [sh, -c, …]"
-        return [f"command: {for_shell[0]!r} is for a shell, and none is involved: {advice}"]
+        return [f"{key}: {for_shell[0]!r} is for a shell, and none is involved: {advice}"]
     return []
 
 
 def program_problems(
-    command: str | Sequence[str], folder: Path, path: str | None = None
+    command: str | Sequence[str], folder: Path, path: str | None = None, key: str = "command"
 ) -> list[str]:
     """Return why the program of a command is not found, and what to try.
 
@@ -51,6 +51,7 @@ def program_problems(
         command: has no `command_problems`.
         folder: where a program with a folder in its name is sought.
         path: where others are sought; the PATH of this process when None.
+        key: the command's place in the suite.
     """
     program = split_command(command)[0]
     if _find_program(program, folder, path) is not None:
@@ -66,7 +67,7 @@ def program_problems(
     else:
         advice = "install it, or give the path of its file"
         problem = f"there is no program {program!r} on the PATH: {advice}"
-    return [f"command: {problem}"]
+    return [f"{key}: {problem}"]
 
 
 def resolve_command(

@@ -26,7 +26,7 @@ from ci_evals.providers.base import McpServer, Resources
 from ci_evals.providers.command_line import resolve_command, split_command
 from ci_evals.providers.http_messages import place_of
 from ci_evals.providers.subprocess import marked_environment
-from ci_evals.providers.tools import Tool, ToolError, tools_problem
+from ci_evals.providers.tools import Tool, ToolError, first_failure, tools_problem
 
 _MAX_PAGES = 100
 _TAIL_BYTES = 4096
@@ -138,6 +138,8 @@ class McpTools:
                 what = "could not be started"
                 if self._options.url is not None:
                     what = "could not be reached"
+                elif isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
+                    raise self._broken("ended before it was ready") from error
                 raise self._broken(what, error) from error
             return connection
 
@@ -246,7 +248,7 @@ class _Connection:
                 await self._closing.wait()
         except Exception as error:  # noqa: BLE001  the SDK raises what it likes where a server breaks
             if not self._ready.done():
-                self._ready.set_exception(error)
+                self._ready.set_exception(first_failure(error))
         finally:
             if not self._ready.done():
                 self._ready.cancel()

@@ -147,7 +147,7 @@ class Toolbox:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._use(call, request)) for call in calls]
         except BaseExceptionGroup as failures:
-            raise _first(failures) from None
+            raise first_failure(failures) from None
         used = [task.result() for task in tasks]
         steps = as_steps([step for step, _ in used])
         return steps, [result for _, result in used]
@@ -201,9 +201,9 @@ def tools_problem(text: str) -> ConfigError:
     return ConfigError([Problem("", None, "", f"tools: {text}")])
 
 
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the failure that ended the calls; the others were cancelled by it."""
-    first: BaseException = failures
+def first_failure(raised: BaseException) -> BaseException:
+    """Return the failure that ended a group of tasks; the others were cancelled by it."""
+    first = raised
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     return first

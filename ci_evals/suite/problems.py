@@ -40,6 +40,7 @@ _KINDS = {
     "dict_type": "mapping",
     "mapping_type": "mapping",
     "dataclass_type": "mapping",
+    "callable_type": "function",
     "none_required": "nothing",
 }
 _KIND_NAMES = {
@@ -49,6 +50,7 @@ _KIND_NAMES = {
     "text": "text",
     "list": "a list",
     "mapping": "a mapping",
+    "function": "a function",
 }
 _BOUNDS = {
     "greater_than": (">", "gt"),

@@ -185,7 +185,7 @@ async def test_a_server_that_hangs_errors_the_run_in_time_and_no_other(folder: P
 @pytest.mark.parametrize(
     ("mode", "settings", "problem"),
     [
-        ("broken", {}, "its last output: no such stock: berlin"),
+        ("broken", {}, "ended before it was ready; its last output: no such stock: berlin"),
         ("mute", {"timeout_s": 1}, "was not ready within 1 s"),
         ("liar", {}, "describes the arguments of 'count' by a wrong schema"),
         ("well", {"only": ["coutn"]}, "has no tool 'coutn'; known: count, order"),

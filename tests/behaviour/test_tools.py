@@ -485,10 +485,17 @@ async def test_a_call_that_is_lost_after_a_tool_errors_the_run_and_what_was_paid
         ({"tools": ["shop:find_ordr"]}, "tools[0]: there is no 'find_ordr' in shop, did you mean"),
         ({"tools": [{"type": "function"}]}, "tools[0]: expected a function as module:function, or"),
         ({"tools": [7]}, "tools[0]: expected a function as module:function, or an MCP server"),
-        ({"tools": [{"mcp": ["python3"], "evn": {}}]}, "unknown key 'evn', did you mean 'env'?"),
+        (
+            {"tools": [{"mcp": ["python3"], "evn": {}}]},
+            (
+                "evals.yaml:1: providers[0].tools[0]: unknown key 'evn', did you mean 'env'?\n\n"
+                "1 problem"
+            ),
+        ),
         ({"tools": ["shop:find_order"], "max_steps": 0}, "max_steps"),
         ({"tools": ["shop:find_order"], "before": ["shop:one"]}, "a provider with tools has no"),
-        ({"tools": [{"mcp": "no-such-program"}]}, "no-such-program"),
+        ({"tools": [{"mcp": "no-such-program"}]}, "tools[0]: mcp: there is no program 'no-such-"),
+        ({"tools": [{"mcp": "http://h/mcp", "headers": {"a b": "1"}}]}, "tools[0]: headers.a b: a"),
         ({"tools": [{"mcp": "http://127.0.0.1/mcp", "env": {"A": "1"}}]}, "env: belongs to a"),
         ({"tools": [{"mcp": ["python3"], "headers": {"A": "1"}}]}, "headers: belong to a server"),
         ({"tools": [{"mcp": ["python3"], "cwd": "nowhere"}]}, "cwd: there is no folder"),
@@ -509,7 +516,10 @@ async def test_validate_finds_what_is_wrong_with_tools(
     ("tools", "problem"),
     [
         (["shop:positional"], "a model calls it by the names of its parameters: `number` has none"),
-        (["shop:find_order", "shop:find_order"], "there are two tools called 'find_order'"),
+        (
+            ["shop:find_order", "shop:find_order"],
+            "evals.yaml:1: providers[0]: tools: there are two tools called 'find_order'",
+        ),
     ],
 )
 async def test_tools_that_cannot_be_described_stop_a_run_before_its_first_call(
