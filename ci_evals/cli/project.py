@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from dotenv import dotenv_values
 
 from ci_evals.cli.console import git
-from ci_evals.cli.web_apps import Definition, Source, WebApp, find_web_app
+from ci_evals.cli.web_apps import Definition, Module, WebApp, find_web_app
 from ci_evals.providers.model_api import ModelOptions
 from ci_evals.registry import PROVIDERS
 from ci_evals.suite.configs import DEFAULT_NAMES, FOREIGN_NAMES
@@ -117,7 +117,7 @@ class Project:
         return "src"
 
     @cached_property
-    def _function(self) -> tuple[Source, Definition] | None:
+    def _function(self) -> tuple[Module, Definition] | None:
         for module in self._MODULES:
             for source in self._sources:
                 if source.module.rpartition(".")[2] != module:
@@ -210,7 +210,7 @@ class Project:
         return branch
 
 
-def _find_sources(folder: Path) -> Sequence[Source]:
+def _find_sources(folder: Path) -> Sequence[Module]:
     """Return the files of Python in a folder, those nearest to the top first."""
     found: list[tuple[int, Path]] = []
     for place, folders, names in os.walk(folder):
@@ -231,7 +231,7 @@ def _find_sources(folder: Path) -> Sequence[Source]:
     return sources
 
 
-def _read_source(folder: Path, file: Path) -> Source | None:
+def _read_source(folder: Path, file: Path) -> Module | None:
     """Return a file of Python; None if it has no name to import it by, or cannot be read."""
     parts = file.with_suffix("").parts
     if parts[0] == "src":
@@ -249,7 +249,7 @@ def _read_source(folder: Path, file: Path) -> Source | None:
             tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
-    return Source(".".join(parts), file, tree)
+    return Module(".".join(parts), file, tree)
 
 
 def read_file(path: Path) -> str:

@@ -19,7 +19,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Module:
     """A file of Python.
 
     Args:
@@ -56,7 +56,7 @@ class WebApp:
     has_route: bool = True
 
 
-def find_web_app(sources: Sequence[Source]) -> WebApp | None:
+def find_web_app(sources: Sequence[Module]) -> WebApp | None:
     """Return the first app of FastAPI or Flask; None if there is none."""
     models: dict[str, ast.ClassDef] = {}
     for source in sources:
@@ -122,7 +122,7 @@ def _created_app(statement: ast.stmt) -> _Created | None:
     return None
 
 
-def _command(created: _Created, source: Source) -> str:
+def _command(created: _Created, source: Module) -> str:
     in_src = source.file.parts[0] == "src"
     if created.framework == "Flask":
         place = source.module

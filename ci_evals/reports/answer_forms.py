@@ -150,21 +150,21 @@ def text_of(nodes: Iterable[Node]) -> str:
     return text
 
 
-class Span(NamedTuple):
+class Range(NamedTuple):
     """A part of a text, from `start` to before `end`."""
 
     start: int
     end: int
 
 
-def wrap(nodes: Sequence[Node], spans: Sequence[Span], tag: str) -> tuple[Node, ...]:
+def wrap(nodes: Sequence[Node], spans: Sequence[Range], tag: str) -> tuple[Node, ...]:
     """Wrap spans of the `text_of` some nodes in elements."""
     wrapped, _ = _wrap(nodes, spans, tag, 0)
     return wrapped
 
 
 def _wrap(
-    nodes: Sequence[Node], spans: Sequence[Span], tag: str, start: int
+    nodes: Sequence[Node], spans: Sequence[Range], tag: str, start: int
 ) -> tuple[tuple[Node, ...], int]:
     """Wrap the spans in nodes that begin at `start`; return the place after them, too."""
     wrapped: list[Node] = []
@@ -182,7 +182,7 @@ def _wrap(
     return tuple(wrapped), start
 
 
-def _wrap_text(text: str, spans: Sequence[Span], tag: str, start: int) -> Iterator[Node]:
+def _wrap_text(text: str, spans: Sequence[Range], tag: str, start: int) -> Iterator[Node]:
     done = 0
     for span in spans:
         first = max(span.start - start, done)
@@ -203,7 +203,7 @@ def mark(nodes: Sequence[Node], passages: Iterable[str], tag: str = "mark") -> t
         return tuple(nodes)
     expression = "|".join(re.escape(passage) for passage in longest_first)
     found = re.finditer(expression, text_of(nodes))
-    return wrap(nodes, [Span(*each.span()) for each in islice(found, _MAX_MARKS)], tag)
+    return wrap(nodes, [Range(*each.span()) for each in islice(found, _MAX_MARKS)], tag)
 
 
 def mark_difference(
@@ -213,8 +213,8 @@ def mark_difference(
 
     Nothing is wrapped where the two have too little in common, or too many words.
     """
-    removed: list[Span] = []
-    added: list[Span] = []
+    removed: list[Range] = []
+    added: list[Range] = []
     old_end = new_end = 0
     for piece in word_diff(text_of(old), text_of(new)) or ():
         old_start, new_start = old_end, new_end
@@ -223,9 +223,9 @@ def mark_difference(
         if piece.kind != "old":
             new_end += len(piece.text)
         if piece.kind == "old":
-            removed.append(Span(old_start, old_end))
+            removed.append(Range(old_start, old_end))
         elif piece.kind == "new":
-            added.append(Span(new_start, new_end))
+            added.append(Range(new_start, new_end))
     return wrap(old, removed, "del"), wrap(new, added, "ins")
 
 

@@ -49,7 +49,7 @@ _SUITE_ENDINGS = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Slice:
     """Some cells of a report together: those of a tag, a variant, a prompt or a provider.
 
     Attributes:
@@ -92,7 +92,7 @@ class Part:
         return not self.is_bad, rise, rate
 
 
-def parts_of(summary: Summary) -> dict[str, list[Part]]:
+def parts_of(summary: Summary) -> dict[str, list[Slice]]:
     """Return the tags, the variants if there are several, and prompts and providers if both vary.
 
     Those that broke come first.
@@ -119,7 +119,7 @@ def _all_of(
     cells_of: Mapping[str, Sequence[CellView]],
     summary: Summary,
     bars: Mapping[str, ScopeVerdict],
-) -> list[Part]:
+) -> list[Slice]:
     parts = []
     for name, cells in cells_of.items():
         part = _part(summary, name, cells, address=_filter(by, name), verdict=bars.get(name))
@@ -135,7 +135,7 @@ def _part(
     address: str = "",
     change: Change | None = None,
     verdict: ScopeVerdict | None = None,
-) -> Part:
+) -> Slice:
     rate, lower, upper = None, None, None
     estimate = pass_rate(cell.counts.tally for cell in cells)
     if estimate is not None:
@@ -143,7 +143,7 @@ def _part(
         luck = max(common_luck(summary).values(), default=1.0)
         confidence = (summary.gate or Gate()).confidence
         lower, upper = estimate.widen(luck).bounds(confidence)
-    return Part(
+    return Slice(
         name=name,
         address=address,
         rate=rate,
@@ -163,7 +163,7 @@ def base_rate(cells: Sequence[CellView]) -> float | None:
     return fmean(rates)
 
 
-def _tags(summary: Summary, cells_of: Mapping[str, Sequence[CellView]]) -> list[Part]:
+def _tags(summary: Summary, cells_of: Mapping[str, Sequence[CellView]]) -> list[Slice]:
     bars = _bars(summary, "tag")
     compared = {}
     if summary.compared is not None:
@@ -189,7 +189,7 @@ def _change_of_tag(comparison: Comparison, tag: TagComparison) -> Change | None:
     return "can't tell"
 
 
-def _variants(summary: Summary) -> list[Part]:
+def _variants(summary: Summary) -> list[Slice]:
     comparison = summary.compared
     compared = {}
     if comparison is not None:
@@ -204,7 +204,7 @@ def _variants(summary: Summary) -> list[Part]:
             base = found.base_rate
             change = _change_of_variant(comparison, found)
         name = str(variant.variant)
-        part = Part(
+        part = Slice(
             name=name,
             address=_filter("variant", name),
             rate=variant.pass_rate,
@@ -266,7 +266,7 @@ class Broken:
         cases: its cases that are worse.
     """
 
-    tag: Part | None
+    tag: Slice | None
     cases: Sequence[BrokenCase]
 
     @property
@@ -413,7 +413,7 @@ class Top:
             sentences.append((found.expected,))
         return sentences
 
-    def _evidence_of(self, tag: Part) -> Sentence:
+    def _evidence_of(self, tag: Slice) -> Sentence:
         """`tag refund: 97.2 % on main, 0 % here; p < 0.001, adjusted for 10 tags`."""
         assert self._summary.compared is not None
         tags = self._summary.compared.tags
