@@ -12,7 +12,9 @@ from pathlib import Path
 from ci_evals.cli.console import Console, git
 from ci_evals.engine.journal import JOURNAL
 from ci_evals.errors import EXIT_CODES, ConfigError, UsageError
+from ci_evals.format import one_line
 from ci_evals.suite.dependencies import touched_data
+from ci_evals.suite.problems import and_more
 from ci_evals.suite.yaml import parse, read_text
 
 try:
@@ -37,9 +39,9 @@ def watch_suites(
     of the last run that ended.
 
     Args:
-        configs: the files of the suites. After a change of only these, their prompts and their
-            data, unchanged questions keep their answers; after any other one, the team's own code
-            is asked again, too.
+        configs: the files of the suites. If only these change, or files with their prompts and
+            cases, unchanged questions keep their answers; after any other change, the team's own
+            code is asked again, too.
         out: the results folder of all. Its changes don't count, nor do those of a folder with a
             journal.
         arguments: of the command line, without `--watch`.
@@ -73,6 +75,7 @@ class _Watch:
         started = asyncio.Event()
         collecting = asyncio.create_task(self._collect(started))
         code = EXIT_CODES[signal.SIGINT]
+        changed: Collection[Path] = ()
         is_code_known = False
         try:
             watched = asyncio.create_task(started.wait())
@@ -80,7 +83,7 @@ class _Watch:
             if collecting.done():
                 collecting.result()  # the system allows no more watches
             while not self._quit.is_set():
-                ended = await self._run_once(is_code_known=is_code_known)
+                ended = await self._run_once(changed, is_code_known=is_code_known)
                 if self._quit.is_set():
                     break
                 code = ended
@@ -96,11 +99,14 @@ class _Watch:
                 await collecting
         return code
 
-    async def _run_once(self, *, is_code_known: bool) -> int:
+    async def _run_once(self, changed: Collection[Path], *, is_code_known: bool) -> int:
         """Run the suite and return its exit code."""
         if self._console.stdout.isatty():
             self._console.stdout.write(_CLEAR)
             self._console.stdout.flush()
+        if changed:
+            first = one_line(min(path.name for path in changed))
+            self._console.say([f"changed: {first}{and_more(len(changed) - 1)}"])
         command = [sys.executable, "-m", "ci_evals", "run", *self._arguments]
         command += ["--reuse", "--failed-first"]
         if is_code_known:
@@ -126,7 +132,7 @@ class _Watch:
         return frozenset(changed)
 
     def _data_in(self, changed: Collection[Path]) -> set[Path]:
-        """Return the changed files that a suite names as its prompts and data."""
+        """Return the changed files from which a suite reads its prompts and cases."""
         found: set[Path] = set()
         for config in self._configs:
             paths = {os.path.relpath(path, config.parent): path for path in changed}

@@ -15,7 +15,6 @@ from ci_evals.model.case import Case
 from ci_evals.user_code import NO_CODE_FOLDERS, CodeFolders
 
 _LONGEST: Final = 300
-_CODE: Final = (".py", ".js", ".cjs", ".mjs", ".ts", ".sh")
 # A glob with one of these extensions names files; any other text with `*` is an expression.
 _EXTENSIONS: Final = (".yaml", ".yml", ".json", ".jsonl", ".csv", ".tsv", ".xlsx", ".toml")
 _TARGET = re.compile(r"([a-zA-Z_]\w*(?:\.\w+)*):\w[\w.]*")  # module:function
@@ -178,16 +177,31 @@ def touched(changed: Iterable[str], file: str, patterns: Sequence[str]) -> list[
 
 
 def touched_data(changed: Iterable[str], written: Any) -> list[str]:
-    """Return the changed files that a suite names as its prompts and data, and that are no code.
+    """Return the changed files from which a suite reads its prompts and cases.
+
+    A file that a case only names is not one of them, because the code under test may read it.
 
     Args:
         changed: paths, relative to the suite's folder.
-        written: the suite as it is written.
+        written: the suite as it is written, which may be wrong.
     """
-    named = [text for key in ("prompts", "cases") for text in _texts(written.get(key))]
-    patterns = [text for text in named if _may_be_path(text)]
-    data = [path for path in changed if not path.endswith(_CODE)]
-    return touched(data, "", patterns)
+    patterns: list[str] = []
+    if isinstance(written, Mapping):
+        for key in ("prompts", "cases"):
+            patterns += _files_read(written.get(key))
+    return [path for path in changed if any(_matches(path, each) for each in patterns)]
+
+
+def _files_read(entries: Any) -> Iterator[str]:
+    """Yield the `file` of prompts, or of sources of cases."""
+    if isinstance(entries, Mapping):
+        entries = [entries]
+    if not isinstance(entries, list | tuple):
+        return
+    for entry in entries:
+        if isinstance(entry, Mapping):
+            for name in _texts(entry.get("file")):
+                yield posixpath.normpath(name)
 
 
 def _matches(path: str, pattern: str) -> bool:

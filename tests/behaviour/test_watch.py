@@ -170,14 +170,19 @@ async def test_a_change_of_data_asks_only_what_it_touches(project: Path, tmp_pat
     provider = {"name": "agent", "type": "python", "target": "agent:answer"}
     data = project / "data" / "questions.csv"
     data.parent.mkdir()
-    data.write_text("input\none\ntwo\n")
+    data.write_text("input\none\n")
     expect = [{"contains": "hello"}]
-    write_suite(project, {"file": "data/*.csv"}, providers=[provider], expect=expect)
+    cases = [{"file": "data/*.csv"}, {"id": "policy", "input": "policy.txt"}]
+    write_suite(project, cases, providers=[provider], expect=expect)
     async with watching(project) as screen:
         await screen.shows("PASS", "2 of 2 runs passed")
-        data.write_text("input\none\ntwo\nthree\n")
-        await screen.shows("PASS", "2 of 3 runs were not made again")
-        assert sorted(log.read_text().split()) == ["one", "three", "two"]
+        data.write_text("input\none\ntwo\n")
+        await screen.shows("PASS", "changed: questions.csv", "2 of 3 runs were not made again")
+        asked = ["one", "policy.txt", "two"]
+        assert sorted(log.read_text().split()) == asked
+        (project / "policy.txt").write_text("An agent may read what its question names.")
+        await screen.shows("PASS", "changed: policy.txt")
+        assert sorted(log.read_text().split()) == sorted(asked * 2)
 
 
 async def test_cases_that_failed_come_first(project: Path, tmp_path: Path) -> None:
@@ -205,6 +210,10 @@ async def test_a_broken_suite_is_told_and_once_it_is_mended_changed_code_is_aske
         write_agent(project, "good bye", tmp_path / "asked.txt")
         suite.write_text(right.replace("expect", "expekt"))
         await screen.shows("did you mean 'expect'?")
+        suite.write_text("")
+        await screen.shows("expected a mapping with the keys")
+        (project / "notes.txt").write_text("a change while the suite is empty")
+        await screen.shows("changed: notes.txt")
         suite.write_text(right)
         await screen.shows("FAIL", "2 cases failed")
 
