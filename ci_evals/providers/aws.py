@@ -10,11 +10,19 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.eventstream import EventStreamBuffer, ParserError
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
 from botocore.session import Session
 from botocore.utils import get_token_from_environment
 
 from ci_evals.errors import ConfigError, ErrorKind, Problem, ProviderError
+from ci_evals.format import one_line
 from ci_evals.providers.base import Resources
 from ci_evals.providers.http_messages import Call, Event, readable
 from ci_evals.redaction import learn
@@ -86,7 +94,7 @@ class AwsCredentials:
         try:
             found = Session(profile=self._profile).get_credentials()
         except (BotoCoreError, ClientError) as error:
-            raise _failure(error) from error
+            raise self._failure(error) from error
         if found is None:
             raise ProviderError("auth", _NONE_FOUND)
         self._freeze(found)
@@ -97,18 +105,27 @@ class AwsCredentials:
         try:
             frozen = found.get_frozen_credentials()
         except (BotoCoreError, ClientError) as error:
-            raise _failure(error) from error
+            raise self._failure(error) from error
         learn(frozen.secret_key)
         if frozen.token:
             learn(frozen.token)
         return frozen
 
-
-def _failure(error: Exception) -> ProviderError:
-    kind: ErrorKind = "auth"
-    if isinstance(error, HTTPClientError):
-        kind = "network"
-    return ProviderError(kind, f"no AWS credentials: {readable(str(error))}")
+    def _failure(self, error: Exception) -> ProviderError:
+        kind: ErrorKind = "auth"
+        text = f"no AWS credentials: {readable(str(error))}"
+        match error:
+            case HTTPClientError():
+                kind = "network"
+            case ProfileNotFound():
+                known = ", ".join(Session().available_profiles) or "none"
+                text = f"{text}; known: {one_line(known)}"
+            case SSOError() | TokenRetrievalError():
+                sign_in = "aws sso login"
+                if self._profile is not None:
+                    sign_in = f"{sign_in} --profile {self._profile}"
+                text = f"{text}; run `{sign_in}`"
+        return ProviderError(kind, text)
 
 
 def aws_credentials(

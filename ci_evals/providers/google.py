@@ -61,7 +61,8 @@ def _find() -> Any:
     try:
         found, _project = google.auth.default(scopes=_SCOPES)
     except DefaultCredentialsError as error:
-        text = f"no Google credentials: {readable(str(error))} {_ADVICE}"
+        why = readable(str(error.args[0])).rstrip(".")
+        text = f"no Google credentials: {why}; {_ADVICE}"
         raise ProviderError("auth", text) from error
     return found
 

@@ -269,13 +269,32 @@ async def test_another_kind_of_endpoint_is_a_bad_answer(
 # Credentials.
 
 
-async def test_a_profile_that_is_not_there_is_told(
-    server: FakeServer, resources: FakeResources
+SSO = """
+[profile staff]
+sso_session = s
+sso_account_id = 123456789012
+sso_role_name = reader
+[sso-session s]
+sso_start_url = https://example.awsapps.com/start
+sso_region = us-east-1
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "advice"),
+    [
+        ("nobody", r"profile \(nobody\) could not be found; known: staff, team"),
+        ("staff", "Token for s does not exist; run `aws sso login --profile staff`"),
+    ],
+)
+async def test_a_profile_without_credentials_says_what_to_try(
+    resources: FakeResources, aws: Path, profile: str, advice: str
 ) -> None:
-    options = Bedrock(model=MODEL, region="us-east-1", profile="nobody")
+    (aws / "config").write_text(SSO)
+    options = Bedrock(model=MODEL, region="us-east-1", profile=profile)
     credentials = options.credentials(resources)
     assert credentials is not None
-    with pytest.raises(ProviderError, match="nobody") as caught:
+    with pytest.raises(ProviderError, match=advice) as caught:
         await credentials.fetch()
     assert caught.value.kind == "auth"
 
