@@ -124,6 +124,20 @@ def read_arguments(text: str) -> Mapping[str, Any] | str:
     return text
 
 
+def arguments_text(call: ToolCall) -> str:
+    """Return the arguments of a call as the JSON that a model writes."""
+    if isinstance(call.arguments, str):
+        return call.arguments
+    return encode_json(call.arguments).decode()
+
+
+def arguments_object(call: ToolCall) -> Mapping[str, Any]:
+    """Return the arguments of a call for an API that takes nothing but an object."""
+    if isinstance(call.arguments, str):
+        return {"arguments": call.arguments}
+    return call.arguments
+
+
 def clean_text(text: str) -> str:
     """Replace lone surrogates by U+FFFD, so that the text can be encoded as UTF-8."""
     text = str.__str__(text)

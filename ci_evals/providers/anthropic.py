@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
-from ci_evals.providers.answer import read_arguments
+from ci_evals.providers.answer import arguments_object, read_arguments
 from ci_evals.providers.base import (
     NativeMessage,
     Provider,
@@ -19,7 +19,7 @@ from ci_evals.providers.base import (
     ToolResult,
 )
 from ci_evals.providers.http_messages import Event
-from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
+from ci_evals.providers.model_api import Endpoint, ModelOptions, system_texts_of, turns_of
 from ci_evals.providers.parts import attach
 
 _VERSION = "2023-06-01"
@@ -56,7 +56,7 @@ class Messages:
         folder = self._endpoint.folder
         turns = [_turn(turn, folder) for turn in turns_of(request.messages)]
         fields: dict[str, Any] = {"messages": turns}
-        system = [message.text for message in request.messages if message.role == "system"]
+        system = system_texts_of(request.messages)
         if any(system):
             fields["system"] = "\n\n".join(system)
         if request.tools:
@@ -196,14 +196,11 @@ def _block(part: Part, folder: Path) -> dict[str, Any]:
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:
-    arguments = call.arguments
-    if isinstance(arguments, str):  # the API takes nothing but an object
-        arguments = {"arguments": arguments}
     return {
         "type": "tool_use",
         "id": call.id,
         "name": call.name,
-        "input": arguments,
+        "input": arguments_object(call),
     }
 
 

@@ -11,15 +11,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from pydantic import ConfigDict, TypeAdapter
-from pydantic.alias_generators import to_camel
+from pydantic import TypeAdapter
 
 from ci_evals import providers
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.model.fields import NonEmpty
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
-from ci_evals.providers.answer import read_arguments
+from ci_evals.providers.answer import arguments_object, read_arguments
 from ci_evals.providers.base import NativeMessage, Provider, Resources, ToolRequest, ToolResult
 from ci_evals.providers.http_messages import (
     Event,
@@ -27,8 +26,8 @@ from ci_evals.providers.http_messages import (
     authorization_problems,
     readable,
 )
-from ci_evals.providers.model_api import Endpoint, ModelOptions
-from ci_evals.providers.parts import attach
+from ci_evals.providers.model_api import CamelCase, Endpoint, ModelOptions, system_texts_of
+from ci_evals.providers.parts import address_refused, attach
 
 _IN_INFERENCE_CONFIG = ("maxTokens", "stopSequences", "temperature", "topP")
 _NAMES = {  # of Converse's settings, as they are written and as other vendors call them
@@ -140,9 +139,9 @@ class Converse:
 
     async def answer(self, request: Request) -> Response:
         fields: dict[str, Any] = {"messages": self._messages(request.messages)}
-        system = [message.text for message in request.messages if message.role == "system"]
+        system = [{"text": text} for text in system_texts_of(request.messages)]
         if system:
-            fields["system"] = [{"text": text} for text in system]
+            fields["system"] = system
         if request.tools:
             config = self._endpoint.fields.get("toolConfig", {})
             tools = [*config.get("tools", ()), *map(_tool, request.tools)]
@@ -264,10 +263,7 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _tool_use(call: ToolCall) -> dict[str, Any]:
-    arguments = call.arguments
-    if isinstance(arguments, str):  # the API takes nothing but an object
-        arguments = {"arguments": arguments}
-    use = {"toolUseId": call.id, "name": call.name, "input": arguments}
+    use = {"toolUseId": call.id, "name": call.name, "input": arguments_object(call)}
     return {"toolUse": use}
 
 
@@ -276,9 +272,7 @@ def _block(part: Part, folder: Path) -> dict[str, Any]:
         return {"text": part.text}
     sent = attach(part, folder)
     if sent.url is not None:
-        advice = "put it next to the suite and name its path"
-        text = f"Bedrock takes no address of a file ({sent.url}): {advice}"
-        raise ProviderError("rejected", readable(text))
+        raise address_refused(sent, "Bedrock")
     end = str(sent.media_type).rpartition("/")[2]
     form = _FORMATS.get(end)
     if form is None:
@@ -296,14 +290,7 @@ def _block(part: Part, folder: Path) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class _Wire:
-    """A JSON object whose keys are in camelCase."""
-
-    __pydantic_config__ = ConfigDict(alias_generator=to_camel)
-
-
-@dataclass(slots=True)
-class _ToolUse(_Wire):
+class _ToolUse(CamelCase):
     name: str = ""
     tool_use_id: str | None = None
     input: Any = None
@@ -317,14 +304,14 @@ class _ToolUse(_Wire):
 
 
 @dataclass(slots=True)
-class _Delta(_Wire):
+class _Delta(CamelCase):
     text: str | None = None
     tool_use: _ToolUse | None = None
     reasoning_content: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
-class _Block(_Wire):
+class _Block(CamelCase):
     text: str | None = None
     tool_use: _ToolUse | None = None
     reasoning_content: dict[str, Any] | None = None
@@ -364,17 +351,17 @@ class _Block(_Wire):
 
 
 @dataclass(slots=True)
-class _Message(_Wire):
+class _Message(CamelCase):
     content: list[_Block] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class _Output(_Wire):
+class _Output(CamelCase):
     message: _Message | None = None
 
 
 @dataclass(slots=True)
-class _Usage(_Wire):
+class _Usage(CamelCase):
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_input_tokens: int | None = None
@@ -389,7 +376,7 @@ class _Usage(_Wire):
 
 
 @dataclass(slots=True)
-class _Answer(_Wire):
+class _Answer(CamelCase):
     output: _Output | None = None
     stop_reason: str | None = None
     usage: _Usage | None = None
@@ -397,34 +384,34 @@ class _Answer(_Wire):
 
 
 @dataclass(slots=True)
-class _Start(_Wire):
+class _Start(CamelCase):
     tool_use: _ToolUse | None = None
 
 
 @dataclass(slots=True)
-class _BlockStart(_Wire):
+class _BlockStart(CamelCase):
     start: _Start = field(default_factory=_Start)
     content_block_index: int = 0
 
 
 @dataclass(slots=True)
-class _BlockDelta(_Wire):
+class _BlockDelta(CamelCase):
     delta: _Delta = field(default_factory=_Delta)
     content_block_index: int = 0
 
 
 @dataclass(slots=True)
-class _Stop(_Wire):
+class _Stop(CamelCase):
     stop_reason: str | None = None
 
 
 @dataclass(slots=True)
-class _Metadata(_Wire):
+class _Metadata(CamelCase):
     usage: _Usage | None = None
 
 
 @dataclass(slots=True)
-class _Event(_Wire):
+class _Event(CamelCase):
     content_block_start: _BlockStart | None = None
     content_block_delta: _BlockDelta | None = None
     message_stop: _Stop | None = None

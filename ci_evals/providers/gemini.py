@@ -6,12 +6,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter
-from pydantic.alias_generators import to_camel
+from pydantic import TypeAdapter
 
 from ci_evals.errors import ProviderError
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Message, Part, Response, ToolCall, Usage
+from ci_evals.providers.answer import arguments_object
 from ci_evals.providers.base import (
     NativeMessage,
     Provider,
@@ -20,7 +20,13 @@ from ci_evals.providers.base import (
     ToolResult,
 )
 from ci_evals.providers.http_messages import Event, readable
-from ci_evals.providers.model_api import Endpoint, ModelOptions, turns_of
+from ci_evals.providers.model_api import (
+    CamelCase,
+    Endpoint,
+    ModelOptions,
+    system_texts_of,
+    turns_of,
+)
 from ci_evals.providers.parts import attach
 
 # Models since Gemini 3 refuse a tool call in the history without the signature that came with it. A
@@ -75,11 +81,16 @@ class Gemini(ModelOptions):
         model = self.model
         if "/" not in model:
             model = f"models/{model}"
-        path, query = f"v1beta/{model}:generateContent", {}
+        return self.open_at(resources, f"v1beta/{model}")
+
+    def open_at(self, resources: Resources, path: str) -> Provider:
+        """Open the model at a path below the base URL."""
+        method, query = "generateContent", {}
         if self.stream:
-            path, query = f"v1beta/{model}:streamGenerateContent", {"alt": "sse"}
-        endpoint = self.endpoint(resources, path, self.params, query=query)
-        wants_signature = not model.startswith(("models/gemini-1", "models/gemini-2"))
+            method, query = "streamGenerateContent", {"alt": "sse"}
+        endpoint = self.endpoint(resources, f"{path}:{method}", self.params, query=query)
+        name = self.model.removeprefix("models/")
+        wants_signature = not name.startswith(("gemini-1", "gemini-2"))
         return GeminiEndpoint(endpoint, wants_signature=wants_signature)
 
 
@@ -92,9 +103,7 @@ class GeminiEndpoint:
 
     async def answer(self, request: Request) -> Response:
         fields: dict[str, Any] = {"contents": self._contents(request.messages)}
-        system = [
-            {"text": message.text} for message in request.messages if message.role == "system"
-        ]
+        system = [{"text": text} for text in system_texts_of(request.messages)]
         if system:
             fields["systemInstruction"] = {"parts": system}
         if request.tools:
@@ -209,10 +218,7 @@ def _sent(part: Part, folder: Path) -> dict[str, Any]:
 
 
 def _function_call(call: ToolCall) -> dict[str, Any]:
-    arguments = call.arguments
-    if isinstance(arguments, str):  # the API takes nothing but an object
-        arguments = {"arguments": arguments}
-    fields = {"name": call.name, "args": arguments}
+    fields: dict[str, Any] = {"name": call.name, "args": arguments_object(call)}
     if call.id:
         fields["id"] = call.id
     return fields
@@ -246,21 +252,14 @@ def _result(message: Message, name: str | None) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class _Wire:
-    """A JSON object whose keys are in camelCase."""
-
-    __pydantic_config__ = ConfigDict(alias_generator=to_camel)
-
-
-@dataclass(slots=True)
-class _Call(_Wire):
+class _Call(CamelCase):
     name: str
     args: dict[str, Any] | None = None
     id: str | None = None
 
 
 @dataclass(slots=True)
-class _Part(_Wire):
+class _Part(CamelCase):
     text: str | None = None
     thought: bool = False
     function_call: _Call | None = None
@@ -287,12 +286,12 @@ class _Part(_Wire):
 
 
 @dataclass(slots=True)
-class _Content(_Wire):
+class _Content(CamelCase):
     parts: list[_Part] | None = None
 
 
 @dataclass(slots=True)
-class _Candidate(_Wire):
+class _Candidate(CamelCase):
     content: _Content | None = None
     finish_reason: str | None = None
 
@@ -304,13 +303,13 @@ class _Candidate(_Wire):
 
 
 @dataclass(slots=True)
-class _Feedback(_Wire):
+class _Feedback(CamelCase):
     block_reason: str | None = None
     block_reason_message: str | None = None
 
 
 @dataclass(slots=True)
-class _Usage(_Wire):
+class _Usage(CamelCase):
     prompt_token_count: int = 0
     candidates_token_count: int = 0
     thoughts_token_count: int = 0
@@ -328,12 +327,12 @@ class _Usage(_Wire):
 
 
 @dataclass(slots=True)
-class _Error(_Wire):
+class _Error(CamelCase):
     message: str = ""
 
 
 @dataclass(slots=True)
-class _Answer(_Wire):
+class _Answer(CamelCase):
     candidates: list[_Candidate] | None = None
     prompt_feedback: _Feedback | None = None
     usage_metadata: _Usage | None = None

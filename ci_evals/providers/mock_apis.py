@@ -13,7 +13,8 @@ from zlib import crc32
 from pydantic import AfterValidator, Field
 
 from ci_evals.errors import ErrorKind
-from ci_evals.model.response import Message, Response, Role, ToolCall, Usage
+from ci_evals.model.response import Message, Response, Role, Usage
+from ci_evals.providers.answer import arguments_object, arguments_text
 from ci_evals.providers.http_messages import END_OF_STREAM
 
 Json = dict[str, Any]
@@ -107,18 +108,6 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\s*\S+\s*$|\s*\S+", text)
 
 
-def _arguments_text(call: ToolCall) -> str:
-    if isinstance(call.arguments, str):
-        return call.arguments
-    return json.dumps(call.arguments)
-
-
-def _arguments_object(call: ToolCall) -> Any:
-    if isinstance(call.arguments, str):
-        return {"arguments": call.arguments}
-    return call.arguments
-
-
 # OpenAI's chat completions.
 
 
@@ -154,7 +143,7 @@ class ChatCompletions(ModelApi):
                 {
                     "id": call.id or f"call_{index}",
                     "type": "function",
-                    "function": {"name": call.name, "arguments": _arguments_text(call)},
+                    "function": {"name": call.name, "arguments": arguments_text(call)},
                 }
                 for index, call in enumerate(response.tool_calls)
             ]
@@ -257,7 +246,7 @@ class Responses(ModelApi):
                     "id": f"fc_mock_{number}_{index}",
                     "call_id": call.id or f"call_{index}",
                     "name": call.name,
-                    "arguments": _arguments_text(call),
+                    "arguments": arguments_text(call),
                     "status": "completed",
                 }
             )
@@ -347,7 +336,7 @@ class AnthropicMessages(ModelApi):
                     "type": "tool_use",
                     "id": call.id or f"toolu_{index}",
                     "name": call.name,
-                    "input": _arguments_object(call),
+                    "input": arguments_object(call),
                 }
             )
         stop_reason = "end_turn"
@@ -451,7 +440,7 @@ class GenerateContent(ModelApi):
         if response.output or not response.tool_calls:
             parts.append({"text": response.output})
         parts += [
-            {"functionCall": {"name": call.name, "args": _arguments_object(call)}}
+            {"functionCall": {"name": call.name, "args": arguments_object(call)}}
             for call in response.tool_calls
         ]
         usage = response.usage or Usage()
@@ -542,7 +531,7 @@ class Converse(ModelApi):
             use = {
                 "toolUseId": call.id or f"tooluse_{number}_{index}",
                 "name": call.name,
-                "input": _arguments_object(call),
+                "input": arguments_object(call),
             }
             content.append({"toolUse": use})
         stop_reason = "end_turn"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from multidict import CIMultiDict
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.alias_generators import to_camel
 from yarl import URL
 
 from ci_evals import providers
@@ -226,6 +227,13 @@ class ModelOptions(ProviderOptions):
         return Endpoint(resources, url, merged, fields, self.credentials(resources))
 
 
+@dataclass(slots=True)
+class CamelCase:
+    """A JSON object whose keys are in camelCase."""
+
+    __pydantic_config__ = ConfigDict(alias_generator=to_camel)
+
+
 class Endpoint:
     """A model API at one address, with the headers and body fields of every call."""
 
@@ -295,6 +303,11 @@ class Endpoint:
         if error:
             why = f": {readable(error)}"
         return ProviderError("network", f"{self.host} broke off its stream{why}")
+
+
+def system_texts_of(messages: Iterable[Message]) -> list[str]:
+    """Return the texts of the system messages, which some APIs take apart from the others."""
+    return [message.text for message in messages if message.role == "system"]
 
 
 def turns_of(messages: Iterable[Message]) -> Iterator[list[Message]]:

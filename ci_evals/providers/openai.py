@@ -14,11 +14,11 @@ from ci_evals import providers
 from ci_evals.errors import ProviderError
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Detail, Message, Part, Response, ToolCall, Usage
-from ci_evals.providers.answer import encode_json, read_arguments
+from ci_evals.providers.answer import arguments_text, encode_json, read_arguments
 from ci_evals.providers.base import NativeMessage, Provider, Resources, ToolRequest
 from ci_evals.providers.http_messages import END_OF_STREAM, Event, kind_of, readable
 from ci_evals.providers.model_api import Endpoint, ModelOptions
-from ci_evals.providers.parts import attach
+from ci_evals.providers.parts import address_refused, attach
 
 # Thoughts of models behind other endpoints, some of which refuse a tool call that comes without.
 _THOUGHTS: Final = ("reasoning_content", "reasoning_details")
@@ -292,17 +292,12 @@ def _part(part: Part, folder: Path) -> dict[str, Any]:
     if sent.is_image:
         return {"type": "image_url", "image_url": {"url": sent.data_url}}
     if sent.url is not None:
-        advice = "put it next to the suite and name its path"
-        text = f"chat completions take no address of a file ({sent.url}): {advice}"
-        raise ProviderError("rejected", readable(text))
+        raise address_refused(sent, "the API of chat completions")
     return {"type": "file", "file": {"filename": sent.name, "file_data": sent.data_url}}
 
 
 def _call_fields(call: ToolCall) -> dict[str, Any]:
-    arguments = call.arguments
-    if not isinstance(arguments, str):
-        arguments = encode_json(arguments).decode()
-    function = {"name": call.name, "arguments": arguments}
+    function = {"name": call.name, "arguments": arguments_text(call)}
     return {
         "id": call.id,
         "type": "function",

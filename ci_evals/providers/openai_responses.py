@@ -11,7 +11,13 @@ from typing_extensions import TypedDict
 from ci_evals.errors import ErrorKind, ProviderError
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Message, Part, Passage, Response, ToolCall, Usage
-from ci_evals.providers.answer import as_context, as_steps, encode_json, read_arguments
+from ci_evals.providers.answer import (
+    arguments_text,
+    as_context,
+    as_steps,
+    encode_json,
+    read_arguments,
+)
 from ci_evals.providers.base import NativeMessage, ToolRequest
 from ci_evals.providers.http_messages import Event, readable
 from ci_evals.providers.model_api import Endpoint
@@ -177,14 +183,11 @@ def _items(message: Message, folder: Path) -> Iterator[dict[str, Any]]:
         parts = [_part(part, folder) for part in message.content]
         yield {"role": message.role, "content": parts}
     for call in message.tool_calls:
-        arguments = call.arguments
-        if not isinstance(arguments, str):
-            arguments = encode_json(arguments).decode()
         yield {
             "type": "function_call",
             "call_id": call.id,
             "name": call.name,
-            "arguments": arguments,
+            "arguments": arguments_text(call),
         }
 
 

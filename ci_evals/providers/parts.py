@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from ci_evals.errors import ProviderError
+from ci_evals.format import one_line
 from ci_evals.model.request import Request
 from ci_evals.model.response import Message, Part
 
@@ -161,6 +162,13 @@ def attach(part: Part, folder: Path) -> Attachment:
             raise ProviderError("rejected", str(error)) from error
     encoded = base64.b64encode(content).decode()
     return Attachment(is_image, part.media_type, name, base64=encoded)
+
+
+def address_refused(sent: Attachment, api: str) -> ProviderError:
+    """Return the error of a file at an address, of which an API takes only the content."""
+    advice = "put it next to the suite and name its path"
+    text = f"{api} takes no address of a file ({sent.url}): {advice}"
+    return ProviderError("rejected", one_line(text, 300))
 
 
 def without_bytes(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -11,7 +11,7 @@ from ci_evals.errors import ConfigError, Problem
 from ci_evals.model.fields import NonEmpty
 from ci_evals.providers.anthropic import DEFAULT_MAX_TOKENS, Messages
 from ci_evals.providers.base import Provider, Resources
-from ci_evals.providers.gemini import Gemini, GeminiEndpoint
+from ci_evals.providers.gemini import Gemini
 from ci_evals.providers.http_messages import HttpCredentials, authorization_problems
 from ci_evals.providers.model_api import ModelOptions
 
@@ -76,13 +76,7 @@ class Vertex(Gemini):
     def open(self, resources: Resources) -> Provider:
         if self._is_claude:
             return self._open_claude(resources)
-        method, query = "generateContent", {}
-        if self.stream:
-            method, query = "streamGenerateContent", {"alt": "sse"}
-        path = f"v1/{self._model_path('google')}:{method}"
-        endpoint = self.endpoint(resources, path, self.params, query=query)
-        wants_signature = not self.model.startswith(("gemini-1", "gemini-2"))
-        return GeminiEndpoint(endpoint, wants_signature=wants_signature)
+        return self.open_at(resources, f"v1/{self._model_path('google')}")
 
     def _open_claude(self, resources: Resources) -> Provider:
         method = "rawPredict"

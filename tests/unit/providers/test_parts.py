@@ -171,7 +171,7 @@ async def test_the_address_of_a_file_is_nothing_for_openai(
     server: FakeServer, resources: FakeResources
 ) -> None:
     part = Part(file="https://example.com/a.pdf")
-    with pytest.raises(ProviderError, match="take no address of a file"):
+    with pytest.raises(ProviderError, match="takes no address of a file"):
         await sent(server, resources, OpenAI(model="m", base_url=server.url), {}, part)
 
 
