@@ -105,6 +105,13 @@ def test_every_output_is_one_that_is_handed_on() -> None:
     }
 
 
+def test_one_page_is_enough_for_the_comment_to_link_to_it() -> None:
+    pages = [each["id"] for each in steps() if each.get("id", "").startswith("page-")]
+    assert len(pages) == 4
+    any_page = " || ".join(f"steps.{page}.outputs.artifact-url != ''" for page in pages)
+    assert " ".join(step("link")["if"].split()) == f"always() && ({any_page})"
+
+
 def test_every_command_of_the_run_replaces_the_shell() -> None:
     lines = [line.strip() for line in step("run")["run"].splitlines() if "ci_evals" in line]
     assert len(lines) == 3
