@@ -79,16 +79,17 @@ class CallsWithTools(Calls):
             if number + 1 == self._max_steps:
                 break
             with Stopwatch() as watch:
-                try:
-                    steps, results = await self._toolbox.use(response.tool_calls, asked)
-                except ProviderError as error:
-                    raise way.failed(error) from error
-            way.add_tools(steps, watch.elapsed_s)
+                uses = await self._toolbox.use(response.tool_calls, asked)
+            way.add_tools([use.step for use in uses], watch.elapsed_s)
+            for use in uses:
+                if use.lost is not None:
+                    raise way.failed(use.lost)
             said = Message("assistant", response.output, response.tool_calls)
             if isinstance(response, ToolRequest):
                 said = NativeMessage(
                     "assistant", response.output, response.tool_calls, native=response.native
                 )
+            results = [use.result for use in uses]
             asked = replace(asked, messages=(*asked.messages, said, *results))
         text = f"the model called tools and gave no answer within `max_steps: {self._max_steps}`"
         raise way.failed(ProviderError("max_steps", text))

@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NotRequired, Protocol, get_type_hints
+from typing import Any, NamedTuple, NotRequired, Protocol, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from ci_evals import providers
-from ci_evals.errors import ConfigError, Problem, describe_exception
+from ci_evals.errors import ConfigError, Problem, ProviderError, describe_exception
 from ci_evals.format import one_line
 from ci_evals.model.fields import first_problem
 from ci_evals.model.request import Request, ToolDefinition
 from ci_evals.model.response import Step, ToolCall
-from ci_evals.providers.answer import as_steps, clean_text, encode_json
+from ci_evals.providers.answer import clean_text, encode_json
 from ci_evals.providers.base import McpServer, Resources, ToolResult
 from ci_evals.user_code import (
     call_in_thread,
@@ -79,6 +79,14 @@ class Server(Protocol):
         ...
 
 
+class ToolUse(NamedTuple):
+    """A call that was carried out; or `lost`, if there was nobody to do so."""
+
+    step: Step
+    result: ToolResult
+    lost: ProviderError | None
+
+
 class Toolbox:
     """The tools of a provider.
 
@@ -135,25 +143,18 @@ class Toolbox:
         """Return True if one of the calls is for one of these tools."""
         return any(call.name in self._tools for call in calls)
 
-    async def use(
-        self, calls: Iterable[ToolCall], request: Request
-    ) -> tuple[Sequence[Step], Sequence[ToolResult]]:
-        """Carry out the calls of one answer, all at once; return steps and results in their order.
-
-        Raises:
-            ProviderError: there is nobody to carry one out.
-        """
+    async def use(self, calls: Iterable[ToolCall], request: Request) -> list[ToolUse]:
+        """Carry out the calls of one answer, all at once."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._use(call, request)) for call in calls]
         except BaseExceptionGroup as failures:
             raise first_failure(failures) from None
-        used = [task.result() for task in tasks]
-        steps = as_steps([step for step, _ in used])
-        return steps, [result for _, result in used]
+        return [task.result() for task in tasks]
 
-    async def _use(self, call: ToolCall, request: Request) -> tuple[Step, ToolResult]:
+    async def _use(self, call: ToolCall, request: Request) -> ToolUse:
         step = Step("tool_call", call.name or "?", call.arguments)
+        lost = None
         started = time.perf_counter()
         try:
             text = _cut(clean_text(await self._call(call, request)))
@@ -163,9 +164,14 @@ class Toolbox:
             text = f"Error: {raised.reason}"
             step = replace(step, error=f"{raised.reason}{raised.place}")
             is_error = True
+        except ProviderError as error:
+            text = f"Error: {error.message}"
+            step = replace(step, error=clean_text(error.message))
+            is_error = True
+            lost = error
         step = replace(step, duration_s=round(time.perf_counter() - started, 6))
         result = ToolResult("tool", text, tool_call_id=call.id, name=call.name, is_error=is_error)
-        return step, result
+        return ToolUse(step, result, lost)
 
     async def _call(self, call: ToolCall, request: Request) -> str:
         tool = self._tools.get(call.name)

@@ -168,6 +168,8 @@ async def test_a_server_that_dies_costs_the_runs_that_it_was_working_for(folder:
     assert lost["status"] == "errored"
     assert lost["error"]["kind"] == "environment"
     assert "server.py well` ended before it answered a call of `count`" in lost["error"]["message"]
+    (step,) = [step for step in lost["response"]["steps"] if step["kind"] == "tool_call"]
+    assert step["error"] == lost["error"]["message"]
     assert results(folder)["chair"]["status"] == "passed"
     assert living(folder) == []
 
@@ -178,6 +180,8 @@ async def test_a_server_that_hangs_errors_the_run_in_time_and_no_other(folder: P
     lost = results(folder)["hang"]
     assert lost["error"]["kind"] == "timeout"
     assert "did not answer a call of `count` within 3 s" in lost["error"]["message"]
+    (step,) = [step for step in lost["response"]["steps"] if step["kind"] == "tool_call"]
+    assert lost["latency_s"] >= step["duration_s"]
     assert results(folder)["chair"]["status"] == "passed"
     assert living(folder) == []
 
