@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from ci_evals import suite as parts
 from ci_evals.engine.cells import Cells, PreparedCell
 from ci_evals.errors import ConfigError, Problem
-from ci_evals.format import abridge, describe_status, one_line
+from ci_evals.format import abridge, describe_status, one_line, quote
 from ci_evals.model.case import Fixture, Scope, Variant
 from ci_evals.model.request import FixtureRequest
 from ci_evals.model.result import Result
@@ -262,9 +262,13 @@ class _Life:
         self._is_up = True
         if values is None:
             return {}
-        if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        if not isinstance(values, Mapping):
             kind = type(values).__name__
             raise SetupError(f"{what} gave a {kind}: expected a mapping of vars by name")
+        for name in values:
+            if not isinstance(name, str):
+                text = f"gave a var called {quote(name)}: expected a name that is text"
+                raise SetupError(f"{what} {text}")
         return dict(values)
 
     async def tear_down(self) -> str | None:

@@ -298,6 +298,8 @@ def _describe_errors(
             parent, key = loc[:-1], str(loc[-1])
             outer = _node_at(node, parent)
             cls = class_at(kind, parent)
+            if cls is None:  # one entry of a list, written without it
+                cls = class_at(kind, (*parent, 0))
             hint = Hint("")
             if cls is not None:
                 hint = _suggest_key(key, outer.path, cls)

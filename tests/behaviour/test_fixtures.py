@@ -79,6 +79,9 @@ def reachable(output):
 def a_list():
     return ["order_id"]
 
+def numbered():
+    return {1: "order_id"}
+
 def taken():
     return {"topic": "other"}
 
@@ -219,6 +222,7 @@ async def test_a_failing_setup_makes_its_runs_errored_and_the_others_go_on(tmp_p
     [
         ({"python": "shop:slow", "timeout_s": 0.2}, "setup shop:slow took more than 0.2 s"),
         ("shop:a_list", "setup shop:a_list gave a list: expected a mapping of vars by name"),
+        ("shop:numbered", "setup shop:numbered gave a var called 1: expected a name that is text"),
         ("shop:taken", "setup shop:taken gave 'topic', which is a var of the case, too"),
         (
             {"command": [sys.executable, "-c", "raise SystemExit('no database')"]},
@@ -530,6 +534,7 @@ async def test_an_http_request_has_the_vars(tmp_path: Path) -> None:
             "setup.scope: expected run, case",
         ),
         ({"setup": [{"python": "shop:order", "scop": "case"}]}, "did you mean 'scope'?"),
+        ({"setup": {"python": "shop:order", "timeout": 5}}, "did you mean 'timeout_s'?"),
         ({"setup": "shop:two"}, "a fixture takes one argument or none: missing a required"),
         (
             {"judges": [{**ECHO, "name": "judge", "setup": "shop:order"}]},
