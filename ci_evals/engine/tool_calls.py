@@ -15,8 +15,8 @@ from ci_evals.engine.calls import (
 from ci_evals.engine.slots import Slot
 from ci_evals.errors import ProviderError
 from ci_evals.model.request import Request
-from ci_evals.model.response import Message, Passage, Response, Step, Usage
-from ci_evals.providers.answer import as_steps
+from ci_evals.model.response import Message, Passage, Response, Step, ToolCall, Usage
+from ci_evals.providers.answer import MAX_STEPS, as_steps
 from ci_evals.providers.base import NativeMessage, ToolRequest
 from ci_evals.providers.pricing import Pricer, total_usd
 from ci_evals.providers.tools import Toolbox
@@ -61,7 +61,7 @@ class CallsWithTools(Calls):
 
         Raises:
             LostError: a call of the model got no answer, a tool's server is gone, or the model does
-                not answer within `max_steps` calls.
+                not answer within `max_steps` calls, or wants more steps than are kept.
             StoppedError: the run was stopped before the first call.
             StorageError: a file in the answer can't be kept.
         """
@@ -78,6 +78,11 @@ class CallsWithTools(Calls):
                 return way.result
             if number + 1 == self._max_steps:
                 break
+            if not way.has_room_for(response.tool_calls):
+                text = (
+                    f"the model called so many tools that there are more than {MAX_STEPS:,} steps"
+                )
+                raise way.failed(ProviderError("max_steps", text))
             with Stopwatch() as watch:
                 uses = await self._toolbox.use(response.tool_calls, asked)
             way.add_tools([use.step for use in uses], watch.elapsed_s)
@@ -123,6 +128,10 @@ class _Way:
             else:
                 self._steps.append(step)
 
+    def has_room_for(self, calls: Sequence[ToolCall]) -> bool:
+        """Return True if an answer may have the steps of these calls, and the next answer."""
+        return len(self._steps) + len(calls) < MAX_STEPS
+
     def add_tools(self, steps: Sequence[Step], elapsed_s: float) -> None:
         self._steps += steps
         self._tools_s += elapsed_s
@@ -143,7 +152,7 @@ class _Way:
             model=last.response.model,
             finish_reason=last.response.finish_reason,
             cost_usd=self._cost_usd,
-            steps=as_steps(self._steps),
+            steps=as_steps(self._steps[:MAX_STEPS]),
             context=self._context,
             metadata=last.response.metadata,
             first_token_s=first.response.first_token_s,

@@ -238,6 +238,16 @@ async def test_a_model_that_never_answers_has_failed_and_its_calls_are_paid(
     assert result["cost_usd"] > 0
 
 
+async def test_a_model_that_calls_thousands_of_tools_at_once_has_failed(tmp_path: Path) -> None:
+    asks = MockAnswer(tool_calls=[call("find_order", number=17)] * 5_000, then="done")
+    ended = await run(tmp_path, Mock(answers={QUESTION: asks}), "shop:find_order")
+    assert ended.code == 1, ended.out + ended.err
+    result = result_in(tmp_path)
+    assert result["status"] == "failed"
+    assert result["error"]["message"].endswith("there are more than 5,000 steps")
+    assert tool_steps(tmp_path) == []
+
+
 async def test_a_parameter_of_type_request_gets_it_and_the_model_is_not_told(
     tmp_path: Path,
 ) -> None:
