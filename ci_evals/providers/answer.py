@@ -108,20 +108,26 @@ def unfit_type(value: object) -> str | None:
 # Text and JSON.
 
 
-def read_arguments(text: str) -> Mapping[str, Any] | str:
-    """Decode the arguments that a model wrote for a tool.
+def read_arguments(given: Any) -> Mapping[str, Any] | str:
+    """Return the arguments that a model gave to a tool, which may be written as JSON.
 
-    Text that is not a JSON object is returned as it is.
+    Text that is not a JSON object is returned as it is, and any other value as JSON.
     """
-    if not text.strip():
+    if isinstance(given, dict):
+        return given
+    if given is None:
+        return {}
+    if not isinstance(given, str):
+        return encode_json(given).decode()
+    if not given.strip():
         return {}
     try:
-        value = from_json(text, allow_inf_nan=False)
+        value = from_json(given, allow_inf_nan=False)
     except ValueError:
-        return text
+        return given
     if isinstance(value, dict):
         return value
-    return text
+    return given
 
 
 def arguments_text(call: ToolCall) -> str:

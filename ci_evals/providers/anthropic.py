@@ -73,7 +73,7 @@ class Messages:
             if block.type == "text":
                 text += block.text
             elif block.type == "tool_use":
-                tool_calls.append(ToolCall(block.name, block.input or {}, block.id))
+                tool_calls.append(block.call)
         usage = None
         if message.usage is not None:
             usage = message.usage.tokens
@@ -125,7 +125,7 @@ class Messages:
         content = [blocks[index] for index in sorted(blocks)]
         for block in content:
             if block.written:
-                block.input = read_arguments(block.written)
+                block.input = block.written
         return _Message(content, model, stop_reason, _Usage(**counts), first_token_s)
 
 
@@ -221,6 +221,10 @@ class _Block:
     """The pieces of a streamed `input` so far, which is JSON."""
 
     @property
+    def call(self) -> ToolCall:
+        return ToolCall(self.name, read_arguments(self.input), self.id)
+
+    @property
     def sent_back(self) -> dict[str, Any] | None:
         """The block as it is sent back with the results of tools; None for one of Anthropic's own
         tools.
@@ -237,7 +241,7 @@ class _Block:
             case "redacted_thinking":
                 return {"type": "redacted_thinking", "data": self.data}
             case "tool_use":
-                return _tool_use(ToolCall(self.name, self.input or {}, self.id))
+                return _tool_use(self.call)
             case _:
                 return None
 

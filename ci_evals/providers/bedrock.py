@@ -297,10 +297,7 @@ class _ToolUse(CamelCase):
 
     @property
     def call(self) -> ToolCall:
-        arguments = self.input or {}
-        if isinstance(arguments, str):  # in the pieces of a stream
-            arguments = read_arguments(arguments)
-        return ToolCall(self.name, arguments, self.tool_use_id)
+        return ToolCall(self.name, read_arguments(self.input), self.tool_use_id)
 
 
 @dataclass(slots=True)

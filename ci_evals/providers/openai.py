@@ -1,7 +1,7 @@
 """Any OpenAI-compatible endpoint of chat completions, responses or embeddings."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -428,9 +428,7 @@ def _cost_usd(usage: _Usage) -> float | None:
 def _tool_call(call: _Call) -> ToolCall:
     function, custom, id_ = call.get("function"), call.get("custom"), call.get("id")
     if function is not None:
-        arguments: Mapping[str, Any] | str = function.get("arguments") or ""
-        if isinstance(arguments, str):
-            arguments = read_arguments(arguments)
+        arguments = read_arguments(function.get("arguments"))
         return ToolCall(function.get("name") or "", arguments, id_)
     if custom is not None:
         return ToolCall(custom["name"], custom.get("input", ""), id_)

@@ -346,7 +346,7 @@ def _tool_calls(item: _Item) -> Iterator[ToolCall]:
     kind = item["type"]
     id_ = item.get("call_id") or item.get("id")
     if kind in ("function_call", "mcp_approval_request"):
-        yield ToolCall(item.get("name") or "", read_arguments(item.get("arguments") or ""), id_)
+        yield ToolCall(item.get("name") or "", read_arguments(item.get("arguments")), id_)
     elif kind == "custom_tool_call":
         yield ToolCall(item.get("name") or "", item.get("input") or "", id_)
     elif kind in _LEFT_TO_CALLER:

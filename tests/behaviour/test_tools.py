@@ -1,5 +1,6 @@
 """`tools` of a model provider: calls are carried out, and the model goes on with their results."""
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -665,3 +666,24 @@ async def test_a_call_without_a_name_or_of_no_shape_tells_the_model(
     sent = server.seen[1].json["messages"][-3:]
     assert [message["tool_call_id"] for message in sent] == ["1", "2", "3"]
     assert all(len(message["content"]) < 200 for message in sent)
+
+
+@pytest.mark.parametrize("given", [[17], 17, True])
+async def test_arguments_that_are_no_object_tell_the_model(
+    tmp_path: Path, server: FakeServer, given: Any
+) -> None:
+    (tmp_path / "shop.py").write_text(SHOP)
+    asks = {"type": "tool_use", "id": "1", "name": "find_order", "input": given}
+    server.answers(
+        Scripted({"content": [asks], "stop_reason": "tool_use"}),
+        Scripted({"content": [{"type": "text", "text": "Lost."}], "stop_reason": "end_turn"}),
+    )
+    shop = provider(server.url, "shop:find_order", kind="anthropic")
+    write_suite(tmp_path, [case({"equals": "Lost."})], providers=[shop])
+    ended = await ci_evals(tmp_path, "run")
+    assert ended.code == 0, ended.out + ended.err
+    (step,) = tool_steps(tmp_path)
+    assert step["error"] == "the arguments are not a JSON object"
+    said, answered = server.seen[1].json["messages"][-2:]
+    assert said["content"][0]["input"] == {"arguments": json.dumps(given, separators=(",", ":"))}
+    assert answered["content"][0]["is_error"] is True
