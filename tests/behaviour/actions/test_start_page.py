@@ -1,8 +1,11 @@
 """A new user follows docs/start.md from `init` to a comment and sees what the page shows."""
 
+import os
 import re
+import sys
 from pathlib import Path
 
+import yaml
 from fakes.github import FakeGitHub
 from jobs import Repository
 from processes import ci_evals
@@ -10,6 +13,23 @@ from pulls import comments, open_pull
 
 PAGE = (Path(__file__).parents[3] / "docs" / "start.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHOP = """\
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+app = FastAPI()
+
+
+class Question(BaseModel):
+    text: str
+
+
+@app.post("/chat")
+def chat(question: Question) -> dict[str, str]:
+    if "helmet" in question.text:
+        return {"reply": "You can return it within 30 days."}
+    return {"reply": "Yes, we ship to Canada."}
+"""
 OLDER, BASE, RED = "a" * 40, "b" * 40, "c" * 40
 
 
@@ -79,3 +99,34 @@ async def test_ten_minutes_from_init_to_a_comment_on_a_pull_request(
     answers = re.findall(r'^([-+]) +return "(.+)"$', diff, re.MULTILINE)
     assert len(answers) == 2
     assert "\n".join(sign + answer for sign, answer in answers) in comment.body
+
+
+async def test_a_web_app_of_ones_own_gets_a_red_pull_request_that_names_the_case(
+    repository: Repository, fake: FakeGitHub, tmp_path: Path
+) -> None:
+    app, suite = tmp_path / "src" / "shop.py", tmp_path / "evals.yaml"
+    app.parent.mkdir()
+    app.write_text(SHOP, encoding="utf-8")
+    await ran(tmp_path, "init")
+    written = yaml.safe_load(suite.read_text(encoding="utf-8"))
+    questions = {
+        "helmet": ("May I return a helmet?", "30 days"),
+        "canada": ("Do you ship abroad?", "Canada"),
+    }
+    written["cases"] = [
+        {"id": name, "input": question, "tags": ["critical"], "expect": [{"contains": answer}]}
+        for name, (question, answer) in questions.items()
+    ]
+    suite.write_text(yaml.safe_dump(written), encoding="utf-8")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+    fake.state.add_history(OLDER, BASE, RED)
+    pushed = await repository.push(BASE, before=OLDER, PATH=path)
+    assert pushed.ended.code == 0, pushed.ended.err
+    app.write_text(SHOP.replace("within 30 days", "if we like"), encoding="utf-8")
+    open_pull(fake, head_sha=RED, base_sha=BASE)
+    red = await repository.pull_request(RED, PATH=path)
+    assert red.ended.code == 1, red.ended.err
+    (comment,) = comments(fake)
+    assert "❌ 1 case regressed: <code>helmet</code>" in comment.body
+    assert "-You can return it within 30 days.\n+You can return it if we like." in comment.body
