@@ -407,12 +407,12 @@ class _Session:
                     await self._confirm(evidence)
                     evidence = self._withdraw_failed_confirmations(evidence, invocation.baseline)
                     evidence = self._withdraw_outages(evidence, invocation.baseline)
+            await run.end_setups(evidence.planned.records)
         except asyncio.CancelledError:
             if stop.reason is None:
                 raise
             await run.end_setups(evidence.planned.records)
             return self._report(evidence, stop.reason)
-        await run.end_setups(evidence.planned.records)
         interrupted = run.stopped
         if interrupted is None and evidence.planned.missing:
             missing = missing_shards(invocation.sources)

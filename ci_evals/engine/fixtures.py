@@ -440,10 +440,15 @@ class Fixtures:
         return await _tear_down_all([self._shared.pop(key) for key in keys])
 
     async def close(self) -> Sequence[str]:
-        """Tear down all that is left, the last one first; return why teardowns failed."""
-        left = list(self._shared.values())
-        self._shared.clear()
-        return await _tear_down_all(left)
+        """Tear down all that is left, the last one first; return why teardowns failed.
+
+        If it is cancelled, a further call tears down the rest.
+        """
+        failures: list[str] = []
+        while self._shared:
+            _, life = self._shared.popitem()
+            failures += await _tear_down_all([life])
+        return failures
 
 
 def _load_function(fixture: Fixture) -> Callable[..., Any]:

@@ -358,6 +358,21 @@ async def test_a_signal_tears_down_what_is_set_up(tmp_path: Path, scope: str) ->
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+async def test_a_signal_ends_a_teardown_and_the_others_follow(tmp_path: Path) -> None:
+    module = "\ndef stuck():\n    yield {}\n    log('stuck')\n    time.sleep(600)\n"
+    (tmp_path / "shop.py").write_text(MODULE + module, "utf-8")
+    setup = [{"python": f"shop:{name}", "scope": "suite"} for name in ("waits", "stuck")]
+    write_suite(tmp_path, [case()], providers=[AGENT], prompts=PROMPTS, setup=setup)
+    process = await start(tmp_path, "run", "--out", "out")
+    await until(lambda: "stuck" in log_of(tmp_path))
+    process.send_signal(signal.SIGINT)
+    ended = await finished(process)
+    assert ended.code == 130
+    assert log_of(tmp_path) == ["up", "call A1", "stuck", "down"]
+    assert report_in(tmp_path / "out")["interrupted"] == "SIGINT"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 async def test_a_signal_ends_a_setup(tmp_path: Path) -> None:
     program = "import time; open('log.txt', 'w').write('up\\n'); time.sleep(60)"
     setup = {"command": [sys.executable, "-c", program]}
