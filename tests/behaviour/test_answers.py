@@ -61,8 +61,8 @@ async def test_context_and_metadata_reach_every_page_without_secrets(tmp_path: P
     assert first["cost_usd"] == 40 * 0.15e-6 + 5 * 0.6e-6
 
     page = (results / "report.html").read_text("utf-8")
-    assert "1. policy.md (0.83): Refunds take 30 days." in page
-    assert "2. &lt;/pre&gt;&lt;script&gt;" in page
+    assert '1. policy.md (0.83): <span class="passage">Refunds take 30 days.</span>' in page
+    assert '2. <span class="passage">&lt;/pre&gt;&lt;script&gt;' in page
     assert "trace: 7f3a\nindex: {&#34;version&#34;:4}\ntoken: ***" in page
 
     text = (await ci_evals(tmp_path, "explain", "refund")).out
